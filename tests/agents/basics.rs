@@ -18,7 +18,7 @@ const REPLY: &str = "An **exact** answer:\n\n```rust\nfn main() {\n    println!(
     somewhere in the middle of a sentence. 字 🎉\n\nTHE END";
 
 fn is_asked_and_answers(kind: Kind) {
-    let model = Model::playing([
+    let model = Model::with_replies([
         Reply::new().says(REPLY).in_pieces_of(7),
         Reply::new().says("Yes, again."),
     ]);

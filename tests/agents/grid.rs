@@ -100,7 +100,7 @@ fn model(turns: &[String]) -> Model {
         });
         // The wrapper says what it did not understand.
         let text = number.and_then(|number| turns.get(number)).map_or("Noted.", String::as_str);
-        Reply::new().says(text).in_pieces_of(PIECE).a_piece_every(PACE)
+        Reply::new().says(text).in_pieces_of(PIECE).with_delay(PACE)
     })
 }
 

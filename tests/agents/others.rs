@@ -190,7 +190,7 @@ fn opencode_is_heard() {
             || "Nothing.".to_owned(),
             |number| format!("I tell him.\n\n->relay:Bob <<<\n{}>>>\n\nDone.", said[number]),
         );
-        Reply::new().says(text).in_pieces_of(20).a_piece_every(Duration::from_millis(40))
+        Reply::new().says(text).in_pieces_of(20).with_delay(Duration::from_millis(40))
     });
     let sandbox = Sandbox::new();
     let mut scene = Scene::new(&sandbox, &model);

@@ -39,7 +39,7 @@ fn model() -> Model {
                 .runs("cat notes.txt | tee seen"),
             Some(_) => Reply::new().says(format!("I have seen it.\n\n{}\n\nDone.", said(SECOND))),
         };
-        reply.in_pieces_of(40).a_piece_every(Duration::from_millis(20))
+        reply.in_pieces_of(40).with_delay(Duration::from_millis(20))
     })
 }
 

@@ -36,7 +36,7 @@ fn says_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
         let messages: Vec<String> = turn.iter().map(|body| said(&body.text)).collect();
         Reply::new().says(format!("I tell Bob.\n\n{}\n\nDone.", messages.join("\n\n")))
     });
-    let (model, sandbox) = (Model::playing(replies), Sandbox::new());
+    let (model, sandbox) = (Model::with_replies(replies), Sandbox::new());
     let bob = Other::join(&sandbox, "Bob");
     let (_household, mut agent) = ann(&sandbox, kind, &model, columns);
     let mut wrong = Vec::new();

@@ -48,7 +48,7 @@ const EXAMPLES: [&str; 6] = [
 
 fn is_not_taken_for_a_message(kind: Kind) {
     let (model, sandbox) = (Model::start(answer), Sandbox::new());
-    model.says_beside(&format!("{BESIDE}\n"));
+    model.answer_side_requests_with(&format!("{BESIDE}\n"));
     let (bob, cid) = (Other::join(&sandbox, "Bob"), Other::join(&sandbox, "Cid"));
     let (household, mut agent) = ann(&sandbox, kind, &model, 100);
     fs::write(household.project().join("hostile.txt"), HOSTILE).unwrap();

@@ -1,23 +1,25 @@
-//! The daemon as an agent of launchd's, in the session of the user who runs this: a binary of its own, because a
-//! user has only one such agent. `ci/macos native` runs it; plain `cargo test` does not.
+//! The daemon as a launchd agent, in the session of the user who runs the tests.
+//!
+//! A binary of its own, because a user has only one such agent. `ci/macos native` runs it; plain
+//! `cargo test` does not.
 
-#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "all of this is tests, which clippy sees only where `#[test]` stands"
+    reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
 #[path = "../service/managed.rs"]
 mod managed;
 #[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "what only the other tests need")]
+#[allow(dead_code, reason = "used by other test binaries only")]
 mod raw;
 #[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "what only the other tests need")]
+#[allow(dead_code, reason = "used by other test binaries only")]
 mod sandbox;
 
-use managed::Managed;
+use managed::ServiceHost;
 use platform::service;
 use sandbox::{Sandbox, output};
 use std::{
@@ -26,66 +28,66 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// A user has one such agent.
-static ONE: Mutex<()> = Mutex::new(());
+/// Held by the test that has the agent installed: a user has only one.
+static INSTALLATION: Mutex<()> = Mutex::new(());
 
-/// Where an agent is installed: in a sandbox, since launchd takes a definition from anywhere. Removed at the end.
+/// An agent in a sandbox, from where launchd loads its definition. Uninstalled on drop.
 struct Launchd {
-    place: Sandbox,
-    _one: MutexGuard<'static, ()>,
+    sandbox: Sandbox,
+    _lock: MutexGuard<'static, ()>,
 }
 
 impl Launchd {
     fn new() -> Self {
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = INSTALLATION.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(service::installed().unwrap().is_none(), "this user's own agent is installed here");
-        Self { place: Sandbox::empty(), _one: one }
+        Self { sandbox: Sandbox::empty(), _lock: lock }
     }
 
     fn definition(&self) -> PathBuf {
-        self.place.directory().join("Library/LaunchAgents/agent-relay.plist")
+        self.sandbox.directory().join("Library/LaunchAgents/agent-relay.plist")
     }
 }
 
-impl Managed for Launchd {
-    fn place(&self) -> &Sandbox {
-        &self.place
+impl ServiceHost for Launchd {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
-    fn command(&self, words: &[&str]) -> Command {
-        self.place.command(words)
+    fn command(&self, arguments: &[&str]) -> Command {
+        self.sandbox.command(arguments)
     }
 }
 
 impl Drop for Launchd {
     fn drop(&mut self) {
-        let removed = self.place.run(["service", "uninstall"]);
+        let removed = self.sandbox.run(["service", "uninstall"]);
         if !removed.status.success() {
-            eprintln!("something stays: {removed:?}");
+            eprintln!("the agent is not uninstalled: {removed:?}");
         }
     }
 }
 
 #[test]
-fn it_is_installed_used_stopped_and_removed() {
+fn service_is_installed_used_stopped_and_removed() {
     let launchd = Launchd::new();
-    launchd.done(&["service", "install"]);
-    managed::is_as_installed(&launchd, "launchd", &launchd.definition());
-    let mut lint = launchd.place.program("plutil");
+    launchd.succeeds(&["service", "install"]);
+    managed::check_installation(&launchd, "launchd", &launchd.definition());
+    let mut lint = launchd.sandbox.program("plutil");
     lint.arg("-lint").arg(launchd.definition());
     let lint = output(lint);
     assert!(lint.status.success(), "{lint:?}");
 
-    managed::is_used_stopped_and_started(&launchd);
+    managed::check_use_stop_and_start(&launchd);
     let pid = launchd.pid();
-    // Over itself, it is another process of the same agent.
-    launchd.done(&["service", "install"]);
+    // Installing again restarts the agent.
+    launchd.succeeds(&["service", "install"]);
     assert_ne!(launchd.pid(), pid);
 
-    managed::is_removed(&launchd, &launchd.definition());
+    managed::check_removal(&launchd, &launchd.definition());
 }
 
 #[test]
-fn it_comes_back_if_it_was_killed_and_stays_away_if_it_was_told_to_stop() {
-    managed::comes_back_if_killed_and_stays_away_if_stopped(&Launchd::new());
+fn killed_service_restarts_and_stopped_service_stays_down() {
+    managed::check_restart_after_kill_but_not_after_stop(&Launchd::new());
 }

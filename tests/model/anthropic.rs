@@ -1,4 +1,4 @@
-//! Anthropic's Messages, as Claude Code asks for them.
+//! Anthropic's Messages API, as Claude Code uses it.
 
 use super::{Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
@@ -10,15 +10,15 @@ use std::{
 pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> io::Result<()> {
     let message = message(request);
     let Some(turn) = conversation(request) else {
-        let said = shared.beside("messages", request);
+        let answer = shared.record_side_request("messages", request);
         let format = &request["output_config"]["format"]["schema"];
         let text = match format.is_object() {
-            true => shape::fitting(format).to_string(),
-            false => said,
+            true => shape::minimal_value(format).to_string(),
+            false => answer,
         };
-        return aside(request, message, &text, to);
+        return answer_side_request(request, message, &text, to);
     };
-    let reply = shared.converse(turn, request);
+    let reply = shared.answer_turn(turn, request);
     let mut events = http::Events::begin(to)?;
     events.send(&json!({"type": "message_start", "message": message}))?;
     let (mut index, mut reason) = (0, "end_turn");
@@ -56,11 +56,11 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
         .send(&json!({"type": "message_delta", "delta": delta, "usage": {"output_tokens": 10}}))?;
     events.send(&json!({"type": "message_stop"}))?;
     events.end()?;
-    shared.answered();
+    shared.record_answer();
     Ok(())
 }
 
-/// A message that has nothing in it yet.
+/// An empty message of the model.
 fn message(request: &Value) -> Value {
     let id = format!("msg_{:024}", request["messages"].as_array().map_or(0, Vec::len));
     json!({
@@ -71,8 +71,13 @@ fn message(request: &Value) -> Value {
     })
 }
 
-/// Answers what is no part of the conversation.
-fn aside(request: &Value, mut message: Value, text: &str, to: &mut impl Write) -> io::Result<()> {
+/// Answers a request that is not part of the conversation.
+fn answer_side_request(
+    request: &Value,
+    mut message: Value,
+    text: &str,
+    to: &mut impl Write,
+) -> io::Result<()> {
     if request["stream"] != true {
         message["content"] = json!([{"type": "text", "text": text}]);
         message["stop_reason"] = json!("end_turn");
@@ -92,8 +97,9 @@ fn aside(request: &Value, mut message: Value, text: &str, to: &mut impl Write) -
     events.end()
 }
 
-/// What was said last, if this is the conversation: only there does the CLI offer all its tools. An
-/// agent that it has started for a part of the work has most of them as well, and says what it is.
+/// The latest turn, if the request belongs to the conversation.
+///
+/// Only there does the CLI offer all its tools. A subagent has most of them, too, and says so.
 fn conversation(request: &Value) -> Option<Turn> {
     let is_subagent = texts(&request["system"]).any(|text| text.contains("cc_is_subagent=true"));
     if is_subagent || !shape::tools(request).iter().any(|tool| tool == "Bash") {
@@ -109,26 +115,26 @@ fn conversation(request: &Value) -> Option<Turn> {
 
 fn read(content: &Value, turn: &mut Turn) {
     if let Some(text) = content.as_str() {
-        return turn.says(text);
+        return turn.set_prompt(text);
     }
     for block in content.as_array().into_iter().flatten() {
         if block["type"] == "tool_result" {
-            turn.returns(texts(&block["content"]).collect());
-        } else if let Some(text) = block["text"].as_str().filter(|text| is_the_users(text)) {
-            turn.says(text);
+            turn.set_result(texts(&block["content"]).collect());
+        } else if let Some(text) = block["text"].as_str().filter(|text| is_user_text(text)) {
+            turn.set_prompt(text);
         }
     }
 }
 
-/// How the CLI asks for a summary, when the conversation has become too long.
+/// The beginning of the CLI's request for a summary of a long conversation.
 const SUMMARY: &str = "CRITICAL: Respond with TEXT ONLY.";
 
-/// The CLI adds reminders of its own.
-fn is_the_users(text: &str) -> bool {
+/// Whether a text is from the user. The CLI adds reminders of its own.
+fn is_user_text(text: &str) -> bool {
     !text.starts_with("<system-reminder>")
 }
 
-/// The texts of a content, which may be one.
+/// The texts of a content, which is a string or a list of blocks.
 fn texts(content: &Value) -> impl Iterator<Item = &str> {
     let blocks = content.as_array().into_iter().flatten().map(|block| &block["text"]);
     blocks.chain([content]).filter_map(Value::as_str)

@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, as opencode and aider ask for them.
+//! OpenAI's Chat Completions API, as opencode and aider use it.
 
 use super::{Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     let is_conversation = conversation.is_some();
     let (mut calls, mut reason) = (0, "stop");
     if let Some(turn) = conversation {
-        let reply = shared.converse(turn, request);
+        let reply = shared.answer_turn(turn, request);
         reply.play(shared, request, |step| match step {
             Step::Text { pieces, .. } => {
                 pieces.into_iter().try_for_each(|piece| chunk(json!({"content": piece}), None))
@@ -34,32 +34,34 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
             }
         })?;
     } else {
-        chunk(json!({"content": shared.beside("chat/completions", request)}), None)?;
+        chunk(json!({"content": shared.record_side_request("chat/completions", request)}), None)?;
     }
     chunk(json!({}), Some(reason))?;
     events.send_done()?;
     events.end()?;
     if is_conversation {
-        shared.answered();
+        shared.record_answer();
     }
     Ok(())
 }
 
-/// What was said last, if this is the conversation: only there does a CLI offer a tool that runs commands.
+/// The latest turn, if the request belongs to the conversation.
+///
+/// Only there does a CLI offer a tool that runs commands.
 fn conversation(request: &Value) -> Option<Turn> {
     shape::shell_call(request, "")?;
     let mut turn = Turn::default();
     for message in request["messages"].as_array()? {
         match message["role"].as_str() {
-            Some("user") => turn.says(&text(&message["content"])),
-            Some("tool") => turn.returns(text(&message["content"])),
+            Some("user") => turn.set_prompt(&text(&message["content"])),
+            Some("tool") => turn.set_result(text(&message["content"])),
             _ => {}
         }
     }
     turn.prompt.is_some().then_some(turn)
 }
 
-/// A text, or parts of one.
+/// The text of a content, which is a string or a list of parts.
 fn text(content: &Value) -> String {
     let parts = content.as_array().into_iter().flatten();
     let texts = parts.filter_map(|part| part["text"].as_str());

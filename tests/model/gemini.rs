@@ -1,4 +1,4 @@
-//! Gemini's `generateContent` and its kin, as Gemini CLI asks for them.
+//! Gemini's `generateContent` API, as Gemini CLI uses it.
 
 use super::{Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
@@ -11,17 +11,17 @@ pub(super) fn answer(
     to: &mut impl Write,
 ) -> io::Result<()> {
     if method == "countTokens" {
-        shared.beside(method, request);
+        shared.record_side_request(method, request);
         return http::answer(to, "200 OK", &json!({"totalTokens": 100}));
     }
     let streaming = method == "streamGenerateContent";
     let Some(turn) = conversation(request).filter(|_| streaming) else {
-        let said = shared.beside(method, request);
+        let answer = shared.record_side_request(method, request);
         let schema = ["responseJsonSchema", "responseSchema"]
             .map(|name| &request["generationConfig"][name])
             .into_iter()
             .find(|schema| schema.is_object());
-        let text = schema.map_or(said, |schema| shape::fitting(schema).to_string());
+        let text = schema.map_or(answer, |schema| shape::minimal_value(schema).to_string());
         let whole = chunk(&[json!({"text": text})], true);
         if !streaming {
             return http::answer(to, "200 OK", &whole);
@@ -30,7 +30,7 @@ pub(super) fn answer(
         events.send(&whole)?;
         return events.end();
     };
-    let reply = shared.converse(turn, request);
+    let reply = shared.answer_turn(turn, request);
     let mut events = http::Events::begin(to)?;
     reply.play(shared, request, |step| match step {
         Step::Text { mut pieces, .. } => {
@@ -42,7 +42,7 @@ pub(super) fn answer(
     })?;
     events.send(&chunk(&[json!({"text": ""})], true))?;
     events.end()?;
-    shared.answered();
+    shared.record_answer();
     Ok(())
 }
 
@@ -56,8 +56,9 @@ fn chunk(parts: &[Value], last: bool) -> Value {
     json!({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted"})
 }
 
-/// What was said last, if this is the conversation: only there does the CLI offer a tool that runs
-/// commands.
+/// The latest turn, if the request belongs to the conversation.
+///
+/// Only there does the CLI offer a tool that runs commands.
 fn conversation(request: &Value) -> Option<Turn> {
     shape::shell_call(request, "")?;
     let mut turn = Turn::default();
@@ -65,16 +66,16 @@ fn conversation(request: &Value) -> Option<Turn> {
     for content in contents.filter(|content| content["role"] == "user") {
         for part in content["parts"].as_array().into_iter().flatten() {
             if part["functionResponse"].is_object() {
-                turn.returns(part["functionResponse"]["response"].to_string());
-            } else if let Some(text) = part["text"].as_str().filter(|text| is_the_users(text)) {
-                turn.says(text);
+                turn.set_result(part["functionResponse"]["response"].to_string());
+            } else if let Some(text) = part["text"].as_str().filter(|text| is_user_text(text)) {
+                turn.set_prompt(text);
             }
         }
     }
     turn.prompt.is_some().then_some(turn)
 }
 
-/// The CLI adds a message of its own.
-fn is_the_users(text: &str) -> bool {
+/// Whether a text is from the user. The CLI adds a message of its own.
+fn is_user_text(text: &str) -> bool {
     !text.starts_with("<session_context>")
 }

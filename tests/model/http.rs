@@ -1,23 +1,24 @@
-//! As much of HTTP/1.1 as the agents' own clients need: requests with a length, answers whole or in events.
+//! The part of HTTP/1.1 that the CLIs' clients need: requests with a body, answers whole or as
+//! server-sent events.
 
 use serde_json::Value;
 use std::io::{self, BufRead, Read, Write};
 
-/// A request is never this long; what pretends to be is cut off with an error.
+/// Limits of a request; a longer one is an error.
 const HEAD_BYTES_MAX: u64 = 1 << 16;
 const BODY_BYTES_MAX: u64 = 1 << 26;
 
-/// A request as it came.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: String,
-    /// Without what follows a question mark.
+    /// The target without its query.
     pub(super) path: String,
     pub(super) body: Vec<u8>,
 }
 
 impl Request {
-    /// The next one of a connection; `None` where it has ended.
+    /// Reads the next request of a connection; `None` at its end.
     pub(super) fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
         let mut head = from.take(HEAD_BYTES_MAX);
         let mut line = String::new();
@@ -50,7 +51,7 @@ impl Request {
         Ok(Some(request))
     }
 
-    /// The body as JSON, null if it is none.
+    /// The body as JSON, or null if it is not JSON.
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -97,7 +98,7 @@ pub(super) fn answer(to: &mut impl Write, status: &str, value: &Value) -> io::Re
     to.write_all(&[head.as_bytes(), body.as_bytes()].concat())
 }
 
-/// An answer as server-sent events, each of which leaves at once.
+/// An answer as server-sent events, each sent at once.
 pub(super) struct Events<'a, W: Write>(&'a mut W);
 
 impl<'a, W: Write> Events<'a, W> {
@@ -109,8 +110,8 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(Self(to))
     }
 
-    /// An event of the type that its data names, if it names one. Separators of lines and paragraphs are escaped,
-    /// as real models do: some readers end a line at them.
+    /// Sends an event, of the type that its data names, if any. Line and paragraph separators are
+    /// escaped, as real models do, since some readers end a line at them.
     pub(super) fn send(&mut self, value: &Value) -> io::Result<()> {
         let name = value["type"].as_str().map(|name| format!("event: {name}\n"));
         let data = value.to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
@@ -118,7 +119,7 @@ impl<'a, W: Write> Events<'a, W> {
         write!(self.0, "{:x}\r\n{event}\r\n", event.len())
     }
 
-    /// What some protocols have as their last event.
+    /// Sends the last event of Chat Completions, `[DONE]`.
     pub(super) fn send_done(&mut self) -> io::Result<()> {
         self.0.write_all(b"e\r\ndata: [DONE]\n\n\r\n")
     }

@@ -1,9 +1,9 @@
-//! A model on loopback that says what a test wants it to, and writes down what it is asked.
+//! A model server on loopback that answers as a test's script says and records its requests.
 //!
-//! [`Model`] speaks the protocols that agents' CLIs speak to their models: Anthropic's Messages, OpenAI's
-//! Responses and Chat Completions, and Gemini's `generateContent`, each with replies in pieces as they are "thought".
-//! What a CLI asks beside the conversation (for a title, for how much it may still ask, which model is to
-//! answer) gets an answer that makes sense, and is kept apart.
+//! [`Model`] speaks the protocols that agents' CLIs use: Anthropic's Messages, OpenAI's Responses
+//! and Chat Completions, and Gemini's `generateContent`. Replies are streamed in pieces. A side
+//! request is one outside the conversation (for a title, for the quota, for a choice of model): it
+//! gets a plausible answer and is recorded separately.
 
 mod anthropic;
 mod chat;
@@ -24,26 +24,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A wait that takes longer is a failure, not a slow machine.
+/// The limit for every wait; a longer one is a failure, not a slow machine.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// How often who waits at a gate looks whether the model has ended.
-const PACE: Duration = Duration::from_millis(50);
+/// The interval at which a reply that waits at a gate checks whether the model has ended.
+const GATE_POLL: Duration = Duration::from_millis(50);
 
-/// One question, as part of the conversation that the agent leads.
+/// One request of the agent's conversation.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// What the user, or the wrapper in their place, has said last.
+    /// The latest text from the user, or from the wrapper in the user's place.
     pub(crate) prompt: String,
-    /// What the tool said that the model has called since, if it has.
+    /// The result of the tool that the model has called since, if any.
     pub(crate) result: Option<String>,
-    /// All of the request.
+    /// The whole request body.
     pub(crate) request: Value,
-    /// When it came.
+    /// The time of arrival.
     pub(crate) at: Instant,
 }
 
-/// What the user, in the first place, and then a tool have said last.
+/// The latest text from the user, and the tool result that followed it.
 #[derive(Debug, Default)]
 struct Turn {
     prompt: Option<String>,
@@ -51,37 +51,39 @@ struct Turn {
 }
 
 impl Turn {
-    fn says(&mut self, prompt: &str) {
+    fn set_prompt(&mut self, prompt: &str) {
         *self = Self { prompt: Some(prompt.to_owned()), result: None };
     }
 
-    fn returns(&mut self, result: String) {
+    fn set_result(&mut self, result: String) {
         self.result = Some(result);
     }
 }
 
-/// What the model answers.
+/// A scripted answer of the model: texts, tool calls and pauses in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     parts: Vec<Part>,
-    piece: usize,
-    pace: Duration,
+    /// The length of a piece of text, in characters.
+    piece_length: usize,
+    /// The delay between two pieces.
+    delay: Duration,
 }
 
 #[derive(Clone, Debug)]
 enum Part {
     Says(String),
-    /// A command, through the tool with which the CLI runs commands.
+    /// A shell command, run with the CLI's own tool for commands.
     Runs(String),
-    /// Any tool, by its name.
+    /// A call of any tool, by name, with its input.
     Calls(String, Value),
     Waits(Gate),
 }
 
 impl Reply {
-    /// Nothing so far.
+    /// An empty reply.
     pub(crate) fn new() -> Self {
-        Self { parts: Vec::new(), piece: 16, pace: Duration::ZERO }
+        Self { parts: Vec::new(), piece_length: 16, delay: Duration::ZERO }
     }
 
     pub(crate) fn says(self, text: impl Into<String>) -> Self {
@@ -96,19 +98,19 @@ impl Reply {
         self.with(Part::Calls(tool.into(), input))
     }
 
-    /// Goes on only when the gate is opened.
+    /// Pauses until the gate is opened.
     pub(crate) fn waits(self, gate: &Gate) -> Self {
         self.with(Part::Waits(gate.clone()))
     }
 
-    /// Text comes in pieces of so many characters.
+    /// Streams text in pieces of this many characters.
     pub(crate) fn in_pieces_of(self, characters: usize) -> Self {
-        Self { piece: characters.max(1), ..self }
+        Self { piece_length: characters.max(1), ..self }
     }
 
-    /// Each piece but the first comes so long after the one before, as if it had to be thought of.
-    pub(crate) fn a_piece_every(self, pace: Duration) -> Self {
-        Self { pace, ..self }
+    /// Waits this long before each piece but the first, as if the model had to think.
+    pub(crate) fn with_delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     fn with(mut self, part: Part) -> Self {
@@ -116,7 +118,7 @@ impl Reply {
         self
     }
 
-    /// Its parts in the terms of one protocol: gates passed, commands as calls of the CLI's own tool.
+    /// Passes each part to `step` for encoding: waits at gates, turns commands into tool calls.
     fn play(
         self,
         shared: &Shared,
@@ -127,7 +129,7 @@ impl Reply {
             match part {
                 Part::Waits(gate) => gate.pass(shared)?,
                 Part::Says(text) => {
-                    let pieces = Pieces::of(&text, self.piece, self.pace);
+                    let pieces = Pieces::of(&text, self.piece_length, self.delay);
                     step(Step::Text { text: &text, pieces })?;
                 }
                 Part::Calls(tool, input) => step(Step::Call { tool: &tool, input: &input })?,
@@ -149,17 +151,17 @@ enum Step<'a> {
     Call { tool: &'a str, input: &'a Value },
 }
 
-/// A text in pieces of so many characters, in their own time.
+/// An iterator over a text in pieces of a fixed length, with a delay before each but the first.
 struct Pieces<'a> {
     rest: &'a str,
     characters: usize,
-    pace: Duration,
-    begun: bool,
+    delay: Duration,
+    started: bool,
 }
 
 impl<'a> Pieces<'a> {
-    fn of(text: &'a str, characters: usize, pace: Duration) -> Self {
-        Self { rest: text, characters, pace, begun: false }
+    fn of(text: &'a str, characters: usize, delay: Duration) -> Self {
+        Self { rest: text, characters, delay, started: false }
     }
 
     fn whole(text: &'a str) -> Self {
@@ -174,8 +176,8 @@ impl<'a> Iterator for Pieces<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        if std::mem::replace(&mut self.begun, true) {
-            thread::sleep(self.pace);
+        if std::mem::replace(&mut self.started, true) {
+            thread::sleep(self.delay);
         }
         let end =
             self.rest.char_indices().nth(self.characters).map_or(self.rest.len(), |(end, _)| end);
@@ -185,7 +187,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Where a reply stands still until the test lets it pass.
+/// A point at which a reply pauses until the test opens the gate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -195,24 +197,24 @@ impl Gate {
         self.0.1.notify_all();
     }
 
-    /// Waits until it is opened, but for a model that has ended.
+    /// Waits until the gate is opened. Fails when the model has ended or the watchdog runs out.
     fn pass(&self, shared: &Shared) -> io::Result<()> {
         let end = Instant::now() + WATCHDOG;
         while !*lock(&self.0.0) {
             if lock(&shared.state).ended || Instant::now() > end {
-                return Err(io::Error::other("nobody opens the gate"));
+                return Err(io::Error::other("the gate was not opened"));
             }
-            let waited = self.0.1.wait_timeout_while(lock(&self.0.0), PACE, |open| !*open);
+            let waited = self.0.1.wait_timeout_while(lock(&self.0.0), GATE_POLL, |open| !*open);
             drop(waited);
         }
         Ok(())
     }
 }
 
-/// Decides what the model answers.
+/// A function that answers each request of the conversation.
 type Script = Box<dyn FnMut(&Asked) -> Reply + Send>;
 
-/// The server. It ends with this value.
+/// A running model server, ended on drop. A panic of the script makes the drop panic.
 pub(crate) struct Model {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -221,46 +223,48 @@ pub(crate) struct Model {
 
 struct Shared {
     state: Mutex<State>,
-    /// Somebody has asked, or has been answered.
-    news: Condvar,
+    /// Notified after each request and each answer.
+    changed: Condvar,
 }
 
 struct State {
     script: Script,
     conversation: Vec<Asked>,
-    beside: Vec<(String, Value)>,
-    /// What is answered to it, where it asks for no shape.
-    beside_says: String,
+    /// Path and body of each side request.
+    side_requests: Vec<(String, Value)>,
+    /// The answer to side requests without a schema.
+    side_answer: String,
+    /// The end of each answer within the conversation.
     answered: Vec<Instant>,
     connections: Vec<(TcpStream, JoinHandle<()>)>,
-    /// A script has panicked.
+    /// The script has panicked.
     failed: bool,
     ended: bool,
 }
 
 impl Model {
-    /// A model that answers by this function.
+    /// Starts a model that answers by this function.
     pub(crate) fn start(script: impl FnMut(&Asked) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let state = State {
             script: Box::new(script),
             conversation: Vec::new(),
-            beside: Vec::new(),
-            beside_says: "Scripted".to_owned(),
+            side_requests: Vec::new(),
+            side_answer: "Scripted".to_owned(),
             answered: Vec::new(),
             connections: Vec::new(),
             failed: false,
             ended: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), news: Condvar::new() });
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let accepting = Arc::clone(&shared);
         let acceptor = Some(thread::spawn(move || accept(&listener, &accepting)));
         Self { address, shared, acceptor }
     }
 
-    /// A model that gives these replies in turn, and then says that it has no more.
-    pub(crate) fn playing(replies: impl IntoIterator<Item = Reply>) -> Self {
+    /// Starts a model that gives these replies in turn, and then one that the script is over.
+    pub(crate) fn with_replies(replies: impl IntoIterator<Item = Reply>) -> Self {
         let mut replies: Vec<_> = replies.into_iter().collect();
         replies.reverse();
         Self::start(move |_| {
@@ -268,32 +272,32 @@ impl Model {
         })
     }
 
-    /// Where it is reached, without a slash at the end.
+    /// The server's URL, without a trailing slash.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Waits until the conversation has so many questions, and gives all of them.
+    /// Waits until the conversation has `count` requests, and returns all of them.
     #[track_caller]
     pub(crate) fn asked(&self, count: usize) -> Vec<Asked> {
         self.wait_for(count, "was asked", |state| &state.conversation)
     }
 
-    /// Waits until so many answers within the conversation have left to their last byte, and says when
-    /// each of them had.
+    /// Waits until `count` answers of the conversation are sent completely, and returns the end of
+    /// each.
     #[track_caller]
     pub(crate) fn answered(&self, count: usize) -> Vec<Instant> {
         self.wait_for(count, "has answered", |state| &state.answered)
     }
 
-    /// From now on this is the answer to what is asked beside the conversation, by agents of the agent's own, too.
-    pub(crate) fn says_beside(&self, text: &str) {
-        text.clone_into(&mut lock(&self.shared.state).beside_says);
+    /// Sets the answer to later side requests, which include those of subagents.
+    pub(crate) fn answer_side_requests_with(&self, text: &str) {
+        text.clone_into(&mut lock(&self.shared.state).side_answer);
     }
 
-    /// What was asked beside the conversation: paths and bodies.
-    pub(crate) fn beside(&self) -> Vec<(String, Value)> {
-        lock(&self.shared.state).beside.clone()
+    /// Path and body of each side request so far.
+    pub(crate) fn side_requests(&self) -> Vec<(String, Value)> {
+        lock(&self.shared.state).side_requests.clone()
     }
 
     #[track_caller]
@@ -303,20 +307,20 @@ impl Model {
         what: &str,
         of: impl Fn(&State) -> &Vec<T>,
     ) -> Vec<T> {
-        let waiting = |state: &mut State| of(state).len() < count;
+        let incomplete = |state: &mut State| of(state).len() < count;
         let state = lock(&self.shared.state);
-        let waited = self.shared.news.wait_timeout_while(state, WATCHDOG, waiting);
+        let waited = self.shared.changed.wait_timeout_while(state, WATCHDOG, incomplete);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let come = of(&state).clone();
-        assert!(come.len() >= count, "the model {what} {} times, not {count}", come.len());
-        come
+        let items = of(&state).clone();
+        assert!(items.len() >= count, "the model {what} {} times, not {count}", items.len());
+        items
     }
 }
 
 impl Drop for Model {
     fn drop(&mut self) {
         lock(&self.shared.state).ended = true;
-        // Wakes the acceptor, which then sees that it is over.
+        // Wakes the acceptor, which then sees that the model has ended.
         TcpStream::connect(self.address).ok();
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.join().ok();
@@ -338,25 +342,25 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             return;
         }
         let Ok(stream) = stream else { continue };
-        let Ok(kept) = stream.try_clone() else { continue };
+        let Ok(handle) = stream.try_clone() else { continue };
         state.connections.retain(|(_, thread)| !thread.is_finished());
         let shared = Arc::clone(shared);
         let thread = thread::spawn(move || {
-            let _end = End { stream: &stream, shared: &shared };
-            // That a CLI hangs up in the middle is its right.
+            let _close = CloseOnDrop { stream: &stream, shared: &shared };
+            // A CLI may hang up at any time.
             serve(&stream, &shared).ok();
         });
-        state.connections.push((kept, thread));
+        state.connections.push((handle, thread));
     }
 }
 
-/// Ends a connection, of which another handle is kept; also where a script has failed.
-struct End<'a> {
+/// Closes a connection of which another handle exists, also when the script has panicked.
+struct CloseOnDrop<'a> {
     stream: &'a TcpStream,
     shared: &'a Shared,
 }
 
-impl Drop for End<'_> {
+impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
         self.stream.shutdown(Shutdown::Both).ok();
         lock(&self.shared.state).failed |= thread::panicking();
@@ -373,6 +377,7 @@ fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
 }
 
 impl Shared {
+    /// Answers a request by the protocol that its path belongs to.
     fn answer(&self, request: &Request, to: &mut impl Write) -> io::Result<()> {
         let body = request.json();
         let path = request.path.as_str();
@@ -385,7 +390,7 @@ impl Shared {
         } else if let Some((_, method)) = path.rsplit_once(':') {
             gemini::answer(self, method, &body, to)
         } else {
-            self.beside(&format!("{} {path}", request.method), &body);
+            self.record_side_request(&format!("{} {path}", request.method), &body);
             let counted = path.ends_with("/count_tokens");
             match counted || request.method == "HEAD" {
                 true => http::answer(to, "200 OK", &json!({"input_tokens": 100})),
@@ -398,29 +403,29 @@ impl Shared {
         }
     }
 
-    /// Writes a question down and says what the script answers it.
-    fn converse(&self, turn: Turn, request: &Value) -> Reply {
+    /// Records a request of the conversation, and returns the script's reply.
+    fn answer_turn(&self, turn: Turn, request: &Value) -> Reply {
         let Turn { prompt, result } = turn;
         let prompt = prompt.unwrap_or_default();
         let asked = Asked { prompt, result, request: request.clone(), at: Instant::now() };
         let mut state = lock(&self.state);
         let reply = (state.script)(&asked);
         state.conversation.push(asked);
-        self.news.notify_all();
+        self.changed.notify_all();
         reply
     }
 
-    /// Says that an answer within the conversation has left to its last byte.
-    fn answered(&self) {
+    /// Records that an answer of the conversation has been sent completely.
+    fn record_answer(&self) {
         lock(&self.state).answered.push(Instant::now());
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Writes down what was asked beside the conversation, and says what is answered.
-    fn beside(&self, path: &str, request: &Value) -> String {
+    /// Records a side request, and returns the answer for one without a schema.
+    fn record_side_request(&self, path: &str, request: &Value) -> String {
         let mut state = lock(&self.state);
-        state.beside.push((path.to_owned(), request.clone()));
-        state.beside_says.clone()
+        state.side_requests.push((path.to_owned(), request.clone()));
+        state.side_answer.clone()
     }
 }
 

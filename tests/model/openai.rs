@@ -1,4 +1,4 @@
-//! OpenAI's Responses, as Codex asks for them.
+//! OpenAI's Responses API, as Codex uses it.
 
 use super::{Pieces, Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     let conversation = conversation(request);
     let is_conversation = conversation.is_some();
     if let Some(turn) = conversation {
-        let reply = shared.converse(turn, request);
+        let reply = shared.answer_turn(turn, request);
         reply.play(shared, request, |step| {
             let id = format!("{input}_{}", output.len());
             let namespace = namespace(request, &step);
@@ -22,11 +22,11 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
             Ok(())
         })?;
     } else {
-        let said = shared.beside("responses", request);
+        let answer = shared.record_side_request("responses", request);
         let format = &request["text"]["format"]["schema"];
         let text = match format.is_object() {
-            true => shape::fitting(format).to_string(),
-            false => said,
+            true => shape::minimal_value(format).to_string(),
+            false => answer,
         };
         let step = Step::Text { text: &text, pieces: Pieces::whole(&text) };
         output.push(item(&mut events, "0_0", 0, step, None)?);
@@ -38,23 +38,25 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     let response = json!({"id": id, "object": "response", "status": "completed", "output": output, "usage": usage});
     events.send(&json!({"type": "response.completed", "response": response}))?;
     if is_conversation {
-        // Who has this may hang up.
-        shared.answered();
+        // The client may hang up after this event.
+        shared.record_answer();
     }
     events.end()
 }
 
-/// Which of the offered groups of tools has the one that is called.
+/// The name of the offered tool group that contains the called tool, if any.
 fn namespace<'a>(request: &'a Value, step: &Step<'_>) -> Option<&'a str> {
     let Step::Call { tool, .. } = step else { return None };
     let offered = |tools: &'a Value| tools.as_array().into_iter().flatten();
     let has = |group: &Value| {
-        group["tools"].as_array().is_some_and(|tools| tools.iter().any(|it| it["name"] == *tool))
+        group["tools"]
+            .as_array()
+            .is_some_and(|tools| tools.iter().any(|offer| offer["name"] == *tool))
     };
     offered(&request["tools"]).find(|group| has(group))?["name"].as_str()
 }
 
-/// Sends one item of the output, and gives it as it is in the end.
+/// Streams one item of the output, and returns the complete item.
 fn item<W: Write>(
     events: &mut http::Events<'_, W>,
     id: &str,
@@ -85,18 +87,19 @@ fn item<W: Write>(
     Ok(item)
 }
 
-/// What was said last, if this is the conversation: only there does the CLI offer a tool that runs
-/// commands.
+/// The latest turn, if the request belongs to the conversation.
+///
+/// Only there does the CLI offer a tool that runs commands.
 fn conversation(request: &Value) -> Option<Turn> {
     shape::shell_call(request, "")?;
     let mut turn = Turn::default();
     for item in request["input"].as_array()? {
         match item["type"].as_str() {
-            Some("function_call_output") => turn.returns(text(&item["output"])),
+            Some("function_call_output") => turn.set_result(text(&item["output"])),
             Some("message") if item["role"] == "user" => {
                 let parts = item["content"].as_array().into_iter().flatten();
                 let texts = parts.filter_map(|part| part["text"].as_str());
-                texts.filter(|text| is_the_users(text)).for_each(|text| turn.says(text));
+                texts.filter(|text| is_user_text(text)).for_each(|text| turn.set_prompt(text));
             }
             _ => {}
         }
@@ -104,8 +107,8 @@ fn conversation(request: &Value) -> Option<Turn> {
     turn.prompt.is_some().then_some(turn)
 }
 
-/// The CLI adds messages of its own.
-fn is_the_users(text: &str) -> bool {
+/// Whether a text is from the user. The CLI adds messages of its own.
+fn is_user_text(text: &str) -> bool {
     let own = ["<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md"];
     !own.iter().any(|own| text.starts_with(own))
 }

@@ -1,9 +1,9 @@
-//! Values of the shape that a request asks for: what its schema allows, what its tools take.
+//! Values that fit a request: its schema, and the input of its tools.
 
 use serde_json::{Value, json};
 
-/// The smallest value that a JSON schema allows; of several choices always the first.
-pub(super) fn fitting(schema: &Value) -> Value {
+/// The smallest value that a JSON schema allows; of several choices the first.
+pub(super) fn minimal_value(schema: &Value) -> Value {
     if let Some(first) = schema["enum"].as_array().and_then(|choices| choices.first()) {
         return first.clone();
     }
@@ -17,7 +17,7 @@ pub(super) fn fitting(schema: &Value) -> Value {
             properties
                 .into_iter()
                 .flatten()
-                .map(|(name, schema)| (name.clone(), fitting(schema)))
+                .map(|(name, schema)| (name.clone(), minimal_value(schema)))
                 .collect()
         }
         "array" => json!([]),
@@ -27,7 +27,7 @@ pub(super) fn fitting(schema: &Value) -> Value {
     }
 }
 
-/// The tool by which this CLI runs a command, and its input: such that the CLI asks the user first.
+/// The tool with which the CLI runs a command, and an input for which the CLI asks the user first.
 pub(super) fn shell_call(request: &Value, command: &str) -> Option<(String, Value)> {
     let described = json!({"command": command, "description": "Runs what the script says"});
     let escalated = json!({

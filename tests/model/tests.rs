@@ -1,9 +1,9 @@
-//! The model itself, asked as the CLIs ask it.
+//! Tests of the scripted model with requests like those of the CLIs.
 
 use super::*;
 use std::io::Read;
 
-/// A connection that has sent this.
+/// Connects to the model and sends a text.
 fn send(model: &Model, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(model.url().trim_start_matches("http://")).unwrap();
     stream.set_read_timeout(Some(WATCHDOG)).unwrap();
@@ -11,11 +11,11 @@ fn send(model: &Model, text: &str) -> TcpStream {
     stream
 }
 
-/// What any CLI asks.
-const ASKING: &str = "POST /v1/messages HTTP/1.1\r\ncontent-length: 78\r\n\r\n\
+/// A complete request with a prompt and a tool.
+const REQUEST: &str = "POST /v1/messages HTTP/1.1\r\ncontent-length: 78\r\n\r\n\
     {\"tools\": [{\"name\": \"Bash\"}], \"messages\": [{\"role\": \"user\", \"content\": \"go\"}]}";
 
-/// Posts a request to the model and gives the answer's body, chunks taken apart.
+/// Posts a request, and returns the answer's body without chunk headers.
 fn post(model: &Model, path: &str, request: &Value) -> String {
     let body = request.to_string();
     let head = format!("POST {path} HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -36,7 +36,7 @@ fn post(model: &Model, path: &str, request: &Value) -> String {
     body
 }
 
-/// The data of server-sent events.
+/// The data of each server-sent event in a body.
 fn events(body: &str) -> Vec<Value> {
     let lines = body.lines().filter_map(|line| line.strip_prefix("data: "));
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -48,16 +48,16 @@ fn joined<'a>(events: &'a [Value], part: impl Fn(&'a Value) -> &'a Value) -> Str
 
 const REPLY: &str = "Größe: 字 and 🎉\n\n```rust\nfn main() {}\n```\n";
 
-fn replying() -> Model {
+fn chunked_model() -> Model {
     Model::start(|asked| match &asked.result {
         Some(result) => Reply::new().says(format!("It said {result}")),
-        None => Reply::new().says(REPLY).in_pieces_of(3).a_piece_every(Duration::from_millis(1)),
+        None => Reply::new().says(REPLY).in_pieces_of(3).with_delay(Duration::from_millis(1)),
     })
 }
 
 #[test]
 fn messages_are_streamed_in_pieces() {
-    let model = replying();
+    let model = chunked_model();
     let request = json!({
         "model": "m", "stream": true, "tools": [{"name": "Bash"}],
         "messages": [{"role": "user", "content": [
@@ -77,7 +77,7 @@ fn messages_are_streamed_in_pieces() {
 
 #[test]
 fn responses_are_streamed_in_pieces() {
-    let model = replying();
+    let model = chunked_model();
     let user = |text| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
     let request = json!({
         "model": "m", "stream": true, "tools": [{"type": "function", "name": "exec_command"}],
@@ -93,7 +93,7 @@ fn responses_are_streamed_in_pieces() {
 
 #[test]
 fn chat_completions_are_streamed_in_pieces() {
-    let model = replying();
+    let model = chunked_model();
     let tools = json!([{"type": "function", "function": {"name": "bash"}}]);
     let request = json!({
         "model": "m", "stream": true, "tools": tools,
@@ -108,14 +108,14 @@ fn chat_completions_are_streamed_in_pieces() {
     assert_eq!(joined(&events, |event| &event["choices"][0]["delta"]["content"]), REPLY);
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "stop");
     assert_eq!(model.asked(1)[0].prompt, "Hello\nthere ");
-    let beside = json!({"messages": [{"role": "user", "content": "a title"}]});
-    assert!(post(&model, "/v1/chat/completions", &beside).contains("\"Scripted\""));
-    assert_eq!(model.beside().len(), 1);
+    let side_request = json!({"messages": [{"role": "user", "content": "a title"}]});
+    assert!(post(&model, "/v1/chat/completions", &side_request).contains("\"Scripted\""));
+    assert_eq!(model.side_requests().len(), 1);
 }
 
 #[test]
 fn generated_content_is_streamed_in_pieces() {
-    let model = replying();
+    let model = chunked_model();
     let user = |text| json!({"role": "user", "parts": [{"text": text}]});
     let request = json!({
         "tools": [{"functionDeclarations": [{"name": "run_shell_command"}]}],
@@ -132,8 +132,8 @@ fn generated_content_is_streamed_in_pieces() {
 }
 
 #[test]
-fn what_is_asked_beside_the_conversation_stays_beside_it() {
-    let model = replying();
+fn side_requests_are_answered_and_recorded_apart() {
+    let model = chunked_model();
     let schema = json!({"type": "OBJECT", "properties": {
         "why": {"type": "STRING"}, "choice": {"type": "STRING", "enum": ["flash", "pro"]},
     }});
@@ -150,27 +150,27 @@ fn what_is_asked_beside_the_conversation_stays_beside_it() {
         json!({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]});
     let answer: Value = serde_json::from_str(&post(&model, "/v1/messages", &ask)).unwrap();
     assert_eq!(answer["content"][0]["text"], "Scripted");
-    let part = json!({
+    let subagent = json!({
         "model": "m", "stream": true, "tools": [{"name": "Bash"}],
         "system": [{"type": "text", "text": "cc_entrypoint=cli; cc_is_subagent=true"}],
         "messages": [{"role": "user", "content": "a part of the work"}],
     });
     assert_eq!(
-        joined(&events(&post(&model, "/v1/messages", &part)), |event| &event["delta"]["text"]),
+        joined(&events(&post(&model, "/v1/messages", &subagent)), |event| &event["delta"]["text"]),
         "Scripted"
     );
     assert!(post(&model, "/v1/messages/count_tokens", &ask).contains("input_tokens"));
     let title = json!({"stream": true, "input": []});
     assert!(post(&model, "/v1/responses", &title).contains("Scripted"));
-    model.says_beside("Something else");
+    model.answer_side_requests_with("Something else");
     assert!(post(&model, "/v1/responses", &title).contains("Something else"));
     assert!(model.asked(0).is_empty());
-    assert_eq!(model.beside().len(), 6);
+    assert_eq!(model.side_requests().len(), 6);
 }
 
 #[test]
-fn any_tool_is_called() {
-    let model = Model::playing([Reply::new().calls("view", json!({"path": "a"}))]);
+fn tool_of_any_name_is_called() {
+    let model = Model::with_replies([Reply::new().calls("view", json!({"path": "a"}))]);
     let request = json!({
         "stream": true, "tools": [{"type": "function", "name": "exec_command"}],
         "input": [{"type": "message", "role": "user", "content": [{"text": "look"}]}],
@@ -181,9 +181,11 @@ fn any_tool_is_called() {
 }
 
 #[test]
-fn a_tool_is_called_and_its_result_comes_back() {
-    let model =
-        Model::playing([Reply::new().says("Running it.").runs("ls"), Reply::new().says("Done.")]);
+fn result_of_a_called_tool_is_reported() {
+    let model = Model::with_replies([
+        Reply::new().says("Running it.").runs("ls"),
+        Reply::new().says("Done."),
+    ]);
     let mut request = json!({
         "model": "m", "stream": true, "tools": [{"name": "Bash"}],
         "messages": [{"role": "user", "content": "list"}],
@@ -201,9 +203,9 @@ fn a_tool_is_called_and_its_result_comes_back() {
 }
 
 #[test]
-fn a_reply_stands_still_at_a_gate() {
+fn reply_pauses_at_a_gate() {
     let gate = Gate::default();
-    let model = Model::playing([Reply::new().says("one ").waits(&gate).says("two")]);
+    let model = Model::with_replies([Reply::new().says("one ").waits(&gate).says("two")]);
     let request = json!({
         "model": "m", "stream": true, "tools": [{"name": "Bash"}],
         "messages": [{"role": "user", "content": "go"}],
@@ -219,10 +221,10 @@ fn a_reply_stands_still_at_a_gate() {
 }
 
 #[test]
-fn a_model_that_ends_waits_at_no_gate() {
+fn ending_model_does_not_wait_at_a_gate() {
     let gate = Gate::default();
-    let model = Model::playing([Reply::new().says("one").waits(&gate)]);
-    let _stream = send(&model, ASKING);
+    let model = Model::with_replies([Reply::new().says("one").waits(&gate)]);
+    let _stream = send(&model, REQUEST);
     model.asked(1);
     let begun = Instant::now();
     drop(model);
@@ -230,9 +232,9 @@ fn a_model_that_ends_waits_at_no_gate() {
 }
 
 #[test]
-fn a_script_that_fails_is_told_of() {
-    let model = Model::start(|_| unreachable!("it is not to be asked"));
-    let mut stream = send(&model, ASKING);
+fn panic_of_the_script_fails_the_test() {
+    let model = Model::start(|_| unreachable!("the script panics"));
+    let mut stream = send(&model, REQUEST);
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "");
@@ -241,8 +243,8 @@ fn a_script_that_fails_is_told_of() {
 }
 
 #[test]
-fn requests_that_are_none_end_their_connection_only() {
-    let model = replying();
+fn malformed_request_ends_only_its_connection() {
+    let model = chunked_model();
     for broken in
         ["nonsense\r\n\r\n", "POST /v1/messages HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n"]
     {

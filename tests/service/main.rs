@@ -1,24 +1,24 @@
-//! The daemon as a service of a real systemd, the user's own, which each test starts for itself.
+//! The daemon as a service of a real systemd user instance, which each test starts for itself.
 //!
-//! `ci/service` makes the place for it, where the system itself was not started by systemd, and runs this;
-//! plain `cargo test` does not.
+//! `ci/service` prepares a session for it where systemd did not start the system, and runs these
+//! tests; plain `cargo test` does not.
 
-#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "all of this is tests, which clippy sees only where `#[test]` stands"
+    reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
 mod managed;
 #[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "what only the other tests need")]
+#[allow(dead_code, reason = "used by other test binaries only")]
 mod raw;
 #[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "what only the other tests need")]
+#[allow(dead_code, reason = "used by other test binaries only")]
 mod sandbox;
 
-use managed::Managed;
+use managed::ServiceHost;
 use sandbox::{Sandbox, output, until, wait};
 use serde_json::Value;
 use std::{
@@ -27,54 +27,54 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// Where Debian has it; it is in nobody's PATH.
+/// The path of systemd on Debian, where no `PATH` contains it.
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
-/// A user's systemd, ended at the end with all that it has started.
+/// A systemd user instance, ended on drop with everything that it started.
 struct Systemd {
-    place: Sandbox,
+    sandbox: Sandbox,
     process: Child,
 }
 
 impl Systemd {
     fn start() -> Self {
-        let place = Sandbox::empty();
-        platform::paths::make_private_dir(&runtime(&place)).unwrap();
-        let log = fs::File::create(place.directory().join("systemd.log")).unwrap();
-        let mut command = in_session(&place, place.program(SYSTEMD));
+        let sandbox = Sandbox::empty();
+        platform::paths::make_private_dir(&runtime(&sandbox)).unwrap();
+        let log = fs::File::create(sandbox.directory().join("systemd.log")).unwrap();
+        let mut command = in_session(&sandbox, sandbox.program(SYSTEMD));
         command.args(["--user", "--log-target=console"]).stderr(log);
-        let systemd = Self { process: command.spawn().unwrap(), place };
-        let socket = runtime(&systemd.place).join("systemd/private");
+        let systemd = Self { process: command.spawn().unwrap(), sandbox };
+        let socket = runtime(&systemd.sandbox).join("systemd/private");
         until("systemd listens", || socket.exists());
         systemd
     }
 
-    /// Runs a command that has to fail; what it said.
+    /// Runs a command that must fail, and returns its standard error.
     #[track_caller]
-    fn fails(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
     fn unit(&self) -> PathBuf {
-        self.place.directory().join(".config/systemd/user/agent-relay.service")
+        self.sandbox.directory().join(".config/systemd/user/agent-relay.service")
     }
 
-    fn systemctl(&self, words: &[&str]) -> Output {
-        let mut command = in_session(&self.place, self.place.program("systemctl"));
-        command.arg("--user").args(words);
+    fn systemctl(&self, arguments: &[&str]) -> Output {
+        let mut command = in_session(&self.sandbox, self.sandbox.program("systemctl"));
+        command.arg("--user").args(arguments);
         output(command)
     }
 }
 
-impl Managed for Systemd {
-    fn place(&self) -> &Sandbox {
-        &self.place
+impl ServiceHost for Systemd {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
     }
 
-    fn command(&self, words: &[&str]) -> Command {
-        in_session(&self.place, self.place.command(words))
+    fn command(&self, arguments: &[&str]) -> Command {
+        in_session(&self.sandbox, self.sandbox.command(arguments))
     }
 }
 
@@ -85,12 +85,12 @@ impl Drop for Systemd {
     }
 }
 
-fn runtime(place: &Sandbox) -> PathBuf {
-    place.directory().join("run")
+fn runtime(sandbox: &Sandbox) -> PathBuf {
+    sandbox.directory().join("run")
 }
 
-fn in_session(place: &Sandbox, mut command: Command) -> Command {
-    command.env("XDG_RUNTIME_DIR", runtime(place));
+fn in_session(sandbox: &Sandbox, mut command: Command) -> Command {
+    command.env("XDG_RUNTIME_DIR", runtime(sandbox));
     command
 }
 
@@ -108,78 +108,78 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn it_is_installed_used_stopped_and_removed() {
+fn service_is_installed_used_stopped_and_removed() {
     let systemd = Systemd::start();
-    let nothing = systemd.fails(&["service", "status"]);
-    assert!(nothing.contains("no service is installed"), "{nothing}");
-    let installed = systemd.done(&["service", "install"]);
+    let status = systemd.fails(&["service", "status"]);
+    assert!(status.contains("no service is installed"), "{status}");
+    let installed = systemd.succeeds(&["service", "install"]);
     assert!(installed.starts_with("systemd user unit, started at each logon"), "{installed}");
 
-    managed::is_as_installed(&systemd, "systemd", &systemd.unit());
-    managed::is_used_stopped_and_started(&systemd);
-    managed::is_removed(&systemd, &systemd.unit());
-    let left = files(&systemd.place.directory().join(".config"));
+    managed::check_installation(&systemd, "systemd", &systemd.unit());
+    managed::check_use_stop_and_start(&systemd);
+    managed::check_removal(&systemd, &systemd.unit());
+    let left = files(&systemd.sandbox.directory().join(".config"));
     assert!(left.is_empty(), "{left:?}");
-    let known = systemd.systemctl(&["cat", "agent-relay"]);
-    assert!(!known.status.success(), "{known:?}");
+    let unit = systemd.systemctl(&["cat", "agent-relay"]);
+    assert!(!unit.status.success(), "{unit:?}");
 }
 
 #[test]
-fn it_comes_back_if_it_was_killed_and_stays_away_if_it_was_told_to_stop() {
+fn killed_service_restarts_and_stopped_service_stays_down() {
     let systemd = Systemd::start();
-    managed::comes_back_if_killed_and_stays_away_if_stopped(&systemd);
+    managed::check_restart_after_kill_but_not_after_stop(&systemd);
     let shown = systemd.systemctl(&["show", "agent-relay", "--property=ActiveState", "--value"]);
     assert_eq!(String::from_utf8_lossy(&shown.stdout).trim(), "inactive");
 }
 
 #[test]
-fn a_daemon_that_runs_beside_it_makes_room() {
+fn running_daemon_gives_way_to_the_service() {
     let mut systemd = Systemd::start();
-    systemd.done(&["up"]);
-    let mut ann = systemd.place.join("Ann");
-    systemd.done(&["service", "install"]);
+    systemd.succeeds(&["up"]);
+    let mut ann = systemd.sandbox.join("Ann");
+    systemd.succeeds(&["service", "install"]);
     assert_eq!(ann.expect("BYE")["payload"]["reason"], "upgrade");
     assert!(systemd.pid().is_some());
 
-    systemd.done(&["service", "stop"]);
-    systemd.place.start();
-    let beside = systemd.run(&["service", "status"]);
-    let words = String::from_utf8_lossy(&beside.stderr);
-    assert!(words.contains("the service did not start"), "{words}");
-    systemd.done(&["service", "start"]);
+    systemd.succeeds(&["service", "stop"]);
+    systemd.sandbox.start();
+    let status = systemd.run(&["service", "status"]);
+    let stderr = String::from_utf8_lossy(&status.stderr);
+    assert!(stderr.contains("the service did not start"), "{stderr}");
+    systemd.succeeds(&["service", "start"]);
     assert!(systemd.pid().is_some());
 }
 
 #[test]
-fn what_starts_a_daemon_starts_the_service() {
+fn commands_that_need_a_daemon_start_the_service() {
     let systemd = Systemd::start();
-    systemd.done(&["service", "install"]);
+    systemd.succeeds(&["service", "install"]);
     let before = systemd.pid().unwrap();
     let replaced: Value =
-        serde_json::from_str(&systemd.done(&["up", "--replace", "--json"])).unwrap();
+        serde_json::from_str(&systemd.succeeds(&["up", "--replace", "--json"])).unwrap();
     assert_eq!(replaced["started"], true);
     let after = systemd.pid().unwrap();
     assert_ne!(after, before);
-    assert_eq!(daemon(&systemd.place), Some(after));
+    assert_eq!(daemon_pid(&systemd.sandbox), Some(after));
 
-    systemd.done(&["service", "stop"]);
-    systemd.done(&["send", "--as", "Ann", "Ann", "hello"]);
-    assert_eq!(daemon(&systemd.place), systemd.pid());
+    systemd.succeeds(&["service", "stop"]);
+    systemd.succeeds(&["send", "--as", "Ann", "Ann", "hello"]);
+    assert_eq!(daemon_pid(&systemd.sandbox), systemd.pid());
 
-    // Another program's service would not become this one's.
+    // `up --replace` leaves a service that runs another program alone.
     let unit = fs::read_to_string(systemd.unit()).unwrap();
     fs::write(systemd.unit(), unit.replace(env!("CARGO_BIN_EXE_agent-relay"), SYSTEMD)).unwrap();
     let refused = systemd.fails(&["up", "--replace"]);
     assert!(refused.contains("`agent-relay service install` changes that to"), "{refused}");
-    assert_eq!(daemon(&systemd.place), systemd.pid());
+    assert_eq!(daemon_pid(&systemd.sandbox), systemd.pid());
     fs::write(systemd.unit(), unit).unwrap();
 }
 
 #[test]
-fn a_program_that_is_gone_is_named_and_no_old_word_of_the_log() {
+fn missing_program_is_named_without_an_old_line_of_the_log() {
     let systemd = Systemd::start();
-    systemd.done(&["service", "install"]);
-    systemd.done(&["service", "stop"]);
+    systemd.succeeds(&["service", "install"]);
+    systemd.succeeds(&["service", "stop"]);
     let unit = fs::read_to_string(systemd.unit()).unwrap();
     fs::write(systemd.unit(), unit.replace(env!("CARGO_BIN_EXE_agent-relay"), "/nowhere/at/all"))
         .unwrap();
@@ -191,73 +191,73 @@ fn a_program_that_is_gone_is_named_and_no_old_word_of_the_log() {
 }
 
 #[test]
-fn one_that_cannot_start_says_why() {
+fn failed_start_reports_the_cause() {
     let systemd = Systemd::start();
-    let home = systemd.place.home();
+    let home = systemd.sandbox.home();
     platform::paths::make_private_dir(&home).unwrap();
     fs::write(home.join("policy.toml"), "nonsense").unwrap();
-    let words = systemd.fails(&["service", "install"]);
-    assert!(words.contains("policy.toml"), "{words}");
-    assert!(words.contains("daemon.log"), "{words}");
+    let stderr = systemd.fails(&["service", "install"]);
+    assert!(stderr.contains("policy.toml"), "{stderr}");
+    assert!(stderr.contains("daemon.log"), "{stderr}");
     fs::remove_file(home.join("policy.toml")).unwrap();
-    systemd.done(&["service", "start"]);
+    systemd.succeeds(&["service", "start"]);
 }
 
 #[test]
-fn its_definition_is_one_that_systemd_accepts() {
+fn unit_file_passes_systemd_analyze() {
     let systemd = Systemd::start();
-    systemd.done(&["service", "install"]);
-    let mut verify = systemd.place.program("systemd-analyze");
+    systemd.succeeds(&["service", "install"]);
+    let mut verify = systemd.sandbox.program("systemd-analyze");
     verify.args(["verify", "--user"]).arg(systemd.unit());
-    let output = output(in_session(&systemd.place, verify));
+    let output = output(in_session(&systemd.sandbox, verify));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     platform::paths::check_unchangeable(&systemd.unit()).unwrap();
 }
 
 #[test]
-fn without_systemd_nothing_is_written_and_nothing_stopped() {
-    let mut place = Sandbox::empty();
-    let refused = |place: &Sandbox| {
-        let output = output(in_session(place, place.command(["service", "install"])));
+fn install_without_systemd_changes_nothing() {
+    let mut sandbox = Sandbox::empty();
+    let check_refused = |sandbox: &Sandbox| {
+        let output = output(in_session(sandbox, sandbox.command(["service", "install"])));
         assert_eq!(output.status.code(), Some(1));
-        let words = String::from_utf8(output.stderr).unwrap();
-        assert!(words.contains("`agent-relay up` starts the daemon"), "{words}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains("`agent-relay up` starts the daemon"), "{stderr}");
     };
-    refused(&place);
-    assert!(files(place.directory()).is_empty() && !place.home().exists());
-    place.start();
-    refused(&place);
-    drop(place.join("Ann"));
+    check_refused(&sandbox);
+    assert!(files(sandbox.directory()).is_empty() && !sandbox.home().exists());
+    sandbox.start();
+    check_refused(&sandbox);
+    drop(sandbox.join("Ann"));
 }
 
-/// The daemon of this place that answers.
-fn daemon(place: &Sandbox) -> Option<u64> {
-    let output = place.run(["status", "--json"]);
+/// The process id of the daemon of `sandbox`, if it answers.
+fn daemon_pid(sandbox: &Sandbox) -> Option<u64> {
+    let output = sandbox.run(["status", "--json"]);
     let status: Value = serde_json::from_slice(&output.stdout).ok()?;
     status["status"]["daemon"]["pid"].as_u64()
 }
 
 #[test]
-fn where_no_system_looks_after_it_a_process_beside_it_does() {
-    let place = Sandbox::empty();
-    let mut command = place.command(["up", "--foreground", "--supervised"]);
+fn supervisor_restarts_a_killed_daemon_and_gives_up_after_five_failures() {
+    let sandbox = Sandbox::empty();
+    let mut command = sandbox.command(["up", "--foreground", "--supervised"]);
     let mut supervisor = command.stderr(Stdio::null()).spawn().unwrap();
-    until("it is up", || daemon(&place).is_some());
-    let before = daemon(&place).unwrap();
-    managed::kill(&place, before);
-    until("it comes back", || daemon(&place).is_some_and(|pid| pid != before));
-    // Where one is up already, there is nothing to look after.
-    let mut command = place.command(["up", "--foreground", "--supervised"]);
+    until("the daemon is up", || daemon_pid(&sandbox).is_some());
+    let before = daemon_pid(&sandbox).unwrap();
+    managed::kill(&sandbox, before);
+    until("the daemon is restarted", || daemon_pid(&sandbox).is_some_and(|pid| pid != before));
+    // A second supervisor ends at once: the daemon runs already.
+    let mut command = sandbox.command(["up", "--foreground", "--supervised"]);
     let mut other = command.stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(wait(&mut other, "the other supervisor").code(), Some(0));
-    assert!(place.run(["down"]).status.success());
+    assert!(sandbox.run(["down"]).status.success());
     assert_eq!(wait(&mut supervisor, "the supervisor").code(), Some(0));
-    assert_eq!(daemon(&place), None);
-    let log = || fs::read_to_string(place.home().join("daemon.log")).unwrap();
+    assert_eq!(daemon_pid(&sandbox), None);
+    let log = || fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
     assert_eq!(log().matches("it is started again").count(), 1, "{}", log());
 
-    fs::write(place.home().join("config.toml"), "nonsense = 1\n").unwrap();
-    let mut command = place.command(["up", "--foreground", "--supervised"]);
+    fs::write(sandbox.home().join("config.toml"), "nonsense = 1\n").unwrap();
+    let mut command = sandbox.command(["up", "--foreground", "--supervised"]);
     let mut supervisor = command.stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(wait(&mut supervisor, "the supervisor").code(), Some(1));
     assert_eq!(log().matches("unknown key").count(), 5, "{}", log());

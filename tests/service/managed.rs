@@ -1,4 +1,4 @@
-//! What holds of a daemon whatever system looks after it: for the tests of systemd and of launchd.
+//! Checks of an installed service that the tests of systemd and of launchd share.
 
 use super::sandbox::{Sandbox, output, until};
 use serde_json::{Value, json};
@@ -8,25 +8,26 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Where `agent-relay service` has a system to install for.
-pub(crate) trait Managed {
-    fn place(&self) -> &Sandbox;
+/// A service manager for which `agent-relay service` can install the daemon.
+pub(crate) trait ServiceHost {
+    fn sandbox(&self) -> &Sandbox;
 
-    /// `agent-relay` with arguments, in the session of that system.
-    fn command(&self, words: &[&str]) -> Command;
+    /// `agent-relay` with arguments, in the session of the service manager.
+    fn command(&self, arguments: &[&str]) -> Command;
 
-    fn run(&self, words: &[&str]) -> Output {
-        output(self.command(words))
+    fn run(&self, arguments: &[&str]) -> Output {
+        output(self.command(arguments))
     }
 
-    /// Runs a command that has to succeed; what it printed.
+    /// Runs a command that must succeed, and returns its standard output.
     #[track_caller]
-    fn done(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        assert!(output.status.success(), "{words:?}: {output:?}");
+    fn succeeds(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// The report of `service status --json`.
     fn service(&self) -> Value {
         let output = self.run(&["service", "status", "--json"]);
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -39,82 +40,83 @@ pub(crate) trait Managed {
     }
 }
 
-/// Once it is installed, and then removed.
-pub(crate) fn is_as_installed(managed: &impl Managed, kind: &str, definition: &Path) {
-    let report = managed.service();
+/// Checks the report of a service that has just been installed.
+pub(crate) fn check_installation(host: &impl ServiceHost, kind: &str, definition: &Path) {
+    let report = host.service();
     assert_eq!(report["kind"], kind);
     assert_eq!([&report["enabled"], &report["running"]], [true, true]);
     assert_eq!(report["program"], env!("CARGO_BIN_EXE_agent-relay"));
-    assert_eq!(report["home"], json!(managed.place().home()));
+    assert_eq!(report["home"], json!(host.sandbox().home()));
     assert_eq!(report["definition"], json!(definition));
     assert!(report["since"].is_u64(), "{report}");
 }
 
-/// What goes through it arrives, and it runs as often as it is to.
-pub(crate) fn is_used_stopped_and_started(managed: &impl Managed) {
-    let mut ann = managed.place().join("Ann");
-    managed.done(&["send", "Ann", "hello"]);
+/// Checks that a message arrives, and that stopping and starting twice is harmless.
+pub(crate) fn check_use_stop_and_start(host: &impl ServiceHost) {
+    let mut ann = host.sandbox().join("Ann");
+    host.succeeds(&["send", "Ann", "hello"]);
     assert_eq!(ann.expect("DELIVER")["payload"]["body"], "hello");
     drop(ann);
 
-    managed.done(&["service", "stop"]);
-    assert_eq!(managed.service()["running"], false);
-    // Once more is no failure.
-    managed.done(&["service", "stop"]);
-    managed.done(&["service", "start"]);
-    let pid = managed.pid();
-    managed.done(&["service", "start"]);
-    assert_eq!(managed.pid(), pid, "it ran already");
+    host.succeeds(&["service", "stop"]);
+    assert_eq!(host.service()["running"], false);
+    // A second stop succeeds, too.
+    host.succeeds(&["service", "stop"]);
+    host.succeeds(&["service", "start"]);
+    let pid = host.pid();
+    host.succeeds(&["service", "start"]);
+    assert_eq!(host.pid(), pid, "a running service is not started again");
 }
 
-pub(crate) fn is_removed(managed: &impl Managed, definition: &Path) {
-    let home = managed.place().home();
-    let removed = managed.done(&["service", "uninstall"]);
+/// Checks that an uninstall removes the definition and keeps the home.
+pub(crate) fn check_removal(host: &impl ServiceHost, definition: &Path) {
+    let home = host.sandbox().home();
+    let removed = host.succeeds(&["service", "uninstall"]);
     assert!(removed.contains(&*home.to_string_lossy()), "{removed}");
-    assert_eq!(managed.done(&["service", "uninstall"]), "no service was installed\n");
+    assert_eq!(host.succeeds(&["service", "uninstall"]), "no service was installed\n");
     assert!(!definition.exists());
-    assert!(home.join("relay.db").exists(), "what was kept stays");
+    assert!(home.join("relay.db").exists(), "the store stays");
 }
 
-/// Not installed before; stopped at the end.
-pub(crate) fn comes_back_if_killed_and_stays_away_if_stopped(managed: &impl Managed) {
-    managed.done(&["service", "install"]);
-    let before = managed.pid().unwrap();
-    let mut listen = managed.command(&["listen", "--as", "Cid"]);
-    let mut listening = listen.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let is_here = || {
-        let listed = String::from_utf8(managed.run(&["agents", "--json"]).stdout).unwrap();
+/// Checks restarts. The service must not be installed before, and is stopped afterwards.
+pub(crate) fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHost) {
+    host.succeeds(&["service", "install"]);
+    let before = host.pid().unwrap();
+    let mut command = host.command(&["listen", "--as", "Cid"]);
+    let mut listener = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let cid_is_connected = || {
+        let listed = String::from_utf8(host.run(&["agents", "--json"]).stdout).unwrap();
         listed.contains(r#""here":true"#)
     };
-    until("Cid is here", is_here);
-    kill(managed.place(), before);
+    until("Cid is connected", cid_is_connected);
+    kill(host.sandbox(), before);
     // launchd waits for ten seconds after a start before it makes the next one.
-    until("it comes back", || managed.pid().is_some_and(|pid| pid != before));
-    until("it can be reached", || managed.service()["since"].is_u64());
+    until("the service runs again", || host.pid().is_some_and(|pid| pid != before));
+    until("the daemon can be reached", || host.service()["since"].is_u64());
 
-    // Who misses it starts none beside it.
-    until("Cid is here again", is_here);
-    assert_eq!(daemon(managed), managed.pid());
+    // The waiting client reconnects to the service and starts no daemon of its own.
+    until("Cid is connected again", cid_is_connected);
+    assert_eq!(daemon_pid(host), host.pid());
 
-    managed.done(&["down"]);
-    let log = managed.place().home().join("daemon.log");
-    until("Cid has looked", || {
+    host.succeeds(&["down"]);
+    let log = host.sandbox().home().join("daemon.log");
+    until("Cid has noticed the stop", || {
         fs::read_to_string(&log).unwrap().contains("Cid: the daemon was stopped on purpose")
     });
-    until("it has ended", || managed.service()["running"] == false);
-    listening.kill().unwrap();
-    listening.wait().unwrap();
+    until("the service has ended", || host.service()["running"] == false);
+    listener.kill().unwrap();
+    listener.wait().unwrap();
 }
 
-/// The process of the daemon that answers.
-fn daemon(managed: &impl Managed) -> Option<u64> {
-    let status: Value = serde_json::from_slice(&managed.run(&["status", "--json"]).stdout).ok()?;
+/// The process id of the daemon, if it answers.
+fn daemon_pid(host: &impl ServiceHost) -> Option<u64> {
+    let status: Value = serde_json::from_slice(&host.run(&["status", "--json"]).stdout).ok()?;
     status["status"]["daemon"]["pid"].as_u64()
 }
 
-/// As a crash would.
-pub(crate) fn kill(place: &Sandbox, pid: u64) {
-    let mut kill = place.program("kill");
+/// Kills a process without a chance to clean up, as a crash would.
+pub(crate) fn kill(sandbox: &Sandbox, pid: u64) {
+    let mut kill = sandbox.program("kill");
     kill.args(["-9", &pid.to_string()]);
     let killed = output(kill);
     assert!(killed.status.success(), "{killed:?}");
