@@ -3,14 +3,14 @@
 //! Every fact holds for the moment of the look only. A program may come to the foreground between a
 //! look and the typing, so a caller looks again directly before it types.
 
+#[path = "foreground/command_lines.rs"]
+mod command_lines;
 #[cfg(unix)]
 #[path = "foreground/unix.rs"]
 mod imp;
 #[cfg(windows)]
 #[path = "foreground/windows.rs"]
 mod imp;
-#[path = "foreground/memory.rs"]
-mod memory;
 #[cfg(target_os = "linux")]
 #[path = "foreground/linux.rs"]
 mod system;
@@ -35,10 +35,10 @@ pub const PROCESSES_MAX: usize = 512;
 /// out.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 /// The most attempts of one look, with [`PAUSE`] between them, if the foreground keeps changing.
-const TRIES: usize = 4;
+const ATTEMPTS: usize = 4;
 /// The most looks at a new command until its exec is over, which may be later than the spawn.
 #[cfg(unix)]
-const FIRST_TRIES: usize = 100;
+const FIRST_ATTEMPTS: usize = 100;
 /// The time after which an exec, or the end of a process, is probably over.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The bytes that [`same_content`] reads at once.
@@ -170,7 +170,7 @@ impl Observer {
     /// changes all the time, or the system does not say which processes there are.
     pub fn look(&mut self) -> io::Result<Vec<Process>> {
         let name = naming("look at the terminal's foreground");
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             match self.0.try_look() {
                 Ok(None) => thread::sleep(PAUSE),
                 Ok(Some(processes)) => return Ok(processes),

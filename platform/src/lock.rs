@@ -23,7 +23,7 @@ use crate::{naming, paths};
 
 /// The attempts to take the lock: [`Lock::is_held`] holds it for some microseconds, which must not
 /// be mistaken for a holder.
-const TRIES: u32 = 10;
+const ATTEMPTS: u32 = 10;
 const RETRY: Duration = Duration::from_millis(5);
 
 /// The lock, held until this value is dropped or the process ends.
@@ -40,7 +40,7 @@ impl Lock {
     /// # Errors
     /// If the file cannot be made, opened or locked (some network file systems have no locks).
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let file = paths::open_private_file(path)?;
             match file.try_lock() {
                 Ok(()) => {

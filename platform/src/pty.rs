@@ -25,7 +25,7 @@ use std::{
 use crate::{naming, refusal};
 
 /// The pause between two checks of [`Pty::end`] whether the command has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Ctrl-Break as input of a Windows pseudo console: the key goes down and comes up. Other systems
 /// have no such key.
@@ -156,7 +156,7 @@ impl Pty {
     /// # Errors
     /// If the system refuses.
     pub fn end(&self, grace: Duration) -> io::Result<i32> {
-        for insist in imp::GENTLE {
+        for insist in imp::GENTLE_ENDINGS {
             insist(&self.0).map_err(naming("end the command"))?;
             let given_up = Instant::now() + grace;
             while Instant::now() < given_up {
@@ -165,7 +165,7 @@ impl Pty {
                     self.kill()?;
                     return Ok(code);
                 }
-                thread::sleep(LOOK);
+                thread::sleep(POLL_INTERVAL);
             }
         }
         self.kill()?;

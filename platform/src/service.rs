@@ -274,7 +274,7 @@ pub struct Running(Box<dyn Fn()>);
 
 impl Running {
     /// Reports that the service is ready for use.
-    pub fn is_ready(&self) {
+    pub fn report_ready(&self) {
         (self.0)();
     }
 }

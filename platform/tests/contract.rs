@@ -34,7 +34,7 @@ mod users;
 use std::{env, process::ExitCode, sync::mpsc, thread, time::Duration};
 
 /// The timeout of each test, more than ten times what any takes on a slow machine.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A test's name and body.
 type Test = (&'static str, fn());
@@ -128,30 +128,38 @@ const SKIPPED: &[(&str, &str, &str)] = &[
         "batch_file_arguments_with_line_breaks_or_too_long_are_refused",
         "there are no batch files",
     ),
-    ("unix", "modifier_keys_do_not_block_a_read", "a terminal tells only what is typed"),
+    ("unix", "modifier_keys_do_not_block_a_read", "a terminal reports only typed characters"),
     ("unix", "ctrl_break_is_a_key_in_raw_mode", "there is no Ctrl-Break"),
     ("unix", "typed_ctrl_break_is_reported", "there is no Ctrl-Break"),
-    ("unix", "listener_for_another_user_admits_its_own_user", "a service is its user's own"),
-    ("unix", "process_with_fewer_rights_cannot_connect", "a user's processes have the same"),
-    ("unix", "additional_reader_is_permitted_and_accepted", "a service is its user's own"),
-    ("wine", "process_with_fewer_rights_cannot_connect", "it knows no levels of integrity"),
-    ("wine", "additional_reader_is_permitted_and_accepted", "its files have Unix modes"),
-    ("wine", "a_mebibyte_in_single_bytes", "it takes minutes; a sixteenth of it is shown"),
+    ("unix", "listener_for_another_user_admits_its_own_user", "a service runs as its user"),
+    (
+        "unix",
+        "process_with_fewer_rights_cannot_connect",
+        "all processes of a user have the same rights",
+    ),
+    ("unix", "additional_reader_is_permitted_and_accepted", "a service runs as its user"),
+    ("wine", "process_with_fewer_rights_cannot_connect", "Wine has no integrity levels"),
+    ("wine", "additional_reader_is_permitted_and_accepted", "Wine's files have Unix modes"),
     (
         "wine",
-        "open_file_keeps_its_content_when_replaced",
-        "it does not replace a file that is open",
+        "a_mebibyte_in_single_bytes",
+        "this takes minutes under Wine; another test shows a sixteenth",
     ),
-    ("wine", "batch_file_gets_variable_names_unexpanded", "its shell expands what it has expanded"),
-    ("wine", "ctrl_c_is_reported", "its console host ends itself when it is typed"),
-    ("wine", "ctrl_break_is_a_key_in_raw_mode", "its consoles have no Ctrl-Break"),
-    ("wine", "typed_ctrl_break_is_reported", "its consoles have no Ctrl-Break"),
+    ("wine", "open_file_keeps_its_content_when_replaced", "Wine does not replace an open file"),
+    (
+        "wine",
+        "batch_file_gets_variable_names_unexpanded",
+        "Wine's shell expands expanded text again",
+    ),
+    ("wine", "ctrl_c_is_reported", "Wine's console host ends itself when Ctrl-C is typed"),
+    ("wine", "ctrl_break_is_a_key_in_raw_mode", "Wine's consoles have no Ctrl-Break"),
+    ("wine", "typed_ctrl_break_is_reported", "Wine's consoles have no Ctrl-Break"),
     (
         "wine",
         "cursor_position_is_answered",
-        "its console host does not know the flag that makes it ask",
+        "Wine's console host does not know the flag that makes it ask",
     ),
-    ("wine", "a_resize_reaches_the_command", "its pseudo console does not resize"),
+    ("wine", "a_resize_reaches_the_command", "Wine's pseudo console does not resize"),
     ("windows", "executed_program_replaces_the_one_before", "a process runs one program"),
     (
         "windows",
@@ -162,11 +170,11 @@ const SKIPPED: &[(&str, &str, &str)] = &[
     ("windows", "foreground_group_of_a_child_is_listed_alone", "a console has no foreground group"),
     ("windows", "suspended_process_is_stopped", "there is no job control"),
     ("windows", "fork_has_its_parents_command_line", "there is no fork"),
-    ("macos", "fork_has_its_parents_command_line", "a fork is an image of its own"),
+    ("macos", "fork_has_its_parents_command_line", "a fork has an image of its own"),
     ("windows", "symbolic_link_is_the_file_it_leads_to", "making one needs a privilege"),
     ("windows", "removed_executable_is_known", "a running program's file cannot be removed"),
     ("macos", "removed_executable_is_known", "a removed file has no path"),
-    ("windows", "member_server_is_unsupported_elsewhere", "it is served here"),
+    ("windows", "member_server_is_unsupported_elsewhere", "this system has a member server"),
     ("unix", "member_server_is_not_a_member", "only a console has a member server"),
     ("unix", "look_without_a_member_server_fails", "only a console has a member server"),
     ("unix", "member_server_restarts_are_limited", "only a console has a member server"),
@@ -189,7 +197,7 @@ fn main() -> ExitCode {
     }
     let wanted = arguments.into_iter().find(|argument| !argument.starts_with('-'));
     let wanted = wanted.unwrap_or_default();
-    let here = system::here();
+    let here = system::run_kinds();
     println!("\ncontract on {}", here.join(", "));
     let (mut passed, mut failed, mut skipped) = (0, Vec::new(), Vec::new());
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&wanted)) {
@@ -239,7 +247,7 @@ fn run(name: &'static str, test: fn()) -> bool {
         let _ = done.send(());
     });
     let thread = thread.unwrap();
-    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(WATCHDOG) {
+    if let Err(mpsc::RecvTimeoutError::Timeout) = wait.recv_timeout(TEST_TIMEOUT) {
         println!("FAILED: {name} hangs");
         std::process::exit(1);
     }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// SIDs in an access list that stand for the owner: CREATOR OWNER and OWNER RIGHTS.
-const OWNERS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
+const OWNER_STAND_INS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
 
 /// The account of Windows itself. Administrators can act as this account.
 const TRUSTED_INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
@@ -102,7 +102,7 @@ pub(crate) fn check_irreplaceable(file: &Path) -> io::Result<()> {
 pub(crate) fn check_unmovable(directory: &Path, advice: Advice) -> io::Result<()> {
     let changes = |access: &Access| gives(access, CHANGING);
     check(directory, &[], changes, "can be changed by others", advice)?;
-    above(directory).try_for_each(|(path, moving)| {
+    directories_above(directory).try_for_each(|(path, moving)| {
         let moves = |access: &Access| gives(access, moving);
         check(path, &[], moves, "can be moved or replaced by others", Advice::Elsewhere)
     })
@@ -113,13 +113,13 @@ pub(crate) fn replaceable_by(user: &User, file: &Path) -> io::Result<Option<Path
     let sid = user.to_string();
     let is_free = |path: &Path, rights| -> io::Result<bool> {
         let (owner, allowed) = security::access(path).map_err(naming(path.display()))?;
-        Ok(is_free_to(&sid, &owner, allowed.as_deref(), rights))
+        Ok(has_right(&sid, &owner, allowed.as_deref(), rights))
     };
     let Some(directory) = file.parent() else { return Ok(None) };
     if is_free(file, CHANGING)? || is_free(directory, CHANGING)? {
         return Ok(Some(directory.to_owned()));
     }
-    for (path, moving) in above(directory) {
+    for (path, moving) in directories_above(directory) {
         if is_free(path, moving)? {
             return Ok(Some(path.to_owned()));
         }
@@ -128,13 +128,13 @@ pub(crate) fn replaceable_by(user: &User, file: &Path) -> io::Result<Option<Path
 }
 
 /// Whether a user has one of these rights, or may grant it to himself. Groups count as other users.
-fn is_free_to(user: &str, owner: &str, allowed: Option<&[Access]>, rights: u32) -> bool {
+fn has_right(user: &str, owner: &str, allowed: Option<&[Access]>, rights: u32) -> bool {
     let has = |access: &Access| access.sid == user && gives(access, rights);
     owner == user || allowed.is_none_or(|allowed| allowed.iter().any(has))
 }
 
 /// The directories above `directory`, with the rights by which each can be moved away.
-fn above(directory: &Path) -> impl Iterator<Item = (&Path, u32)> {
+fn directories_above(directory: &Path) -> impl Iterator<Item = (&Path, u32)> {
     // A volume's root cannot be moved; on data volumes everybody may write to it.
     let rights = |path: &Path| if path.parent().is_some() { MOVING } else { MOVING & !DELETE };
     directory.ancestors().skip(1).map(move |path| (path, rights(path)))
@@ -172,7 +172,7 @@ fn check(
     }
     let other = allowed.map_or(Some("everybody".to_owned()), |allowed| {
         let mut others = allowed.into_iter().filter(&forbidden).map(|access| access.sid);
-        others.find(|sid| !trusted(sid) && !OWNERS.contains(&sid.as_str()))
+        others.find(|sid| !trusted(sid) && !OWNER_STAND_INS.contains(&sid.as_str()))
     });
     other.map_or(Ok(()), |other| denied(advice.on_access(path, what, &named(other))))
 }
@@ -257,11 +257,11 @@ mod tests {
             (ADMINISTRATORS, &[writing], true),
             (ME, &[], true),
         ] {
-            assert_eq!(is_free_to(ME, owner, Some(allowed), CHANGING), is_free, "{allowed:?}");
+            assert_eq!(has_right(ME, owner, Some(allowed), CHANGING), is_free, "{allowed:?}");
         }
-        assert!(is_free_to(ME, ADMINISTRATORS, None, CHANGING));
+        assert!(has_right(ME, ADMINISTRATORS, None, CHANGING));
         let writing = access(ME, FILE_WRITE_DATA, false);
-        assert!(!is_free_to(ME, ADMINISTRATORS, Some(&[writing]), MOVING));
+        assert!(!has_right(ME, ADMINISTRATORS, Some(&[writing]), MOVING));
     }
 
     /// The advised command leaves the owner access to the directory and to its files.
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn too_long_path_error_names_limit_and_remedy() {
         let path = |units: usize| PathBuf::from(format!(r"C:\{}", "x".repeat(units - 3)));
-        for (units, code, is_told) in [
+        for (units, code, is_explained) in [
             (248, ERROR_FILENAME_EXCED_RANGE, true),
             (300, ERROR_PATH_NOT_FOUND, true),
             (247, ERROR_PATH_NOT_FOUND, false),
@@ -294,8 +294,12 @@ mod tests {
             let error = naming_limit(&path(units), DIRECTORY_UNITS_MAX)(before);
             assert_eq!(error.kind(), kind);
             let said = error.to_string();
-            assert_eq!(said.contains(&format!("it has {units} characters")), is_told, "{said}");
-            assert_eq!(said.contains("docs/WINDOWS.md"), is_told, "{said}");
+            assert_eq!(
+                said.contains(&format!("the path has {units} characters")),
+                is_explained,
+                "{said}"
+            );
+            assert_eq!(said.contains("docs/WINDOWS.md"), is_explained, "{said}");
         }
     }
 

@@ -4,8 +4,8 @@
 use std::{ffi::OsString, io, path::Path, thread};
 
 use super::{
-    FIRST_TRIES, FileId, PAUSE, PROCESSES_MAX, Process,
-    memory::{CommandLine, Memory},
+    FIRST_ATTEMPTS, FileId, PAUSE, PROCESSES_MAX, Process,
+    command_lines::{CommandLine, CommandLines},
     system::{self, ProcessState, Spawner, Stamp, Start},
     too_many, unreadable,
 };
@@ -38,7 +38,7 @@ pub(super) struct Observer {
     /// The session that the command leads.
     session: u32,
     spawner: Spawner,
-    memory: Memory<Image>,
+    command_lines: CommandLines<Image>,
 }
 
 /// The result of reading one process.
@@ -55,9 +55,9 @@ impl Observer {
             pty: pty.downgrade(),
             session,
             spawner: Spawner::this_process(),
-            memory: Memory::default(),
+            command_lines: CommandLines::default(),
         };
-        for _ in 0..FIRST_TRIES {
+        for _ in 0..FIRST_ATTEMPTS {
             match observer.read(session, session) {
                 Reading::Changing => thread::sleep(PAUSE),
                 // No look lists a process that has ended.
@@ -94,7 +94,7 @@ impl Observer {
                 Reading::Changing => return Ok(None),
             }
         }
-        self.memory.retain(&processes, |pid, image| {
+        self.command_lines.retain(&processes, |pid, image| {
             ProcessState::read(pid).is_ok_and(|state| state.start() == image.start)
         });
         processes.extend(closed.into_iter().map(unreadable).take(PROCESSES_MAX));
@@ -132,7 +132,7 @@ impl Observer {
         if (after.start(), after.stamp()) != (image.start, image.stamp) {
             return Reading::Changing;
         }
-        self.memory.insert(pid, image, &line);
+        self.command_lines.insert(pid, image, &line);
         Reading::Steady(Box::new(Process {
             pid,
             parent: Some(after.parent()).filter(|&parent| parent != 0),
@@ -145,7 +145,7 @@ impl Observer {
     }
 
     fn command_line(&self, pid: u32, state: &ProcessState, image: &Image) -> CommandLine {
-        if let Some(line) = self.memory.get(pid, image) {
+        if let Some(line) = self.command_lines.get(pid, image) {
             return line.clone();
         }
         let arguments = system::arguments(pid);
@@ -168,7 +168,7 @@ impl Observer {
     ) -> Option<CommandLine> {
         let state = ProcessState::read(parent).ok()?;
         let of_parent = Image { start: state.start(), ..image.clone() };
-        let line = self.memory.get(parent, &of_parent)?;
+        let line = self.command_lines.get(parent, &of_parent)?;
         let is_fork = state.stamp() == image.stamp && now == system::arguments(parent).as_ref();
         is_fork.then(|| line.clone())
     }

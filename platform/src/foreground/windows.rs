@@ -11,7 +11,7 @@ use std::{ffi::OsString, io, path::Path};
 
 use super::{
     Executable, FileId, PROCESSES_MAX, Process,
-    memory::{CommandLine, Memory},
+    command_lines::{CommandLine, CommandLines},
     too_many, unreadable,
 };
 use crate::pty::{Pty, WeakPty};
@@ -31,7 +31,7 @@ pub(super) enum Mark {}
 pub(super) struct Observer {
     pty: WeakPty,
     server: Server,
-    memory: Memory<Image>,
+    command_lines: CommandLines<Image>,
 }
 
 impl Observer {
@@ -39,7 +39,7 @@ impl Observer {
         let mut observer = Self {
             pty: pty.downgrade(),
             server: Server::new(member_server),
-            memory: Memory::default(),
+            command_lines: CommandLines::default(),
         };
         if let process::Found::Open(process) = process::open(pty.pid()) {
             // Called only to remember the command line.
@@ -68,7 +68,7 @@ impl Observer {
         if self.members()? != members {
             return Ok(None);
         }
-        self.memory.retain(&processes, |pid, _| members.contains(&pid));
+        self.command_lines.retain(&processes, |pid, _| members.contains(&pid));
         Ok(Some(processes))
     }
 
@@ -85,11 +85,11 @@ impl Observer {
 
     fn facts(&mut self, process: &process::Open) -> Process {
         let image = Image { start: process.start().unwrap_or_default() };
-        let line = self.memory.get(process.pid(), &image).cloned().unwrap_or_else(|| {
+        let line = self.command_lines.get(process.pid(), &image).cloned().unwrap_or_else(|| {
             let (line, directory) = process.command_line();
             CommandLine { arguments: line.as_deref().and_then(process::split), directory }
         });
-        self.memory.insert(process.pid(), image, &line);
+        self.command_lines.insert(process.pid(), image, &line);
         let executable = process.path().and_then(|path| {
             let file = file_id(&path).ok()?;
             Some(Executable { path, file })

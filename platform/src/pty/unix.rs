@@ -22,7 +22,7 @@ use super::{Size, has_directory, not_found, variable};
 use crate::{locked, poll::Stop, process::exit_code, refusal};
 
 /// The attempts of [`super::Pty::end`] before force.
-pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
+pub(crate) const GENTLE_ENDINGS: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
 
 /// The terminal and its command.
 pub(crate) struct Pty {

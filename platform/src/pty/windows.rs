@@ -40,7 +40,7 @@ use crate::{
 use console::Console;
 
 /// The attempts of [`super::Pty::end`] before force.
-pub(crate) const GENTLE: [fn(&Pty) -> io::Result<()>; 1] = [Pty::hang_up];
+pub(crate) const GENTLE_ENDINGS: [fn(&Pty) -> io::Result<()>; 1] = [Pty::hang_up];
 /// The answer to the question for the cursor's position: see [`super::BEGINS_AT_HOME`].
 const ANSWER: &[u8] = b"\x1b[1;1R";
 /// The exit code of processes that are ended by force.

@@ -65,7 +65,10 @@ pub(crate) fn my_sid() -> io::Result<String> {
 /// The integrity level of this process, whichever user it acts as.
 pub(crate) fn my_integrity() -> io::Result<u32> {
     let label = token_information(&my_token()?, TokenIntegrityLevel)?;
-    assert!(size_of_val(&label[..]) >= size_of::<TOKEN_MANDATORY_LABEL>(), "it is whole");
+    assert!(
+        size_of_val(&label[..]) >= size_of::<TOKEN_MANDATORY_LABEL>(),
+        "the answer is incomplete"
+    );
     // SAFETY: the vector is aligned, holds a TOKEN_MANDATORY_LABEL, and lives on.
     let sid = sid_text(unsafe { (*label.as_ptr().cast::<TOKEN_MANDATORY_LABEL>()).Label.Sid })?;
     // The text is S-1-16 and the level.
@@ -175,7 +178,7 @@ pub(crate) fn client_sid(pipe: RawHandle) -> io::Result<String> {
         checked(unsafe { OpenThreadToken(GetCurrentThread(), TOKEN_QUERY, 1, &mut token) });
     // SAFETY: no arguments.
     let reverted = unsafe { RevertToSelf() } != 0;
-    assert!(reverted, "this thread would go on as somebody else");
+    assert!(reverted, "this thread still impersonates the client");
     opened?;
     // SAFETY: the call has succeeded, so that the handle is open and ours.
     user_of(&unsafe { OwnedHandle::from_raw_handle(token) })
@@ -323,7 +326,7 @@ impl Descriptor {
             GetSecurityDescriptorDacl(self.0, &mut is_there, &mut list, &mut is_default)
         })
         .unwrap();
-        assert!(is_there != 0 && !list.is_null(), "it has a list");
+        assert!(is_there != 0 && !list.is_null(), "no access list");
         allowed(list).unwrap()
     }
 
@@ -356,7 +359,7 @@ fn checked_code(error: u32) -> io::Result<()> {
 
 fn user_of(token: &OwnedHandle) -> io::Result<String> {
     let user = token_information(token, TokenUser)?;
-    assert!(size_of_val(&user[..]) >= size_of::<TOKEN_USER>(), "it is whole");
+    assert!(size_of_val(&user[..]) >= size_of::<TOKEN_USER>(), "the answer is incomplete");
     // SAFETY: the vector is aligned, holds a TOKEN_USER, and lives on.
     sid_text(unsafe { (*user.as_ptr().cast::<TOKEN_USER>()).User.Sid })
 }
@@ -409,7 +412,7 @@ fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
             let length = (*entry.cast::<ACE_HEADER>()).AceSize;
             slice::from_raw_parts(entry.cast::<u8>(), length.into())
         };
-        if let Some(Allowing { sid, rights, is_inherit_only }) = allowing(bytes)? {
+        if let Some(AllowingEntry { sid, rights, is_inherit_only }) = parse_allowing(bytes)? {
             let sid = sid_text(sid.as_ptr().cast_mut().cast())?;
             found.push(Access { sid, rights, is_inherit_only });
         }
@@ -419,7 +422,7 @@ fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
 
 /// An access list's entry that grants rights.
 #[derive(Debug, PartialEq, Eq)]
-struct Allowing<'a> {
+struct AllowingEntry<'a> {
     /// Starts with the complete SID; further bytes may follow.
     sid: &'a [u8],
     rights: u32,
@@ -428,7 +431,7 @@ struct Allowing<'a> {
 
 /// Parses an entry of an access list; `None` if it grants nothing. A condition counts as met, and
 /// an entry for parts of an object as one for all of it, since files have no parts.
-fn allowing(entry: &[u8]) -> io::Result<Option<Allowing<'_>>> {
+fn parse_allowing(entry: &[u8]) -> io::Result<Option<AllowingEntry<'_>>> {
     /// The bytes of the header and the rights.
     const HEAD: usize = 8;
     const GUID: usize = 16;
@@ -458,7 +461,7 @@ fn allowing(entry: &[u8]) -> io::Result<Option<Allowing<'_>>> {
     if sid.len() < 8 + 4 * numbers {
         return Err(broken());
     }
-    Ok(Some(Allowing {
+    Ok(Some(AllowingEntry {
         sid,
         rights: number(rights).ok_or_else(broken)?,
         is_inherit_only: u32::from(*flags) & INHERIT_ONLY_ACE != 0,
@@ -498,26 +501,26 @@ mod tests {
             entry(ACCESS_ALLOWED_OBJECT_ACE_TYPE, 0, &parts(2, 1)),
             entry(ACCESS_ALLOWED_CALLBACK_OBJECT_ACE_TYPE, 0, &parts(3, 2)),
         ] {
-            let found = allowing(&entry).unwrap().unwrap();
+            let found = parse_allowing(&entry).unwrap().unwrap();
             assert_eq!((found.rights, found.is_inherit_only), (RIGHTS, false), "{entry:?}");
             let sid = sid_text(found.sid.as_ptr().cast_mut().cast()).unwrap();
             assert_eq!(sid, "S-1-1-0", "{entry:?}");
             // A truncated entry is an error.
             for length in 0..entry.len().min(20) {
-                assert!(allowing(&entry[..length]).is_err(), "{length} of {entry:?}");
+                assert!(parse_allowing(&entry[..length]).is_err(), "{length} of {entry:?}");
             }
         }
         let for_heirs = entry(ACCESS_ALLOWED_ACE_TYPE, INHERIT_ONLY_ACE, &[]);
-        assert!(allowing(&for_heirs).unwrap().unwrap().is_inherit_only);
+        assert!(parse_allowing(&for_heirs).unwrap().unwrap().is_inherit_only);
     }
 
     #[test]
     fn denying_entry_is_skipped_and_unknown_one_refused() {
         for kind in [1, 2, 6, 10, 12, 17] {
-            assert_eq!(allowing(&entry(kind, 0, &[])).unwrap(), None, "{kind}");
+            assert_eq!(parse_allowing(&entry(kind, 0, &[])).unwrap(), None, "{kind}");
         }
         for kind in [4, 22, 255] {
-            let said = allowing(&entry(kind, 0, &[])).unwrap_err().to_string();
+            let said = parse_allowing(&entry(kind, 0, &[])).unwrap_err().to_string();
             assert!(said.contains(&format!("of an unknown kind, {kind}")), "{said}");
         }
     }

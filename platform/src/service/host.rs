@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The time the system waits for a start or a stop before it considers the service hung.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PENDING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The exit code of a failed service.
 const FAILED: u32 = 1;
@@ -137,7 +137,7 @@ fn report(state: ServiceState, code: u32) {
             code => ServiceExitCode::ServiceSpecific(code),
         },
         checkpoint: u32::from(is_pending),
-        wait_hint: if is_pending { PATIENCE } else { Duration::ZERO },
+        wait_hint: if is_pending { PENDING_TIMEOUT } else { Duration::ZERO },
         process_id: None,
     };
     if let Some(handle) = STATUS.get()

@@ -20,8 +20,8 @@ pub(super) fn without_logon() -> Option<&'static str> {
 }
 
 /// The time launchd may take to finish unloading an agent, and to accept it again.
-const SETTLE: Duration = Duration::from_secs(20);
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     check_domain()?;
@@ -36,10 +36,10 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     // A disabled agent would not be loaded.
     run("launchctl", &["enable", &target()?])?;
     // For some seconds after unloading an agent, launchd refuses another one of its name.
-    let give_up = Instant::now() + if was_loaded { SETTLE } else { Duration::ZERO };
+    let give_up = Instant::now() + if was_loaded { SETTLE_TIMEOUT } else { Duration::ZERO };
     loop {
         match load() {
-            Err(_) if Instant::now() < give_up => thread::sleep(LOOK_AGAIN),
+            Err(_) if Instant::now() < give_up => thread::sleep(POLL_INTERVAL),
             loaded => return loaded,
         }
     }
@@ -100,17 +100,17 @@ fn unload() -> io::Result<bool> {
         return Ok(false);
     }
     let bootout = run("launchctl", &["bootout", &target()?]);
-    let give_up = Instant::now() + SETTLE;
+    let give_up = Instant::now() + SETTLE_TIMEOUT;
     while shown()?.is_some() {
         if Instant::now() > give_up {
             let words = format!(
                 "launchd still has {} {} s after unloading it",
                 target()?,
-                SETTLE.as_secs()
+                SETTLE_TIMEOUT.as_secs()
             );
             return Err(bootout.err().unwrap_or_else(|| refusal(io::ErrorKind::TimedOut, words)));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(true)
 }

@@ -56,21 +56,21 @@ const RESTARTS: [Duration; 3] =
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The time that the system's shutdown waits for the service.
-const PRESHUTDOWN: Duration = Duration::from_secs(20);
+const PRESHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The time that a service may take to stop before it is replaced or removed.
-const STOP: Duration = Duration::from_secs(20);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The access that installing needs.
-const MAKING: ServiceManagerAccess =
+const INSTALL_ACCESS: ServiceManagerAccess =
     ServiceManagerAccess::CONNECT.union(ServiceManagerAccess::CREATE_SERVICE);
 
 /// The remedy for missing rights.
 const ELEVATED: &str = "run this in a terminal opened with `Run as administrator`";
 
 pub(super) fn check_install(program: &Program) -> io::Result<()> {
-    connect(MAKING)?;
+    connect(INSTALL_ACCESS)?;
     access::check_irreplaceable(&program.file).map_err(|error| {
         let words = "a service runs only a program that no other user can replace: copy the executables into a \
                      directory in %ProgramFiles%, and install from there";
@@ -79,24 +79,24 @@ pub(super) fn check_install(program: &Program) -> io::Result<()> {
 }
 
 pub(super) fn install(program: &Program, site: &Site) -> io::Result<()> {
-    let managed = connect(MAKING)?;
+    let managed = connect(INSTALL_ACCESS)?;
     make_home(site)?;
     match managed.open_service(NAME, ServiceAccess::ALL_ACCESS) {
         Ok(service) => replace(&service, program, site),
         Err(error) if code(&error) == Some(ERROR_SERVICE_DOES_NOT_EXIST) => {
             make(&managed, program, site)
         }
-        Err(error) => Err(refused("replace")(error)),
+        Err(error) => Err(service_error("replace")(error)),
     }
 }
 
 /// Removes the service itself last: if an earlier step fails, a repetition finishes the removal.
 pub(super) fn uninstall() -> io::Result<()> {
     let access = ServiceAccess::STOP | ServiceAccess::DELETE | ServiceAccess::QUERY_STATUS;
-    let service = open(access)?.ok_or_else(none)?;
+    let service = open(access)?.ok_or_else(not_installed)?;
     stop_and_wait(&service)?;
     host::unregister_log()?;
-    service.delete().map_err(refused("remove"))
+    service.delete().map_err(service_error("remove"))
 }
 
 /// Removes the rest of a service that was deleted by other means; returns whether there was any.
@@ -108,23 +108,23 @@ pub(super) fn remove_rest() -> io::Result<bool> {
 }
 
 pub(super) fn start() -> io::Result<()> {
-    let service = open(ServiceAccess::START)?.ok_or_else(none)?;
+    let service = open(ServiceAccess::START)?.ok_or_else(not_installed)?;
     match service.start::<OsString>(&[]) {
         Err(error) if code(&error) == Some(ERROR_SERVICE_ALREADY_RUNNING) => Ok(()),
-        started => started.map_err(refused("start")),
+        started => started.map_err(service_error("start")),
     }
 }
 
 pub(super) fn stop() -> io::Result<()> {
     let access = ServiceAccess::STOP | ServiceAccess::QUERY_STATUS;
-    stop_and_wait(&open(access)?.ok_or_else(none)?)
+    stop_and_wait(&open(access)?.ok_or_else(not_installed)?)
 }
 
 pub(super) fn installed() -> io::Result<Option<Installed>> {
     let Some(service) = open(ServiceAccess::QUERY_CONFIG | ServiceAccess::QUERY_STATUS)? else {
         return Ok(None);
     };
-    let config = service.query_config().map_err(refused("ask about"))?;
+    let config = service.query_config().map_err(service_error("ask about"))?;
     let line = config.executable_path.to_string_lossy().into_owned();
     Ok(Some(Installed {
         kind: Kind::Service,
@@ -141,8 +141,8 @@ pub(super) fn replaceable_by(user: &User, program: &Program) -> io::Result<Optio
 
 fn make(managed: &ServiceManager, program: &Program, site: &Site) -> io::Result<()> {
     let made = managed.create_service(&info(program), ServiceAccess::ALL_ACCESS);
-    let service = made.map_err(refused("install"))?;
-    begin(&service, program, site).inspect_err(|_| {
+    let service = made.map_err(service_error("install"))?;
+    configure_and_start(&service, program, site).inspect_err(|_| {
         // The first error is the one to report. A half-made service would be worse than none.
         let _ = service.delete();
         let _ = host::unregister_log();
@@ -151,30 +151,30 @@ fn make(managed: &ServiceManager, program: &Program, site: &Site) -> io::Result<
 
 /// Replaces an installed service; restores it if the new one cannot be installed.
 fn replace(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
-    let before = service.query_config().map_err(refused("ask about"))?;
+    let before = service.query_config().map_err(service_error("ask about"))?;
     let ran = !is_down(service)?;
     stop_and_wait(service)?;
-    let changed = service.change_config(&info(program)).map_err(refused("change"));
-    changed.and_then(|()| begin(service, program, site)).map_err(|error| {
+    let changed = service.change_config(&info(program)).map_err(service_error("change"));
+    changed.and_then(|()| configure_and_start(service, program, site)).map_err(|error| {
         let line = before.executable_path.to_string_lossy();
         let put_back = set_start(service, before.start_type, &line);
         let started = if ran && put_back.is_ok() {
-            service.start::<OsString>(&[]).map_err(refused("start"))
+            service.start::<OsString>(&[]).map_err(service_error("start"))
         } else {
             Ok(())
         };
-        not_replaced(&error, &line, put_back, started)
+        replacement_error(&error, &line, put_back, started)
     })
 }
 
 /// Configures the service completely, and starts it.
-fn begin(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
+fn configure_and_start(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
     configure(service, program, site)?;
     host::register_log()?;
-    service.start::<OsString>(&[]).map_err(|error| unstarted(error, program))
+    service.start::<OsString>(&[]).map_err(|error| start_error(error, program))
 }
 
-fn not_replaced(
+fn replacement_error(
     error: &io::Error,
     before: &str,
     put_back: io::Result<()>,
@@ -193,7 +193,7 @@ fn not_replaced(
 }
 
 fn state(service: &Service) -> io::Result<State> {
-    let status = service.query_status().map_err(refused("ask about"))?;
+    let status = service.query_status().map_err(service_error("ask about"))?;
     Ok(match (status.current_state, status.process_id) {
         (ServiceState::Running, Some(pid)) => State::Running(pid),
         (ServiceState::Stopped, _) => match status.exit_code {
@@ -225,7 +225,7 @@ fn info(program: &Program) -> ServiceInfo {
 
 fn configure(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
     set_start(service, ServiceStartType::AutoStart, &command_line::join(words(program)))?;
-    let refused = || refused("configure");
+    let refused = || service_error("configure");
     service.set_description(DESCRIPTION).map_err(refused())?;
     service
         .update_failure_actions(ServiceFailureActions {
@@ -239,7 +239,7 @@ fn configure(service: &Service, program: &Program, site: &Site) -> io::Result<()
         service.set_failure_actions_on_non_crash_failures(true),
         service.set_delayed_auto_start(true),
         service.set_config_service_sid_info(ServiceSidType::Unrestricted),
-        service.set_preshutdown_timeout(PRESHUTDOWN),
+        service.set_preshutdown_timeout(PRESHUTDOWN_TIMEOUT),
         require_privilege(service).map_err(Error::Winapi),
     ] {
         match set {
@@ -320,13 +320,13 @@ fn access_of(owner: &User) -> io::Result<Descriptor> {
 /// Makes the home, and protects the directory of all homes, in which otherwise everybody could make
 /// one.
 fn make_home(site: &Site) -> io::Result<()> {
-    const KEEPERS: &str = "O:BAD:P(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)";
+    const HOME_ACCESS: &str = "O:BAD:P(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)";
     let account = &site.account;
     if let Some(homes) = site.home.parent() {
-        make_dir(homes, KEEPERS)?;
+        make_dir(homes, HOME_ACCESS)?;
         access::check_unmovable(homes, Advice::Recreate)?;
     }
-    make_dir(&site.home, &format!("{KEEPERS}(A;OICI;GA;;;{account})"))?;
+    make_dir(&site.home, &format!("{HOME_ACCESS}(A;OICI;GA;;;{account})"))?;
     paths::check_private_among(&site.home, std::slice::from_ref(account))
 }
 
@@ -338,31 +338,33 @@ fn make_dir(path: &Path, access: &str) -> io::Result<()> {
 }
 
 fn connect(access: ServiceManagerAccess) -> io::Result<ServiceManager> {
-    ServiceManager::local_computer(None::<&str>, access).map_err(refused("install"))
+    ServiceManager::local_computer(None::<&str>, access).map_err(service_error("install"))
 }
 
 fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
     match connect(ServiceManagerAccess::CONNECT)?.open_service(NAME, access) {
         Ok(service) => Ok(Some(service)),
         Err(error) if code(&error) == Some(ERROR_SERVICE_DOES_NOT_EXIST) => Ok(None),
-        Err(error) => Err(refused("open")(error)),
+        Err(error) => Err(service_error("open")(error)),
     }
 }
 
 /// Stops the service and waits. Succeeds if it is stopped already. A starting service cannot be
 /// stopped before it has started.
 fn stop_and_wait(service: &Service) -> io::Result<()> {
-    let give_up = Instant::now() + STOP;
+    let give_up = Instant::now() + STOP_TIMEOUT;
     while !is_down(service)? {
         if matches!(state(service)?, State::Running(_)) {
-            ask_to_stop(service)?;
+            request_stop(service)?;
         }
         if Instant::now() > give_up {
-            let words =
-                format!("the service still runs {} s after the request to stop", STOP.as_secs());
+            let words = format!(
+                "the service still runs {} s after the request to stop",
+                STOP_TIMEOUT.as_secs()
+            );
             return Err(refusal(io::ErrorKind::TimedOut, words));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -371,7 +373,7 @@ fn is_down(service: &Service) -> io::Result<bool> {
     Ok(matches!(state(service)?, State::Stopped | State::Failed(_)))
 }
 
-fn ask_to_stop(service: &Service) -> io::Result<()> {
+fn request_stop(service: &Service) -> io::Result<()> {
     match service.stop() {
         // The service has stopped, or begun to, since the query.
         Err(error)
@@ -382,7 +384,7 @@ fn ask_to_stop(service: &Service) -> io::Result<()> {
         {
             Ok(())
         }
-        stopped => stopped.map(drop).map_err(refused("stop")),
+        stopped => stopped.map(drop).map_err(service_error("stop")),
     }
 }
 
@@ -393,15 +395,15 @@ fn code(error: &Error) -> Option<u32> {
     }
 }
 
-fn none() -> io::Error {
+fn not_installed() -> io::Error {
     refusal(io::ErrorKind::NotFound, "no service is installed")
 }
 
 /// Adds the likely cause to an access error of a start: the service's account may not run its
 /// program.
-fn unstarted(error: Error, program: &Program) -> io::Error {
+fn start_error(error: Error, program: &Program) -> io::Error {
     if code(&error) != Some(ERROR_ACCESS_DENIED) {
-        return refused("start")(error);
+        return service_error("start")(error);
     }
     refusal(
         io::ErrorKind::PermissionDenied,
@@ -414,7 +416,7 @@ fn unstarted(error: Error, program: &Program) -> io::Error {
 }
 
 /// The system's error as a sentence.
-fn refused(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
+fn service_error(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
     let what = format!("{what} the service {NAME}");
     move |error| match (code(&error), error) {
         (Some(ERROR_ACCESS_DENIED), _) => refusal(
@@ -455,15 +457,15 @@ mod tests {
     fn failed_replacement_error_names_the_current_state() {
         let error = refusal(io::ErrorKind::PermissionDenied, "it may not run");
         let lost = || Err(refusal(io::ErrorKind::Other, "the disk is full"));
-        let back = not_replaced(&error, r#""C:\old.exe" "up""#, Ok(()), Ok(()));
+        let back = replacement_error(&error, r#""C:\old.exe" "up""#, Ok(()), Ok(()));
         assert_eq!(back.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(
             back.to_string(),
             r#"it may not run; the service is unchanged, and runs "C:\old.exe" "up""#
         );
-        let said = not_replaced(&error, "old.exe", Ok(()), lost()).to_string();
+        let said = replacement_error(&error, "old.exe", Ok(()), lost()).to_string();
         assert!(said.ends_with("with old.exe, but is stopped (the disk is full)"), "{said}");
-        let said = not_replaced(&error, "old.exe", lost(), Ok(())).to_string();
+        let said = replacement_error(&error, "old.exe", lost(), Ok(())).to_string();
         for word in ["it may not run", "old.exe", "the disk is full", "install again"] {
             assert!(said.contains(word), "{said}");
         }

@@ -22,7 +22,7 @@ use super::{Signal, handles_console, notify};
 use crate::{locked, naming, security::checked, terminal};
 
 /// The interval at which the size is polled.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The thread that polls the window's size, if there is a window.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) fn watch() -> io::Result<Watch> {
     let (end, ended) = sync_channel(0);
     watch.end = Some(end);
     watch.thread = Some(thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        while ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             if let Some(now) = terminal::size().filter(|now| *now != size) {
                 size = now;
                 notify(Signal::Resize);

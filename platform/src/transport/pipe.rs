@@ -39,8 +39,8 @@ pub(super) const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE
 const MEDIUM: u32 = 0x2000;
 const HIGH: u32 = 0x3000;
 /// The time that the clients of an ended listener get to notice that and to close its pipe.
-const LET_GO: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The owner and the access list of a pipe. A user served by a service may connect, but not make
 /// instances, which could pose as the service. Processes at a low integrity level may not connect.
@@ -64,8 +64,8 @@ fn label(integrity: u32) -> &'static str {
 
 /// The state of the instances under a pipe's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    Nothing,
+pub(super) enum PipeState {
+    Absent,
     /// An instance waits for a client.
     Listening,
     /// Instances exist, and none of them waits for a client.
@@ -73,27 +73,27 @@ pub(super) enum Found {
 }
 
 /// Looks until there is no instance, or one that waits, or the timeout is over.
-pub(super) fn settled_state(endpoint: &Endpoint) -> Found {
-    let give_up = Instant::now() + LET_GO;
+pub(super) fn settled_state(endpoint: &Endpoint) -> PipeState {
+    let give_up = Instant::now() + RELEASE_TIMEOUT;
     loop {
         let found = look(endpoint);
-        if found != Found::Unattended || Instant::now() > give_up {
+        if found != PipeState::Unattended || Instant::now() > give_up {
             return found;
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Looks without connecting.
-fn look(endpoint: &Endpoint) -> Found {
+fn look(endpoint: &Endpoint) -> PipeState {
     let path = wide(endpoint.as_text());
     // SAFETY: the path ends with a zero.
     if unsafe { WaitNamedPipeW(path.as_ptr(), NMPWAIT_NOWAIT) } != 0 {
-        return Found::Listening;
+        return PipeState::Listening;
     }
     match io::Error::last_os_error().raw_os_error() {
-        Some(code) if code == ERROR_FILE_NOT_FOUND as i32 => Found::Nothing,
-        _ => Found::Unattended,
+        Some(code) if code == ERROR_FILE_NOT_FOUND as i32 => PipeState::Absent,
+        _ => PipeState::Unattended,
     }
 }
 

@@ -40,7 +40,7 @@ use windows_sys::{
 
 use super::{
     EndpointState, Written,
-    pipe::{self, BUFFER_BYTES, CONNECT, Found},
+    pipe::{self, BUFFER_BYTES, CONNECT, PipeState},
 };
 use crate::{
     endpoint::Endpoint,
@@ -53,9 +53,9 @@ use crate::{
 /// The largest write in one call: a larger one may exceed the process's quota.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 /// The time a client waits while all instances of a pipe are busy.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time that calls in progress get to release a pipe that is hung up.
-const LET_GO: Duration = Duration::from_secs(1);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The listening pipe.
 pub(crate) struct Listener {
@@ -76,9 +76,9 @@ pub(crate) fn check(_: &Endpoint) -> io::Result<()> {
 /// a pipe without a listener is examined from outside.
 pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     match pipe::settled_state(endpoint) {
-        Found::Nothing => return Ok(false),
-        Found::Listening => {}
-        Found::Unattended => return pipe::is_foreign(endpoint),
+        PipeState::Absent => return Ok(false),
+        PipeState::Listening => {}
+        PipeState::Unattended => return pipe::is_foreign(endpoint),
     }
     match super::Stream::connect(endpoint) {
         Ok(_) => Ok(false),
@@ -117,9 +117,9 @@ impl Listener {
             .output_buffer_size_hint(BUFFER_BYTES)
             .security_descriptor(Some(owned));
         let pipe = match pipe::settled_state(endpoint) {
-            Found::Listening => return Err(taken()),
-            Found::Nothing => options.create_duplex(),
-            Found::Unattended => pipe::join(endpoint, &access).and_then(|pipe| {
+            PipeState::Listening => return Err(taken()),
+            PipeState::Absent => options.create_duplex(),
+            PipeState::Unattended => pipe::join(endpoint, &access).and_then(|pipe| {
                 Ok(PipeListener::from_handle_and_options(pipe, options.to_owned()?))
             }),
         };
@@ -187,7 +187,7 @@ impl Stream {
 
     pub(crate) fn hang_up(&self) {
         let Some(pipe) = locked(&self.0).take() else { return };
-        let give_up = Instant::now() + LET_GO;
+        let give_up = Instant::now() + RELEASE_TIMEOUT;
         // Cancelling affects only calls that wait now. One that has cloned the `Arc` but does not
         // wait yet is cancelled in the next round.
         while Arc::strong_count(&pipe) > 1 && Instant::now() < give_up {
@@ -278,7 +278,7 @@ impl Drop for Pipe {
 /// its server identify this process but not act as it.
 fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
     let path = wide(endpoint.as_text());
-    let give_up = Instant::now() + BUSY;
+    let give_up = Instant::now() + BUSY_TIMEOUT;
     loop {
         // SAFETY: the path ends with a zero; null means no attributes and no template.
         let pipe = unsafe {
@@ -310,7 +310,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
         if left.is_zero() {
             return Err(refusal(
                 io::ErrorKind::TimedOut,
-                format!("the server has been busy for {} s", BUSY.as_secs()),
+                format!("the server has been busy for {} s", BUSY_TIMEOUT.as_secs()),
             ));
         }
         // SAFETY: the path ends with a zero. Whatever the answer, the next attempt tells.
@@ -405,7 +405,7 @@ mod tests {
         let before = Instant::now();
         let error = open(&endpoint).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
-        assert!(before.elapsed() >= BUSY, "it did wait");
+        assert!(before.elapsed() >= BUSY_TIMEOUT, "the client did not wait");
     }
 
     #[test]
@@ -431,10 +431,10 @@ mod tests {
     #[test]
     fn listening_pipe_differs_from_absent_and_unattended() {
         let endpoint = endpoint("settled");
-        assert_eq!(pipe::settled_state(&endpoint), Found::Nothing);
+        assert_eq!(pipe::settled_state(&endpoint), PipeState::Absent);
         let _listener = listener(&endpoint);
-        assert_eq!(pipe::settled_state(&endpoint), Found::Listening);
+        assert_eq!(pipe::settled_state(&endpoint), PipeState::Listening);
         let _client = open(&endpoint).unwrap();
-        assert_eq!(pipe::settled_state(&endpoint), Found::Unattended);
+        assert_eq!(pipe::settled_state(&endpoint), PipeState::Unattended);
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use platform::transport::{Listener, Stream};
 
-use crate::scene::{Folder, PATIENCE, pair, read_to_end};
+use crate::scene::{Folder, TIMEOUT, pair, read_to_end};
 
 pub(crate) fn hang_up_ends_a_blocked_read() {
     let (client, server) = pair();
@@ -24,10 +24,10 @@ pub(crate) fn hang_up_ends_a_blocked_read() {
             here.send(None).unwrap();
             here.send(Some((&reader).read(&mut buffer))).unwrap();
         });
-        assert!(there.recv_timeout(PATIENCE).unwrap().is_none());
-        let_it_block();
+        assert!(there.recv_timeout(TIMEOUT).unwrap().is_none());
+        give_time_to_block();
         stream.hang_up();
-        let end = there.recv_timeout(PATIENCE).unwrap().unwrap();
+        let end = there.recv_timeout(TIMEOUT).unwrap().unwrap();
         assert_eq!(end.unwrap(), 0);
     }
 }
@@ -55,7 +55,7 @@ fn ends_a_blocked_write(stream: &Stream) {
         let mut before = usize::MAX;
         while before != written.load(Ordering::Relaxed) {
             before = written.load(Ordering::Relaxed);
-            let_it_block();
+            give_time_to_block();
         }
         assert!(!writer.is_finished());
         stream.hang_up();
@@ -65,7 +65,7 @@ fn ends_a_blocked_write(stream: &Stream) {
 
 /// Gives another thread time to block, which no event reports. If the time is too short, the test
 /// passes without showing its point.
-fn let_it_block() {
+fn give_time_to_block() {
     thread::sleep(Duration::from_millis(50));
 }
 
@@ -115,10 +115,10 @@ pub(crate) fn stop_ends_a_blocked_accept() {
             here.send(None).unwrap();
             here.send(Some(listener.accept().map(drop))).unwrap();
         });
-        assert!(there.recv_timeout(PATIENCE).unwrap().is_none());
-        let_it_block();
+        assert!(there.recv_timeout(TIMEOUT).unwrap().is_none());
+        give_time_to_block();
         listener.stop();
-        let end = there.recv_timeout(PATIENCE).unwrap().unwrap();
+        let end = there.recv_timeout(TIMEOUT).unwrap().unwrap();
         assert_eq!(end.unwrap_err().kind(), io::ErrorKind::Interrupted);
     });
 }

@@ -24,13 +24,13 @@ pub(crate) fn a_lock_has_one_holder() {
     let path = folder.path("lock");
     assert!(!Lock::is_held(&path).unwrap());
     assert!(!fs::exists(&path).unwrap());
-    let lock = Lock::take(&path).unwrap().expect("nobody has it");
+    let lock = Lock::take(&path).unwrap().expect("the lock is free");
     assert!(lock.is_current().unwrap());
     assert!(Lock::is_held(&path).unwrap());
     assert!(Lock::take(&path).unwrap().is_none());
     drop(lock);
     assert!(!Lock::is_held(&path).unwrap());
-    drop(Lock::take(&path).unwrap().expect("nobody has it"));
+    drop(Lock::take(&path).unwrap().expect("the lock is free"));
     let error = Lock::take(&folder.path("nowhere/lock")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
     assert!(error.to_string().contains("nowhere"), "{error}");
@@ -44,23 +44,23 @@ pub(crate) fn a_lock_ends_with_its_process() {
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     assert!(!Lock::is_held(&lock).unwrap());
-    drop(Lock::take(&lock).unwrap().expect("its holder is dead"));
+    drop(Lock::take(&lock).unwrap().expect("the holder has ended"));
 }
 
 pub(crate) fn a_replaced_lock_is_noticed() {
     let folder = Folder::new();
     let path = folder.path("lock");
-    let lock = Lock::take(&path).unwrap().expect("nobody has it");
+    let lock = Lock::take(&path).unwrap().expect("the lock is free");
     fs::rename(&path, folder.path("moved")).unwrap();
     assert!(!lock.is_current().unwrap());
-    let other = Lock::take(&path).unwrap().expect("it is another file now");
+    let other = Lock::take(&path).unwrap().expect("the new file is not locked");
     assert!(!lock.is_current().unwrap());
     assert!(other.is_current().unwrap());
 }
 
 pub(crate) fn private_files_are_private() {
     let folder = Folder::new();
-    for (name, umask) in [("careless", Umask::careless()), ("harsh", Umask::harsh())] {
+    for (name, umask) in [("permissive", Umask::permissive()), ("strict", Umask::strict())] {
         let _umask = umask;
         let dir = folder.path(name).join("below");
         paths::make_private_dir(&dir).unwrap();
@@ -79,7 +79,7 @@ pub(crate) fn private_files_are_private() {
         paths::open_private_file(&opened).unwrap();
         for path in [made, written, opened] {
             paths::check_private(&path).unwrap();
-            assert!(system::is_the_owners(&path), "{}", path.display());
+            assert!(system::owner_has_access(&path), "{}", path.display());
             assert_eq!(fs::read(&path).unwrap(), b"x");
         }
     }

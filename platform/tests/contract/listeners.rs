@@ -95,7 +95,7 @@ pub(crate) fn stale_endpoint_is_replaced() {
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    let _lock = Lock::take(&lock).unwrap().expect("its holder is dead");
+    let _lock = Lock::take(&lock).unwrap().expect("the holder has ended");
     let listener = Listener::bind(&endpoint).unwrap();
     let client = Stream::connect(&endpoint).unwrap();
     (&client).write_all(b"anew").unwrap();

@@ -24,7 +24,7 @@ use platform::{
 use crate::roles::PLAY;
 
 /// The timeout for an expected event.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A temporary folder, removed when dropped.
 pub(crate) struct Folder(PathBuf);
@@ -160,7 +160,7 @@ impl Screen {
     /// Waits until the text is printed, and returns the output before it.
     #[track_caller]
     pub(crate) fn read_until(&mut self, text: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let is_it = |bytes: &[u8]| bytes == text.as_bytes();
             if let Some(position) = self.seen.windows(text.len()).position(is_it) {

@@ -12,11 +12,11 @@ use std::{
 
 use platform::endpoint::Endpoint;
 
-use crate::scene::{Folder, PATIENCE};
+use crate::scene::{Folder, TIMEOUT};
 
 /// The kinds of this run, most general first: the first column of the table.
-pub(crate) fn here() -> Vec<&'static str> {
-    imp::here()
+pub(crate) fn run_kinds() -> Vec<&'static str> {
+    imp::run_kinds()
 }
 
 /// An endpoint in a folder, as unique as the folder.
@@ -50,8 +50,8 @@ pub(crate) fn let_everybody_write(path: &Path) {
 }
 
 /// Whether the owner may read and write, whatever others may do.
-pub(crate) fn is_the_owners(path: &Path) -> bool {
-    imp::is_the_owners(path)
+pub(crate) fn owner_has_access(path: &Path) -> bool {
+    imp::owner_has_access(path)
 }
 
 /// A umask, in force as long as this lives; without effect where there is none.
@@ -60,12 +60,12 @@ pub(crate) struct Umask(imp::Umask);
 
 impl Umask {
     /// A umask that removes no permissions.
-    pub(crate) fn careless() -> Self {
+    pub(crate) fn permissive() -> Self {
         Self(imp::Umask::new(0))
     }
 
     /// A umask that removes all permissions, even the owner's.
-    pub(crate) fn harsh() -> Self {
+    pub(crate) fn strict() -> Self {
         Self(imp::Umask::new(0o777))
     }
 }
@@ -74,10 +74,10 @@ impl Umask {
 pub(crate) const ANOTHER_USER: &str = "S-1-5-11";
 
 /// Calls `act` as the same user with fewer rights: without elevation if this process is elevated.
-pub(crate) fn with_less_power<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn with_fewer_rights<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let acting = scope.spawn(|| {
-            imp::give_power_up();
+            imp::drop_privileges();
             act()
         });
         acting.join().unwrap()
@@ -111,7 +111,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 /// Waits until the process is gone. Only its parent would get an event.
 pub(crate) fn wait_for_end(pid: u32) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while is_alive(pid) {
         assert!(Instant::now() < end, "process {pid} goes on");
         thread::sleep(Duration::from_millis(5));
@@ -120,7 +120,7 @@ pub(crate) fn wait_for_end(pid: u32) {
 
 /// Polls a condition that no event reports.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < end, "it never is so");
         thread::sleep(Duration::from_millis(5));
@@ -211,7 +211,7 @@ mod imp {
     pub(crate) const BAD_ENDPOINTS: &[&str] = &[];
     const NOBODY: u32 = 65534;
 
-    pub(crate) fn here() -> Vec<&'static str> {
+    pub(crate) fn run_kinds() -> Vec<&'static str> {
         // SAFETY: no arguments, cannot fail.
         let root = unsafe { libc::geteuid() } == 0;
         let mut here = vec!["unix", if cfg!(target_os = "macos") { "macos" } else { "linux" }];
@@ -242,7 +242,7 @@ mod imp {
         fs::set_permissions(path, Permissions::from_mode(mode | 0o002)).unwrap();
     }
 
-    pub(crate) fn is_the_owners(path: &Path) -> bool {
+    pub(crate) fn owner_has_access(path: &Path) -> bool {
         fs::metadata(path).unwrap().permissions().mode() & 0o700 == 0o600
     }
 
@@ -272,11 +272,11 @@ mod imp {
     }
 
     pub(crate) fn press_modifiers() {
-        panic!("a terminal doesn't tell them");
+        panic!("a terminal does not report modifier keys");
     }
 
-    pub(crate) fn give_power_up() {
-        panic!("a user's processes have the same");
+    pub(crate) fn drop_privileges() {
+        panic!("all processes of a user have the same rights");
     }
 
     pub(crate) fn is_alive(pid: u32) -> bool {
@@ -422,13 +422,13 @@ mod imp {
         },
     };
 
-    use crate::scene::{Folder, PATIENCE};
+    use crate::scene::{Folder, TIMEOUT};
 
     pub(crate) const BAD_ENDPOINTS: &[&str] =
         &["relay", r"C:\relay.sock", r"\\.\pipe\", r"\\.\pipe\a\b", r"\\elsewhere\pipe\relay"];
     const SHOWN_ON_UNIX: &str = "the table says that this is skipped here";
 
-    pub(crate) fn here() -> Vec<&'static str> {
+    pub(crate) fn run_kinds() -> Vec<&'static str> {
         // SAFETY: both names end with a zero, and ntdll is always loaded.
         let wine = unsafe {
             let ntdll = GetModuleHandleA(c"ntdll.dll".as_ptr().cast());
@@ -475,7 +475,7 @@ mod imp {
         let_everybody_in(path);
     }
 
-    pub(crate) fn is_the_owners(path: &Path) -> bool {
+    pub(crate) fn owner_has_access(path: &Path) -> bool {
         std::fs::OpenOptions::new().read(true).write(true).open(path).is_ok()
     }
 
@@ -508,13 +508,13 @@ mod imp {
             let key = unsafe { &mut key.Event.KeyEvent };
             (key.bKeyDown, key.wRepeatCount, key.wVirtualKeyCode) = (1, 1, code);
         }
-        let (end, mut count) = (Instant::now() + PATIENCE, 0);
+        let (end, mut count) = (Instant::now() + TIMEOUT, 0);
         // SAFETY: the pointers and the length are those of one array and one number of ours.
         unsafe {
             let keyboard = GetStdHandle(STD_INPUT_HANDLE);
             assert_ne!(WriteConsoleInputW(keyboard, keys.as_ptr(), 3, &mut count), 0);
             while count > 0 {
-                assert!(Instant::now() < end, "nobody takes what was pressed");
+                assert!(Instant::now() < end, "the pressed keys are not read");
                 thread::sleep(Duration::from_millis(5));
                 assert_ne!(GetNumberOfConsoleInputEvents(keyboard, &mut count), 0);
             }
@@ -522,7 +522,7 @@ mod imp {
     }
 
     /// Drops privileges for the calling thread's life.
-    pub(crate) fn give_power_up() {
+    pub(crate) fn drop_privileges() {
         let (mut mine, mut less) = (null_mut(), null_mut());
         // SAFETY: all-zero is a valid value of it.
         let mut elevation: TOKEN_ELEVATION = unsafe { zeroed() };

@@ -38,7 +38,7 @@ pub(crate) fn another_user_cannot_connect() {
     let another = AnotherUser::new(&folder);
     let endpoint = another.endpoint();
     let _listener = {
-        let _umask = system::Umask::careless();
+        let _umask = system::Umask::permissive();
         Listener::bind(&endpoint).unwrap()
     };
     let said = another.play("connect", &[endpoint.as_text().as_ref()]).output().unwrap();
@@ -54,7 +54,7 @@ pub(crate) fn another_user_is_recognized() {
     let endpoint = another.endpoint();
     let listener = Listener::bind(&endpoint).unwrap();
     system::let_everybody_in(&endpoint);
-    let mut stranger = another.play("greet", &[endpoint.as_text().as_ref()]).spawn().unwrap();
+    let mut client = another.play("greet", &[endpoint.as_text().as_ref()]).spawn().unwrap();
     let server = listener.accept().unwrap();
     read_exactly(&server, 1);
     let peer = server.peer().unwrap();
@@ -62,19 +62,19 @@ pub(crate) fn another_user_is_recognized() {
     assert_eq!(peer.user.to_string(), another.name());
     assert!(!peer.user.is_trusted_server());
     drop(server);
-    stranger.wait().unwrap();
+    client.wait().unwrap();
 }
 
 pub(crate) fn another_users_server_is_refused() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
-    let (endpoint, mut daemon) = strangers_daemon(&another, &folder);
+    let (endpoint, mut daemon) = start_daemon_of(&another, &folder);
     let error = Stream::connect(&endpoint).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains(&another.name()), "{error}");
     // A server of the expected user is accepted.
-    let him = User::parse(&another.name()).unwrap();
-    Stream::connect_among(&endpoint, &[him]).unwrap();
+    let expected = User::parse(&another.name()).unwrap();
+    Stream::connect_among(&endpoint, &[expected]).unwrap();
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
@@ -86,7 +86,7 @@ pub(crate) fn another_users_server_is_refused() {
 pub(crate) fn another_users_endpoint_is_foreign() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
-    let (endpoint, mut daemon) = strangers_daemon(&another, &folder);
+    let (endpoint, mut daemon) = start_daemon_of(&another, &folder);
     assert!(Listener::is_foreign(&endpoint).unwrap());
     daemon.kill().unwrap();
     daemon.wait().unwrap();
@@ -120,7 +120,7 @@ pub(crate) fn process_with_fewer_rights_cannot_connect() {
     let folder = Folder::new();
     let endpoint = folder.endpoint();
     let listener = Listener::bind_guarded(&endpoint).unwrap();
-    let error = system::with_less_power(|| Stream::connect(&endpoint).unwrap_err());
+    let error = system::with_fewer_rights(|| Stream::connect(&endpoint).unwrap_err());
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains("Run as administrator"), "{error}");
     let client = Stream::connect(&endpoint).unwrap();
@@ -128,7 +128,7 @@ pub(crate) fn process_with_fewer_rights_cannot_connect() {
     assert_eq!(read_exactly(&listener.accept().unwrap(), 1), b"x");
 }
 
-fn strangers_daemon(another: &AnotherUser, folder: &Folder) -> (Endpoint, Child) {
+fn start_daemon_of(another: &AnotherUser, folder: &Folder) -> (Endpoint, Child) {
     let endpoint = another.endpoint();
     let lock = folder.path("open/lock");
     let daemon = start_daemon(another.play("daemon", &[&lock, endpoint.as_text().as_ref()]));

@@ -52,9 +52,9 @@ impl Hosted {
     /// Runs the daemon until the service manager stops it.
     pub(crate) fn run(self) -> Result<i32, Failure> {
         let serve = move |running: &Running| {
-            let served = self
-                .context()
-                .and_then(|(context, owner)| serve::run(context, owner, |_| running.is_ready()));
+            let served = self.context().and_then(|(context, owner)| {
+                serve::run(context, owner, |_| running.report_ready())
+            });
             served.map(drop).map_err(|failure| {
                 let message = failure.into_message();
                 tracing::error!("{message}");

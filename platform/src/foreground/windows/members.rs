@@ -47,7 +47,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// it.
 const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The pause between two checks for an answer.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The most starts of the server within [`STARTS_WITHIN`].
 const STARTS_MAX: usize = 4;
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
@@ -141,7 +141,7 @@ fn numbers(output: &mut ChildStdout, count: usize, by: Instant) -> io::Result<Ve
         if Instant::now() >= by {
             return Err(refusal(io::ErrorKind::TimedOut, "it does not answer"));
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     output.read_exact(&mut bytes).map_err(|_| ended())?;
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);

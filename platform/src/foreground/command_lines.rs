@@ -16,15 +16,15 @@ pub(super) struct CommandLine {
 
 /// The command lines as first seen, by process id.
 #[derive(Debug)]
-pub(super) struct Memory<Image>(HashMap<u32, (Image, CommandLine)>);
+pub(super) struct CommandLines<Image>(HashMap<u32, (Image, CommandLine)>);
 
-impl<Image> Default for Memory<Image> {
+impl<Image> Default for CommandLines<Image> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<Image: PartialEq> Memory<Image> {
+impl<Image: PartialEq> CommandLines<Image> {
     /// The command line of the process, if it still runs this image.
     pub(super) fn get(&self, pid: u32, image: &Image) -> Option<&CommandLine> {
         self.0.get(&pid).filter(|(seen, _)| seen == image).map(|(_, line)| line)
