@@ -156,8 +156,8 @@ impl Pty {
     /// # Errors
     /// If the system refuses.
     pub fn end(&self, grace: Duration) -> io::Result<i32> {
-        for insist in imp::GENTLE_ENDINGS {
-            insist(&self.0).map_err(naming("end the command"))?;
+        for attempt in imp::GENTLE_ENDINGS {
+            attempt(&self.0).map_err(naming("end the command"))?;
             let given_up = Instant::now() + grace;
             while Instant::now() < given_up {
                 if let Some(code) = self.try_wait()? {

@@ -221,10 +221,10 @@ fn files(pid: u32) -> Option<Vec<libc::proc_fdinfo>> {
 
 /// Whether a file is open for reading and is this terminal, by its device or as /dev/tty.
 fn is_read_terminal(pid: u32, number: c_int, terminal: u32) -> bool {
-    // SAFETY: all-zero is a valid value of it.
+    // SAFETY: all-zero is a valid value of the type.
     let mut file: OpenFile = unsafe { zeroed() };
     let bytes = size_of_val(&file) as c_int;
-    // SAFETY: the pointer and the length are those of one value. It fails for what is no file.
+    // SAFETY: the pointer and the length are those of one value. Fails for other descriptors.
     let filled = unsafe {
         let into = (&raw mut file).cast();
         libc::proc_pidfdinfo(pid as c_int, number, PROC_PIDFDVNODEPATHINFO, into, bytes)

@@ -65,7 +65,7 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
 /// need them.
 fn keep_standard_streams() {
     for stream in [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE] {
-        // SAFETY: no pointers. A stream that is not there, or a console's, needs nothing.
+        // SAFETY: no pointers. Fails for a missing stream or a console's, which need no change.
         unsafe { SetHandleInformation(GetStdHandle(stream), HANDLE_FLAG_INHERIT, 0) };
     }
 }

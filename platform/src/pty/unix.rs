@@ -189,7 +189,7 @@ impl Pty {
 
     /// Queries the child's state without reaping it, so that its pid stays valid.
     fn look(&self, flags: libc::c_int) -> io::Result<libc::siginfo_t> {
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         let flags = flags | libc::WEXITED | libc::WNOWAIT;
         // SAFETY: the pointer is to a value of ours.

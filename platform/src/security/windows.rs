@@ -368,7 +368,7 @@ fn user_of(token: &OwnedHandle) -> io::Result<String> {
 fn token_information(token: &OwnedHandle, what: TOKEN_INFORMATION_CLASS) -> io::Result<Vec<u64>> {
     let token = token.as_raw_handle();
     let mut bytes = 0;
-    // SAFETY: no room is given, and the pointer is to a number of ours.
+    // SAFETY: the buffer is empty, and the pointer is to a number of ours.
     unsafe { GetTokenInformation(token, what, null_mut(), 0, &mut bytes) };
     let mut answer = vec![0_u64; (bytes as usize).div_ceil(8)];
     let room = size_of_val(&answer[..]) as u32;

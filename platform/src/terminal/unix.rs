@@ -99,7 +99,7 @@ pub(crate) fn make_raw() -> io::Result<Modes> {
     if unsafe { libc::tcgetattr(libc::STDIN_FILENO, before.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has succeeded and so filled it in.
+    // SAFETY: the call has succeeded and filled the value in.
     let before = Modes(unsafe { before.assume_init() });
     let mut raw = before.0;
     // SAFETY: the pointer is to a termios of ours.

@@ -98,7 +98,7 @@ impl Input {
     /// Reads the console's events. (Reading characters instead would block until a key is pressed,
     /// whatever other events there are, and could not be interrupted.)
     fn read_events(&mut self, console: HANDLE) -> io::Result<()> {
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut events: [INPUT_RECORD; 64] = unsafe { zeroed() };
         let (mut count, room) = (0, events.len() as u32);
         // SAFETY: the pointers and the length are those of one array and one number of ours.
@@ -187,9 +187,10 @@ pub(crate) struct Modes {
 
 pub(crate) fn size() -> Option<Size> {
     [STD_OUTPUT_HANDLE, STD_ERROR_HANDLE].into_iter().find_map(|stream| {
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut screen: CONSOLE_SCREEN_BUFFER_INFO = unsafe { zeroed() };
-        // SAFETY: the pointer is to a value of ours; what is no console answers with an error.
+        // SAFETY: the pointer is to a value of ours; the call fails for a stream that is not a
+        // console.
         let result = unsafe { GetConsoleScreenBufferInfo(GetStdHandle(stream), &mut screen) };
         let window = screen.srWindow;
         let length = |first: i16, last: i16| u16::try_from(last - first + 1).unwrap_or(0);
@@ -239,7 +240,7 @@ fn typed(event: &INPUT_RECORD) -> Option<(u16, u16)> {
     if u32::from(event.EventType) != KEY_EVENT {
         return None;
     }
-    // SAFETY: the type says that it is a key's; its character is a number either way.
+    // SAFETY: the type is a key event's; its character is a number in both variants.
     let (key, unit) = unsafe { (event.Event.KeyEvent, event.Event.KeyEvent.uChar.UnicodeChar) };
     let (is_down, code) = (key.bKeyDown != 0, key.wVirtualKeyCode);
     let is_typed = match unit {
@@ -262,13 +263,14 @@ fn stream(which: u32) -> HANDLE {
 
 fn mode(console: HANDLE) -> io::Result<CONSOLE_MODE> {
     let mut mode = 0;
-    // SAFETY: the pointer is to a number of ours; what is no console answers with an error.
+    // SAFETY: the pointer is to a number of ours; the call fails for a stream that is not a
+    // console.
     checked(unsafe { GetConsoleMode(console, &mut mode) })?;
     Ok(mode)
 }
 
 fn set_mode(console: HANDLE, mode: CONSOLE_MODE) -> io::Result<()> {
-    // SAFETY: no pointers; what is no console answers with an error.
+    // SAFETY: no pointers; the call fails for a stream that is not a console.
     checked(unsafe { SetConsoleMode(console, mode) })
 }
 
@@ -280,10 +282,10 @@ mod tests {
 
     /// A key event: whether it is down, key code, scan code, UTF-16 unit, modifiers.
     fn key(is_down: bool, code: u16, scan: u16, unit: u16, held: u32) -> INPUT_RECORD {
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut event: INPUT_RECORD = unsafe { zeroed() };
         event.EventType = KEY_EVENT as u16;
-        // SAFETY: any bytes are a valid value of it.
+        // SAFETY: any bytes are a valid value of the type.
         let key = unsafe { &mut event.Event.KeyEvent };
         (key.bKeyDown, key.wRepeatCount) = (is_down.into(), 1);
         (key.wVirtualKeyCode, key.wVirtualScanCode) = (code, scan);

@@ -284,7 +284,7 @@ fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
 #[cfg(not(target_os = "linux"))]
 fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     let options = options(endpoint)?;
-    // SAFETY: umask has no memory of ours to touch and cannot fail.
+    // SAFETY: umask touches no memory and cannot fail.
     let before = unsafe { libc::umask(0o177) };
     let listener = options.create_sync();
     // SAFETY: as above.

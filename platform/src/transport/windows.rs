@@ -313,7 +313,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
                 format!("the server has been busy for {} s", BUSY_TIMEOUT.as_secs()),
             ));
         }
-        // SAFETY: the path ends with a zero. Whatever the answer, the next attempt tells.
+        // SAFETY: the path ends with a zero. A failure shows in the next attempt.
         unsafe { WaitNamedPipeW(path.as_ptr(), left.as_millis().clamp(1, 1000) as u32) };
     }
 }

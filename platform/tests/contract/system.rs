@@ -283,7 +283,7 @@ mod imp {
         // An ended process stays until its parent reaps it, which a careless process 1 may never
         // do.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
-        // SAFETY: no pointers; signal 0 only asks.
+        // SAFETY: no pointers; signal 0 only queries.
         let known = unsafe { libc::kill(pid as libc::pid_t, 0) == 0 };
         known && !ended.is_ok_and(|stat| stat.contains(") Z "))
     }
@@ -304,7 +304,7 @@ mod imp {
     }
 
     pub(crate) fn give_terminal(group: u32) {
-        // SAFETY: no pointers. Who is not in the foreground is stopped for this unless it ignores
+        // SAFETY: no pointers. A process in the background is stopped for this unless it ignores
         // that.
         unsafe {
             libc::signal(libc::SIGTTOU, libc::SIG_IGN);
@@ -322,13 +322,13 @@ mod imp {
 
     #[cfg(target_os = "macos")]
     fn command_line() -> *mut u8 {
-        // SAFETY: the system keeps it, and it has at least the program's name.
+        // SAFETY: the system keeps the array, which has at least the program's name.
         unsafe { (**libc::_NSGetArgv()).cast() }
     }
 
     pub(crate) fn erase_command_line() {
         let bytes: usize = env::args_os().map(|argument| argument.len() + 1).sum();
-        // SAFETY: so many bytes are there, writable, and nobody has a reference to them.
+        // SAFETY: the bytes exist and are writable, and there is no reference to them.
         unsafe { command_line().write_bytes(b'x', bytes - 1) };
     }
 
@@ -504,7 +504,7 @@ mod imp {
         let mut keys: [INPUT_RECORD; CODES.len()] = unsafe { zeroed() };
         for (key, code) in keys.iter_mut().zip(CODES) {
             key.EventType = KEY_EVENT as u16;
-            // SAFETY: any bytes are a valid value of it.
+            // SAFETY: any bytes are a valid value of the type.
             let key = unsafe { &mut key.Event.KeyEvent };
             (key.bKeyDown, key.wRepeatCount, key.wVirtualKeyCode) = (1, 1, code);
         }
@@ -524,7 +524,7 @@ mod imp {
     /// Drops privileges for the calling thread's life.
     pub(crate) fn drop_privileges() {
         let (mut mine, mut less) = (null_mut(), null_mut());
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut elevation: TOKEN_ELEVATION = unsafe { zeroed() };
         let mut bytes = size_of::<TOKEN_ELEVATION>() as u32;
         // SAFETY: the process is our own, the pointers are to values of ours, and the handles stay
@@ -588,7 +588,7 @@ mod imp {
     }
 
     pub(crate) fn erase_command_line() {
-        // SAFETY: the text is the process's own, writable, ends with a zero, and nobody has a
+        // SAFETY: the text is the process's own, writable, ends with a zero, and nothing has a
         // reference to it.
         unsafe {
             let mut unit = GetCommandLineW().cast_mut();

@@ -172,9 +172,9 @@ pub(super) fn serve() -> io::Result<()> {
     // Copies, since attaching to a console may replace the standard streams.
     let mut input = File::from(io::stdin().as_handle().try_clone_to_owned()?);
     let mut output = File::from(io::stdout().as_handle().try_clone_to_owned()?);
-    // SAFETY: the function is of the kind wanted, and stays.
+    // SAFETY: the function has the required signature, and is never removed.
     checked(unsafe { SetConsoleCtrlHandler(Some(ignore), 1) })?;
-    // SAFETY: no pointers. It fails where there is no console, as there should be none.
+    // SAFETY: no pointers. Fails where there is no console, as intended.
     unsafe { FreeConsole() };
     let mut request = [0; size_of::<u32>()];
     while input.read(&mut request[..1])? == 1 {

@@ -152,7 +152,7 @@ impl Open {
     }
 
     fn basic(&self) -> Option<PROCESS_BASIC_INFORMATION> {
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut basic: PROCESS_BASIC_INFORMATION = unsafe { zeroed() };
         let bytes = size_of_val(&basic) as u32;
         // SAFETY: the pointer and the length are those of one value.
@@ -166,7 +166,7 @@ impl Open {
     /// They have to be writable.
     unsafe fn query(&self, what: PROCESSINFOCLASS, into: *mut c_void, bytes: u32) -> Option<()> {
         let mut filled = 0;
-        // SAFETY: the handle is open; the caller's pointer is to so many bytes.
+        // SAFETY: the handle is open; the caller's pointer is to that many bytes.
         let status = unsafe {
             NtQueryInformationProcess(self.handle.as_raw_handle(), what, into, bytes, &mut filled)
         };
@@ -184,7 +184,7 @@ impl Memory {
     /// Any bytes have to be a valid `T`.
     unsafe fn value<T>(&self, address: usize) -> Option<T> {
         let mut value = MaybeUninit::<T>::uninit();
-        // SAFETY: so long is the value.
+        // SAFETY: the length is that of the value.
         unsafe { self.read(address, value.as_mut_ptr().cast(), size_of::<T>())? };
         // SAFETY: all of its bytes were filled in, and any are valid.
         Some(unsafe { value.assume_init() })
@@ -193,7 +193,7 @@ impl Memory {
     /// Reads a text of `bytes` bytes; `None` for an empty one.
     fn text(&self, address: usize, bytes: usize) -> Option<Vec<u16>> {
         let mut units = vec![0_u16; bytes / 2];
-        // SAFETY: so long is the array.
+        // SAFETY: the length is that of the array.
         unsafe { self.read(address, units.as_mut_ptr().cast(), size_of_val(&units[..]))? };
         (!units.is_empty()).then_some(units)
     }
@@ -205,8 +205,8 @@ impl Memory {
     unsafe fn read(&self, address: usize, into: *mut c_void, bytes: usize) -> Option<()> {
         let mut filled = 0;
         let from = std::ptr::without_provenance(address);
-        // SAFETY: the handle is open; the caller's pointer is to so many bytes. The address is the
-        // other process's, where the system checks it.
+        // SAFETY: the handle is open; the caller's pointer is to that many bytes. The address is
+        // the other process's, where the system checks it.
         let read =
             unsafe { ReadProcessMemory(self.0.as_raw_handle(), from, into, bytes, &mut filled) };
         (read != 0 && filled == bytes).then_some(())
@@ -226,7 +226,7 @@ pub(super) fn split(line: &[u16]) -> Option<Vec<OsString>> {
         return None;
     }
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the list has so many texts, each with a zero at its end, until it is freed.
+    // SAFETY: the list has `count` texts, each with a zero at its end, until it is freed.
     let arguments = unsafe {
         let texts = slice::from_raw_parts(list, count);
         let arguments = texts.iter().map(|&text| {

@@ -72,7 +72,7 @@ struct Handle(HPCON);
 impl Drop for Handle {
     fn drop(&mut self) {
         if let Ok(calls) = calls() {
-            // SAFETY: the console is open, and nobody uses it any more.
+            // SAFETY: the console is open, and is not used any more.
             unsafe { (calls.close)(self.0) };
         }
     }
@@ -106,7 +106,8 @@ fn calls_of(library: &str) -> Option<Calls> {
     if library.is_null() {
         return None;
     }
-    // SAFETY: the names are those of functions with these signatures, in a library that stays.
+    // SAFETY: the names are those of functions with these signatures, in a library that is never
+    // unloaded.
     unsafe {
         Some(Calls {
             create: transmute::<FARPROC, Option<Create>>(find(library, c"CreatePseudoConsole"))?,

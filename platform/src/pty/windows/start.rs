@@ -98,7 +98,7 @@ impl Plan {
         mut attributes: Attributes<'_>,
         flags: u32,
     ) -> io::Result<(OwnedHandle, OwnedHandle)> {
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut startup: STARTUPINFOEXW = unsafe { zeroed() };
         startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
         // Without these, the program could get our own streams in place of the console's.
@@ -107,13 +107,13 @@ impl Plan {
         startup.StartupInfo.hStdOutput = INVALID_HANDLE_VALUE;
         startup.StartupInfo.hStdError = INVALID_HANDLE_VALUE;
         startup.lpAttributeList = attributes.list();
-        // SAFETY: all-zero is a valid value of it.
+        // SAFETY: all-zero is a valid value of the type.
         let mut started: PROCESS_INFORMATION = unsafe { zeroed() };
         // A detached process ignores Ctrl-C, and the program would inherit that.
         // SAFETY: no function is registered.
         checked(unsafe { SetConsoleCtrlHandler(None, 0) })?;
-        // SAFETY: the texts end as the system wants; the attributes, and what they point to, live
-        // longer than the call, and so do the two values of ours.
+        // SAFETY: the texts end as the system requires; the attributes, and what they point to,
+        // live longer than the call, and so do the two values of ours.
         checked(unsafe {
             CreateProcessW(
                 self.program.as_ptr(),
@@ -234,7 +234,7 @@ struct Attributes<'a> {
 impl<'a> Attributes<'a> {
     fn new(console: &'a Console, jobs: &'a [RawHandle]) -> io::Result<Self> {
         let mut bytes = 0;
-        // SAFETY: without a list, it says in the number of ours how long one is.
+        // SAFETY: without a list, the call only writes the needed length into our number.
         unsafe { InitializeProcThreadAttributeList(null_mut(), 2, 0, &mut bytes) };
         let mut list = vec![0_u64; bytes.div_ceil(size_of::<u64>())];
         // SAFETY: the list is as long as the number says.
@@ -276,7 +276,7 @@ impl<'a> Attributes<'a> {
 
 impl Drop for Attributes<'_> {
     fn drop(&mut self) {
-        // SAFETY: it was initialized, and nobody uses it any more.
+        // SAFETY: it was initialized, and is not used any more.
         unsafe { DeleteProcThreadAttributeList(self.list()) };
     }
 }
