@@ -4,7 +4,7 @@ use crate::{
     commands::{out, run},
     raw::Raw,
     sandbox::{Sandbox, output, until},
-    wrap::{is_told, reading},
+    wrap::{wait_for_notice, wrap_line_reader},
 };
 use agent_relay::{
     client::{Client, ClientError, Delivery, Event, Outgoing, Settings},
@@ -38,7 +38,7 @@ fn answer(raw: &mut Raw, deliver: &Value, data: &str) {
     assert_eq!(deliver["delivery"]["requires_ack"], true, "{deliver}");
     let (id, asks) = (&deliver["id"], &deliver["payload_meta"]["sync"]);
     assert_eq!(asks["blocking"], true);
-    raw.say_text(&format!(
+    raw.send_text(&format!(
         r#"{{"v":1,"type":"ACK","id":"answer","ts":0,"payload":{{"ack_id":{id},"correlationId":{},"response":true,"responseData":{data}}}}}"#,
         asks["correlationId"]
     ));
@@ -98,7 +98,7 @@ fn unanswered_ask_has_its_own_exit_codes() {
     thread::scope(|scope| {
         let asking = scope.spawn(|| run(&sandbox, &["ask", "Bob", "Which port?"], NOT_DELIVERED));
         let id = bob.expect("DELIVER")["id"].take();
-        bob.say(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
+        bob.send_json(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
             "payload": {"ack_id": id, "code": "X", "message": "I don't talk about ports"}}));
         let refused = String::from_utf8(asking.join().unwrap().stderr).unwrap();
         assert!(refused.contains("REFUSED") && refused.contains("about ports"), "{refused}");
@@ -156,7 +156,7 @@ fn question_and_answer_survive_a_crash_of_the_daemon() {
 fn first_reply_of_a_wrapped_agent_is_the_answer_and_the_next_a_message() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let _ann = reading(&sandbox, "Ann", &[]);
+    let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let asks = json!({"sync": {"correlationId": "c", "timeoutMs": 50_000}});
     let send_id = bob.send("Ann", "Which port?\nreply Bob 8080\nreply Bob again", asks);
     assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
@@ -192,7 +192,7 @@ fn asked_by_a_person(sandbox: &Sandbox, home: &Path, to: &[&str]) -> String {
 #[test]
 fn wrapped_agent_answers_a_person_by_the_name_in_the_header() {
     let sandbox = Sandbox::new();
-    let _ann = reading(&sandbox, "Ann", &[]);
+    let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let (home, empty) = (sandbox.home(), sandbox.directory().join("empty"));
     for (name, answer) in [
         ("FROM", "to @operator\n"),
@@ -212,29 +212,29 @@ fn wrapped_agent_answers_a_person_by_the_name_in_the_header() {
 fn only_the_asking_person_is_answered_and_no_person_is_messaged() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = reading(&sandbox, "Ann", &[]);
+    let ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let to = ["Bob", "@guest-00112233", "FROM", "FROM"];
     assert_eq!(asked_by_a_person(&sandbox, &sandbox.home(), &to), "to @operator\n");
     let message = bob.expect("DELIVER");
     assert_eq!(message["payload"]["body"], "to Bob");
     bob.acknowledge(&message);
     let notice = r#"Your message to @guest-00112233 ("to @guest-00112233") was not delivered: that is a guest's command line, which hears no messages. "#;
-    is_told(&ann, notice);
-    is_told(&ann, OPERATOR_NOTICE);
+    wait_for_notice(&ann, notice);
+    wait_for_notice(&ann, OPERATOR_NOTICE);
 }
 
 #[test]
 fn message_to_a_person_who_asked_nothing_is_refused() {
     let sandbox = Sandbox::new();
-    let ann = reading(&sandbox, "Ann", &[]);
+    let ann = wrap_line_reader(&sandbox, "Ann", &[]);
     run(&sandbox, &["send", "Ann", &replies(&["FROM"])], DONE);
-    is_told(&ann, OPERATOR_NOTICE);
+    wait_for_notice(&ann, OPERATOR_NOTICE);
 }
 
 /// Joins with the token of an earlier WELCOME. Returns the new WELCOME.
 fn back(raw: &mut Raw, name: &str, welcome: &Value) -> Value {
     let session = json!({"resume_token": welcome["resume_token"]});
-    raw.say(&json!({
+    raw.send_json(&json!({
         "v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": name, "session": session},
     }));
     let again = raw.expect("WELCOME")["payload"].take();
@@ -275,7 +275,7 @@ fn outcomes_wait_for_their_sender_across_daemon_crashes() {
     let mut bob = sandbox.join("Bob");
     let data = json!({"body": "8080"});
     answer(&mut bob, &deliver, &data.to_string());
-    bob.fence();
+    bob.drain();
     await_state(&sandbox, &asked, "acknowledged");
     sandbox.kill();
     sandbox.start();
@@ -287,13 +287,13 @@ fn outcomes_wait_for_their_sender_across_daemon_crashes() {
     assert_eq!((&ack["payload"]["ack_id"], &ack["from"]), (&asked, &json!("Bob")));
     assert_eq!(ack["payload"]["responseData"], data);
     // Outcomes that she has received are not sent again, once they are stored.
-    ann.fence();
+    ann.drain();
     await_state(&sandbox, &asked, "acknowledged");
     sandbox.kill();
     sandbox.start();
     let mut ann = sandbox.connect();
     back(&mut ann, "Ann", &welcome);
-    assert_eq!(ann.fence(), Vec::<Value>::new());
+    assert_eq!(ann.drain(), Vec::<Value>::new());
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn answer_waits_for_the_library_across_a_daemon_crash() {
     let mut bob = sandbox.join("Bob");
     bob.expect("DELIVER");
     answer(&mut bob, &deliver, r#"{"body":"8080"}"#);
-    bob.fence();
+    bob.drain();
     await_state(&sandbox, &deliver["id"], "acknowledged");
     sandbox.kill();
     is_away.store(false, Ordering::Release);

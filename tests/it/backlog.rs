@@ -1,6 +1,7 @@
-//! A daemon that finds many undelivered messages in its store is ready soon, and has them all.
+//! A daemon with many undelivered messages in its store starts soon, and delivers them all.
 //!
-//! `AGENT_RELAY_BACKLOG` says how many; CI prints how long that takes with a hundred thousand (ci/run).
+//! `AGENT_RELAY_BACKLOG` is the number of messages; CI prints the time for a hundred thousand
+//! (ci/run).
 
 use crate::{raw::Raw, sandbox::Sandbox};
 use serde_json::json;
@@ -11,17 +12,17 @@ use std::{
 
 const BACKLOG: usize = 2_000;
 
-/// As many as it takes: a queue holds 10,000 messages, and of one sender's half as many.
+/// A queue holds 10,000 messages, and half as many of one sender: so several of each are needed.
 const SENDERS: usize = 2;
 const READERS: usize = 10;
 
-/// On the way at a time.
+/// Unanswered sends at a time.
 const WINDOW: usize = 500;
 
 const BODY_BYTES: usize = 256;
 
 #[test]
-fn a_daemon_starts_with_all_that_waits() {
+fn daemon_starts_with_a_large_backlog() {
     let asked = env::var("AGENT_RELAY_BACKLOG");
     let backlog: usize =
         asked.map_or(BACKLOG, |text| text.parse().expect("AGENT_RELAY_BACKLOG is a number"));
@@ -51,11 +52,11 @@ fn a_daemon_starts_with_all_that_waits() {
             let deliver = reader.expect("DELIVER");
             reader.acknowledge(&deliver);
         }
-        assert!(reader.fence().is_empty(), "each comes once");
+        assert!(reader.drain().is_empty(), "each comes once");
     }
 }
 
-/// Kills the daemon. How long it takes the next one from its start to its first WELCOME.
+/// Kills the daemon. Returns the time from the next start to the first WELCOME.
 fn restart(sandbox: &mut Sandbox) -> Duration {
     sandbox.kill();
     let start = Instant::now();
@@ -64,7 +65,7 @@ fn restart(sandbox: &mut Sandbox) -> Duration {
     start.elapsed()
 }
 
-/// Says so much to somebody who is away.
+/// Sends messages to an agent that is away.
 fn fill(mut sender: Raw, to: &str, count: usize) {
     let body = "x".repeat(BODY_BYTES);
     for window in (0..count).step_by(WINDOW) {

@@ -1,10 +1,11 @@
-//! Telling an agent how to speak to others: printed, put into files, and said at the start.
+//! The brief, which explains to an agent how to send messages: printed, written into files, and
+//! typed at the start.
 
 use crate::{
     commands::{err, out, run},
     sandbox::{Sandbox, not_tried, output, until},
     terminal::Terminal,
-    wrap::reading_with,
+    wrap::wrap_line_reader_with,
 };
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf, process::Output};
@@ -13,7 +14,7 @@ const DONE: i32 = 0;
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 
-/// A sandbox with these files in its directory, in which the commands run.
+/// A sandbox with these files in the directory in which commands run.
 fn project(files: &[(&str, &str)]) -> Sandbox {
     let sandbox = Sandbox::empty();
     for (name, text) in files {
@@ -36,7 +37,7 @@ fn json_lines(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn it_is_printed_for_anybody_or_for_a_name() {
+fn brief_is_printed_with_or_without_a_name() {
     let sandbox = Sandbox::empty();
     let text = out(&run(&sandbox, &["brief"], DONE));
     assert!(text.contains("$AGENT_RELAY_AGENT") && text.contains("\n->relay:Bob <<<\n"), "{text}");
@@ -62,7 +63,7 @@ fn it_is_printed_for_anybody_or_for_a_name() {
 }
 
 #[test]
-fn where_there_is_no_file_one_is_made_and_removed_again() {
+fn missing_file_is_made_and_removed_again() {
     let sandbox = project(&[]);
     let text = out(&run(&sandbox, &["brief"], DONE));
     let made = out(&run(&sandbox, &["brief", "--install"], DONE));
@@ -78,7 +79,7 @@ fn where_there_is_no_file_one_is_made_and_removed_again() {
 }
 
 #[test]
-fn files_that_are_there_get_it_and_keep_the_rest() {
+fn existing_files_get_the_brief_and_keep_their_text() {
     let (claude, gemini) = ("# Rules\r\n\r\n- be kind\r\n", "no end of the line");
     let sandbox = project(&[("CLAUDE.md", claude), ("GEMINI.md", gemini)]);
     let installed = json_lines(&run(&sandbox, &["brief", "--install", "--json"], DONE));
@@ -111,7 +112,7 @@ fn files_that_are_there_get_it_and_keep_the_rest() {
 }
 
 #[test]
-fn what_can_not_be_understood_stays_as_it_is_and_so_do_the_others() {
+fn unreadable_file_leaves_all_files_unchanged() {
     let broken = "one\n<!-- agent-relay: begin -->\ntwo\n";
     let sandbox = project(&[("AGENTS.md", "fine\n"), ("GEMINI.md", broken)]);
     for action in ["--install", "--remove"] {
@@ -131,7 +132,7 @@ fn what_can_not_be_understood_stays_as_it_is_and_so_do_the_others() {
 }
 
 #[test]
-fn where_one_may_only_be_read_the_others_stay_as_they_are() {
+fn read_only_file_leaves_all_files_unchanged() {
     let files = [("AGENTS.md", "a\n"), ("CLAUDE.md", "c\n"), ("GEMINI.md", "g\n")];
     let sandbox = project(&files);
     let gemini = sandbox.directory().join("GEMINI.md");
@@ -144,12 +145,12 @@ fn where_one_may_only_be_read_the_others_stay_as_they_are() {
     for (name, text) in files {
         assert_eq!(read(&sandbox, name), text);
     }
-    // Where there is nothing to change, it may stay so.
+    // A read-only file that needs no change is no error.
     run(&sandbox, &["brief", "--remove"], DONE);
 }
 
 #[test]
-fn a_link_is_followed_which_is_said_and_what_it_leads_to_is_not_removed() {
+fn link_is_followed_and_its_target_is_not_removed() {
     let sandbox = project(&[("AGENTS.md", "")]);
     let mut link = sandbox.program("ln");
     link.args(["-s", "AGENTS.md", "CLAUDE.md"]);
@@ -169,9 +170,9 @@ fn a_link_is_followed_which_is_said_and_what_it_leads_to_is_not_removed() {
 }
 
 #[test]
-fn an_agent_is_told_once_at_the_start_and_before_any_mail() {
+fn agent_gets_the_brief_once_before_any_message() {
     let mut sandbox = Sandbox::new();
-    let _ann = reading_with(&sandbox, &["-n", "Ann", "--brief"], &["keep typed"]);
+    let _ann = wrap_line_reader_with(&sandbox, &["-n", "Ann", "--brief"], &["keep typed"]);
     let typed = sandbox.directory().join("typed");
     let typed = || fs::read_to_string(&typed).unwrap();
     let count = |words: &str| typed().matches(words).count();
@@ -194,7 +195,7 @@ fn an_agent_is_told_once_at_the_start_and_before_any_mail() {
 }
 
 #[test]
-fn a_shell_is_told_nothing() {
+fn shell_gets_no_brief() {
     let sandbox = Sandbox::new();
     let line = ["bash", "--norc", "--noprofile"];
     let ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--brief"], &line);
@@ -206,7 +207,7 @@ fn a_shell_is_told_nothing() {
 }
 
 #[test]
-fn a_file_elsewhere_may_be_named() {
+fn file_in_another_directory_can_be_named() {
     let sandbox = project(&[]);
     let directory: PathBuf = sandbox.directory().join("docs");
     fs::create_dir(&directory).unwrap();

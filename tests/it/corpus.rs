@@ -1,6 +1,7 @@
-//! What the fuzzers found worth keeping, run through the same bodies by an ordinary test.
+//! The corpus of the fuzzers, run through the fuzz bodies by an ordinary test.
 //!
-//! `ci/fuzz` looks for more; what breaks a body there is put into fuzz/corpus together with the fix.
+//! `ci/fuzz` searches for more inputs. An input that fails there is added to fuzz/corpus with the
+//! fix.
 
 use std::{fs, path::Path};
 
@@ -27,7 +28,7 @@ mod screen;
 #[path = "../../fuzz/bodies/transcript.rs"]
 mod transcript;
 
-/// The corpus is kept small: it is part of every checkout, and of every run of the tests.
+/// The corpus is small, since it is part of every checkout and of every test run.
 const CORPUS_BYTES_MAX: u64 = 64 << 10;
 
 /// Runs each file of a target's corpus, and the empty input.
@@ -40,7 +41,7 @@ fn all(target: &str, body: fn(&[u8])) {
         let path = entry.unwrap().path();
         let input = fs::read(&path).unwrap();
         bytes += input.len() as u64;
-        // A test that fails shows this line: it says on which input.
+        // A failed test shows this line, which names the input.
         eprintln!("{}", path.display());
         body(&input);
     }
@@ -102,9 +103,9 @@ fn bridge() {
     all("bridge", bridge::run);
 }
 
-/// A target without a corpus, or a corpus without a test, would be passed over in silence.
+/// Otherwise a target without a corpus, or a corpus without a test, would be skipped unnoticed.
 #[test]
-fn every_target_is_here() {
+fn every_fuzz_target_has_a_corpus_and_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     let names = |folder: &str| {
         let entries = fs::read_dir(root.join(folder)).unwrap();

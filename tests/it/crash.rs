@@ -1,7 +1,7 @@
-//! The daemon is killed at random, again and again, while agents talk: what it accepted arrives, whatever
-//! `durability` says.
+//! The daemon is killed at random moments while agents send messages: every accepted message
+//! arrives, with each value of `durability`.
 //!
-//! `AGENT_RELAY_CRASHES` says how often; CI does it a thousand times (see ci/run).
+//! `AGENT_RELAY_CRASHES` is the number of kills; CI does a thousand (see ci/run).
 
 use crate::{
     line::Line,
@@ -21,18 +21,18 @@ use std::{
 };
 
 const CRASHES: usize = 25;
-/// One daemon's, and the next one's.
+/// The setting of successive daemons, in turn.
 const DURABILITIES: [&str; 2] = ["disk", "process"];
 const SENDERS: [&str; 2] = ["Ann", "Bob"];
 const READERS: [&str; 2] = ["Cid", "Dan"];
 
-/// How often something is killed.
+/// Returns the number of kills.
 pub(crate) fn crashes() -> usize {
     let asked = env::var("AGENT_RELAY_CRASHES");
     asked.map_or(CRASHES, |text| text.parse().expect("AGENT_RELAY_CRASHES is a number"))
 }
 
-/// Joins as soon as there is a daemon that takes the name; `None` if all is over before.
+/// Joins once a daemon accepts the name. Returns `None` if the test ends before.
 fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Line> {
     let end = Instant::now() + WATCHDOG;
     while !is_over.load(Ordering::Acquire) {
@@ -42,61 +42,64 @@ fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Line> {
         {
             return Some(line);
         }
-        // Nothing tells when a killed daemon is up again.
+        // No event shows that a killed daemon has been replaced.
         thread::sleep(Duration::from_millis(5));
     }
     None
 }
 
-/// What everybody has seen.
+/// All messages that were accepted and received.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct Record {
     /// Bodies that were accepted.
     pub(crate) accepted: BTreeSet<String>,
-    /// What they were said to survive.
+    /// The durabilities that ACKs have stated.
     durabilities: BTreeSet<String>,
-    /// The id of the DELIVER that brought a body.
-    pub(crate) heard: BTreeMap<String, String>,
-    /// The body of each number of a stream.
+    /// The id of the DELIVER of each body.
+    pub(crate) received: BTreeMap<String, String>,
+    /// The body of each sequence number of a stream.
     numbers: BTreeMap<(String, String, u64), String>,
-    /// The last body that each reader heard first from each sender.
+    /// The last number that each reader received from each sender, redeliveries not counted.
     last: BTreeMap<(String, String), u64>,
 }
 
 #[derive(Default)]
-pub(crate) struct Scene {
-    seen: Mutex<Seen>,
+pub(crate) struct SharedRecord {
+    record: Mutex<Record>,
     changed: Condvar,
     senders_stop: AtomicBool,
     over: AtomicBool,
 }
 
-impl Scene {
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock()
+impl SharedRecord {
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock()
     }
 
-    /// Waits until this is so.
-    pub(crate) fn await_that(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
+    /// Waits until `is_so` holds; `what` names the condition.
+    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Record) -> bool) {
         let end = Instant::now() + WATCHDOG;
-        let mut seen = self.seen.lock();
-        while !is_so(&seen) {
-            let late = self.changed.wait_until(&mut seen, end).timed_out();
-            let missing: Vec<_> =
-                seen.accepted.iter().filter(|body| !seen.heard.contains_key(*body)).collect();
-            assert!(!late, "it does not come that {what}; accepted and not heard: {missing:?}");
+        let mut record = self.record.lock();
+        while !is_so(&record) {
+            let late = self.changed.wait_until(&mut record, end).timed_out();
+            let missing: Vec<_> = record
+                .accepted
+                .iter()
+                .filter(|body| !record.received.contains_key(*body))
+                .collect();
+            assert!(!late, "it does not come that {what}; accepted and not received: {missing:?}");
         }
     }
 
-    pub(crate) fn note<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
-        let noted = change(&mut self.seen.lock());
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Record) -> T) -> T {
+        let result = change(&mut self.record.lock());
         self.changed.notify_all();
-        noted
+        result
     }
 }
 
-/// Says one thing after the other to each reader by turns, each again until it is accepted.
-fn send(endpoint: &Endpoint, scene: &Scene, name: &str) {
+/// Sends numbered messages to the readers in turn, each again until it is accepted.
+fn send(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
     let mut line = None;
     for number in 1_u64.. {
         let to = READERS[number as usize % READERS.len()];
@@ -104,32 +107,32 @@ fn send(endpoint: &Endpoint, scene: &Scene, name: &str) {
         let id = format!("{name}-{number}");
         loop {
             if line.is_none() {
-                line = join(endpoint, name, &scene.over);
+                line = join(endpoint, name, &shared.over);
             }
             let Some(open) = &mut line else { return };
-            match open.send(&id, to, &body).and_then(|()| open.hear()) {
+            match open.send(&id, to, &body).and_then(|()| open.receive()) {
                 None => line = None,
                 Some(answer) if answer["type"] == "ACK" => {
                     let durability = answer["payload"]["durability"].as_str().unwrap().to_owned();
-                    scene.note(|seen| seen.durabilities.insert(durability));
+                    shared.update(|record| record.durabilities.insert(durability));
                     break;
                 }
                 Some(answer) if answer["payload"]["code"] == "UNKNOWN_AGENT" => {}
                 Some(answer) => panic!("{answer}"),
             }
         }
-        scene.note(|seen| seen.accepted.insert(body));
-        if scene.senders_stop.load(Ordering::Acquire) {
+        shared.update(|record| record.accepted.insert(body));
+        if shared.senders_stop.load(Ordering::Acquire) {
             return;
         }
     }
 }
 
-/// Hears and acknowledges everything.
-fn read(endpoint: &Endpoint, scene: &Scene, name: &str) {
-    while let Some(mut line) = join(endpoint, name, &scene.over) {
-        while let Some(deliver) = line.hear() {
-            scene.note(|seen| seen.hear(name, &deliver));
+/// Receives and acknowledges messages.
+fn read(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
+    while let Some(mut line) = join(endpoint, name, &shared.over) {
+        while let Some(deliver) = line.receive() {
+            shared.update(|record| record.receive(name, &deliver));
             if line.acknowledge(&deliver).is_none() {
                 break;
             }
@@ -137,8 +140,8 @@ fn read(endpoint: &Endpoint, scene: &Scene, name: &str) {
     }
 }
 
-impl Seen {
-    pub(crate) fn hear(&mut self, reader: &str, deliver: &Value) {
+impl Record {
+    pub(crate) fn receive(&mut self, reader: &str, deliver: &Value) {
         assert_eq!(deliver["type"], "DELIVER", "{deliver}");
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (from, body, id) =
@@ -149,7 +152,7 @@ impl Seen {
             .entry((from.clone(), reader.to_owned(), seq))
             .or_insert_with(|| body.clone());
         assert_eq!(*owner, body, "a number is used once: {deliver}");
-        if let Some(before) = self.heard.insert(body.clone(), id.clone()) {
+        if let Some(before) = self.received.insert(body.clone(), id.clone()) {
             assert_eq!(before, id, "a message has one DELIVER: {deliver}");
             let attempt = deliver["delivery"]["attempt"].as_u64().unwrap_or(1);
             assert!(attempt > 1, "what comes again says so: {deliver}");
@@ -163,48 +166,49 @@ impl Seen {
 }
 
 #[test]
-fn what_a_killed_daemon_accepted_arrives_once_and_in_order() {
+fn messages_accepted_before_a_kill_arrive_once_and_in_order() {
     let crashes = crashes();
     let mut random = ChaCha8Rng::seed_from_u64(crashes as u64);
-    let scene = Scene::default();
+    let shared = SharedRecord::default();
     let mut sandbox = Sandbox::new();
     let endpoint = sandbox.endpoint();
     thread::scope(|scope| {
         for name in READERS {
-            let (endpoint, scene) = (&endpoint, &scene);
-            scope.spawn(move || read(endpoint, scene, name));
+            let (endpoint, shared) = (&endpoint, &shared);
+            scope.spawn(move || read(endpoint, shared, name));
         }
         let senders = SENDERS.map(|name| {
-            let (endpoint, scene) = (&endpoint, &scene);
-            scope.spawn(move || send(endpoint, scene, name))
+            let (endpoint, shared) = (&endpoint, &shared);
+            scope.spawn(move || send(endpoint, shared, name))
         });
         for durability in DURABILITIES.into_iter().cycle().take(crashes) {
             let more = 1 + random.next_u32() as usize % 40;
-            let (accepted, heard) = {
-                let seen = scene.seen.lock();
-                (seen.accepted.len(), seen.heard.len())
+            let (accepted, received) = {
+                let record = shared.record.lock();
+                (record.accepted.len(), record.received.len())
             };
-            // Something of either kind, so that both are cut off at every place.
-            scene.await_that("agents talk", |seen| {
-                seen.accepted.len() >= accepted + more / 2 || seen.heard.len() >= heard + more
+            // Progress of either kind is enough, so that kills hit both sends and deliveries.
+            shared.wait_until("agents talk", |record| {
+                record.accepted.len() >= accepted + more / 2
+                    || record.received.len() >= received + more
             });
             sandbox.kill();
             let config = format!("durability = \"{durability}\"\n");
             fs::write(sandbox.home().join("config.toml"), config).unwrap();
             sandbox.start();
         }
-        scene.senders_stop.store(true, Ordering::Release);
+        shared.senders_stop.store(true, Ordering::Release);
         for sender in senders {
             sender.join().unwrap();
         }
-        scene.await_that("all that was accepted is heard", |seen| {
-            seen.accepted.iter().all(|body| seen.heard.contains_key(body))
+        shared.wait_until("all that was accepted is received", |record| {
+            record.accepted.iter().all(|body| record.received.contains_key(body))
         });
-        scene.over.store(true, Ordering::Release);
+        shared.over.store(true, Ordering::Release);
         sandbox.kill();
     });
-    let seen = scene.seen.lock();
-    eprintln!("{} were accepted over {crashes} crashes", seen.accepted.len());
-    assert!(seen.accepted.len() >= crashes, "{} were accepted", seen.accepted.len());
-    assert!(seen.durabilities.iter().eq(DURABILITIES.iter()), "{:?}", seen.durabilities);
+    let record = shared.record.lock();
+    eprintln!("{} were accepted over {crashes} crashes", record.accepted.len());
+    assert!(record.accepted.len() >= crashes, "{} were accepted", record.accepted.len());
+    assert!(record.durabilities.iter().eq(DURABILITIES.iter()), "{:?}", record.durabilities);
 }

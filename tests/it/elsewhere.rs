@@ -1,7 +1,8 @@
-//! Where a daemon listens whose endpoint is somebody else's: at the one with its user's name in it.
+//! The endpoint of a daemon whose configured or default endpoint belongs to another user: a path in
+//! /tmp with the name of its own user.
 //!
-//! That one is a path of the user's own in /tmp. So that no daemon of anybody's is met there, each test is
-//! a user whom the system doesn't know, which only root can become.
+//! Each test runs as a user unknown to the system, so that its path meets no other daemon. Only
+//! root can become such a user.
 
 use crate::{
     commands::out,
@@ -21,23 +22,23 @@ use std::{
     thread,
 };
 
-/// A user, with a home and a daemon of his own.
+/// A user with a home and a daemon.
 struct User<'a> {
     id: u32,
     sandbox: &'a Sandbox,
-    /// Where he may work, with the program in it.
+    /// The directory in which the user works, with the program in it.
     directory: &'a Path,
     daemon: Option<Daemon>,
 }
 
 impl<'a> User<'a> {
-    /// The tests' own numbers begin here; processes that run at once have others.
+    /// A user with an id that differs among tests and among test processes.
     fn new(number: u32, sandbox: &'a Sandbox, directory: &'a Path) -> Self {
         let id = 10_000 + std::process::id() % 10_000 * 4 + number;
         Self { id, sandbox, directory, daemon: None }
     }
 
-    /// Whether this process can become others.
+    /// Reports whether this process can become the user.
     fn can_be(&self) -> bool {
         let mut id = self.program("id");
         id.arg("-u");
@@ -68,12 +69,12 @@ impl<'a> User<'a> {
         self.daemon = Some(Daemon::start(self.relay(line)));
     }
 
-    /// The endpoint with his name in it.
+    /// The endpoint with the user's id in it.
     fn own(&self) -> String {
         format!("/tmp/agent-relay-{}.sock", self.id)
     }
 
-    /// What his commands are told that name no endpoint.
+    /// The output of `status --json` without `--endpoint`.
     fn status(&self) -> Value {
         let said = output(self.relay(&["status", "--json"]));
         serde_json::from_slice(&said.stdout).unwrap_or_default()
@@ -82,7 +83,7 @@ impl<'a> User<'a> {
 
 impl Drop for User<'_> {
     fn drop(&mut self) {
-        // It returns once the daemon is gone, and with it its socket.
+        // `down` returns once the daemon and its socket are gone.
         if self.daemon.is_some() {
             let stopped = output(self.relay(&["down"]));
             assert!(stopped.status.success() || thread::panicking(), "{stopped:?}");
@@ -90,7 +91,7 @@ impl Drop for User<'_> {
     }
 }
 
-/// The default endpoint is one for the whole machine: tests of other checkouts wait.
+/// A lock on the machine-wide default endpoint, shared with tests of other checkouts.
 struct Turn {
     _lock: Lock,
     path: PathBuf,
@@ -115,9 +116,8 @@ impl Drop for Turn {
     }
 }
 
-/// A path that somebody took is left to him, and the daemon goes on where its commands find it.
 #[test]
-fn a_daemon_whose_path_was_taken_moves_to_the_one_with_its_users_name() {
+fn daemon_with_a_taken_path_moves_to_the_endpoint_of_its_user() {
     let sandbox = Sandbox::empty();
     let directory = open_to_others(&sandbox);
     let mut user = User::new(0, &sandbox, &directory);
@@ -141,9 +141,8 @@ fn a_daemon_whose_path_was_taken_moves_to_the_one_with_its_users_name() {
     assert_eq!(taken.endpoint_state().unwrap(), EndpointState::Mine);
 }
 
-/// The one that everybody would use is another user's.
 #[test]
-fn where_the_default_is_anothers_a_daemon_takes_the_one_with_its_users_name() {
+fn daemon_uses_the_endpoint_of_its_user_if_the_default_is_taken() {
     let sandbox = Sandbox::empty();
     let directory = open_to_others(&sandbox);
     let _turn = Turn::await_it();
@@ -160,7 +159,7 @@ fn where_the_default_is_anothers_a_daemon_takes_the_one_with_its_users_name() {
     let status = user.status();
     assert_eq!(status["endpoint"], user.own());
     assert_eq!(status["status"]["daemon"].get("left"), None, "it never was elsewhere");
-    // Commands find it there, too, where nothing says where it is.
+    // Commands look there even if the home does not name an endpoint.
     fs::remove_file(user.home().join("relay").join("endpoint")).unwrap();
     assert_eq!(user.status()["endpoint"], user.own());
 }

@@ -4,7 +4,7 @@ use crate::{
     raw::Raw,
     sandbox::{Sandbox, WATCHDOG, until, wait},
     terminal::{SIZE, Terminal},
-    wrap::{all_is_typed, fullscreen, send, stand_in},
+    wrap::{example_program, fullscreen, send, wait_until_all_typed},
 };
 use platform::process::SYSTEM;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use std::{
 };
 
 #[test]
-fn the_executables_start() {
+fn executables_start() {
     for path in [env!("CARGO_BIN_EXE_agent-relay"), env!("CARGO_BIN_EXE_agent-relay-wrap")] {
         let output = Command::new(path).arg("--help").stdin(Stdio::null()).output();
         let output = output.unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -26,30 +26,30 @@ fn the_executables_start() {
 }
 
 #[test]
-fn processes_talk_both_ways_and_outlive_a_crash_of_the_daemon() {
+fn processes_talk_both_ways_and_survive_a_daemon_crash() {
     let mut sandbox = Sandbox::new();
     let ann = Listener::start(&sandbox, "Ann", 2);
     let bob = Listener::start(&sandbox, "Bob", 2);
     sandbox.wait_for_agents(&["Ann", "Bob"]);
     sandbox.send("Carl", "Bob", "Your turn: \u{e4}\u{1f600} \"quoted\" \\ end");
     sandbox.send("Dora", "Ann", "Mine it is");
-    assert_eq!(bob.hear(), ["Carl", "Bob", "Your turn: \u{e4}\u{1f600} \"quoted\" \\ end"]);
-    assert_eq!(ann.hear(), ["Dora", "Ann", "Mine it is"]);
+    assert_eq!(bob.receive(), ["Carl", "Bob", "Your turn: \u{e4}\u{1f600} \"quoted\" \\ end"]);
+    assert_eq!(ann.receive(), ["Dora", "Ann", "Mine it is"]);
     sandbox.wait_until("all is acknowledged", |agents| {
         agents.iter().all(|agent| agent["queued"] == 0 && agent["in_flight"] == 0)
     });
 
     sandbox.kill();
     sandbox.start();
-    // The new daemon knows only those who came back by themselves.
+    // The new daemon knows only the agents that reconnected by themselves.
     sandbox.wait_for_agents(&["Ann", "Bob"]);
     sandbox.send("Dora", "Ann", "Still here?");
     sandbox.send("Carl", "Bob", "You too?");
-    assert_eq!(ann.hear(), ["Dora", "Ann", "Still here?"]);
-    assert_eq!(bob.hear(), ["Carl", "Bob", "You too?"]);
+    assert_eq!(ann.receive(), ["Dora", "Ann", "Still here?"]);
+    assert_eq!(bob.receive(), ["Carl", "Bob", "You too?"]);
     ann.finish();
     bob.finish();
-    // They have left, and what they heard does not wait for them.
+    // Both have left, and what they received is not queued for them.
     sandbox.wait_until("nobody is here", |agents| {
         agents.iter().all(|agent| agent["here"] == false && agent["queued"] == 0)
     });
@@ -58,7 +58,7 @@ fn processes_talk_both_ways_and_outlive_a_crash_of_the_daemon() {
 }
 
 #[test]
-fn a_spawned_agent_is_held_released_and_stopped() {
+fn spawned_agent_is_held_released_and_stopped() {
     let sandbox = Sandbox::new();
     let program = fullscreen();
     let missing = sandbox.run(["spawn", "Ann", "--", "no-such-command-anywhere"]);
@@ -102,10 +102,10 @@ fn attached_terminal_shows_and_drives_an_agent() {
 }
 
 #[test]
-fn the_systems_own_shell_talks_and_runs_no_message() {
+fn system_shell_sends_messages_and_runs_none() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    // Its prompt ends with the word, and the line prints a message for Bob.
+    // The prompt ends with the second text, and the third prints a message to Bob.
     let (shell, prompt, line) = match env::var("ComSpec") {
         Ok(cmd) => (vec![cmd, "/d".into()], ">", "echo -^>relay:Bob ^<^<^<from a shell^>^>^>\r"),
         Err(_) => (vec!["sh".into(), "-i".into()], "$", "echo '->relay:Bob <<<from a shell>>>'\r"),
@@ -123,7 +123,7 @@ fn the_systems_own_shell_talks_and_runs_no_message() {
     for body in ["echo x>pwned", "x\r\necho x>pwned\r\n", "& echo x>pwned & rem"] {
         sandbox.send("Carl", "Ann", body);
     }
-    // Typed where a shell takes it for a text that does nothing, and else not at all.
+    // A message is typed where the shell reads it as harmless text, and otherwise not at all.
     until("all are typed, or wait for ever", || {
         let held = sandbox.run(["release", "Ann", "--json"]);
         let held: Value = serde_json::from_slice(&held.stdout).unwrap();
@@ -146,9 +146,9 @@ fn agent_behind_a_script_of_npm_gets_messages() {
     let npm = sandbox.directory().join("a folder");
     fs::create_dir_all(npm.join(PACKAGE)).unwrap();
     fs::write(npm.join(PACKAGE).join("cli.js"), "").unwrap();
-    // It shows the composer of Claude Code, and takes the script's path for a line.
+    // The program shows the composer of Claude Code, and reads the script's path as a line.
     let node = npm.join(format!("node{}", env::consts::EXE_SUFFIX));
-    fs::copy(stand_in("toy"), node).unwrap();
+    fs::copy(example_program("toy"), node).unwrap();
     let is_windows = SYSTEM == "windows";
     let (name, text) = if is_windows {
         ("claude.cmd", format!("@\"%~dp0\\node.exe\" \"%~dp0\\{PACKAGE}/cli.js\" %*\r\n"))
@@ -162,18 +162,18 @@ fn agent_behind_a_script_of_npm_gets_messages() {
     let mut ann = Terminal::wrap(&sandbox, "Ann", command);
     ann.wait_for_row("ready");
     send(&mut bob, "Ann", "hello");
-    all_is_typed(&sandbox);
+    wait_until_all_typed(&sandbox);
     ann.wait_until("the message", |screen| screen.matches("heard ").count() > 1);
     ann.press("quit\r");
     assert_eq!(ann.finish(), 0);
 }
 
 #[test]
-fn text_is_utf_8_whatever_the_code_page() {
+fn text_is_utf_8_in_any_code_page() {
     const TEXT: &str = "größe 字 ┌";
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let says = |from: &str, bob: &mut Raw| {
+    let expect_text = |from: &str, bob: &mut Raw| {
         let heard = bob.expect("DELIVER");
         let said = (&heard["from"], &heard["payload"]["body"]);
         assert_eq!(said, (&json!(from), &json!(TEXT)));
@@ -181,33 +181,33 @@ fn text_is_utf_8_whatever_the_code_page() {
     };
     let mut program = fullscreen();
     if let Ok(shell) = env::var("ComSpec") {
-        // What a shell prints in a code page that has not even all of this.
+        // Output of a shell whose code page lacks some of the characters.
         let mut ann = Terminal::wrap(&sandbox, "Ann", &[&shell, "/d"]);
         ann.wait_until("a prompt", |screen| screen.trim_end().ends_with('>'));
         ann.press("chcp 437\r");
         ann.wait_until("the code page", |screen| screen.matches("437").count() > 1);
         ann.press(&format!("echo -^>relay:Bob ^<^<^<{TEXT}^>^>^>\r"));
-        says("Ann", &mut bob);
+        expect_text("Ann", &mut bob);
         ann.press("exit\r");
         assert_eq!(ann.finish(), 0);
         let script = sandbox.directory().join("agent.cmd");
         fs::write(&script, format!("@chcp 437\r\n@\"{program}\"\r\n")).unwrap();
         program = script.into_os_string().into_string().unwrap();
     }
-    // What is typed, by a person and as a message, and what a program prints of it.
+    // Text typed by a person, text typed as a message, and text printed by a program.
     let mut dora = Terminal::wrap_with(&sandbox, &["-n", "Dora", "--accepts-text"], &[&program]);
     dora.wait_for_row(">");
     dora.press(&format!("say Bob {TEXT}\r"));
-    says("Dora", &mut bob);
-    // Word for word it would be what the program was told, which is never taken for what it says.
+    expect_text("Dora", &mut bob);
+    // The message differs in case, since a repetition of the typed text is not sent.
     bob.send("Dora", &TEXT.to_ascii_uppercase(), json!({}));
-    says("Dora", &mut bob);
+    expect_text("Dora", &mut bob);
     dora.press("quit\r");
     assert_eq!(dora.finish(), 0);
 }
 
 #[test]
-fn two_hundred_join_at_once_and_talk_in_a_circle() {
+fn two_hundred_clients_join_at_once_and_send_in_a_ring() {
     const CLIENTS: usize = 200;
     let sandbox = Sandbox::new();
     let together = Barrier::new(CLIENTS);
@@ -227,14 +227,14 @@ fn two_hundred_join_at_once_and_talk_in_a_circle() {
     });
 }
 
-/// Sends to the next in the circle, and hears from the one before; both at least once.
+/// Sends to the next client of the ring, and receives from the previous one, both at least once.
 #[track_caller]
 fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
     let id =
         raw.send(&format!("agent-{next}"), &format!("from {own}"), json!({"requires_ack": true}));
     let (mut accepted, mut heard) = (0, 0);
     while accepted + heard < 2 {
-        let envelope = raw.hear().expect("the connection lasts");
+        let envelope = raw.receive().expect("the connection lasts");
         if envelope["type"] == "ACK" {
             assert_eq!(envelope["payload"]["ack_id"], *id);
             accepted += 1;
@@ -250,13 +250,13 @@ fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
 }
 
 impl Sandbox {
-    /// `agent-relay send`, which succeeds once the daemon answers for the message.
+    /// Runs `agent-relay send`, which succeeds once the daemon accepts the message.
     #[track_caller]
     fn send(&self, from: &str, to: &str, body: &str) {
         assert_success(&self.run(["send", "--as", from, to, body]));
     }
 
-    /// Waits until all of these are here.
+    /// Waits until all of these agents are connected.
     #[track_caller]
     pub(crate) fn wait_for_agents(&self, names: &[&str]) {
         self.wait_until(&format!("{names:?} are here"), |agents| {
@@ -266,7 +266,7 @@ impl Sandbox {
         });
     }
 
-    /// Asks `agent-relay agents` again and again: what an agent does tells nobody else.
+    /// Polls `agent-relay agents`, since no event reports the state of another agent.
     #[track_caller]
     fn wait_until(&self, what: &str, come: impl Fn(&[Value]) -> bool) {
         let mut agents = Vec::new();
@@ -288,7 +288,7 @@ fn assert_success(output: &Output) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// `agent-relay listen`, and what it prints.
+/// A process of `agent-relay listen`, and the lines that it prints.
 struct Listener {
     process: Child,
     lines: mpsc::Receiver<String>,
@@ -313,16 +313,16 @@ impl Listener {
         Self { process, lines }
     }
 
-    /// Sender, recipient and body of the next message.
+    /// Returns sender, recipient and body of the next message.
     #[track_caller]
-    fn hear(&self) -> [String; 3] {
+    fn receive(&self) -> [String; 3] {
         let line = self.lines.recv_timeout(WATCHDOG).expect("a message");
         let deliver: Value = serde_json::from_str(&line).unwrap();
         [&deliver["from"], &deliver["to"], &deliver["payload"]["body"]]
             .map(|value| value.as_str().unwrap_or_else(|| panic!("{line}")).to_owned())
     }
 
-    /// It has heard all that it waited for.
+    /// Waits for the end of the process, which has received all that it counts.
     #[track_caller]
     fn finish(mut self) {
         assert!(wait(&mut self.process, "the listener").success());

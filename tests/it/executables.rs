@@ -1,9 +1,9 @@
-//! What the executables say of themselves to a system that asks.
+//! The resources of the executables: version and manifest.
 
 use std::fs;
 
 #[test]
-fn on_windows_each_has_a_manifest_and_a_version() {
+fn windows_executables_have_a_manifest_and_a_version() {
     let manifest = include_bytes!("../../package/executable.manifest");
     for (name, path) in [
         ("agent-relay", env!("CARGO_BIN_EXE_agent-relay")),
@@ -11,17 +11,17 @@ fn on_windows_each_has_a_manifest_and_a_version() {
         ("agent-relayw", env!("CARGO_BIN_EXE_agent-relayw")),
     ] {
         let bytes = fs::read(path).unwrap();
-        // As all of Windows' executables begin.
+        // The first bytes of every Windows executable.
         if !bytes.starts_with(b"MZ") {
             continue;
         }
         let at = find(&bytes, manifest).unwrap_or_else(|| panic!("{path} has no manifest of ours"));
-        // All resources are beside each other, and the rest is large.
+        // The resources are in one section; the rest of the file is large.
         let resources = &bytes[at.saturating_sub(64 << 10)..];
         let says = |key: &str, value: &str| {
             let key = wide(key);
             let after = find(resources, &key).unwrap_or_else(|| panic!("{path} has no {key:?}"));
-            // The value begins at a multiple of four.
+            // The value begins at a multiple of four bytes.
             let said = resources[after + key.len()..].iter().skip_while(|byte| **byte == 0);
             let value = wide(value);
             assert!(said.take(value.len()).eq(&value), "{path}: {value:?}");

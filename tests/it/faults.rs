@@ -1,9 +1,10 @@
-//! The system fails at each call: the n-th write, sync, opening, renaming, accepting ends in an error, or
-//! kills the daemon there. What was accepted is not lost, nothing hangs, and it works again afterwards.
+//! System calls fail: the n-th write, sync, open, rename or accept returns an error, or kills the
+//! daemon. No accepted message is lost, nothing hangs, and the next daemon works.
 //!
-//! `AGENT_RELAY_FAULTS` says for how many seconds cells are tried, in an order that
-//! `AGENT_RELAY_FAULTS_SEED` chooses; or `all`. `AGENT_RELAY_FAULTS_CELL` is a part of what a cell is
-//! called, to try these alone. Without any of them a few are tried. `strace` makes the calls fail.
+//! A cell of the table is one such failure. `AGENT_RELAY_FAULTS` is a number of seconds to try
+//! cells, or `all`; `AGENT_RELAY_FAULTS_SEED` chooses their order. `AGENT_RELAY_FAULTS_CELL` is a
+//! part of the names of the cells to try. Without these, a few cells are tried. `strace` makes the
+//! calls fail.
 
 mod cell;
 mod talk;
@@ -23,31 +24,31 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use talk::{Place, Talk, Watch};
+use talk::{Conversation, Messages, Watchdog};
 
-/// Cells that are tried where nothing is said.
-const FEW: usize = 12;
+/// Cells that are tried without a setting.
+const CELLS_BY_DEFAULT: usize = 12;
 
-/// At a time. They wait more than they work.
+/// Cells that are tried at a time. They wait more than they compute.
 const WORKERS: usize = 3;
 
 #[test]
-fn whatever_call_fails_nothing_accepted_is_lost() {
+fn failed_system_call_loses_no_accepted_message() {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
         return not_tried("strace is not installed (ci/setup does it)");
     }
-    let asked = Asked::read();
+    let options = Options::read();
     let mut cells: VecDeque<_> = [Scene::Fresh, Scene::Used].into_iter().flat_map(table).collect();
-    cells.retain(|cell| asked.cell.as_deref().is_none_or(|part| cell.to_string().contains(part)));
-    shuffle(cells.make_contiguous(), asked.seed);
+    cells.retain(|cell| options.cell.as_deref().is_none_or(|part| cell.to_string().contains(part)));
+    shuffle(cells.make_contiguous(), options.seed);
     let count = cells.len();
     assert!(count > 0, "no cell is called so");
-    cells.truncate(asked.cells);
+    cells.truncate(options.cells);
     let (waiting, tried) = (Mutex::new(cells), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
-                while Instant::now() < asked.until
+                while Instant::now() < options.until
                     && let Some(cell) = { waiting.lock().pop_front() }
                 {
                     let end = panic::catch_unwind(AssertUnwindSafe(|| attempt(&cell)));
@@ -57,10 +58,10 @@ fn whatever_call_fails_nothing_accepted_is_lost() {
             });
         }
     });
-    report(tried.into_inner(), count, asked.seed);
+    report(tried.into_inner(), count, options.seed);
 }
 
-/// The cells of a scene, which are found by watching it.
+/// The cells of a scene: one for each call in a run of it without faults.
 fn table(scene: Scene) -> BTreeSet<Cell> {
     let sandbox = Sandbox::empty();
     let log = run(&sandbox, scene, None).log;
@@ -69,29 +70,28 @@ fn table(scene: Scene) -> BTreeSet<Cell> {
     cells
 }
 
-/// Whoever reads a daemon's log may go, or have no room for it.
 #[test]
-fn a_daemon_whose_log_nobody_takes_goes_on() {
+fn daemon_survives_without_a_reader_of_its_log() {
     let sandbox = Sandbox::empty();
     let mut daemon =
         sandbox.command(["up", "--foreground"]).stderr(Stdio::piped()).spawn().unwrap();
     drop(daemon.stderr.take());
-    let watch = Watch::over(Some(daemon));
-    let (endpoint, mut talk) = (sandbox.endpoint(), Talk::default());
-    Place::new(&endpoint, &watch, &mut talk).all();
-    Place::new(&endpoint, &watch, &mut talk).last();
-    kill(watch.end());
+    let watchdog = Watchdog::start(Some(daemon));
+    let (endpoint, mut messages) = (sandbox.endpoint(), Messages::default());
+    Conversation::new(&endpoint, &watchdog, &mut messages).run();
+    Conversation::new(&endpoint, &watchdog, &mut messages).check_all_received();
+    kill(watchdog.end());
 }
 
-/// What the environment asks for.
-struct Asked {
+/// The settings in the environment.
+struct Options {
     cells: usize,
     until: Instant,
     seed: u64,
     cell: Option<String>,
 }
 
-impl Asked {
+impl Options {
     fn read() -> Self {
         let year = Instant::now() + Duration::from_secs(31_536_000);
         let (mut cells, mut until) = (usize::MAX, year);
@@ -103,7 +103,7 @@ impl Asked {
                 until = Instant::now() + Duration::from_secs(seconds);
             }
             Err(_) if cell.is_some() => {}
-            Err(_) => cells = FEW,
+            Err(_) => cells = CELLS_BY_DEFAULT,
         }
         let seed = env::var("AGENT_RELAY_FAULTS_SEED");
         let seed =
@@ -119,17 +119,17 @@ fn shuffle(cells: &mut [Cell], seed: u64) {
     }
 }
 
-/// What came of a cell, and how often its sender was refused.
-type End = (&'static str, usize);
+/// The outcome of a cell, and the number of refused sends.
+type Outcome = (&'static str, usize);
 
-fn report(tried: Vec<(Cell, Option<End>)>, count: usize, seed: u64) {
+fn report(tried: Vec<(Cell, Option<Outcome>)>, count: usize, seed: u64) {
     let (mut ends, mut refused) = (BTreeMap::<_, usize>::new(), 0);
     for (_, end) in &tried {
         *ends.entry(end.map_or("failed", |end| end.0)).or_default() += 1;
         refused += end.map_or(0, |end| end.1);
     }
     eprintln!(
-        "{} of {count} cells with seed {seed}: {ends:?}; STORE_FAILED was said {refused} times",
+        "{} of {count} cells with seed {seed}: {ends:?}; STORE_FAILED was stderr {refused} times",
         tried.len()
     );
     let failed = tried.iter().filter(|(_, end)| end.is_none());
@@ -137,81 +137,81 @@ fn report(tried: Vec<(Cell, Option<End>)>, count: usize, seed: u64) {
     assert!(failed.is_empty(), "{} cells failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// One cell, and what has to hold.
-fn attempt(cell: &Cell) -> End {
+/// Runs one cell, and checks what must hold afterwards.
+fn attempt(cell: &Cell) -> Outcome {
     let mut sandbox = Sandbox::empty();
-    let mut ran = run(&sandbox, cell.scene, Some(cell));
-    let is_hit = ran.log.contains("(INJECTED)") || cell.is_kill() && ran.end.is_some();
-    let end = match ran.end {
+    let mut result = run(&sandbox, cell.scene, Some(cell));
+    let is_hit = result.log.contains("(INJECTED)") || cell.is_kill() && result.end.is_some();
+    let end = match result.end {
         _ if !is_hit => "not come to",
         None => "went on",
         Some(status) => {
-            check_end(cell, status, &ran.said);
+            check_end(cell, status, &result.stderr);
             if status.code().is_none() { "killed" } else { "ended" }
         }
     };
-    assert!(!ran.said.contains("panicked"), "{}", ran.said);
+    assert!(!result.stderr.contains("panicked"), "{}", result.stderr);
     sandbox.start();
-    let watch = Watch::over(None);
+    let watchdog = Watchdog::start(None);
     let endpoint = sandbox.endpoint();
-    Place::new(&endpoint, &watch, &mut ran.talk).last();
-    watch.end();
+    Conversation::new(&endpoint, &watchdog, &mut result.messages).check_all_received();
+    watchdog.end();
     let files = fs::read_dir(sandbox.home()).unwrap().map(|file| file.unwrap().file_name());
     let aside: Vec<_> = files.filter(|name| name.to_string_lossy().contains("damaged")).collect();
-    assert!(aside.is_empty(), "nothing was damaged, but there is {aside:?}:\n{}", ran.said);
-    (end, ran.talk.refused)
+    assert!(aside.is_empty(), "nothing was damaged, but there is {aside:?}:\n{}", result.stderr);
+    (end, result.messages.refused)
 }
 
-/// A daemon that ends by itself says why, in a sentence.
-fn check_end(cell: &Cell, status: ExitStatus, said: &str) {
+/// Checks that a daemon that ends by itself prints the reason.
+fn check_end(cell: &Cell, status: ExitStatus, stderr: &str) {
     if cell.is_kill() && status.code().is_none() {
         return;
     }
-    assert_eq!(status.code(), Some(1), "{said}");
-    let last = said.lines().last().unwrap_or_default();
-    assert!(cell.is_mute() || last.starts_with("agent-relay: "), "{said}");
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    let last = stderr.lines().last().unwrap_or_default();
+    assert!(cell.hides_stderr() || last.starts_with("agent-relay: "), "{stderr}");
 }
 
-/// What came of a run.
-struct Ran {
-    talk: Talk,
-    /// All calls that are looked at.
+/// The result of a run.
+struct RunResult {
+    messages: Messages,
+    /// strace's log of the calls.
     log: String,
-    /// What the daemon said.
-    said: String,
-    /// How it ended, if it did by itself.
+    /// The daemon's standard error.
+    stderr: String,
+    /// The daemon's exit status, if it ended by itself.
     end: Option<ExitStatus>,
 }
 
-/// Lets them talk at a daemon to which this happens, until it is no more.
-fn run(sandbox: &Sandbox, scene: Scene, cell: Option<&Cell>) -> Ran {
-    let (mut talk, endpoint) = (Talk::default(), sandbox.endpoint());
+/// Runs the conversation with a daemon in which the cell's call fails, until the daemon has ended.
+fn run(sandbox: &Sandbox, scene: Scene, cell: Option<&Cell>) -> RunResult {
+    let (mut messages, endpoint) = (Messages::default(), sandbox.endpoint());
     if scene == Scene::Used {
         let mut first = sandbox.command(["up", "--foreground"]);
-        let watch = Watch::over(Some(first.stderr(Stdio::null()).spawn().unwrap()));
-        Place::new(&endpoint, &watch, &mut talk).all();
-        kill(watch.end());
+        let watchdog = Watchdog::start(Some(first.stderr(Stdio::null()).spawn().unwrap()));
+        Conversation::new(&endpoint, &watchdog, &mut messages).run();
+        kill(watchdog.end());
     }
-    let (log, said) = (sandbox.directory().join("log"), sandbox.directory().join(cell::SAID));
-    let watch = Watch::over(Some(start(sandbox, cell, &log, &said)));
-    Place::new(&endpoint, &watch, &mut talk).all();
-    let mut daemon = watch.end().expect("it was given one");
+    let (log, stderr) = (sandbox.directory().join("log"), sandbox.directory().join(cell::STDERR));
+    let watchdog = Watchdog::start(Some(start(sandbox, cell, &log, &stderr)));
+    Conversation::new(&endpoint, &watchdog, &mut messages).run();
+    let mut daemon = watchdog.end().expect("it was given one");
     let mut end = daemon.try_wait().unwrap();
     if scene == Scene::Used || cell.is_some_and(Cell::is_kill) {
         kill(Some(daemon));
     } else if end.is_none() {
-        // Whom the daemon doesn't let in says so, and asks again.
+        // A command that the daemon does not accept fails, so it is repeated.
         while !output(sandbox.command(["down"])).status.success() {}
         let status = wait(&mut daemon, "the stopped daemon");
-        // What could not be written any more it says in its log.
+        // A daemon that fails while it stops prints why.
         end = Some(status).filter(|status| !status.success());
     }
     let read = |path: PathBuf| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-    Ran { talk, log: read(log), said: read(said), end }
+    RunResult { messages, log: read(log), stderr: read(stderr), end }
 }
 
-/// Starts a daemon whose calls are watched. It is this process's own child, not strace's.
-fn start(sandbox: &Sandbox, cell: Option<&Cell>, log: &PathBuf, said: &PathBuf) -> Child {
+/// Starts a daemon under strace. With `-D`, the daemon is the child of this process, not of strace.
+fn start(sandbox: &Sandbox, cell: Option<&Cell>, log: &PathBuf, stderr: &PathBuf) -> Child {
     let mut command = sandbox.program("strace");
     command.args(["-D", "-f", "-y", "-qq", "-s", "0"]).arg("-o").arg(log);
     match cell {
@@ -220,7 +220,7 @@ fn start(sandbox: &Sandbox, cell: Option<&Cell>, log: &PathBuf, said: &PathBuf) 
     };
     let daemon = sandbox.command(["up", "--foreground"]);
     command.arg(daemon.get_program()).args(daemon.get_args());
-    command.stdout(Stdio::null()).stderr(File::create(said).unwrap()).spawn().unwrap()
+    command.stdout(Stdio::null()).stderr(File::create(stderr).unwrap()).spawn().unwrap()
 }
 
 fn kill(daemon: Option<Child>) {

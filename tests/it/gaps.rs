@@ -1,6 +1,7 @@
 //! The ten gaps that version 1.0 of the protocol lists, each closed: one test for each.
 //!
-//! Section 18 of docs/PROTOCOL.md names the section that closes it. Details have their own tests.
+//! Section 18 of docs/PROTOCOL.md names the section that closes each gap. Details have tests of
+//! their own.
 
 use crate::{
     raw::Raw,
@@ -9,44 +10,44 @@ use crate::{
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// A SEND on a topic, at least once; gives back how many have it.
+/// Sends to a topic, at least once. Returns the number of recipients.
 fn publish(raw: &mut Raw, topic: &str, body: &str) -> Value {
-    raw.say(&json!({"v": 1, "type": "SEND", "id": body, "ts": 0, "topic": topic,
+    raw.send_json(&json!({"v": 1, "type": "SEND", "id": body, "ts": 0, "topic": topic,
         "payload": {"kind": "message", "body": body}, "payload_meta": {"requires_ack": true}}));
     raw.expect("ACK")["payload"]["recipients"].take()
 }
 
 fn subscribe(raw: &mut Raw, pattern: &str) {
-    raw.say(
+    raw.send_json(
         &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": pattern, "payload": {}}),
     );
     raw.expect("ACK");
 }
 
-/// What it hears until everything said before was looked at.
+/// Returns the bodies of all messages that are deliverable now.
 fn bodies(raw: &mut Raw) -> Vec<String> {
-    let heard = raw.fence();
+    let heard = raw.drain();
     heard.iter().map(|it| it["payload"]["body"].as_str().unwrap().to_owned()).collect()
 }
 
-/// HELLO as Bob with this token.
+/// Sends HELLO as Bob with a token. Returns the first answer.
 fn come_back(sandbox: &Sandbox, token: &Value) -> (Raw, Value) {
     let mut bob = sandbox.connect();
-    bob.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
+    bob.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
         "agent": "Bob", "capabilities": {"resume": true}, "session": {"resume_token": token}}}));
-    let first = bob.hear().expect("an answer");
+    let first = bob.receive().expect("an answer");
     (bob, first)
 }
 
 #[test]
-fn point_1_a_full_queue_says_busy_and_loses_nothing() {
+fn point_1_full_queue_answers_busy_and_loses_nothing() {
     let sandbox = Sandbox::with_config("queue_max_messages = 10\n");
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     let mut accepted = Vec::new();
     for number in 0..20 {
         let body = format!("{number}");
         ann.send("Bob", &body, json!({"requires_ack": true}));
-        let answer = ann.hear().unwrap();
+        let answer = ann.receive().unwrap();
         match answer["type"].as_str() {
             Some("ACK") => accepted.push(body),
             _ => {
@@ -61,17 +62,17 @@ fn point_1_a_full_queue_says_busy_and_loses_nothing() {
 }
 
 #[test]
-fn point_2_a_token_is_its_names_alone_good_once_and_for_a_while() {
+fn point_2_token_is_valid_once_for_its_name_within_the_window() {
     let sandbox = Sandbox::with_config("resume_window_ms = 300\n");
     let code = |heard: &Value| heard["payload"]["code"].clone();
     let mut bob = sandbox.join("Bob");
-    drop(bob.fence());
+    drop(bob.drain());
     bob.hang_up();
     let (mut bob, fresh) = come_back(&sandbox, &json!("0".repeat(64)));
     assert_eq!(code(&fresh), "RESUME_REJECTED", "one that was made up");
     let first = bob.expect("WELCOME")["payload"].take();
     let mut ann = sandbox.connect();
-    ann.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
+    ann.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
         "agent": "Ann", "session": {"resume_token": first["resume_token"]}}}));
     assert_eq!(code(&ann.expect("ERROR")), "RESUME_REJECTED", "another's");
     bob.hang_up();
@@ -109,7 +110,7 @@ fn point_3_every_refusal_has_a_code_and_a_sentence() {
         let mut send = json!({"v": 1, "type": "SEND", "id": "m", "ts": 0,
             "payload": {"body": "?"}, "payload_meta": meta});
         send.as_object_mut().unwrap().extend(header.as_object().unwrap().clone());
-        ann.say(&send);
+        ann.send_json(&send);
         let nack = ann.expect("NACK");
         assert!(nack["payload"]["message"].as_str().unwrap().len() > 8, "{nack}");
         codes.insert(nack["payload"]["code"].as_str().unwrap().to_owned());
@@ -119,7 +120,7 @@ fn point_3_every_refusal_has_a_code_and_a_sentence() {
 }
 
 #[test]
-fn point_4_who_asks_for_an_ack_gets_at_least_once_and_who_does_not_at_most_once() {
+fn point_4_delivery_is_at_least_once_only_with_requires_ack() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     ann.send("Bob", "at least once", json!({"requires_ack": true}));
@@ -128,24 +129,24 @@ fn point_4_who_asks_for_an_ack_gets_at_least_once_and_who_does_not_at_most_once(
     let (kept, once) = (bob.expect("DELIVER"), bob.expect("DELIVER"));
     assert_eq!(kept["delivery"]["requires_ack"], true);
     assert_eq!(once["delivery"].get("requires_ack"), None);
-    assert_eq!(ann.fence(), Vec::<Value>::new(), "no reply means taken");
+    assert_eq!(ann.drain(), Vec::<Value>::new(), "no reply means taken");
     bob.hang_up();
     let mut bob = sandbox.join("Bob");
     let again = bob.expect("DELIVER");
     assert_eq!((&again["id"], &again["delivery"]["attempt"]), (&kept["id"], &json!(2)));
-    assert_eq!(bob.fence(), Vec::<Value>::new());
+    assert_eq!(bob.drain(), Vec::<Value>::new());
     bob.acknowledge(&again);
-    drop(bob.fence());
+    drop(bob.drain());
     bob.hang_up();
     let mut bob = sandbox.join("Bob");
-    assert_eq!(bob.fence(), Vec::<Value>::new(), "it was acknowledged");
+    assert_eq!(bob.drain(), Vec::<Value>::new(), "it was acknowledged");
     bob.leave();
     ann.send("Bob", "nobody is here for it", json!({}));
     ann.expect_code("NACK", "AGENT_OFFLINE");
 }
 
 #[test]
-fn point_5_topics_have_wildcards_and_a_state() {
+fn point_5_topics_have_wildcards_and_subscriptions_end_with_the_session() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob, mut cid) =
         (sandbox.join("Ann"), sandbox.join("Bob"), sandbox.join("Cid"));
@@ -162,7 +163,7 @@ fn point_5_topics_have_wildcards_and_a_state() {
 }
 
 #[test]
-fn point_6_each_hears_what_one_sender_says_in_its_order() {
+fn point_6_messages_of_one_sender_arrive_in_order() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob, mut cid) =
         (sandbox.join("Ann"), sandbox.join("Bob"), sandbox.join("Cid"));
@@ -178,15 +179,17 @@ fn point_6_each_hears_what_one_sender_says_in_its_order() {
 }
 
 #[test]
-fn point_7_nobody_speaks_in_anothers_name() {
+fn point_7_sender_name_cannot_be_forged() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-    ann.say(&json!({"v": 1, "type": "SEND", "id": "m", "ts": 0, "from": "Cid", "to": "Bob",
+    ann.send_json(&json!({"v": 1, "type": "SEND", "id": "m", "ts": 0, "from": "Cid", "to": "Bob",
         "payload": {"body": "it is me"}}));
     ann.expect_code("NACK", "FORBIDDEN");
     let mut thief = sandbox.connect();
-    thief.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": "Ann"}}));
-    drop(ann.fence());
+    thief.send_json(
+        &json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": "Ann"}}),
+    );
+    drop(ann.drain());
     thief.expect_code("ERROR", "NAME_IN_USE");
     thief.expect_end();
     ann.send("Bob", "it is me", json!({}));
@@ -198,7 +201,7 @@ fn point_7_nobody_speaks_in_anothers_name() {
 }
 
 #[test]
-fn point_8_code_that_looks_like_a_message_is_none() {
+fn point_8_quoted_message_is_not_sent() {
     let sandbox = Sandbox::empty();
     let recording = sandbox.directory().join("recording");
     let screen = "Say it like this:\r\n```\r\n->relay:Bob <<<\r\nan example>>>\r\n```\r\n\
@@ -213,7 +216,7 @@ fn point_8_code_that_looks_like_a_message_is_none() {
 }
 
 #[test]
-fn point_9_a_question_has_one_answer_or_hears_that_none_came_in_time() {
+fn point_9_question_has_one_answer_or_times_out() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     let sync = |ms: u64| json!({"correlationId": "c", "timeoutMs": ms, "blocking": true});
@@ -223,12 +226,12 @@ fn point_9_a_question_has_one_answer_or_hears_that_none_came_in_time() {
     assert_eq!(deliver["payload_meta"]["sync"], sync(50_000));
     bob.acknowledge(&deliver);
     for data in [r#"{"port": 8080,"n":1.50}"#, "2"] {
-        bob.say_text(&format!(
+        bob.send_text(&format!(
             r#"{{"v":1,"type":"ACK","id":"x","ts":0,"payload":{{"ack_id":{},"correlationId":"c","response":true,"responseData":{data}}}}}"#,
             deliver["id"]
         ));
     }
-    let answer = ann.hear_text().unwrap();
+    let answer = ann.receive_text().unwrap();
     assert!(
         answer.contains(r#""responseData":{"port": 8080,"n":1.50}"#),
         "byte for byte: {answer}"
@@ -238,8 +241,8 @@ fn point_9_a_question_has_one_answer_or_hears_that_none_came_in_time() {
     let about =
         |it: &Value| (it["payload"]["ack_id"].clone(), it["payload"]["correlationId"].clone());
     assert_eq!(about(&answer), (json!(question), json!("c")));
-    drop(bob.fence());
-    assert_eq!(ann.fence(), Vec::<Value>::new(), "one answer counts");
+    drop(bob.drain());
+    assert_eq!(ann.drain(), Vec::<Value>::new(), "one answer counts");
 
     let question = ann.send("Bob", "And now?", json!({"sync": sync(100)}));
     ann.expect("ACK");
@@ -250,21 +253,21 @@ fn point_9_a_question_has_one_answer_or_hears_that_none_came_in_time() {
 }
 
 #[test]
-fn point_10_no_more_is_on_the_way_than_a_client_says_it_can_take() {
+fn point_10_deliveries_in_flight_are_bounded_by_max_inflight() {
     let sandbox = Sandbox::new();
     let mut ann = sandbox.join("Ann");
     let mut bob = sandbox.connect();
-    bob.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
+    bob.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
         "agent": "Bob", "capabilities": {"max_inflight": 2}}}));
     assert_eq!(bob.expect("WELCOME")["payload"]["capabilities"]["max_inflight"], 2);
     for number in 0..5 {
         ann.send("Bob", &number.to_string(), json!({"requires_ack": true}));
         ann.expect("ACK");
     }
-    let first = bob.fence();
+    let first = bob.drain();
     assert_eq!(first.len(), 2, "{first:?}");
     bob.acknowledge(&first[0]);
-    let next = bob.fence();
+    let next = bob.drain();
     assert_eq!(next.len(), 1, "{next:?}");
     assert_eq!(next[0]["payload"]["body"], "2");
 }

@@ -1,4 +1,4 @@
-//! All that agents may say, off the screen of a full-screen program that throws nothing of it away.
+//! Messages extracted from the screen of a full-screen program that shows its text unchanged.
 
 use crate::{
     said::{Body, all},
@@ -10,20 +10,20 @@ use agent_relay::client::{Client, Event, Settings};
 use platform::pty::Size;
 use std::{collections::BTreeMap, fs, path, time::Instant};
 
-/// The least that is heard exactly, in percent.
+/// The smallest part of the bodies that arrives exactly, in percent.
 const EXACT_MIN: usize = 95;
 
 /// The tag of the last message.
 const END: &str = "end";
 
-/// A message, known again by its tag.
+/// A message with a tag that identifies it.
 fn message(tag: &str, body: &str) -> String {
     let body =
         body.replace("<<<", "\\<<<").replace(">>>", "\\>>>").replace("->relay:", "\\->relay:");
     format!("->relay:Bob [thread:{tag}] <<<\n{body}>>>")
 }
 
-/// What Bob hears until the end, by its tag.
+/// Returns the bodies that Bob receives until the last message, by their tags.
 fn heard(bob: &Client, terminal: &Terminal) -> BTreeMap<String, Vec<String>> {
     let (mut heard, end) = (BTreeMap::<_, Vec<_>>::new(), Instant::now() + WATCHDOG);
     loop {
@@ -40,7 +40,7 @@ fn heard(bob: &Client, terminal: &Terminal) -> BTreeMap<String, Vec<String>> {
     }
 }
 
-/// All bodies, several to a reply; those that it said exactly.
+/// Shows all bodies, several in a reply, and checks how many arrive exactly.
 fn check(columns: u16, options: &[&str]) {
     let sandbox = Sandbox::new();
     let bob = Client::join(Settings::agent(sandbox.endpoint().as_text(), "Bob")).unwrap();
@@ -76,14 +76,14 @@ fn check(columns: u16, options: &[&str]) {
 }
 
 #[test]
-fn all_is_heard_of_a_program_that_moves_up() {
+fn messages_of_a_program_that_moves_up_are_extracted() {
     for columns in [60, 100, 200] {
         check(columns, &[]);
     }
 }
 
 #[test]
-fn all_is_heard_of_a_program_on_the_alternate_screen() {
+fn messages_of_a_program_on_the_alternate_screen_are_extracted() {
     for columns in [60, 100, 200] {
         check(columns, &["--alternate"]);
     }

@@ -1,4 +1,4 @@
-//! A client in another language, written from docs/PROTOCOL.md alone, against a raw peer.
+//! A client in another language, written from docs/PROTOCOL.md alone.
 
 use crate::{
     raw::Raw,
@@ -15,18 +15,18 @@ use std::{
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client.py");
 
-/// What the client ends with where the system has no Unix sockets.
-const NOT_HERE: i32 = 77;
+/// The client's exit code on a system without Unix sockets.
+const UNSUPPORTED_CODE: i32 = 77;
 
 #[test]
-fn it_joins_sends_hears_and_acknowledges() {
+fn client_joins_sends_receives_and_acknowledges() {
     let sandbox = Sandbox::new();
     let Some((mut ann, welcome)) = Python::join(&sandbox, "Ann") else { return };
     assert_eq!(welcome["payload"]["agent"], "Ann");
     let mut bob = sandbox.join("Bob");
 
     let body = r#"Your turn: "é"  \n 漢"#;
-    ann.say(&format!("send bob {body}"));
+    ann.command(&format!("send bob {body}"));
     let deliver = bob.expect("DELIVER");
     assert_eq!((&deliver["from"], &deliver["to"]), (&json!("Ann"), &json!("Bob")));
     assert_eq!(deliver["payload"], json!({"kind": "message", "body": body}));
@@ -44,15 +44,15 @@ fn it_joins_sends_hears_and_acknowledges() {
     bob.send("Ann", "By the way", json!({}));
     assert_eq!(ann.expect("DELIVER")["delivery"]["seq"], 2);
 
-    // What she says next comes after her ACK.
-    ann.say("send * All done");
+    // Ann runs the next command after her ACK.
+    ann.command("send * All done");
     let last = bob.expect("DELIVER");
     assert_eq!(last["delivery"]["originalTo"], "*");
     assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1);
     bob.acknowledge(&last);
     assert_eq!(queued(&mut bob), [("Ann".to_owned(), 0), ("Bob".to_owned(), 0)]);
 
-    ann.say("send Zoe Anybody?");
+    ann.command("send Zoe Anybody?");
     assert_eq!(ann.expect("NACK")["payload"]["code"], "UNKNOWN_AGENT");
     ann.leave();
     let id = bob.send("Ann", "Still there?", json!({}));
@@ -61,28 +61,28 @@ fn it_joins_sends_hears_and_acknowledges() {
 }
 
 #[test]
-fn it_subscribes_and_publishes() {
+fn client_subscribes_and_publishes() {
     let sandbox = Sandbox::new();
     let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
-    ann.say("subscribe build.>");
+    ann.command("subscribe build.>");
     ann.expect("ACK");
     assert_eq!(publish(&mut bob, "b-1", "build.linux.arm"), 1);
     let heard = ann.expect("DELIVER");
     assert_eq!(heard["topic"], "build.linux.arm");
     assert_eq!(heard["delivery"]["originalTo"], "*");
     assert_eq!(publish(&mut bob, "b-2", "build"), 0);
-    ann.say("unsubscribe build.>");
+    ann.command("unsubscribe build.>");
     ann.expect("ACK");
     assert_eq!(publish(&mut bob, "b-3", "build.linux"), 0);
-    ann.say("subscribe a.>.b");
+    ann.command("subscribe a.>.b");
     assert_eq!(ann.expect("NACK")["payload"]["code"], "INVALID");
 
-    bob.say(
+    bob.send_json(
         &json!({"v": 1, "type": "SUBSCRIBE", "id": "b-4", "ts": 0, "topic": "chat", "payload": {}}),
     );
     bob.expect("ACK");
-    ann.say("publish chat Hello");
+    ann.command("publish chat Hello");
     let heard = bob.expect("DELIVER");
     assert_eq!((&heard["topic"], &heard["payload"]["body"]), (&json!("chat"), &json!("Hello")));
     assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1);
@@ -90,21 +90,21 @@ fn it_subscribes_and_publishes() {
 }
 
 #[test]
-fn it_sends_the_same_again_when_told_busy() {
+fn client_retries_when_busy() {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
     let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
-    ann.say("send Bob one\nsend Bob two");
+    ann.command("send Bob one\nsend Bob two");
     let one = bob.expect("DELIVER");
     ann.expect("ACK");
     let busy = ann.expect("BUSY");
     bob.acknowledge(&one);
     let two = bob.expect("DELIVER");
     assert_eq!((&two["payload"]["body"], &two["delivery"]["seq"]), (&json!("two"), &json!(2)));
-    // Bob's ACK and her next try can cross: then she hears BUSY once more.
-    let mut answer = ann.hear();
+    // Bob's ACK and Ann's retry can cross: then she gets BUSY once more.
+    let mut answer = ann.receive();
     while answer["type"] == "BUSY" {
-        answer = ann.hear();
+        answer = ann.receive();
     }
     assert_eq!((&answer["type"], &answer["payload"]["state"]), (&json!("ACK"), &json!("accepted")));
     assert_eq!(answer["payload"]["ack_id"], busy["payload"]["ack_id"]);
@@ -112,15 +112,17 @@ fn it_sends_the_same_again_when_told_busy() {
 }
 
 #[test]
-fn it_answers_pings_and_stays() {
+fn client_answers_pings() {
     let sandbox = Sandbox::with_config("heartbeat_ms = 700\n");
     let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
     bob.answers_pings = false;
-    // Each comes a heartbeat after the last; who answers none is dead after three.
+    // A PING comes each heartbeat, and a client that answers none is disconnected after three.
     for _ in 0..4 {
         let ping = bob.expect("PING");
-        bob.say(&json!({"v": 1, "type": "PONG", "id": "b-0", "ts": 0, "payload": ping["payload"]}));
+        bob.send_json(
+            &json!({"v": 1, "type": "PONG", "id": "b-0", "ts": 0, "payload": ping["payload"]}),
+        );
     }
     bob.answers_pings = true;
     bob.send("Ann", "Still there?", json!({"requires_ack": true}));
@@ -130,13 +132,13 @@ fn it_answers_pings_and_stays() {
 }
 
 #[test]
-fn it_hears_when_the_daemon_stops_or_refuses() {
+fn client_reports_a_stop_and_a_refusal() {
     let mut sandbox = Sandbox::new();
     let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
     let (error, mut refused) = Python::start(&sandbox, "root").expect("it ran a moment ago");
     assert_eq!(error["payload"]["code"], "INVALID_NAME");
     refused.expect_end_by_daemon();
-    sandbox.operator().say(&json!({
+    sandbox.operator().send_json(&json!({
         "v": 1, "type": "SEND", "id": "o-1", "ts": 0, "to": "@relay",
         "payload": {"kind": "request", "body": "stop"},
     }));
@@ -146,14 +148,14 @@ fn it_hears_when_the_daemon_stops_or_refuses() {
 }
 
 #[test]
-fn it_says_what_the_document_asks_for() {
+fn client_sends_what_the_document_requires() {
     let sandbox = Sandbox::empty();
     let listener = Arc::new(Listener::bind(&sandbox.endpoint()).unwrap());
     let accepting = Arc::clone(&listener);
     let daemon = thread::spawn(move || {
         let mut daemon = Raw::over(accepting.accept().ok()?);
         let hello = daemon.expect("HELLO");
-        daemon.say(&said("WELCOME", json!({"session_id": "s-1", "agent": "Ann"})));
+        daemon.send_json(&daemon_envelope("WELCOME", json!({"session_id": "s-1", "agent": "Ann"})));
         Some((daemon, hello))
     });
     let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else {
@@ -165,48 +167,51 @@ fn it_says_what_the_document_asks_for() {
     assert_eq!((&hello["v"], &hello["payload"]["agent"]), (&json!(1), &json!("Ann")));
 
     daemon.answers_pings = false;
-    daemon.say(&said("PING", json!({"nonce": "0badcafe"})));
+    daemon.send_json(&daemon_envelope("PING", json!({"nonce": "0badcafe"})));
     assert_eq!(daemon.expect("PONG")["payload"], json!({"nonce": "0badcafe"}));
 
-    let mut deliver = said("DELIVER", json!({"kind": "message", "body": "once"}));
+    let mut deliver = daemon_envelope("DELIVER", json!({"kind": "message", "body": "once"}));
     deliver["from"] = json!("Bob");
     deliver["delivery"] = json!({"seq": 7, "session_id": "s-1", "requires_ack": true});
     for _ in 0..2 {
-        daemon.say(&deliver);
+        daemon.send_json(&deliver);
         let ack = daemon.expect("ACK");
         assert_eq!(ack["payload"], json!({"ack_id": "d-1", "seq": 7}));
     }
     assert_eq!(ann.expect("DELIVER"), deliver, "the double is acknowledged, and not heard");
     deliver["id"] = json!("d-2");
     deliver["payload"] = json!({"body": 7});
-    daemon.say(&deliver);
+    daemon.send_json(&deliver);
     let nack = daemon.expect("NACK");
     assert_eq!(
         (&nack["payload"]["ack_id"], &nack["payload"]["code"]),
         (&json!("d-2"), &json!("INVALID"))
     );
 
-    ann.say("send Bob hi");
+    ann.command("send Bob hi");
     let send = daemon.expect("SEND");
-    daemon.say(&said("BUSY", json!({"ack_id": send["id"], "retry_after_ms": 1, "queue_depth": 1})));
+    daemon.send_json(&daemon_envelope(
+        "BUSY",
+        json!({"ack_id": send["id"], "retry_after_ms": 1, "queue_depth": 1}),
+    ));
     ann.expect("BUSY");
     assert_eq!(daemon.expect("SEND"), send, "the same again, with the same id");
     drop(ann.commands.take());
-    daemon.say(&said("ACK", json!({"ack_id": send["id"], "state": "accepted"})));
+    daemon.send_json(&daemon_envelope("ACK", json!({"ack_id": send["id"], "state": "accepted"})));
     ann.expect("ACK");
     daemon.expect("BYE");
     daemon.hang_up();
     ann.leave();
 }
 
-/// What a daemon might say.
-fn said(kind: &str, payload: Value) -> Value {
+/// An envelope from a daemon.
+fn daemon_envelope(kind: &str, payload: Value) -> Value {
     json!({"v": 1, "type": kind, "id": "d-1", "ts": 0, "payload": payload})
 }
 
-/// Publishes at least once; gives back how many have it.
+/// Publishes at least once. Returns the number of recipients.
 fn publish(from: &mut Raw, id: &str, topic: &str) -> u64 {
-    from.say(&json!({
+    from.send_json(&json!({
         "v": 1, "type": "SEND", "id": id, "ts": 0, "topic": topic,
         "payload": {"kind": "message", "body": "news"}, "payload_meta": {"requires_ack": true},
     }));
@@ -215,7 +220,7 @@ fn publish(from: &mut Raw, id: &str, topic: &str) -> u64 {
     ack["payload"]["recipients"].as_u64().expect("a number of recipients")
 }
 
-/// Who is known, and how much waits for each.
+/// Returns the names of all agents, with the numbers of queued messages.
 fn queued(asker: &mut Raw) -> Vec<(String, u64)> {
     asker
         .agents()
@@ -224,7 +229,7 @@ fn queued(asker: &mut Raw) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// tests/client.py as a process: commands go in, envelopes come out.
+/// A process of tests/client.py, which reads commands and prints envelopes.
 struct Python {
     process: Child,
     commands: Option<ChildStdin>,
@@ -232,14 +237,15 @@ struct Python {
 }
 
 impl Python {
-    /// A client that has joined, with its WELCOME; `None` where it can't run.
+    /// A client that has joined, with its WELCOME; `None` if the system cannot run it.
     fn join(sandbox: &Sandbox, name: &str) -> Option<(Self, Value)> {
         let (welcome, client) = Self::start(sandbox, name)?;
         assert_eq!(welcome["type"], "WELCOME", "{welcome}");
         Some((client, welcome))
     }
 
-    /// A client, and the first it heard; `None`, and a line that says why, where it can't run.
+    /// A client and the first envelope it received; `None`, after a line with the reason, if the
+    /// system cannot run it.
     fn start(sandbox: &Sandbox, name: &str) -> Option<(Value, Self)> {
         let mut command = sandbox.program("python3");
         command.args([CLIENT, "--socket", sandbox.endpoint().as_text(), name]);
@@ -267,19 +273,19 @@ impl Python {
             Ok(first) => Some((first, client)),
             Err(_) => {
                 let (code, words) = client.end();
-                assert_eq!(code, Some(NOT_HERE), "{words}");
+                assert_eq!(code, Some(UNSUPPORTED_CODE), "{words}");
                 not_tried(&words);
                 None
             }
         }
     }
 
-    fn say(&mut self, command: &str) {
+    fn command(&mut self, command: &str) {
         writeln!(self.commands.as_mut().expect("it has not left"), "{command}").unwrap();
     }
 
     #[track_caller]
-    fn hear(&mut self) -> Value {
+    fn receive(&mut self) -> Value {
         match self.envelopes.recv_timeout(WATCHDOG) {
             Ok(envelope) => envelope,
             Err(_) => panic!("nothing more came: {}", self.end().1),
@@ -288,12 +294,12 @@ impl Python {
 
     #[track_caller]
     fn expect(&mut self, kind: &str) -> Value {
-        let envelope = self.hear();
+        let envelope = self.receive();
         assert_eq!(envelope["type"], kind, "{envelope}");
         envelope
     }
 
-    /// Lets it say BYE, which ends it in good order.
+    /// Ends the client's input, so that it sends BYE, and checks its end.
     #[track_caller]
     fn leave(mut self) {
         assert_eq!(self.end(), (Some(0), String::new()));
@@ -306,7 +312,8 @@ impl Python {
         assert_eq!((code, words.trim()), (Some(1), "the daemon ended the connection"));
     }
 
-    /// Closes its input and waits for its end; its exit code, and what it complained about.
+    /// Ends the client's input, and waits for its end. Returns the exit code and the standard
+    /// error.
     fn end(&mut self) -> (Option<i32>, String) {
         drop(self.commands.take());
         let status = wait(&mut self.process, "client.py");

@@ -209,7 +209,7 @@ impl<'a> Stage<'a> {
             let file = format!("pwned-{number}");
             let mark = self.sandbox.directory().join(&file);
             let body = body.replace("{mark}", mark.to_str().unwrap()).replace("{file}", &file);
-            sender.say(&json!({
+            sender.send_json(&json!({
                 "v": 1, "type": "SEND", "id": id(number), "ts": 0, "to": "Ann",
                 "topic": format!("body-{number}"),
                 "payload": {"kind": "message", "body": body},
@@ -222,7 +222,7 @@ impl<'a> Stage<'a> {
             assert_eq!(answer["payload"]["state"], "accepted", "{answer}");
         }
         // An acknowledgement may come before the goodbye.
-        sender.say(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
+        sender.send_json(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
     }
 
     /// How each message is, as `status ID` says it.

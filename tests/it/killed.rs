@@ -1,10 +1,10 @@
-//! Agents' processes are killed, and every process stands still: what was accepted arrives, and each
-//! message has one DELIVER.
+//! Processes of agents are killed, and every process is suspended: accepted messages arrive, and
+//! each has one DELIVER.
 //!
-//! `AGENT_RELAY_CRASHES` says how often receivers and senders are killed, all together.
+//! `AGENT_RELAY_CRASHES` is the number of kills of receivers and senders together.
 
 use crate::{
-    crash::{self, Scene},
+    crash::{self, SharedRecord},
     sandbox::{self, Sandbox, until, wait},
 };
 use rand_chacha::ChaCha8Rng;
@@ -18,35 +18,39 @@ use std::{
     time::Duration,
 };
 
-/// How often each process stands still: once for so many crashes, within these bounds.
-const CRASHES_PER_STANDSTILL: usize = 100;
-const STANDSTILLS_MIN: usize = 3;
-const STANDSTILLS_MAX: usize = 10;
+/// Suspensions of each process: one for this many kills, within these bounds.
+const CRASHES_PER_SUSPENSION: usize = 100;
+const SUSPENSIONS_MIN: usize = 3;
+const SUSPENSIONS_MAX: usize = 10;
 
-/// Small, so that it is over soon; and longer than two of them.
+/// A short heartbeat, so that a suspension longer than two of them is short, too.
 const HEARTBEAT: &str = "heartbeat_ms = 200\n";
-const STANDSTILL: Duration = Duration::from_millis(700);
+const SUSPENSION: Duration = Duration::from_millis(700);
 
-/// Longer than a message takes from a process's start to its acceptance, mostly.
+/// Longer than most sends take from the process's start to the acceptance.
 const LIFE_MAX_MS: u32 = 40;
 
-/// `agent-relay listen`, and a thread that notes what it prints.
+/// A process of `agent-relay listen`, and a thread that records what it prints.
 struct Listener<'s> {
     process: Child,
     notes: Option<thread::ScopedJoinHandle<'s, ()>>,
 }
 
 impl<'s> Listener<'s> {
-    fn start(scope: &'s thread::Scope<'s, '_>, sandbox: &Sandbox, scene: &'s Scene) -> Self {
+    fn start(
+        scope: &'s thread::Scope<'s, '_>,
+        sandbox: &Sandbox,
+        shared: &'s SharedRecord,
+    ) -> Self {
         let mut command = sandbox.command(["listen", "--as", "Rob", "--json"]);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut out = BufReader::new(process.stdout.take().unwrap());
         let notes = scope.spawn(move || {
             let mut line = String::new();
-            // A killed process may leave a piece of a line.
+            // A killed process may leave a part of a line.
             while out.read_line(&mut line).is_ok_and(|count| count > 0) && line.ends_with('\n') {
                 let deliver: Value = serde_json::from_str(&line).unwrap();
-                scene.note(|seen| seen.hear("Rob", &deliver));
+                shared.update(|record| record.receive("Rob", &deliver));
                 line.clear();
             }
         });
@@ -54,7 +58,7 @@ impl<'s> Listener<'s> {
     }
 }
 
-/// As a crash would, at any moment.
+/// Kills the process, as a crash would.
 impl Drop for Listener<'_> {
     fn drop(&mut self) {
         self.process.kill().ok();
@@ -64,41 +68,41 @@ impl Drop for Listener<'_> {
     }
 }
 
-/// How far it has come.
+/// The progress of a test.
 #[derive(Default)]
-struct Course {
+struct Progress {
     /// Processes that were killed.
     deaths: AtomicUsize,
     is_over: AtomicBool,
 }
 
-/// `agent-relay send`s, one after the other, until it is over; each goes through this before its end.
+/// Runs `agent-relay send` repeatedly until the test is over, and calls `disturb` on each process.
 fn send(
     sandbox: &Sandbox,
-    scene: &Scene,
+    shared: &SharedRecord,
     name: &str,
-    course: &Course,
-    mut suffer: impl FnMut(&mut Child),
+    progress: &Progress,
+    mut disturb: impl FnMut(&mut Child),
 ) {
     for number in 1_u64.. {
         let body = format!("{name}>Rob:{number}");
         let mut command = sandbox.command(["send", "--as", name, "Rob", &body]);
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        suffer(&mut process);
+        disturb(&mut process);
         let status = wait(&mut process, "`agent-relay send`");
         if status.success() {
-            scene.note(|seen| seen.accepted.insert(body));
+            shared.update(|record| record.accepted.insert(body));
         } else if status.code().is_none() {
-            course.deaths.fetch_add(1, Ordering::Relaxed);
+            progress.deaths.fetch_add(1, Ordering::Relaxed);
         }
-        if course.is_over.load(Ordering::Acquire) {
+        if progress.is_over.load(Ordering::Acquire) {
             return;
         }
     }
 }
 
-/// Ends the senders, also where something went wrong.
-struct Over<'a>(&'a Course);
+/// Ends the senders when dropped, also after a failed check.
+struct Over<'a>(&'a Progress);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -107,16 +111,17 @@ impl Drop for Over<'_> {
 }
 
 #[test]
-fn receivers_and_senders_that_are_killed_lose_nothing() {
-    let (sandbox, scene, course) = (Sandbox::new(), Scene::default(), Course::default());
+fn killed_receivers_and_senders_lose_nothing() {
+    let (sandbox, shared, progress) =
+        (Sandbox::new(), SharedRecord::default(), Progress::default());
     let mut receivers = 0;
     sandbox.join("Rob").leave();
     thread::scope(|scope| {
         for (seed, name) in [(1, "Ann"), (2, "Bob")] {
-            let (sandbox, scene, course) = (&sandbox, &scene, &course);
+            let (sandbox, shared, progress) = (&sandbox, &shared, &progress);
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             scope.spawn(move || {
-                send(sandbox, scene, name, course, |process| {
+                send(sandbox, shared, name, progress, |process| {
                     let life = random.next_u32() % (2 * LIFE_MAX_MS);
                     if life < LIFE_MAX_MS {
                         thread::sleep(Duration::from_millis(life.into()));
@@ -125,70 +130,71 @@ fn receivers_and_senders_that_are_killed_lose_nothing() {
                 });
             });
         }
-        let _over = Over(&course);
+        let _over = Over(&progress);
         let mut random = ChaCha8Rng::seed_from_u64(3);
-        while course.deaths.load(Ordering::Relaxed) < crash::crashes() {
-            let heard = scene.seen().heard.len();
-            let _rob = Listener::start(scope, &sandbox, &scene);
+        while progress.deaths.load(Ordering::Relaxed) < crash::crashes() {
+            let received = shared.record().received.len();
+            let _rob = Listener::start(scope, &sandbox, &shared);
             let more = 1 + random.next_u32() as usize % 4;
-            scene.await_that("Rob hears some", |seen| seen.heard.len() >= heard + more);
+            shared.wait_until("Rob hears some", |record| record.received.len() >= received + more);
             receivers += 1;
-            course.deaths.fetch_add(1, Ordering::Relaxed);
+            progress.deaths.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let deaths = course.deaths.into_inner();
+    let deaths = progress.deaths.into_inner();
     eprintln!("{receivers} receivers and {} senders were killed", deaths - receivers);
     assert!(receivers > 0 && deaths > receivers, "both are to be killed");
-    finish(&sandbox, &scene);
+    finish(&sandbox, &shared);
 }
 
-/// Rob hears the rest, and nobody gave up.
-fn finish(sandbox: &Sandbox, scene: &Scene) {
+/// Receives the rest, and checks that there are no dead letters.
+fn finish(sandbox: &Sandbox, shared: &SharedRecord) {
     thread::scope(|scope| {
-        let _rob = Listener::start(scope, sandbox, scene);
-        scene.await_that("all that was accepted is heard", |seen| {
-            seen.accepted.iter().all(|body| seen.heard.contains_key(body))
+        let _rob = Listener::start(scope, sandbox, shared);
+        shared.wait_until("all that was accepted is received", |record| {
+            record.accepted.iter().all(|body| record.received.contains_key(body))
         });
     });
-    let accepted = scene.seen().accepted.len();
-    assert!(accepted >= STANDSTILLS_MIN, "{accepted} were accepted");
+    let accepted = shared.record().accepted.len();
+    assert!(accepted >= SUSPENSIONS_MIN, "{accepted} were accepted");
     assert_eq!(sandbox.run(["dead-letters"]).stdout, b"no dead letters\n");
 }
 
 #[test]
-fn who_stands_still_for_longer_than_two_heartbeats_loses_nothing() {
+fn processes_suspended_beyond_two_heartbeats_lose_nothing() {
     let mut sandbox = Sandbox::with_config(HEARTBEAT);
-    let (scene, course) = (Scene::default(), Course::default());
+    let (shared, progress) = (SharedRecord::default(), Progress::default());
     sandbox.join("Rob").leave();
     let daemon = sandbox.join("Asking").ask("status", &Value::Null)["daemon"]["pid"].to_string();
     thread::scope(|scope| {
-        let (place, scene) = (&sandbox, &scene);
-        let course = &course;
+        let (sandbox, shared) = (&sandbox, &shared);
+        let progress = &progress;
         let mut random = ChaCha8Rng::seed_from_u64(4);
         scope.spawn(move || {
-            send(place, scene, "Ann", course, |process| {
+            send(sandbox, shared, "Ann", progress, |process| {
                 let life = random.next_u32() % (4 * LIFE_MAX_MS);
                 if life < LIFE_MAX_MS {
                     thread::sleep(Duration::from_millis(life.into()));
-                    stand_still(place, &process.id().to_string(), || thread::sleep(STANDSTILL));
+                    suspend(sandbox, &process.id().to_string(), || thread::sleep(SUSPENSION));
                 }
             });
         });
-        let _over = Over(course);
+        let _over = Over(progress);
         let more = || {
-            let heard = scene.seen().heard.len();
-            scene.await_that("Rob hears some", |seen| seen.heard.len() >= heard + 3);
+            let received = shared.record().received.len();
+            shared.wait_until("Rob hears some", |record| record.received.len() >= received + 3);
         };
-        let standstills = crash::crashes() / CRASHES_PER_STANDSTILL;
-        for _ in 0..standstills.clamp(STANDSTILLS_MIN, STANDSTILLS_MAX) {
-            // One that lost many connections in a row comes back ever later.
-            let rob = Listener::start(scope, place, scene);
+        let suspensions = crash::crashes() / CRASHES_PER_SUSPENSION;
+        for _ in 0..suspensions.clamp(SUSPENSIONS_MIN, SUSPENSIONS_MAX) {
+            // A new listener each time, since one that often lost its connection reconnects more
+            // and more slowly.
+            let rob = Listener::start(scope, sandbox, shared);
             more();
-            // Nothing in it tells how long it has stood.
-            stand_still(place, &daemon, || thread::sleep(STANDSTILL));
+            // The daemon does not report how long it was suspended.
+            suspend(sandbox, &daemon, || thread::sleep(SUSPENSION));
             more();
-            stand_still(place, &rob.process.id().to_string(), || {
-                let mut asking = place.join("Asking");
+            suspend(sandbox, &rob.process.id().to_string(), || {
+                let mut asking = sandbox.join("Asking");
                 until("Rob is taken for gone", || {
                     asking.agents().iter().any(|it| it["name"] == "Rob" && it["here"] == false)
                 });
@@ -197,18 +203,18 @@ fn who_stands_still_for_longer_than_two_heartbeats_loses_nothing() {
             more();
         }
     });
-    finish(&sandbox, &scene);
+    finish(&sandbox, &shared);
     assert!(sandbox.is_up());
 }
 
-/// Stops a process, and lets it go on after this.
-fn stand_still(sandbox: &Sandbox, process: &str, meanwhile: impl FnOnce()) {
+/// Suspends a process while `meanwhile` runs.
+fn suspend(sandbox: &Sandbox, process: &str, meanwhile: impl FnOnce()) {
     let signal = |name| {
         let mut kill = sandbox.program("kill");
         kill.args([name, process]);
         sandbox::output(kill).status.success()
     };
-    // It may be over already.
+    // The process may have ended.
     let stopped = signal("-STOP");
     if stopped {
         meanwhile();

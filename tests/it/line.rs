@@ -1,4 +1,4 @@
-//! A connection to a daemon that may end anywhere, in the middle of a frame too.
+//! A connection to a daemon that may end at any byte.
 
 use agent_relay::protocol::frame::{Decoder, FRAME_BYTES_MAX};
 use platform::{endpoint::Endpoint, transport::Stream};
@@ -15,48 +15,48 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A connection that has said nothing, if there is a daemon.
+    /// A connection that has sent nothing, or `None` if there is no daemon.
     pub(crate) fn connect(endpoint: &Endpoint) -> Option<Self> {
         let stream = Stream::connect(endpoint).ok()?;
         Some(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX), heard: VecDeque::new() })
     }
 
-    /// Says HELLO; `None` if the daemon doesn't take it.
+    /// Sends HELLO. Returns `None` if the daemon does not welcome the client.
     pub(crate) fn join(&mut self, name: &str) -> Option<()> {
-        self.say(
+        self.send_json(
             &json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": name}}),
         )?;
-        self.hear().filter(|answer| answer["type"] == "WELCOME").map(drop)
+        self.receive().filter(|answer| answer["type"] == "WELCOME").map(drop)
     }
 
-    pub(crate) fn say(&mut self, envelope: &Value) -> Option<()> {
+    pub(crate) fn send_json(&mut self, envelope: &Value) -> Option<()> {
         let json = envelope.to_string();
         let mut bytes = u32::try_from(json.len()).unwrap().to_be_bytes().to_vec();
         bytes.extend_from_slice(json.as_bytes());
         (&self.stream).write_all(&bytes).ok()
     }
 
-    /// Says a message that is to be acknowledged.
+    /// Sends a message with `requires_ack`.
     pub(crate) fn send(&mut self, id: &str, to: &str, body: &str) -> Option<()> {
-        self.say(&json!({
+        self.send_json(&json!({
             "v": 1, "type": "SEND", "id": id, "ts": 0, "to": to,
             "payload": {"kind": "message", "body": body}, "payload_meta": {"requires_ack": true},
         }))
     }
 
     pub(crate) fn acknowledge(&mut self, deliver: &Value) -> Option<()> {
-        self.say(&json!({"v": 1, "type": "ACK", "id": "a", "ts": 0,
+        self.send_json(&json!({"v": 1, "type": "ACK", "id": "a", "ts": 0,
             "payload": {"ack_id": deliver["id"]}}))
     }
 
-    /// The next envelope but PING; `None` when the connection is over.
-    pub(crate) fn hear(&mut self) -> Option<Value> {
+    /// Receives the next envelope other than PING; `None` at the end of the connection.
+    pub(crate) fn receive(&mut self) -> Option<Value> {
         loop {
             if let Some(envelope) = self.heard.pop_front() {
                 if envelope["type"] != "PING" {
                     return Some(envelope);
                 }
-                self.say(&json!({"v": 1, "type": "PONG", "id": "p", "ts": 0,
+                self.send_json(&json!({"v": 1, "type": "PONG", "id": "p", "ts": 0,
                     "payload": envelope["payload"]}))?;
                 continue;
             }
@@ -70,7 +70,7 @@ impl Line {
         }
     }
 
-    /// What ends it from another thread.
+    /// Returns the stream, with which another thread can end the connection.
     pub(crate) fn stream(&self) -> Stream {
         self.stream.clone()
     }

@@ -1,4 +1,4 @@
-//! Integration tests: real processes, real sockets, real terminals. Each with a place of its own.
+//! Integration tests: real processes, real sockets, real terminals. Each test has its own sandbox.
 
 #![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
 #![allow(

@@ -1,11 +1,11 @@
-//! The daemon dies, or is stopped, while agents run: who starts the next one, and what of their
-//! messages.
+//! The daemon dies or is stopped while agents run: which process starts the next one, and whether
+//! messages arrive.
 
 use crate::{
     sandbox::{self, Sandbox, until},
     terminal::Terminal,
-    upgrade::Replaced,
-    wrap::{is_told, reading, wait_until_heard},
+    upgrade::DetachedDaemon,
+    wrap::{wait_for_notice, wait_until_heard, wrap_line_reader},
 };
 use platform::process::SYSTEM;
 use platform::{clock, lock::Lock};
@@ -15,7 +15,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-/// What a wrapper writes into the daemon's log.
+/// Lines of a wrapper in the daemon's log.
 const STARTED: &str = "the daemon had died, and was started again";
 const STOPPED: &str = "the daemon was stopped on purpose";
 const TOO_OFTEN: &str = "the daemon was started 5 times within a minute";
@@ -24,7 +24,7 @@ fn log(sandbox: &Sandbox) -> String {
     fs::read_to_string(sandbox.home().join("daemon.log")).unwrap_or_default()
 }
 
-/// The times of a home's automatic starts.
+/// The times of a home's automatic starts, in milliseconds since 1970.
 fn starts(sandbox: &Sandbox) -> Vec<u64> {
     let text = fs::read_to_string(sandbox.home().join("starts")).unwrap_or_default();
     text.lines().map(|line| line.parse().unwrap()).collect()
@@ -34,7 +34,7 @@ fn is_marked(sandbox: &Sandbox) -> bool {
     sandbox.home().join("daemon.stopped").exists()
 }
 
-/// The number of the daemon's process, where one is up.
+/// Returns the daemon's process id, if one is up.
 fn daemon(sandbox: &Sandbox) -> Option<u64> {
     let status = sandbox.run(["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).ok()?;
@@ -55,15 +55,15 @@ fn kill(sandbox: &Sandbox, pid: u64) {
     assert!(ended.status.success(), "{ended:?}");
 }
 
-/// Tells the daemon to stop, where the system can by a signal, else by the command.
+/// Stops the daemon by a signal, or by `down` on a system without signals.
 #[track_caller]
-fn tell_to_stop(place: &Replaced) {
+fn tell_to_stop(detached: &DetachedDaemon) {
     if SYSTEM == "windows" {
-        place.done(&["down"]);
+        detached.run_ok(&["down"]);
         return;
     }
-    let mut kill = place.0.program("kill");
-    kill.args(["-s", "TERM", &daemon(&place.0).unwrap().to_string()]);
+    let mut kill = detached.0.program("kill");
+    kill.args(["-s", "TERM", &daemon(&detached.0).unwrap().to_string()]);
     assert!(sandbox::output(kill).status.success());
 }
 
@@ -75,7 +75,7 @@ fn kill_and_await_another(sandbox: &Sandbox) {
     until("another daemon is up", || daemon(sandbox).is_some_and(|new| new != old));
 }
 
-/// What `agents --json` says of one.
+/// Returns an agent's row of `agents --json`.
 fn agent(sandbox: &Sandbox, name: &str) -> Option<Value> {
     let listed = sandbox.run(["agents", "--json"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -100,7 +100,8 @@ fn is_heard_once(terminal: &Terminal, body: &str) {
 #[test]
 fn wrapped_agents_start_a_killed_daemon_and_lose_nothing() {
     let mut sandbox = Sandbox::new();
-    let (mut ann, mut bob) = (reading(&sandbox, "Ann", &[]), reading(&sandbox, "Bob", &[]));
+    let (mut ann, mut bob) =
+        (wrap_line_reader(&sandbox, "Ann", &[]), wrap_line_reader(&sandbox, "Bob", &[]));
     ann.press("say Bob before it\r");
     is_heard_once(&bob, "before it");
 
@@ -117,7 +118,7 @@ fn wrapped_agents_start_a_killed_daemon_and_lose_nothing() {
     assert_eq!(starts(&sandbox).len(), 1);
     assert!(log(&sandbox).contains(STARTED), "{}", log(&sandbox));
 
-    // The message has one delivery, and the id of that is the one that Bob was shown.
+    // The message has one delivery, with the id that Bob's frame shows.
     let rows = sandbox.run(["history", "--json", "--search", "nobody"]);
     let rows = String::from_utf8(rows.stdout).unwrap();
     let [row] = rows.lines().collect::<Vec<_>>()[..] else { panic!("{rows}") };
@@ -127,32 +128,32 @@ fn wrapped_agents_start_a_killed_daemon_and_lose_nothing() {
 }
 
 #[test]
-fn nobody_but_a_person_starts_a_daemon_after_down() {
-    let place = Replaced::new();
-    let mut ann = reading(&place.0, "Ann", &[]);
-    place.done(&["down"]);
-    assert!(is_marked(&place.0));
-    until("Ann's wrapper has looked", || log(&place.0).contains(STOPPED));
+fn only_a_person_starts_a_daemon_after_down() {
+    let detached = DetachedDaemon::new();
+    let mut ann = wrap_line_reader(&detached.0, "Ann", &[]);
+    detached.run_ok(&["down"]);
+    assert!(is_marked(&detached.0));
+    until("Ann's wrapper has looked", || log(&detached.0).contains(STOPPED));
 
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     for line in ["send Bob hello", "up", "listen --as Ann"] {
         ann.press(&format!("run \"{}\" {line}\r", relay.display()));
-        is_told(&ann, &format!("{STOPPED}: your user starts it with `agent-relay up`"));
+        wait_for_notice(&ann, &format!("{STOPPED}: your user starts it with `agent-relay up`"));
         ann.press("size\r");
         ann.wait_for("30 rows");
     }
-    assert!(!Lock::is_held(&place.0.home().join("daemon.lock")).unwrap());
-    assert!(starts(&place.0).is_empty());
+    assert!(!Lock::is_held(&detached.0.home().join("daemon.lock")).unwrap());
+    assert!(starts(&detached.0).is_empty());
 
-    place.done(&["up"]);
-    assert!(!is_marked(&place.0));
-    until_here(&place.0, "Ann");
+    detached.run_ok(&["up"]);
+    assert!(!is_marked(&detached.0));
+    until_here(&detached.0, "Ann");
 }
 
 #[test]
 fn down_without_a_daemon_forbids_automatic_starts() {
     let mut sandbox = Sandbox::new();
-    let _ann = reading(&sandbox, "Ann", &[]);
+    let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
     sandbox.kill();
     assert!(!is_marked(&sandbox));
     // The command waits for the start lock, which is free from here on.
@@ -166,48 +167,48 @@ fn down_without_a_daemon_forbids_automatic_starts() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_stop_marks_its_home_and_one_that_makes_room_does_not() {
-    let place = Replaced::new();
-    let ann = reading(&place.0, "Ann", &[]);
-    place.done(&["up", "--replace"]);
-    until_here(&place.0, "Ann");
-    assert!(!is_marked(&place.0));
-    assert!(starts(&place.0).is_empty(), "the wrapper started none");
+fn stopped_daemon_marks_its_home_and_a_replaced_one_does_not() {
+    let detached = DetachedDaemon::new();
+    let ann = wrap_line_reader(&detached.0, "Ann", &[]);
+    detached.run_ok(&["up", "--replace"]);
+    until_here(&detached.0, "Ann");
+    assert!(!is_marked(&detached.0));
+    assert!(starts(&detached.0).is_empty(), "the wrapper started none");
 
-    tell_to_stop(&place);
-    until("it is marked", || is_marked(&place.0));
-    until("Ann's wrapper has looked", || log(&place.0).contains(STOPPED));
-    // Any command of a person's does.
-    place.done(&["send", "Ann", "there again"]);
+    tell_to_stop(&detached);
+    until("it is marked", || is_marked(&detached.0));
+    until("Ann's wrapper has looked", || log(&detached.0).contains(STOPPED));
+    // Any command of a person starts a daemon.
+    detached.run_ok(&["send", "Ann", "there again"]);
     wait_until_heard(&ann, "there again");
-    assert!(!is_marked(&place.0));
+    assert!(!is_marked(&detached.0));
 }
 
 #[test]
-fn a_daemon_is_started_five_times_within_a_minute_and_not_once_more() {
-    let (place, other) = (Replaced::new(), Replaced::new());
-    let _ann = reading(&place.0, "Ann", &[]);
-    let _bob = reading(&other.0, "Bob", &[]);
+fn daemon_is_restarted_at_most_five_times_a_minute() {
+    let (detached, other) = (DetachedDaemon::new(), DetachedDaemon::new());
+    let _ann = wrap_line_reader(&detached.0, "Ann", &[]);
+    let _bob = wrap_line_reader(&other.0, "Bob", &[]);
     for count in 1..=5 {
-        kill_and_await_another(&place.0);
-        assert_eq!(starts(&place.0).len(), count);
+        kill_and_await_another(&detached.0);
+        assert_eq!(starts(&detached.0).len(), count);
     }
-    until_here(&place.0, "Ann");
-    // However long that took, it was within this minute.
+    until_here(&detached.0, "Ann");
+    // Entries of the current time make the test independent of its own duration.
     let now = format!("{}\n", clock::unix_ms());
-    fs::write(place.0.home().join("starts"), now.repeat(5)).unwrap();
-    kill(&place.0, daemon(&place.0).unwrap());
-    until("Ann's wrapper gives it up", || log(&place.0).contains(TOO_OFTEN));
-    assert_eq!((daemon(&place.0), starts(&place.0).len()), (None, 5));
+    fs::write(detached.0.home().join("starts"), now.repeat(5)).unwrap();
+    kill(&detached.0, daemon(&detached.0).unwrap());
+    until("Ann's wrapper gives it up", || log(&detached.0).contains(TOO_OFTEN));
+    assert_eq!((daemon(&detached.0), starts(&detached.0).len()), (None, 5));
 
     kill_and_await_another(&other.0);
     assert_eq!(starts(&other.0).len(), 1, "another home's starts are its own");
-    // A person's start is never refused, and ends the minute.
-    place.done(&["up"]);
-    kill_and_await_another(&place.0);
+    // A person's start is never refused, and resets the count.
+    detached.run_ok(&["up"]);
+    kill_and_await_another(&detached.0);
 }
 
-/// Processes that are killed at the end.
+/// Processes that are killed when dropped.
 struct Listeners(Vec<Child>);
 
 impl Drop for Listeners {
@@ -220,29 +221,29 @@ impl Drop for Listeners {
 }
 
 #[test]
-fn many_that_lose_a_daemon_at_once_start_one() {
-    let place = Replaced::new();
+fn many_listeners_restart_one_daemon() {
+    let detached = DetachedDaemon::new();
     let names: Vec<_> = (0..20).map(|number| format!("L{number}")).collect();
     let listening = names.iter().map(|name| {
-        let mut command = place.0.command(["listen", "--as", name]);
+        let mut command = detached.0.command(["listen", "--as", name]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     });
     let _listeners = Listeners(listening.collect());
-    names.iter().for_each(|name| until_here(&place.0, name));
-    kill_and_await_another(&place.0);
-    names.iter().for_each(|name| until_here(&place.0, name));
-    assert_eq!(starts(&place.0).len(), 1);
-    let log = log(&place.0);
+    names.iter().for_each(|name| until_here(&detached.0, name));
+    kill_and_await_another(&detached.0);
+    names.iter().for_each(|name| until_here(&detached.0, name));
+    assert_eq!(starts(&detached.0).len(), 1);
+    let log = log(&detached.0);
     assert_eq!(log.matches(STARTED).count(), 1, "{log}");
     assert_eq!(log.matches("listening at").count(), 2, "{log}");
 }
 
 #[test]
-fn an_agent_that_a_crash_cut_off_is_listed_as_reconnecting() {
+fn agent_cut_off_by_a_crash_is_listed_as_reconnecting() {
     let mut sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
     let mut ann = sandbox.join("Ann");
-    // What is stored before an accepted message outlives the daemon.
+    // The session is stored before an accepted message is, and survives the daemon.
     ann.send("Bob", "hello", json!({"requires_ack": true}));
     assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
     sandbox.kill();

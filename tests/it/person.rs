@@ -5,7 +5,7 @@ use crate::{
     commands::{err, out, run},
     sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
     terminal::{SIZE, Terminal},
-    wrap::{dense, fullscreen, reading, wait_until_heard},
+    wrap::{fullscreen, wait_until_heard, without_blanks, wrap_line_reader},
 };
 use agent_relay::protocol::{
     control::{Answer, Bytes, Request},
@@ -278,7 +278,7 @@ fn crash_of_a_full_screen_program_reports_its_last_lines() {
 #[test]
 fn attached_terminals_report_the_end_of_an_agent() {
     let sandbox = Sandbox::new();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let other = attach(&sandbox, SIZE, &[]);
     let view = attach(&sandbox, Size { rows: 10, cols: 80 }, &["--view"]);
     ann.press("print the last words\rexit 9\r");
@@ -422,7 +422,7 @@ fn crash_of_a_spawned_agent_is_logged() {
 fn held_messages_are_typed_once_after_release() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let held = run(&sandbox, &["hold", "Ann"], DONE);
     assert_eq!(out(&held), "Ann's messages are held; 0 wait\n");
     for body in ["first", "second"] {
@@ -458,7 +458,7 @@ fn held_messages_are_typed_once_after_release() {
 fn important_message_is_typed_before_earlier_ones() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let _ann = reading(&sandbox, "Ann", &["keep typed"]);
+    let _ann = wrap_line_reader(&sandbox, "Ann", &["keep typed"]);
     run(&sandbox, &["hold", "Ann"], DONE);
     for number in 0..40 {
         bob.send("Ann", &format!("usual {number}."), json!({"requires_ack": true}));
@@ -479,7 +479,7 @@ fn important_message_is_typed_before_earlier_ones() {
 fn half_typed_line_of_an_attached_person_delays_messages() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = reading(&sandbox, "Ann", &[]);
+    let ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let mut other = attach(&sandbox, SIZE, &[]);
     other.press("not yet");
     ann.wait_for_row("not yet");
@@ -547,7 +547,7 @@ fn closed_window_ends_its_agent_and_only_detaches_a_viewer() {
 #[test]
 fn files_of_a_killed_wrapper_are_taken_over() {
     let sandbox = Sandbox::new();
-    let first = reading(&sandbox, "Ann", &[]);
+    let first = wrap_line_reader(&sandbox, "Ann", &[]);
     // Dropping a terminal kills the processes in it.
     drop(first);
     until("nobody is there", || {
@@ -557,7 +557,7 @@ fn files_of_a_killed_wrapper_are_taken_over() {
         let ann = sandbox.join("Asking").agents().into_iter().find(|it| it["name"] == "Ann");
         ann.is_some_and(|ann| ann["here"] == false)
     });
-    let _second = reading(&sandbox, "Ann", &[]);
+    let _second = wrap_line_reader(&sandbox, "Ann", &[]);
     assert_eq!(state(&sandbox, "hold")["held"], true);
     let refused = run(&sandbox, &["hold", "Bob"], FAILED);
     assert!(err(&refused).contains("no wrapped agent Bob: there are Ann"), "{refused:?}");
@@ -566,7 +566,7 @@ fn files_of_a_killed_wrapper_are_taken_over() {
 #[test]
 fn commands_for_people_refuse_agents() {
     let sandbox = Sandbox::new();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let no_terminal = run(&sandbox, &["attach", "Ann"], FAILED);
     assert!(err(&no_terminal).contains("run it in one"), "{no_terminal:?}");
     for command in ["attach", "hold", "release", "stop"] {
@@ -580,7 +580,7 @@ fn commands_for_people_refuse_agents() {
         ann.press(&format!("run \"{}\" {command}\r", program.display()));
     }
     ann.wait_until("both refusals", |screen| {
-        dense(screen).matches(&dense("person at a terminal")).count() == 2
+        without_blanks(screen).matches(&without_blanks("person at a terminal")).count() == 2
     });
 }
 
@@ -613,7 +613,7 @@ fn unusable_wrapper_endpoint_is_reported_once_and_is_harmless() {
 #[test]
 fn invalid_request_ends_only_its_own_connection() {
     let sandbox = Sandbox::new();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0, 0, 0, 0], &[0, 0, 0, 1, b'x'], &[255; 64]] {
         let visitor = Visitor::new(&sandbox);
         visitor.write(bytes);

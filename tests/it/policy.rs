@@ -140,7 +140,7 @@ fn reload_applies_a_valid_policy_and_refuses_a_broken_one() {
         )
     );
     assert_eq!(err(&run(&sandbox, &["send", "Bob", "no"], NOT_DELIVERED)), forbidden);
-    assert_eq!(bob.fence(), Vec::<Value>::new());
+    assert_eq!(bob.drain(), Vec::<Value>::new());
 }
 
 #[test]

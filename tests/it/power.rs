@@ -1,7 +1,7 @@
-//! The loss of power: with `durability = "disk"`, what is accepted is on the disk before.
+//! Power loss: with `durability = "disk"`, a message is on the disk before it is accepted.
 //!
-//! `strace` writes down what a daemon hears, says, and does with its files. From that comes what a disk
-//! holds that forgets whatever was not synced.
+//! `strace` logs what a daemon receives, sends, and does with its files. From the log, the tests
+//! compute the content of a disk that loses all unsynced writes.
 
 use crate::sandbox::{Sandbox, not_tried, until};
 use platform::transport::Stream;
@@ -17,62 +17,65 @@ use std::{
 const FILES: [&str; 2] = ["relay.db", LOG];
 const LOG: &str = "relay.db-wal";
 
-/// Calls by which a daemon does all that matters here.
+/// The calls that the tests interpret.
 const CALLS: &str = "trace=read,readv,recvfrom,recvmsg,write,writev,sendto,sendmsg,pwrite64,ftruncate,fsync,fdatasync";
 
 const MESSAGES: usize = 8;
 
 #[test]
-fn with_disk_a_sync_lies_before_each_acceptance() {
+fn durability_disk_syncs_before_each_acceptance() {
     let Some(steps) = talk("disk") else { return };
     for number in 1..=MESSAGES {
-        let mut taking = taking(&steps, number).iter();
-        assert!(taking.any(Step::writes_log), "message {number} is not written");
-        assert!(taking.any(|step| *step == Step::Synced(LOG)), "message {number} is not synced");
+        let mut steps_of_message = steps_until_acceptance(&steps, number).iter();
+        assert!(steps_of_message.any(Step::writes_log), "message {number} is not written");
+        assert!(
+            steps_of_message.any(|step| *step == Step::Synced(LOG)),
+            "message {number} is not synced"
+        );
     }
 }
 
 #[test]
-fn with_process_no_acceptance_waits_for_a_sync() {
+fn durability_process_accepts_without_a_sync() {
     let Some(steps) = talk("process") else { return };
     for number in 1..=MESSAGES {
-        let taking = taking(&steps, number);
-        assert!(taking.iter().any(Step::writes_log), "message {number} is not written");
-        assert!(!taking.contains(&Step::Synced(LOG)), "message {number} is synced");
+        let steps_of_message = steps_until_acceptance(&steps, number);
+        assert!(steps_of_message.iter().any(Step::writes_log), "message {number} is not written");
+        assert!(!steps_of_message.contains(&Step::Synced(LOG)), "message {number} is synced");
     }
 }
 
 #[test]
-fn what_was_accepted_is_there_after_a_loss_of_power() {
+fn accepted_messages_survive_a_power_loss() {
     let Some(steps) = talk("disk") else { return };
     let (mut disk, mut accepted) = (Disk::default(), 0);
     let mut random = ChaCha8Rng::seed_from_u64(5);
     for step in &steps {
         if accepted > 0 && *step == Step::Synced(LOG) {
-            // In the middle of what follows: some of it is written, in any order.
-            assert_heard(&disk.after_loss(|| random.next_u32().is_multiple_of(2)), accepted);
+            // Some of the writes since the last sync are on the disk, in any order.
+            assert_delivered(&disk.after_loss(|| random.next_u32().is_multiple_of(2)), accepted);
         }
         disk.take(step);
-        if *step == Step::Said(accepted + 1) {
+        if *step == Step::Accepted(accepted + 1) {
             accepted += 1;
-            assert_heard(&disk.after_loss(|| false), accepted);
+            assert_delivered(&disk.after_loss(|| false), accepted);
         }
     }
     assert_eq!(accepted, MESSAGES);
 }
 
-/// What a daemon does, as far as it matters here.
+/// A relevant step of a daemon.
 #[derive(Debug, PartialEq)]
 enum Step {
-    /// The message with this number came in.
-    Heard(usize),
-    /// It was accepted.
-    Said(usize),
+    /// The message with this number has arrived.
+    Received(usize),
+    /// Its acceptance is about to be sent.
+    Accepted(usize),
     Wrote(&'static str, Write),
     Synced(&'static str),
 }
 
-/// A file's bytes from there on, or its end.
+/// Bytes from an offset on, or a new length of the file.
 #[derive(Clone, Debug, PartialEq)]
 enum Write {
     At(usize, Vec<u8>),
@@ -85,7 +88,7 @@ impl Step {
     }
 }
 
-/// Ann says to Rob, who is away, one thing after the other. `None` where this can't be watched.
+/// Sends messages to Rob, who is away. Returns the daemon's steps, or `None` without strace.
 fn talk(durability: &str) -> Option<Vec<Step>> {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
         not_tried("strace is not installed (ci/setup does it)");
@@ -114,11 +117,11 @@ fn id_of(number: usize) -> String {
     format!("m-{number}")
 }
 
-/// A daemon whose calls are written down.
+/// A daemon under strace.
 struct Traced(Child);
 
 impl Traced {
-    /// It is this process's own child, not strace's.
+    /// Starts the daemon as a child of this process, not of strace (`-D`).
     fn start(sandbox: &Sandbox) -> Self {
         let mut command = sandbox.program("strace");
         command.args(["-D", "-f", "-y", "-qq", "-s", "1000000", "-e", CALLS, "-o", "log"]);
@@ -135,54 +138,54 @@ impl Drop for Traced {
     }
 }
 
-/// Everything between the arrival of a message and its acceptance.
-fn taking(steps: &[Step], number: usize) -> &[Step] {
-    let heard = steps.iter().position(|step| *step == Step::Heard(number));
-    let said = steps.iter().position(|step| *step == Step::Said(number));
+/// The steps between the arrival of a message and its acceptance.
+fn steps_until_acceptance(steps: &[Step], number: usize) -> &[Step] {
+    let heard = steps.iter().position(|step| *step == Step::Received(number));
+    let said = steps.iter().position(|step| *step == Step::Accepted(number));
     let (Some(heard), Some(said)) = (heard, said) else {
         panic!("message {number} is not in the log: {heard:?}, {said:?}")
     };
     &steps[heard..said]
 }
 
-/// What is in a log of `strace`'s. A sync has happened, and something is heard, when the call is over;
-/// something is said when the call begins.
+/// Reads strace's log. A sync or a receipt counts when its call returns, an acceptance when its
+/// call begins.
 fn steps(log: &str) -> Vec<Step> {
     let (mut steps, mut begun) = (Vec::new(), BTreeMap::new());
     for line in log.lines() {
         let Some((thread, call)) = line.split_once(char::is_whitespace) else { continue };
         let call = call.trim_start();
         if let Some(beginning) = call.strip_suffix(" <unfinished ...>") {
-            steps.extend(said(beginning));
+            steps.extend(acceptance(beginning));
             begun.insert(thread, beginning);
         } else if let Some((_, end)) = call.split_once(" resumed>") {
             let beginning = begun.remove(thread).unwrap_or_default();
-            steps.extend(done(&format!("{beginning}{end}")));
+            steps.extend(completion(&format!("{beginning}{end}")));
         } else {
-            steps.extend(said(call));
-            steps.extend(done(call));
+            steps.extend(acceptance(call));
+            steps.extend(completion(call));
         }
     }
     steps
 }
 
-fn said(call: &str) -> Option<Step> {
-    let is_said = call.starts_with("send") || call.starts_with("write");
-    let is_acceptance = is_said && call.contains("\\\"state\\\":\\\"accepted\\\"");
-    if is_acceptance { named(call, "ack_id").map(Step::Said) } else { None }
+fn acceptance(call: &str) -> Option<Step> {
+    let is_sent = call.starts_with("send") || call.starts_with("write");
+    let is_acceptance = is_sent && call.contains("\\\"state\\\":\\\"accepted\\\"");
+    if is_acceptance { message_number(call, "ack_id").map(Step::Accepted) } else { None }
 }
 
-/// The number of the message that a frame names there.
-fn named(call: &str, key: &str) -> Option<usize> {
+/// Returns the number of the message whose id is a frame's member `key`.
+fn message_number(call: &str, key: &str) -> Option<usize> {
     let names = |number| call.contains(&format!("\\\"{key}\\\":\\\"{}\\\"", id_of(number)));
     (1..=MESSAGES).find(|number| names(*number))
 }
 
-fn done(call: &str) -> Option<Step> {
+fn completion(call: &str) -> Option<Step> {
     let (call, result) = call.rsplit_once(" = ")?;
     let result: usize = result.split(' ').next()?.parse().ok()?;
     if call.starts_with("re") && call.contains("\\\"type\\\":\\\"SEND\\\"") {
-        return named(call, "id").map(Step::Heard);
+        return message_number(call, "id").map(Step::Received);
     }
     let file = FILES.into_iter().find(|file| call.contains(&format!("/{file}>")))?;
     let number = |text: &str| text.trim_end_matches([')', ' ']).parse().ok();
@@ -192,15 +195,15 @@ fn done(call: &str) -> Option<Step> {
         "pwrite64" => {
             let mut bytes = bytes(arguments.split_once('"')?.1);
             bytes.truncate(result);
-            let place = number(arguments.rsplit_once(", ")?.1)?;
-            Some(Step::Wrote(file, Write::At(place, bytes)))
+            let offset = number(arguments.rsplit_once(", ")?.1)?;
+            Some(Step::Wrote(file, Write::At(offset, bytes)))
         }
         "ftruncate" => Some(Step::Wrote(file, Write::End(number(arguments.rsplit_once(", ")?.1)?))),
         _ => None,
     }
 }
 
-/// A string as `strace` writes it, up to its closing quote.
+/// Reads a string as `strace` writes it, up to its closing quote.
 fn bytes(text: &str) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), text.bytes().peekable());
     while let Some(byte) = rest.next().filter(|byte| *byte != b'"') {
@@ -230,7 +233,7 @@ fn bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The files on a disk, and what was written and not synced.
+/// The synced content of the files, and the writes after the last sync.
 #[derive(Clone, Default)]
 struct Disk {
     synced: BTreeMap<&'static str, Vec<u8>>,
@@ -246,7 +249,7 @@ impl Disk {
                 self.written = later;
                 self.put(now);
             }
-            Step::Heard(_) | Step::Said(_) => {}
+            Step::Received(_) | Step::Accepted(_) => {}
         }
     }
 
@@ -255,15 +258,15 @@ impl Disk {
             let bytes = self.synced.entry(file).or_default();
             match write {
                 Write::End(end) => bytes.resize(end, 0),
-                Write::At(place, new) => {
-                    bytes.resize(bytes.len().max(place + new.len()), 0);
-                    bytes[place..place + new.len()].copy_from_slice(&new);
+                Write::At(offset, new) => {
+                    bytes.resize(bytes.len().max(offset + new.len()), 0);
+                    bytes[offset..offset + new.len()].copy_from_slice(&new);
                 }
             }
         }
     }
 
-    /// What is left of it. Of what was not synced, some is written, and the rest is lost.
+    /// The disk after a power loss: `is_written` chooses which of the unsynced writes are on it.
     fn after_loss(&self, mut is_written: impl FnMut() -> bool) -> Self {
         let mut left = self.clone();
         let written = left.written.drain(..).filter(|_| is_written()).collect();
@@ -272,8 +275,8 @@ impl Disk {
     }
 }
 
-/// A daemon that finds this disk has all messages up to this one.
-fn assert_heard(disk: &Disk, accepted: usize) {
+/// Checks that a daemon with this disk delivers all messages up to this one.
+fn assert_delivered(disk: &Disk, accepted: usize) {
     let mut sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
     for (file, bytes) in &disk.synced {
@@ -288,6 +291,6 @@ fn assert_heard(disk: &Disk, accepted: usize) {
 }
 
 #[test]
-fn strings_are_read() {
+fn strace_strings_are_parsed() {
     assert_eq!(bytes(r#"a\0\12\0019\"\\\n\377", 9, 0"#), b"a\0\n\x019\"\\\n\xff");
 }

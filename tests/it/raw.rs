@@ -1,4 +1,4 @@
-//! A client that says just what the test says, byte for byte, and hears what comes.
+//! A client that sends exactly what a test gives it, and returns what the daemon sends.
 
 use crate::sandbox::WATCHDOG;
 use platform::transport::Stream;
@@ -9,12 +9,12 @@ use std::{
     thread,
 };
 
-/// HELLO's `session`: `null` is not the same as leaving the token out.
+/// HELLO's `session` member. A `null` token is not the same as an absent one.
 pub(crate) fn session(token: Option<&Value>) -> Value {
     token.map_or_else(|| json!({}), |token| json!({"resume_token": token}))
 }
 
-/// A connection without any manners of its own; only PINGs it answers, unless told not to.
+/// A connection without a session layer. It answers only PINGs, and only if `answers_pings` is set.
 pub(crate) struct Raw {
     stream: Stream,
     pub(crate) answers_pings: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Reads that take too long end the connection, and so the test.
+    /// A connection over `stream`, ended after [`WATCHDOG`] so that a read cannot hang.
     pub(crate) fn over(stream: Stream) -> Self {
         let (watchdog, ended) = mpsc::channel::<()>();
         let watched = stream.clone();
@@ -35,53 +35,53 @@ impl Raw {
         Self { stream, answers_pings: true, next_id: 0, _watchdog: watchdog }
     }
 
-    /// Joins as an agent; gives back WELCOME's payload.
+    /// Joins as an agent. Returns WELCOME's payload.
     #[track_caller]
     pub(crate) fn hello(&mut self, name: &str) -> Value {
-        self.say(
+        self.send_json(
             &json!({"v": 1, "type": "HELLO", "id": "hello", "ts": 0, "payload": {"agent": name}}),
         );
         self.expect("WELCOME")["payload"].take()
     }
 
-    /// Sends one frame around this JSON.
-    pub(crate) fn say(&mut self, envelope: &Value) {
-        self.say_text(&envelope.to_string());
+    /// Sends one frame with this envelope.
+    pub(crate) fn send_json(&mut self, envelope: &Value) {
+        self.send_text(&envelope.to_string());
     }
 
-    /// Sends one frame around this text.
-    pub(crate) fn say_text(&mut self, json: &str) {
+    /// Sends one frame with this text.
+    pub(crate) fn send_text(&mut self, json: &str) {
         let length = u32::try_from(json.len()).unwrap();
         let mut bytes = length.to_be_bytes().to_vec();
         bytes.extend_from_slice(json.as_bytes());
-        self.say_bytes(&bytes);
+        self.send_bytes(&bytes);
     }
 
-    /// Sends these bytes, whatever they are.
-    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
+    /// Sends bytes without a frame around them.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         (&self.stream).write_all(bytes).unwrap();
     }
 
-    /// The same to a daemon that may have ended the connection.
-    pub(crate) fn try_say_bytes(&mut self, bytes: &[u8]) {
+    /// Sends bytes to a daemon that may have ended the connection.
+    pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) {
         (&self.stream).write_all(bytes).ok();
     }
 
-    /// Sends a message; gives back its id.
+    /// Sends a message. Returns its id.
     pub(crate) fn send(&mut self, to: &str, body: &str, meta: Value) -> String {
         self.next_id += 1;
         let id = format!("m-{}", self.next_id);
-        self.say(&json!({
+        self.send_json(&json!({
             "v": 1, "type": "SEND", "id": id, "ts": 0, "to": to,
             "payload": {"kind": "message", "body": body}, "payload_meta": meta,
         }));
         id
     }
 
-    /// Asks `@relay` for something; gives back the answer's data.
+    /// Sends a request to `@relay`. Returns the `data` of the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, body: &str, data: &Value) -> Value {
-        self.say(&json!({
+        self.send_json(&json!({
             "v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": body, "data": data},
         }));
@@ -90,14 +90,14 @@ impl Raw {
 
     /// Acknowledges a DELIVER.
     pub(crate) fn acknowledge(&mut self, deliver: &Value) {
-        self.say(&json!({
+        self.send_json(&json!({
             "v": 1, "type": "ACK", "id": "ack", "ts": 0,
             "payload": {"ack_id": deliver["id"], "seq": deliver["delivery"]["seq"]},
         }));
     }
 
-    /// The next envelope as text, or `None` at the end.
-    pub(crate) fn hear_text(&mut self) -> Option<String> {
+    /// Receives the next envelope as text, or `None` at the end.
+    pub(crate) fn receive_text(&mut self) -> Option<String> {
         loop {
             let mut length = [0; 4];
             if !self.read(&mut length) {
@@ -112,20 +112,20 @@ impl Raw {
         }
     }
 
-    /// The next envelope, or `None` at the end.
-    pub(crate) fn hear(&mut self) -> Option<Value> {
-        self.hear_text().map(|text| serde_json::from_str(&text).unwrap())
+    /// Receives the next envelope, or `None` at the end.
+    pub(crate) fn receive(&mut self) -> Option<Value> {
+        self.receive_text().map(|text| serde_json::from_str(&text).unwrap())
     }
 
-    /// The next envelope, which has to be of this type.
+    /// Receives the next envelope, and checks its type.
     #[track_caller]
     pub(crate) fn expect(&mut self, kind: &str) -> Value {
-        let envelope = self.hear().unwrap_or_else(|| panic!("{kind} expected, not the end"));
+        let envelope = self.receive().unwrap_or_else(|| panic!("{kind} expected, not the end"));
         assert_eq!(envelope["type"], kind, "{envelope}");
         envelope
     }
 
-    /// The next envelope, which has to be of this type and say this code.
+    /// Receives the next envelope, and checks its type and its code.
     #[track_caller]
     pub(crate) fn expect_code(&mut self, kind: &str, code: &str) -> Value {
         let envelope = self.expect(kind);
@@ -135,22 +135,23 @@ impl Raw {
         envelope
     }
 
-    /// Nothing more comes, and the connection is closed.
+    /// Checks that the daemon closes the connection and sends nothing before.
     #[track_caller]
     pub(crate) fn expect_end(&mut self) {
-        assert_eq!(self.hear_text(), None);
+        assert_eq!(self.receive_text(), None);
     }
 
-    /// Everything said before was looked at: what is not meant for a test comes before the answer.
+    /// Waits until the daemon has handled everything sent before. Returns the envelopes that came
+    /// meanwhile.
     #[track_caller]
-    pub(crate) fn fence(&mut self) -> Vec<Value> {
-        self.say(&json!({
+    pub(crate) fn drain(&mut self) -> Vec<Value> {
+        self.send_json(&json!({
             "v": 1, "type": "SEND", "id": "fence", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": "status"},
         }));
         let mut heard = Vec::new();
         loop {
-            let envelope = self.hear().expect("an answer to the fence");
+            let envelope = self.receive().expect("an answer to the fence");
             if envelope["payload_meta"]["replyTo"] == "fence" {
                 return heard;
             }
@@ -158,10 +159,10 @@ impl Raw {
         }
     }
 
-    /// Who is known to the daemon, a row each.
+    /// Returns the rows of the request `agents`.
     #[track_caller]
     pub(crate) fn agents(&mut self) -> Vec<Value> {
-        self.say(&json!({
+        self.send_json(&json!({
             "v": 1, "type": "SEND", "id": "agents", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": "agents"},
         }));
@@ -170,10 +171,10 @@ impl Raw {
         serde_json::from_value(answer["payload"]["data"]["agents"].take()).expect("rows")
     }
 
-    /// Says BYE, and waits until the daemon has let it go.
+    /// Sends BYE, and waits until the daemon closes the connection.
     #[track_caller]
     pub(crate) fn leave(mut self) {
-        self.say(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
+        self.send_json(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
         self.expect_end();
     }
 
@@ -181,7 +182,7 @@ impl Raw {
         self.stream.hang_up();
     }
 
-    /// Fills `buffer`; false at the end of the stream before its first byte.
+    /// Fills `buffer`. Returns false at the end of the stream, if no byte came before.
     fn read(&mut self, buffer: &mut [u8]) -> bool {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -203,7 +204,7 @@ impl Raw {
         let envelope: Value = serde_json::from_str(text).unwrap();
         let pong =
             json!({"v": 1, "type": "PONG", "id": "pong", "ts": 0, "payload": envelope["payload"]});
-        self.say(&pong);
+        self.send_json(&pong);
         true
     }
 }

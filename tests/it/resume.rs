@@ -1,11 +1,11 @@
-//! Connections are cut and daemons die while messages flow both ways: nothing is lost, nothing is heard
-//! twice, and each sender is heard in order.
+//! Connections are cut and daemons die while messages flow both ways: no message is lost or
+//! duplicated, and each sender's messages arrive in order.
 
 use crate::{
     raw::Raw,
     sandbox::{Sandbox, WATCHDOG},
-    upgrade::Replaced,
-    wrap::{reading, wait_until_heard},
+    upgrade::DetachedDaemon,
+    wrap::{wait_until_heard, wrap_line_reader},
 };
 use agent_relay::{
     client::{Client, Ended, Event, Meta, Outgoing, SendId, Settings, State},
@@ -30,22 +30,22 @@ use std::{
     thread,
 };
 
-/// Messages each way in a round; in each, a connection is cut once.
+/// Messages each way in a round. In each round, a connection is cut once.
 const MESSAGES: usize = 200;
 
-/// About what a client hears in a round.
+/// Approximate bytes that a client receives in a round.
 const ROUND_BYTES: usize = 250 * MESSAGES;
 
-/// As many as the backoff leaves time for.
+/// More rounds would take too long, because of the backoff.
 const ROUNDS: usize = 5;
 
-/// Bytes that a client still hears before its connection is cut.
+/// The bytes that a client still receives before its connection is cut.
 struct Budget(AtomicUsize);
 
 impl Budget {
     const NONE: usize = usize::MAX;
 
-    /// How many of so many bytes are passed on; once it isn't all of them, there is no budget any more.
+    /// Returns how many of `count` bytes are passed on. The budget is gone once that is fewer.
     fn spend(&self, count: usize) -> usize {
         let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
             Self::NONE => None,
@@ -55,7 +55,7 @@ impl Budget {
     }
 }
 
-/// Between a client and the daemon: it can be cut.
+/// A proxy between a client and the daemon, which can cut the connection.
 struct Proxy {
     endpoint: Endpoint,
     listener: Arc<Listener>,
@@ -75,7 +75,7 @@ impl Proxy {
         let spends = Arc::clone(&budget);
         let accepting = thread::spawn(move || {
             while let Ok(near) = accepts.accept() {
-                // Where no daemon is, the client is told so by the end.
+                // Without a daemon, the end of the connection informs the client.
                 let Ok(far) = Stream::connect(&daemon) else {
                     near.hang_up();
                     continue;
@@ -90,7 +90,7 @@ impl Proxy {
         Self { endpoint, listener, streams, budget, accepting: Some(accepting) }
     }
 
-    /// Cuts the client off once it has heard so many bytes more, be it within a frame.
+    /// Cuts the connection after this many more bytes to the client, also within a frame.
     fn cut_after(&self, bytes: usize) {
         self.budget.0.store(bytes, Ordering::Relaxed);
     }
@@ -106,7 +106,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Passes on what it reads, until `allow` says fewer bytes than there are.
+/// Copies bytes until `allow` permits fewer than were read.
 fn pump(mut from: &Stream, mut to: &Stream, allow: impl Fn(usize) -> usize) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -119,21 +119,21 @@ fn pump(mut from: &Stream, mut to: &Stream, allow: impl Fn(usize) -> usize) {
     to.hang_up();
 }
 
-/// An agent on the library, which acknowledges what it hears.
+/// A client of the library that acknowledges each message.
 struct Agent {
     client: Arc<Client>,
     facts: mpsc::Receiver<Fact>,
     sent: HashMap<SendId, usize>,
-    /// The last number heard.
+    /// The last number received.
     last: Option<usize>,
-    /// What the daemon couldn't say again.
+    /// The reasons of `Missed` events.
     missed: Vec<String>,
 }
 
-/// What an agent's events say.
+/// A relevant event of an agent.
 #[derive(Debug)]
 enum Fact {
-    Heard(String),
+    Received(String),
     Accepted(SendId),
     Refused(SendId, String),
     Missed(String),
@@ -152,7 +152,7 @@ impl Agent {
                     Event::Delivered(delivery) => {
                         let Some(client) = acknowledges.upgrade() else { return };
                         client.acknowledge(&delivery.id);
-                        Fact::Heard(delivery.body.clone())
+                        Fact::Received(delivery.body.clone())
                     }
                     Event::Accepted { send_id, .. } => Fact::Accepted(send_id),
                     Event::Refused { send_id, nack } => Fact::Refused(send_id, nack.code),
@@ -177,14 +177,14 @@ impl Agent {
     }
 
     #[track_caller]
-    fn next(&self) -> Fact {
+    fn next_fact(&self) -> Fact {
         self.facts.recv_timeout(WATCHDOG).expect("something happens")
     }
 
-    /// Hears numbers in order, each once, until it has heard `missing` and was answered for all that it
-    /// sent and will be answered for. Gives back which of its own at-most-once numbers were refused.
+    /// Receives numbers in order, each once, until all of `missing` have arrived and `unanswered`
+    /// sends are accepted. Returns the agent's at-most-once numbers that were refused.
     #[track_caller]
-    fn hear(&mut self, mut missing: HashSet<usize>, mut unanswered: usize) -> HashSet<usize> {
+    fn receive(&mut self, mut missing: HashSet<usize>, mut unanswered: usize) -> HashSet<usize> {
         let mut refused = HashSet::new();
         while !missing.is_empty() || unanswered > 0 {
             let fact = self.facts.recv_timeout(WATCHDOG);
@@ -192,7 +192,7 @@ impl Agent {
                 panic!("no {missing:?}, {unanswered} unanswered; missed: {:?}", self.missed)
             });
             match fact {
-                Fact::Heard(body) => {
+                Fact::Received(body) => {
                     let number = body.parse().unwrap();
                     assert!(self.last < Some(number), "{number} comes after {:?}", self.last);
                     self.last = Some(number);
@@ -215,18 +215,18 @@ impl Agent {
     }
 }
 
-/// The first words, after which the daemon has both names kept, and each has a stream that it can name at
-/// a return.
+/// Exchanges first messages, after which both names are stored, and each agent has a stream to
+/// resume.
 #[track_caller]
 fn greet(ann: &mut Agent, bob: &mut Agent) {
     bob.send("Ann", 0, true);
     ann.send("Bob", 0, true);
     for agent in [ann, bob] {
-        agent.hear(HashSet::from([0]), 1);
+        agent.receive(HashSet::from([0]), 1);
     }
 }
 
-/// Ann and Bob talk, and Ann's connection is cut again and again.
+/// Exchanges messages between Ann and Bob, while Ann's connection is cut repeatedly.
 fn talk_while_cut(seed: u64) {
     let sandbox = Sandbox::new();
     let proxy = Proxy::start(&sandbox, "proxy");
@@ -239,25 +239,25 @@ fn talk_while_cut(seed: u64) {
         let numbers: Vec<_> = (next..next + MESSAGES).collect();
         next += MESSAGES;
         proxy.cut_after(random.next_u32() as usize % ROUND_BYTES);
-        let (mut kept, mut tossed) = (HashSet::new(), HashSet::new());
-        for (place, number) in numbers.iter().enumerate() {
-            // Once the last one is accepted, all that is refused has been.
-            let at_least_once = place + 1 == MESSAGES || random.next_u32().is_multiple_of(2);
-            if at_least_once { &mut kept } else { &mut tossed }.insert(*number);
-            bob.send("Ann", *number, at_least_once);
+        let (mut at_least_once, mut at_most_once) = (HashSet::new(), HashSet::new());
+        for (index, number) in numbers.iter().enumerate() {
+            // The last message is acknowledged, and by then all refusals have arrived.
+            let requires_ack = index + 1 == MESSAGES || random.next_u32().is_multiple_of(2);
+            if requires_ack { &mut at_least_once } else { &mut at_most_once }.insert(*number);
+            bob.send("Ann", *number, requires_ack);
             ann.send("Bob", *number, true);
         }
-        let refused = bob.hear(numbers.iter().copied().collect(), kept.len());
-        assert!(refused.is_subset(&tossed), "{refused:?}");
-        let mut missing: HashSet<_> = kept.union(&tossed).copied().collect();
+        let refused = bob.receive(numbers.iter().copied().collect(), at_least_once.len());
+        assert!(refused.is_subset(&at_most_once), "{refused:?}");
+        let mut missing: HashSet<_> = at_least_once.union(&at_most_once).copied().collect();
         missing.retain(|number| !refused.contains(number));
-        ann.hear(missing, MESSAGES);
+        ann.receive(missing, MESSAGES);
         assert_eq!(ann.missed, Vec::<String>::new());
     }
 }
 
 #[test]
-fn a_connection_that_is_cut_costs_nothing() {
+fn cut_connection_loses_nothing() {
     thread::scope(|scope| {
         for seed in 0..3 {
             scope.spawn(move || talk_while_cut(seed));
@@ -266,7 +266,7 @@ fn a_connection_that_is_cut_costs_nothing() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_costs_nothing_that_is_sent_at_least_once() {
+fn killed_daemon_loses_no_at_least_once_message() {
     let mut sandbox = Sandbox::new();
     let mut ann = Agent::join(&sandbox.endpoint(), "Ann");
     let mut bob = Agent::join(&sandbox.endpoint(), "Bob");
@@ -275,55 +275,55 @@ fn a_daemon_that_is_killed_costs_nothing_that_is_sent_at_least_once() {
     for round in 0..ROUNDS {
         let numbers: Vec<_> = (1 + round * MESSAGES..=(round + 1) * MESSAGES).collect();
         let kill_at = random.next_u64() as usize % MESSAGES;
-        for (place, number) in numbers.iter().enumerate() {
+        for (index, number) in numbers.iter().enumerate() {
             bob.send("Ann", *number, true);
             ann.send("Bob", *number, true);
-            if place == kill_at {
+            if index == kill_at {
                 sandbox.kill();
                 sandbox.start();
             }
         }
         let all: HashSet<_> = numbers.iter().copied().collect();
-        bob.hear(all.clone(), MESSAGES);
-        ann.hear(all, MESSAGES);
+        bob.receive(all.clone(), MESSAGES);
+        ann.receive(all, MESSAGES);
     }
 }
 
 #[test]
-fn a_daemon_that_is_replaced_costs_nothing_that_is_sent_at_least_once() {
-    let place = Replaced::new();
-    let endpoint = place.0.endpoint();
+fn replaced_daemon_loses_no_at_least_once_message() {
+    let detached = DetachedDaemon::new();
+    let endpoint = detached.0.endpoint();
     let mut ann = Agent::join(&endpoint, "Ann");
     let mut bob = Agent::join(&endpoint, "Bob");
     greet(&mut ann, &mut bob);
-    let mut told = place.0.join("Cid");
+    let mut told = detached.0.join("Cid");
     for number in 1..=MESSAGES {
         bob.send("Ann", number, true);
         ann.send("Bob", number, true);
         if number == MESSAGES / 2 {
-            place.done(&["up", "--replace"]);
+            detached.run_ok(&["up", "--replace"]);
             assert_eq!(told.expect("BYE")["payload"]["reason"], "upgrade");
         }
     }
-    bob.hear((1..=MESSAGES).collect(), MESSAGES);
-    ann.hear((1..=MESSAGES).collect(), MESSAGES);
+    bob.receive((1..=MESSAGES).collect(), MESSAGES);
+    ann.receive((1..=MESSAGES).collect(), MESSAGES);
 }
 
 #[test]
-fn a_wrapped_agent_hears_and_is_heard_after_a_replacement() {
-    let place = Replaced::new();
-    let bob = Agent::join(&place.0.endpoint(), "Bob");
-    let mut ann = reading(&place.0, "Ann", &[]);
-    place.done(&["up", "--replace"]);
+fn wrapped_agent_sends_and_receives_after_a_replacement() {
+    let detached = DetachedDaemon::new();
+    let bob = Agent::join(&detached.0.endpoint(), "Bob");
+    let mut ann = wrap_line_reader(&detached.0, "Ann", &[]);
+    detached.run_ok(&["up", "--replace"]);
     ann.press("say Bob still here\r");
     loop {
-        match bob.next() {
-            Fact::Heard(body) => break assert_eq!(body, "still here"),
+        match bob.next_fact() {
+            Fact::Received(body) => break assert_eq!(body, "still here"),
             Fact::Ready(_) => {}
             bad => panic!("{bad:?}"),
         }
     }
-    place.done(&["send", "--as", "Cid", "Ann", "welcome back"]);
+    detached.run_ok(&["send", "--as", "Cid", "Ann", "welcome back"]);
     wait_until_heard(&ann, "welcome back");
     assert_eq!(ann.text().matches("ready").count(), 1, "it did not begin again");
     ann.press("exit 7\r");
@@ -331,37 +331,37 @@ fn a_wrapped_agent_hears_and_is_heard_after_a_replacement() {
 }
 
 #[test]
-fn a_session_its_topics_and_their_mail_outlive_the_connection_and_the_daemon() {
+fn session_keeps_its_subscriptions_over_a_daemon_crash() {
     let mut sandbox = Sandbox::new();
     let ann = Agent::join(&sandbox.endpoint(), "Ann");
     ann.client.subscribe("news.*").unwrap();
     sandbox.kill();
     sandbox.start();
-    // She is away or back, but never without her subscription.
+    // Ann is away or back, but always subscribed.
     let news = ["send", "--json", "--topic", "news.today", "*", "heard"];
     let said = sandbox.run(news);
     assert!(String::from_utf8_lossy(&said.stdout).contains(r#""recipients":1"#), "{said:?}");
     let session = &ann.client.welcome().session_id;
-    let back = ann.next();
+    let back = ann.next_fact();
     assert!(matches!(&back, Fact::Ready(again) if again == session), "{back:?}");
-    let heard = ann.next();
-    assert!(matches!(&heard, Fact::Heard(body) if body == "heard"), "{heard:?}");
+    let heard = ann.next_fact();
+    assert!(matches!(&heard, Fact::Received(body) if body == "heard"), "{heard:?}");
 }
 
 #[test]
-fn who_is_replaced_by_its_own_token_does_not_come_back() {
+fn session_taken_over_by_its_token_does_not_reconnect() {
     let sandbox = Sandbox::new();
     let ann = Agent::join(&sandbox.endpoint(), "Ann");
     let token = ann.client.welcome().resume_token.clone();
     let mut newer: Raw = sandbox.connect();
-    newer.say(&json!({
+    newer.send_json(&json!({
         "v": 1, "type": "HELLO", "id": "h", "ts": 0,
         "payload": {"agent": "Ann", "session": {"resume_token": token}},
     }));
     let welcome = newer.expect("WELCOME");
     assert_eq!(welcome["payload"]["session_id"], ann.client.welcome().session_id);
     loop {
-        match ann.next() {
+        match ann.next_fact() {
             Fact::Ended(ended) => break assert!(ended.is(ErrorCode::SessionReplaced), "{ended}"),
             Fact::Ready(_) => {}
             bad => panic!("{bad:?}"),

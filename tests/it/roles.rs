@@ -1,10 +1,10 @@
-//! As whom commands speak, what proves it, and that no proof is ever told.
+//! The identity of commands, its proof, and the secrecy of each proof.
 
 use crate::{
     commands::{Detached, err, out, run},
     raw::Raw,
     sandbox::{Sandbox, not_tried, output, until},
-    wrap::{dense, reading},
+    wrap::{without_blanks, wrap_line_reader},
 };
 use serde_json::{Value, json};
 use std::{
@@ -17,10 +17,10 @@ const DONE: i32 = 0;
 const FAILED: i32 = 1;
 const USAGE: i32 = 2;
 
-/// The program under test, as a shell finds it.
+/// The program under test.
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
 
-/// Makes a key for a name, puts its hash into force and gives the key back.
+/// Makes a key for a name, and puts its hash into force. Returns the key.
 fn keyed(sandbox: &Sandbox, name: &str) -> String {
     let said = out(&run(sandbox, &["policy", "key", name, "--json"], DONE));
     let made: Value = serde_json::from_str(&said).unwrap();
@@ -31,20 +31,20 @@ fn keyed(sandbox: &Sandbox, name: &str) -> String {
     made["key"].as_str().unwrap().to_owned()
 }
 
-/// A file with a secret, which is its owner's alone.
+/// Writes a secret into a private file. Returns the path.
 fn secret_file(path: &Path, text: &str) -> String {
     platform::paths::make_private_dir(path.parent().unwrap()).unwrap();
     platform::paths::write_private_file(path, format!("{text}\n").as_bytes()).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// Ann's key where commands look for it.
+/// Writes Ann's key where commands look for it.
 fn put_key(sandbox: &Sandbox, key: &str) {
     secret_file(&sandbox.home().join("keys").join("Ann"), key);
 }
 
 #[track_caller]
-fn hears(at: &mut Raw, from: &str, auth: &str, body: &str) -> Value {
+fn expect_message(at: &mut Raw, from: &str, auth: &str, body: &str) -> Value {
     let heard = at.expect("DELIVER");
     at.acknowledge(&heard);
     assert_eq!(
@@ -55,11 +55,11 @@ fn hears(at: &mut Raw, from: &str, auth: &str, body: &str) -> Value {
 }
 
 #[test]
-fn a_command_is_the_operator_and_a_guest_without_the_key() {
+fn command_is_the_operator_with_the_key_and_a_guest_without() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     run(&sandbox, &["send", "Bob", "from who runs it"], DONE);
-    hears(&mut bob, "@operator", "operator", "from who runs it");
+    expect_message(&mut bob, "@operator", "operator", "from who runs it");
 
     let key = sandbox.home().join("operator.key");
     for other in [None, Some("0".repeat(64))] {
@@ -80,7 +80,7 @@ fn a_command_is_the_operator_and_a_guest_without_the_key() {
 }
 
 #[test]
-fn a_keyed_name_is_for_who_has_its_key() {
+fn keyed_name_requires_its_key() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let key = keyed(&sandbox, "Ann");
@@ -91,12 +91,12 @@ fn a_keyed_name_is_for_who_has_its_key() {
     let file = secret_file(&sandbox.directory().join("ann.key"), &key);
     let line = ["send", "--as", "Ann", "--key-file", &file, "Bob", "by its file"];
     run(&sandbox, &line, DONE);
-    hears(&mut bob, "Ann", "key", "by its file");
+    expect_message(&mut bob, "Ann", "key", "by its file");
     put_key(&sandbox, &key);
     run(&sandbox, &["send", "--as", "Ann", "Bob", "by the home"], DONE);
-    hears(&mut bob, "Ann", "key", "by the home");
+    expect_message(&mut bob, "Ann", "key", "by the home");
     run(&sandbox, &["send", "--as", "ANN", "Bob", "names have no case"], DONE);
-    hears(&mut bob, "ANN", "key", "names have no case");
+    expect_message(&mut bob, "ANN", "key", "names have no case");
     let wrong = secret_file(&sandbox.directory().join("wrong.key"), &"1".repeat(64));
     let line = ["listen", "--as", "Ann", "--key-file", &wrong];
     assert!(err(&run(&sandbox, &line, FAILED)).contains(why));
@@ -104,7 +104,7 @@ fn a_keyed_name_is_for_who_has_its_key() {
     assert!(err(&run(&sandbox, &line, FAILED)).contains("read nowhere"));
 }
 
-/// A directory that another user can work in, with the program in it.
+/// Makes a directory in which another user can work, with the program in it.
 pub(crate) fn open_to_others(sandbox: &Sandbox) -> PathBuf {
     let directory = sandbox.directory().join("others");
     let relay = directory.join("agent-relay");
@@ -116,7 +116,7 @@ pub(crate) fn open_to_others(sandbox: &Sandbox) -> PathBuf {
     directory
 }
 
-/// Nobody refuses root anything: it becomes somebody else. Gives back what begins a command so, if it can.
+/// Returns the words that begin a command as another user than root, or `None` if they do not work.
 fn as_no_root(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
     let mut id = sandbox.program("id");
     id.arg("-u");
@@ -127,9 +127,9 @@ fn as_no_root(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
     found.then(|| vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
 }
 
-/// What the command line is told inside Ann, where her program's sandbox refuses it something.
+/// The command runs inside the wrapped agent Ann, where a sandbox denies access to a file.
 #[test]
-fn where_a_sandbox_refuses_commands_the_way_that_works_is_named() {
+fn command_refused_by_a_sandbox_names_the_way_that_works() {
     const INSIDE: &str = r#"umask 077; cd "$1" && mkdir -p home closed && printf '%064d' 0 >key
         export AGENT_RELAY_AGENT=Ann AGENT_RELAY_KEY_FILE="$1/key" AGENT_RELAY_HOME="$1/home"
         export AGENT_RELAY_ENDPOINT="$1/closed/relay.sock""#;
@@ -159,13 +159,13 @@ fn where_a_sandbox_refuses_commands_the_way_that_works_is_named() {
     }
 }
 
-/// What has a program that reads lines run a command of ours.
+/// A line that makes the line reader run a command of `agent-relay`.
 fn inside(command: &str) -> String {
     format!("run \"{}\" {command}", path::absolute(RELAY).unwrap().display())
 }
 
 #[test]
-fn inside_a_wrapped_agent_commands_speak_in_its_name_and_nothing_else() {
+fn command_inside_a_wrapped_agent_speaks_only_in_its_name() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     fs::write(sandbox.directory().join("note.txt"), "from inside\n").unwrap();
@@ -180,30 +180,30 @@ fn inside_a_wrapped_agent_commands_speak_in_its_name_and_nothing_else() {
         "listen --as Cid",
     ];
     let runs = runs.map(inside);
-    let mut ann = reading(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
-    let first = hears(&mut bob, "Ann", "companion", "from inside\n");
-    let second = hears(&mut bob, "Ann", "companion", "again");
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
+    let first = expect_message(&mut bob, "Ann", "companion", "from inside\n");
+    let second = expect_message(&mut bob, "Ann", "companion", "again");
     assert_eq!((&first["delivery"]["seq"], &second["delivery"]["seq"]), (&json!(1), &json!(2)));
-    let text = dense(&ann.text());
+    let text = without_blanks(&ann.text());
     for said in [
         "nothing waits for Ann",
         "\"Bob\"'s mail is for operators",
         "\"tap\" is for operators",
         "\"stop\" is for operators",
     ] {
-        assert!(text.contains(&dense(said)), "{said} is not in {text}");
+        assert!(text.contains(&without_blanks(said)), "{said} is not in {text}");
     }
-    assert_eq!(text.matches(&dense("leave out `--as Cid`")).count(), 2, "{text}");
+    assert_eq!(text.matches(&without_blanks("leave out `--as Cid`")).count(), 2, "{text}");
     let file = sandbox.home().join("run").join("Ann.key");
     platform::paths::check_private(&file).unwrap();
     ann.press("exit 0\r");
     assert_eq!(ann.finish(), 0);
     assert!(!file.exists());
-    assert_eq!(bob.fence(), Vec::<Value>::new());
+    assert_eq!(bob.drain(), Vec::<Value>::new());
 }
 
 #[test]
-fn a_command_whose_agent_is_gone_says_so() {
+fn command_of_a_gone_agent_is_refused() {
     let sandbox = Sandbox::new();
     let file = secret_file(&sandbox.directory().join("old.key"), &"2".repeat(64));
     let inside = |key_file: Option<&str>, line: &[&str]| {
@@ -231,7 +231,7 @@ fn a_command_whose_agent_is_gone_says_so() {
 }
 
 #[test]
-fn an_agent_that_has_no_name_does_not_speak_as_its_person() {
+fn agent_without_a_name_does_not_speak_as_its_person() {
     let sandbox = Sandbox::new();
     let bob = sandbox.join("Bob");
     for mark in ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"] {
@@ -251,7 +251,7 @@ fn an_agent_that_has_no_name_does_not_speak_as_its_person() {
     drop(bob);
 }
 
-/// Everything in a directory but what is there to hold a secret.
+/// Collects all files of a directory, except those that hold a secret.
 fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -265,9 +265,10 @@ fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// What the system tells of processes of this sandbox, where it tells of any.
+/// Collects the command lines and environments of the sandbox's processes, if the system shows
+/// them.
 fn all_processes(sandbox: &Sandbox, found: &mut Vec<(String, Vec<u8>)>) -> usize {
-    // Under Wine it is Linux's, which doesn't have what Windows programs are given.
+    // Under Wine, /proc is Linux's, and lacks the environments of Windows programs.
     let is_windows = env::var_os("ComSpec").is_some();
     let Some(processes) = fs::read_dir("/proc").ok().filter(|_| !is_windows) else { return 0 };
     let home = sandbox.home().display().to_string();
@@ -289,7 +290,7 @@ fn contains(bytes: &[u8], text: &str) -> bool {
 }
 
 #[test]
-fn no_secret_is_ever_told() {
+fn no_secret_is_revealed() {
     let sandbox = Sandbox::empty();
     let trace = |mut command: Command| {
         command.env("AGENT_RELAY_LOG", "trace");
@@ -302,25 +303,25 @@ fn no_secret_is_ever_told() {
     let mut bob = sandbox.connect();
     let token = bob.hello("Bob")["resume_token"].as_str().unwrap().to_owned();
     let runs = ["send Bob hi", "status"].map(inside);
-    let mut ann = reading(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
-    hears(&mut bob, "Ann", "companion", "hi");
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
+    expect_message(&mut bob, "Ann", "companion", "hi");
 
     let read = |path: &str| fs::read_to_string(sandbox.home().join(path)).unwrap();
     let [operator_key, companion_key] = ["operator.key", "run/Ann.key"].map(read);
     let secrets = [&*operator_key, &companion_key, &agent_key, &token].map(str::trim_end);
-    // One that is used, one that is wrong, and one that is no good for what it is shown.
+    // Keys that do not match the mode: each must fail without being repeated.
     for (mode, key) in [("operator", &agent_key), ("operator", &token), ("guest", &agent_key)] {
         let mut stranger = sandbox.connect();
-        stranger.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        stranger.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
             "payload": {"mode": mode, "auth": {"key": key}, "companion_key": key}}));
-        stranger.hear();
+        stranger.receive();
     }
     let mut again = sandbox.connect();
-    again.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+    again.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
         "payload": {"agent": "Bob", "session": {"resume_token": token}}}));
     let next = again.expect("WELCOME")["payload"]["resume_token"].as_str().unwrap().to_owned();
     let mut thief = sandbox.connect();
-    thief.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+    thief.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
         "payload": {"agent": "Cid", "session": {"resume_token": token}}}));
     thief.expect_code("ERROR", "RESUME_REJECTED");
 

@@ -1,4 +1,4 @@
-//! A place of its own for each test: a home, an endpoint, a daemon, and a watchdog over all waits.
+//! A sandbox for each test: a home, an endpoint, a daemon, and a time limit for all waits.
 
 use crate::raw::Raw;
 use platform::{endpoint::Endpoint, lock::Lock, transport::Stream};
@@ -15,10 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Nothing in a test may take longer; a wait that does is a failure, not a slow machine.
+/// The longest wait of a test. A longer one is a failure, also on a slow machine.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// What a program needs of the machine's environment; everything else stays outside.
+/// Variables that programs get from the environment of the tests. All others are removed.
 const KEPT_VARIABLES: [&str; 10] = [
     "PATH",
     "SystemRoot",
@@ -32,11 +32,11 @@ const KEPT_VARIABLES: [&str; 10] = [
     "WINEDEBUG",
 ];
 
-/// A temporary directory with a home in it, removed at the end together with what was started.
+/// A temporary directory with a home, removed when dropped, after its processes have been ended.
 pub(crate) struct Sandbox {
     directory: PathBuf,
     daemon: Option<Daemon>,
-    /// Keeps wrappers and listeners from starting the next daemon.
+    /// Prevents wrappers and listeners from starting the next daemon.
     start_lock: Option<Lock>,
 }
 
@@ -56,7 +56,7 @@ impl Sandbox {
         Self::with_config("")
     }
 
-    /// The same, with this `config.toml`.
+    /// A sandbox with a daemon that has this `config.toml`.
     pub(crate) fn with_config(config: &str) -> Self {
         let mut sandbox = Self::empty();
         platform::paths::make_private_dir(&sandbox.home()).unwrap();
@@ -84,21 +84,21 @@ impl Sandbox {
         self.start_lock = None;
     }
 
-    /// Kills the daemon, as a crash would. Only the test starts the next one.
+    /// Kills the daemon, as a crash would. After that, only the test starts the next one.
     pub(crate) fn kill(&mut self) {
         if let Some(daemon) = self.daemon.take() {
-            // Without a home there is none to start.
+            // Without a home, there is no lock to take.
             self.start_lock = Lock::take(&self.home().join("start.lock")).ok().flatten();
             drop(daemon);
         }
     }
 
-    /// From now on others may start the next daemon, too.
+    /// Allows other processes to start the next daemon.
     pub(crate) fn let_others_start(&mut self) {
         self.start_lock = None;
     }
 
-    /// Stops what others have started.
+    /// Stops a daemon that another process has started.
     fn stop_others(&mut self) {
         let home = self.home();
         std::fs::write(home.join("daemon.stopped"), "").ok();
@@ -118,18 +118,18 @@ impl Sandbox {
         wait(&mut daemon.process, "the daemon")
     }
 
-    /// Whether the daemon is up.
+    /// Reports whether the daemon is up.
     pub(crate) fn is_up(&mut self) -> bool {
         let daemon = self.daemon.as_mut().expect("a daemon was started");
         daemon.process.try_wait().unwrap().is_none()
     }
 
-    /// A connection that has said nothing.
+    /// A connection that has sent nothing.
     pub(crate) fn connect(&self) -> Raw {
         Raw::over(Stream::connect(&self.endpoint()).unwrap())
     }
 
-    /// A connection that has joined.
+    /// A connection that has joined as an agent.
     pub(crate) fn join(&self, name: &str) -> Raw {
         let mut raw = self.connect();
         raw.hello(name);
@@ -140,7 +140,7 @@ impl Sandbox {
     pub(crate) fn operator(&self) -> Raw {
         let key = std::fs::read_to_string(self.home().join("operator.key")).unwrap();
         let mut raw = self.connect();
-        raw.say(&serde_json::json!({
+        raw.send_json(&serde_json::json!({
             "v": 1, "type": "HELLO", "id": "h", "ts": 0,
             "payload": {"mode": "operator", "auth": {"key": key.trim_end()}},
         }));
@@ -159,7 +159,7 @@ impl Sandbox {
         command
     }
 
-    /// Any program, in this sandbox's environment.
+    /// A program in this sandbox's environment.
     pub(crate) fn program(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.env_clear().stdin(Stdio::null()).current_dir(&self.directory);
@@ -190,14 +190,14 @@ impl Drop for Sandbox {
     }
 }
 
-/// A daemon's process, and a thread that keeps what it says.
+/// A daemon's process, and a thread that collects its standard error.
 pub(crate) struct Daemon {
     process: Child,
     log: Option<thread::JoinHandle<String>>,
 }
 
 impl Daemon {
-    /// Starts it in the foreground and waits until it listens.
+    /// Starts a daemon in the foreground, and waits until it listens.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let err = process.stderr.take().unwrap();
@@ -236,7 +236,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Runs a command to its end, under the watchdog.
+/// Runs a command to its end, within [`WATCHDOG`].
 #[track_caller]
 pub(crate) fn output(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -252,14 +252,14 @@ fn read_all(mut from: impl Read) -> Vec<u8> {
     bytes
 }
 
-/// Passes over a test that this machine can't run, but not where `CI` says that all have to run.
+/// Skips a test that this machine cannot run. Panics under `CI`, where all tests must run.
 #[track_caller]
 pub(crate) fn not_tried(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "CI tries every test: {why}");
     eprintln!("not tried: {why}");
 }
 
-/// For what tells nobody that it has come: looks again and again, under the watchdog.
+/// Polls a condition that no event reports, within [`WATCHDOG`].
 #[track_caller]
 pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
     let pace = Duration::from_millis(20);
@@ -270,7 +270,7 @@ pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
     }
 }
 
-/// What the system says that a process has in memory, where `ps` asks it.
+/// Returns a process's resident memory as `ps` reports it, or `None` without `ps`.
 pub(crate) fn resident_bytes(pid: u64) -> Option<u64> {
     let output = match Command::new("ps").args(["-o", "rss=", "-p", &pid.to_string()]).output() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -280,7 +280,7 @@ pub(crate) fn resident_bytes(pid: u64) -> Option<u64> {
     output.status.success().then(|| kib.parse::<u64>().expect("a number of KiB") << 10)
 }
 
-/// Waits for a process, which is killed if it takes too long.
+/// Waits for a process. Kills it and panics after [`WATCHDOG`].
 #[track_caller]
 pub(crate) fn wait(child: &mut Child, what: &str) -> ExitStatus {
     let pace = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! Sessions through a real socket, and over the end of a daemon.
+//! Sessions over a real socket, across daemons.
 
 use crate::{
     raw::{Raw, session},
@@ -6,23 +6,23 @@ use crate::{
 };
 use serde_json::{Value, json};
 
-/// Says HELLO as an agent that comes back, with this token if there is one. Gives back WELCOME's payload.
+/// Sends HELLO as Bob, with a token if there is one. Returns WELCOME's payload.
 #[track_caller]
 fn join(sandbox: &Sandbox, token: Option<&Value>) -> (Raw, Value) {
     let mut bob = sandbox.connect();
-    bob.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload": {
+    bob.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload": {
         "agent": "Bob", "capabilities": {"resume": true}, "session": session(token)}}));
     let welcome = bob.expect("WELCOME")["payload"].take();
     (bob, welcome)
 }
 
-/// What a DELIVER says, and its number.
-fn heard(deliver: &Value) -> (&Value, &Value) {
+/// Returns the body and the sequence number of a DELIVER.
+fn body_and_seq(deliver: &Value) -> (&Value, &Value) {
     (&deliver["payload"]["body"], &deliver["delivery"]["seq"])
 }
 
 #[test]
-fn what_was_missed_comes_again_after_resume() {
+fn missed_messages_are_replayed_after_resume() {
     let sandbox = Sandbox::new();
     let mut ann = sandbox.join("Ann");
     let (mut bob, first) = join(&sandbox, None);
@@ -33,17 +33,17 @@ fn what_was_missed_comes_again_after_resume() {
     bob.hang_up();
     let (mut bob, again) = join(&sandbox, Some(&first["resume_token"]));
     assert_eq!(again["session_id"], first["session_id"]);
-    bob.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1,
+    bob.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1,
         "payload": {"streams": {"": {"last_seq": 1}}}}));
     let sync = bob.expect("SYNC")["payload"].take();
     let place = json!({"topic": "", "peer": "Ann", "last_seq": 1, "server_last_seq": 3});
     assert_eq!(sync, json!({"session_id": first["session_id"], "streams": [place]}));
-    assert_eq!(heard(&bob.expect("DELIVER")), (&json!("two"), &json!(2)));
-    assert_eq!(heard(&bob.expect("DELIVER")), (&json!("three"), &json!(3)));
+    assert_eq!(body_and_seq(&bob.expect("DELIVER")), (&json!("two"), &json!(2)));
+    assert_eq!(body_and_seq(&bob.expect("DELIVER")), (&json!("three"), &json!(3)));
 }
 
 #[test]
-fn a_deliver_says_whether_its_sender_took_a_name_or_came_back_to_it() {
+fn deliver_tells_a_claimed_name_from_a_resumed_one() {
     let sandbox = Sandbox::new();
     let mut ann = sandbox.join("Ann");
     let (mut bob, first) = join(&sandbox, None);
@@ -59,7 +59,7 @@ fn a_deliver_says_whether_its_sender_took_a_name_or_came_back_to_it() {
 }
 
 #[test]
-fn a_token_takes_over_and_is_used_up() {
+fn token_takes_over_once() {
     let sandbox = Sandbox::new();
     let (mut older, first) = join(&sandbox, None);
     let (bob, again) = join(&sandbox, Some(&first["resume_token"]));
@@ -68,31 +68,31 @@ fn a_token_takes_over_and_is_used_up() {
     older.expect_end();
     bob.hang_up();
     let mut thief = sandbox.connect();
-    thief.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1,
+    thief.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1,
         "payload": {"agent": "Bob", "resume_token": first["resume_token"]}}));
     assert_eq!(thief.expect_code("ERROR", "RESUME_REJECTED")["payload"]["fatal"], false);
 }
 
 #[test]
-fn a_session_outlives_the_daemons_death() {
+fn session_survives_a_daemon_crash() {
     let mut sandbox = Sandbox::new();
     let (mut bob, first) = join(&sandbox, None);
-    bob.say(
+    bob.send_json(
         &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 1, "topic": "build", "payload": {}}),
     );
     bob.expect("ACK");
     sandbox.kill();
     sandbox.start();
     let mut ann = sandbox.join("Ann");
-    ann.say(&json!({"v": 1, "type": "SEND", "id": "m", "ts": 1, "topic": "build",
+    ann.send_json(&json!({"v": 1, "type": "SEND", "id": "m", "ts": 1, "topic": "build",
         "payload": {"body": "while Bob is away"}, "payload_meta": {"requires_ack": true}}));
     assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1);
     let mut bob = sandbox.connect();
-    bob.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1, "payload": {
+    bob.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1, "payload": {
         "agent": "Bob", "resume_token": first["resume_token"],
         "streams": {"build": {"last_seq": 0}}}}));
     let welcome = bob.expect("WELCOME")["payload"].take();
     assert_eq!(welcome["session_id"], first["session_id"]);
     bob.expect("SYNC");
-    assert_eq!(heard(&bob.expect("DELIVER")), (&json!("while Bob is away"), &json!(1)));
+    assert_eq!(body_and_seq(&bob.expect("DELIVER")), (&json!("while Bob is away"), &json!(1)));
 }

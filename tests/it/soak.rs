@@ -1,8 +1,9 @@
-//! A conversation that goes on and on: one message a second to each of two wrapped full-screen programs,
-//! which answer each, for as many seconds as `AGENT_RELAY_SOAK` says; without it, a few at full speed.
+//! A long conversation: one message a second to each of two wrapped full-screen programs, which
+//! answer it. `AGENT_RELAY_SOAK` is the number of seconds; without it, a few messages are sent at
+//! full speed.
 //!
-//! Each answer quotes its message, so who hears every answer once and in order knows that every message was
-//! typed once and in order. Meanwhile neither the daemon nor a wrapper grows.
+//! Each answer quotes its message. If every answer arrives once and in order, every message was
+//! typed once and in order. Meanwhile the memory of the daemon and of the wrappers must not grow.
 
 use crate::{
     sandbox::{Sandbox, WATCHDOG, resident_bytes, until},
@@ -21,36 +22,37 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Messages to each of them where no time is given.
+/// Messages to each program if no time is given.
 const MESSAGES: usize = 20;
 
-/// That wait for their answers at a time.
+/// Unanswered messages to a program at a time.
 const WAITING_MAX: usize = 6;
 
-/// From one message to the next where time is given.
+/// The interval between messages if a time is given.
 const PACE: Duration = Duration::from_secs(1);
 
-/// By then each process has what it keeps: so many messages to each of them, or a part of the time.
+/// Messages, or a part of the time, after which each process has its usual memory.
 const WARM_MESSAGES: usize = 5;
 const WARM_PART: u32 = 2;
 
-/// How much more a process may have at the end than it had when it was warm. The daemon remembers what became
-/// of some 45,000 messages, in 40 MB: it has all of that after four hours, and in an hour grows by less than this.
+/// The growth of a process after that. The daemon remembers the outcomes of some 45,000 messages in
+/// 40 MB, all of which it has after four hours; in an hour it grows by less than this.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
 
-/// How often is said how it stands.
-const NEWS_EVERY: Duration = Duration::from_secs(60);
+/// The interval between printed reports.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 #[test]
-fn nothing_is_lost_and_nothing_grows() {
+fn long_conversation_loses_nothing_and_memory_is_bounded() {
     let given = env::var("AGENT_RELAY_SOAK").ok();
     let given = given.map(|text| text.parse().expect("AGENT_RELAY_SOAK is a number of seconds"));
     let sandbox = Sandbox::new();
     let agents = [("Ann", "--main"), ("Cid", "--alternate")];
     let wrapped = agents.map(|(name, screen)| Wrapped::start(&sandbox, name, screen));
     let mut asking = sandbox.join("Asking");
-    let is_here =
-        |all: &[Value], name| all.iter().any(|it| it["name"] == name && it["here"] == true);
+    let is_here = |all: &[Value], name| {
+        all.iter().any(|agent| agent["name"] == name && agent["here"] == true)
+    };
     until("both are here", || {
         let here = asking.agents();
         agents.iter().all(|(name, _)| is_here(&here, *name))
@@ -59,21 +61,21 @@ fn nothing_is_lost_and_nothing_grows() {
     let mut soak = Soak::new(&sandbox, wrapped);
     match given.map(Duration::from_secs) {
         None => {
-            soak.talk_until(|soak| soak.heard_by_all() >= WARM_MESSAGES, None);
-            soak.is_warm();
-            soak.talk_until(|soak| soak.said_to_all() >= MESSAGES, None);
+            soak.talk_until(|soak| soak.received_from_all() >= WARM_MESSAGES, None);
+            soak.note_memory();
+            soak.talk_until(|soak| soak.sent_to_all() >= MESSAGES, None);
         }
         Some(length) => {
             let began = Instant::now();
             soak.talk_until(|_| began.elapsed() * WARM_PART >= length, Some(PACE));
-            soak.is_warm();
+            soak.note_memory();
             soak.talk_until(|_| began.elapsed() >= length, Some(PACE));
         }
     }
     soak.end();
 }
 
-/// A wrapped program in a terminal at which nobody looks.
+/// A wrapped program in a terminal whose output is discarded.
 struct Wrapped {
     name: &'static str,
     pty: Pty,
@@ -112,11 +114,11 @@ impl Drop for Wrapped {
     }
 }
 
-/// One of the two, as who talks with it sees it.
+/// One of the two programs, with the numbers of messages to and from it.
 struct Agent {
     wrapped: Wrapped,
-    said: usize,
-    heard: usize,
+    sent: usize,
+    received: usize,
 }
 
 struct Soak {
@@ -124,9 +126,9 @@ struct Soak {
     agents: [Agent; 2],
     daemon: u64,
     began: Instant,
-    heard_at: Instant,
-    told_at: Instant,
-    /// What each process had when it was warm.
+    received_at: Instant,
+    reported_at: Instant,
+    /// Each process's memory when it was first noted.
     warm: Option<Vec<u64>>,
 }
 
@@ -136,101 +138,102 @@ impl Soak {
         let status = sandbox.run(["status", "--json"]);
         let status: Value = serde_json::from_slice(&status.stdout).unwrap();
         let daemon = status["status"]["daemon"]["pid"].as_u64().unwrap();
-        let agents = wrapped.map(|wrapped| Agent { wrapped, said: 0, heard: 0 });
+        let agents = wrapped.map(|wrapped| Agent { wrapped, sent: 0, received: 0 });
         let now = Instant::now();
-        Self { bob, agents, daemon, began: now, heard_at: now, told_at: now, warm: None }
+        Self { bob, agents, daemon, began: now, received_at: now, reported_at: now, warm: None }
     }
 
-    fn heard_by_all(&self) -> usize {
-        self.agents.iter().map(|agent| agent.heard).min().unwrap()
+    fn received_from_all(&self) -> usize {
+        self.agents.iter().map(|agent| agent.received).min().unwrap()
     }
 
-    fn said_to_all(&self) -> usize {
-        self.agents.iter().map(|agent| agent.said).min().unwrap()
+    fn sent_to_all(&self) -> usize {
+        self.agents.iter().map(|agent| agent.sent).min().unwrap()
     }
 
-    /// A message to each that can take one, each time that this much time has passed.
+    /// Sends a message to each program that can take one, each time that `pace` has passed.
     #[track_caller]
     fn talk_until(&mut self, is_over: impl Fn(&Self) -> bool, pace: Option<Duration>) {
         let mut next = Instant::now();
         while !is_over(self) {
             if Instant::now() >= next {
                 next += pace.unwrap_or_default();
-                self.say();
+                self.send();
             }
-            self.hear_for(if pace.is_some() { next - Instant::now() } else { WATCHDOG });
+            self.receive_for(if pace.is_some() { next - Instant::now() } else { WATCHDOG });
         }
     }
 
-    fn say(&mut self) {
-        let can_take = |agent: &&mut Agent| agent.said - agent.heard < WAITING_MAX;
+    fn send(&mut self) {
+        let can_take = |agent: &&mut Agent| agent.sent - agent.received < WAITING_MAX;
         for agent in self.agents.iter_mut().filter(can_take) {
-            agent.said += 1;
-            let message = Outgoing::message(agent.wrapped.name, body(agent.said));
+            agent.sent += 1;
+            let message = Outgoing::message(agent.wrapped.name, body(agent.sent));
             self.bob.send(message).unwrap();
         }
     }
 
-    /// What comes next, if it comes within this time.
+    /// Receives the next event, within this time.
     #[track_caller]
-    fn hear_for(&mut self, time: Duration) {
+    fn receive_for(&mut self, time: Duration) {
         match self.bob.events().recv_timeout(time.min(WATCHDOG)) {
             Ok(Event::Delivered(delivery)) => {
                 self.bob.acknowledge(&delivery.id);
-                let agent = self.agents.iter_mut().find(|it| it.wrapped.name == delivery.from);
+                let agent =
+                    self.agents.iter_mut().find(|agent| agent.wrapped.name == delivery.from);
                 let agent = agent.expect("one of the two");
-                agent.heard += 1;
-                assert_eq!(delivery.body, body(agent.heard).to_lowercase());
-                self.heard_at = Instant::now();
+                agent.received += 1;
+                assert_eq!(delivery.body, body(agent.received).to_lowercase());
+                self.received_at = Instant::now();
             }
             Ok(Event::Refused { nack, .. }) => panic!("{nack:?}"),
             Ok(Event::Ended(ended)) => panic!("{ended}"),
             Ok(_) | Err(_) => {}
         }
-        assert!(self.heard_at.elapsed() < WATCHDOG, "nobody answers: {}", self.stands());
-        if self.told_at.elapsed() >= NEWS_EVERY {
-            self.told_at = Instant::now();
-            eprintln!("{}", self.stands());
+        assert!(self.received_at.elapsed() < WATCHDOG, "nobody answers: {}", self.report());
+        if self.reported_at.elapsed() >= REPORT_EVERY {
+            self.reported_at = Instant::now();
+            eprintln!("{}", self.report());
         }
     }
 
     #[track_caller]
-    fn is_warm(&mut self) {
+    fn note_memory(&mut self) {
         self.warm = self.resident();
-        eprintln!("warm: {}", self.stands());
+        eprintln!("warm: {}", self.report());
     }
 
-    /// The last answers come, and nothing more.
+    /// Receives the last answers, and checks the memory.
     #[track_caller]
     fn end(&mut self) {
-        while self.agents.iter().any(|agent| agent.heard < agent.said) {
-            self.hear_for(WATCHDOG);
+        while self.agents.iter().any(|agent| agent.received < agent.sent) {
+            self.receive_for(WATCHDOG);
         }
-        eprintln!("at the end: {}", self.stands());
+        eprintln!("at the end: {}", self.report());
         let (Some(warm), Some(end)) = (&self.warm, self.resident()) else { return };
         for (before, after) in warm.iter().zip(end) {
-            assert!(after <= before + GROWTH_BYTES_MAX, "it grows: {}", self.stands());
+            assert!(after <= before + GROWTH_BYTES_MAX, "it grows: {}", self.report());
         }
     }
 
-    /// What the daemon and the wrappers have in memory, where the system says.
+    /// The memory of the daemon and of the wrappers, if the system reports it.
     fn resident(&self) -> Option<Vec<u64>> {
         let wrappers = self.agents.iter().map(|agent| agent.wrapped.pty.pid().into());
         [self.daemon].into_iter().chain(wrappers).map(resident_bytes).collect()
     }
 
-    fn stands(&self) -> String {
-        let counts: Vec<_> = self.agents.iter().map(|agent| (agent.said, agent.heard)).collect();
+    fn report(&self) -> String {
+        let counts: Vec<_> = self.agents.iter().map(|agent| (agent.sent, agent.received)).collect();
         let resident = self.resident().unwrap_or_default();
         let kib: Vec<_> = resident.iter().map(|bytes| bytes >> 10).collect();
         format!(
-            "after {} s: said and heard {counts:?}; the daemon and the wrappers have {kib:?} KiB",
+            "after {} s: sent and received {counts:?}; the daemon and the wrappers have {kib:?} KiB",
             self.began.elapsed().as_secs()
         )
     }
 }
 
-/// Broken into rows by the programs; answered in small letters.
+/// Texts that the programs break into rows, and answer in lower case.
 fn body(number: usize) -> String {
     match number % 3 {
         0 => format!("MESSAGE {number}"),

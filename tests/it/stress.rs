@@ -1,7 +1,7 @@
-//! Frames stay whole and in order, however the reader reads.
+//! Frames stay whole and in order with any pattern of reads.
 //!
-//! The router's thread and a client's writer thread take turns on one stream. A reader that stalls at
-//! random makes them change places all the time.
+//! The router's thread and a client's writer thread write to one stream in turn. A reader that
+//! stalls at random moments makes them alternate often.
 
 use crate::sandbox::Sandbox;
 use rand_chacha::ChaCha8Rng;
@@ -12,13 +12,13 @@ use std::{collections::HashMap, thread, time::Duration};
 const SENDERS: usize = 3;
 const MESSAGES: usize = 4_000;
 
-/// Bodies of very different lengths, known from their number.
+/// Bodies of very different lengths, determined by their number.
 fn body(number: usize) -> String {
     let length = [0, 10, 300, 3_000, 40_000][number * 7 % 11 % 5];
     char::from(b'a' + (number % 26) as u8).to_string().repeat(length)
 }
 
-/// Sends everything and obeys BUSY, so that nothing is lost and the order is kept.
+/// Sends all messages, and waits after BUSY, so that nothing is lost and the order is kept.
 fn flood(sandbox: &Sandbox, name: &str) {
     let mut raw = sandbox.join(name);
     for number in 0..MESSAGES {
@@ -28,8 +28,8 @@ fn flood(sandbox: &Sandbox, name: &str) {
             "payload_meta": {"requires_ack": true},
         });
         loop {
-            raw.say(&send);
-            let answer = raw.hear().expect("an answer to each message");
+            raw.send_json(&send);
+            let answer = raw.receive().expect("an answer to each message");
             match answer["type"].as_str() {
                 Some("ACK") => break,
                 Some("BUSY") => {
@@ -43,7 +43,7 @@ fn flood(sandbox: &Sandbox, name: &str) {
 }
 
 #[test]
-fn a_reader_that_stalls_at_random_gets_every_frame_whole_and_in_order() {
+fn stalling_reader_gets_every_frame_whole_and_in_order() {
     let sandbox = Sandbox::new();
     let mut reader = sandbox.join("Reader");
     let mut random = ChaCha8Rng::seed_from_u64(7);
@@ -69,5 +69,5 @@ fn a_reader_that_stalls_at_random_gets_every_frame_whole_and_in_order() {
         }
         assert!(names.iter().all(|name| next[name] == MESSAGES));
     });
-    assert_eq!(reader.fence(), Vec::<Value>::new(), "and nothing twice");
+    assert_eq!(reader.drain(), Vec::<Value>::new(), "and nothing twice");
 }

@@ -1,4 +1,4 @@
-//! A person's terminal: a program in it, a screen that shows what it paints, and keys.
+//! A person's terminal: a program in it, a screen that shows its output, and keys.
 
 use crate::sandbox::{Sandbox, WATCHDOG};
 use agent_relay::bridge::screen::{NoObserver, Screen};
@@ -12,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The terminal's size at first.
+/// The initial size of a terminal.
 pub(crate) const SIZE: Size = Size { rows: 30, cols: 100 };
 
-/// A program that looks well in a terminal.
+/// A program in a terminal.
 pub(crate) struct Terminal {
     pub(crate) pty: Pty,
     keys: Writer,
@@ -31,17 +31,17 @@ struct Picture {
 }
 
 impl Terminal {
-    /// `agent-relay-wrap -n NAME OPTIONS -- COMMAND` in the sandbox.
+    /// Runs `agent-relay-wrap -n NAME -- COMMAND` in the sandbox.
     pub(crate) fn wrap(sandbox: &Sandbox, name: &str, command: &[&str]) -> Self {
         Self::wrap_with(sandbox, &["-n", name], command)
     }
 
     pub(crate) fn wrap_with(sandbox: &Sandbox, options: &[&str], command: &[&str]) -> Self {
-        // It runs elsewhere than we do, perhaps on another drive.
+        // The program runs in another directory, perhaps on another drive.
         let wrap = path::absolute(env!("CARGO_BIN_EXE_agent-relay-wrap")).unwrap();
         let mut line = vec![wrap.to_str().unwrap()];
         line.extend_from_slice(options);
-        // The tests' own programs read text, of which nothing else tells the wrapper.
+        // The tests' own programs read text, which nothing else tells the wrapper.
         let program = command.first().map(Path::new);
         let stem = program.and_then(Path::file_stem).unwrap_or_default();
         let is_own = stem == "lines" || stem == "fullscreen";
@@ -61,7 +61,7 @@ impl Terminal {
         Self::start(command, &environment(sandbox), sandbox.directory(), size)
     }
 
-    /// `agent-relay ARGUMENTS` in a terminal of this size.
+    /// Runs `agent-relay ARGUMENTS` in a terminal of this size.
     pub(crate) fn command_in(sandbox: &Sandbox, size: Size, arguments: &[&str]) -> Self {
         let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         let mut line = vec![program.to_str().unwrap()];
@@ -69,7 +69,7 @@ impl Terminal {
         Self::start(&line, &environment(sandbox), sandbox.directory(), size)
     }
 
-    /// Any command, in this process's environment but for `env`.
+    /// Runs a command in this process's environment, changed by `env`.
     pub(crate) fn start(
         command: &[impl AsRef<OsStr>],
         env: &[(OsString, Option<OsString>)],
@@ -98,7 +98,7 @@ impl Terminal {
                     return;
                 }
                 drop(picture);
-                // Nobody listens any more where this fails.
+                // This fails once the program has ended.
                 answers.write_all(&owed).ok();
             }
         });
@@ -106,13 +106,12 @@ impl Terminal {
         Self { pty, keys, picture, lets_go: false }
     }
 
-    /// Makes the terminal larger or smaller.
     pub(crate) fn resize(&self, size: Size) {
         lock(&self.picture.0).screen.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
         self.pty.resize(size).unwrap();
     }
 
-    /// Closes the terminal's window: the system tells what runs in it, and nobody ends it by force.
+    /// Closes the window: the system informs the programs in it, and the test kills none of them.
     pub(crate) fn close_window(mut self) {
         self.lets_go = true;
     }
@@ -127,19 +126,19 @@ impl Terminal {
         self.wait_until(&format!("{text:?}"), |screen| screen.contains(text));
     }
 
-    /// Waits until the screen shows a row of just this, but for blanks.
+    /// Waits until the screen shows a row with exactly this text, trailing blanks aside.
     #[track_caller]
     pub(crate) fn wait_for_row(&self, row: &str) {
         self.wait_until(&format!("the row {row:?}"), |screen| screen.lines().any(|r| r == row));
     }
 
-    /// Waits until what the screen shows is as it should be.
+    /// Waits until the text of the screen satisfies `good`.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, good: impl Fn(&str) -> bool) {
         self.wait_until_screen(what, |screen| good(&screen.text()));
     }
 
-    /// Waits until the screen, with its cursor and colours, is as it should be.
+    /// Waits until the screen, with its cursor and colours, satisfies `good`.
     #[track_caller]
     pub(crate) fn wait_until_screen(&self, what: &str, good: impl Fn(&Screen) -> bool) {
         let picture = lock(&self.picture.0);
@@ -154,7 +153,7 @@ impl Terminal {
         assert!(good(&picture.screen), "{what} is not shown{ended}:\n{shown}");
     }
 
-    /// Waits until it has been told this, whether or not the screen still shows it.
+    /// Waits until the program has printed this text, even if the screen no longer shows it.
     #[track_caller]
     pub(crate) fn wait_for_bytes(&self, text: &str) {
         let picture = lock(&self.picture.0);
@@ -168,22 +167,22 @@ impl Terminal {
         assert!(told(&picture), "{text:?} does not come:\n{}", picture.screen.text());
     }
 
-    /// What the screen shows now.
+    /// The text of the screen.
     pub(crate) fn text(&self) -> String {
         lock(&self.picture.0).screen.text()
     }
 
-    /// All bytes so far.
+    /// All bytes printed so far.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         lock(&self.picture.0).bytes.clone()
     }
 
-    /// When the last bytes came.
+    /// The time of the last output.
     pub(crate) fn painted(&self) -> Instant {
         lock(&self.picture.0).painted
     }
 
-    /// Waits for the program's end; its exit code.
+    /// Waits for the program's end. Returns its exit code.
     #[track_caller]
     pub(crate) fn finish(self) -> i32 {
         let code = wait_for_end(&self.pty, WATCHDOG);
@@ -212,8 +211,8 @@ fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
     let set = [
         ("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text().into()),
         ("AGENT_RELAY_HOME", sandbox.home().into_os_string()),
-        // Unset, it would be ~/.bash_history, which a shell writes when its terminal is gone: perhaps
-        // while the sandbox is being removed.
+        // By default it would be ~/.bash_history, which a shell writes when its terminal closes,
+        // perhaps while the sandbox is being removed.
         ("HISTFILE", "".into()),
         ("HOME", sandbox.directory().as_os_str().to_owned()),
         ("PS1", "$ ".into()),
@@ -224,7 +223,7 @@ fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
     set.chain(taken.map(|name| (name.into(), None))).collect()
 }
 
-/// What a terminal shows that gets these bytes.
+/// The text of a screen that has received these bytes.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut screen = Screen::new(SIZE.cols.into(), SIZE.rows.into());
     screen.feed(bytes, &mut NoObserver);

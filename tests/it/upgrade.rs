@@ -2,7 +2,7 @@
 
 use crate::{
     sandbox::{Sandbox, output, until},
-    wrap::reading,
+    wrap::wrap_line_reader,
 };
 use serde_json::Value;
 use std::{
@@ -13,25 +13,25 @@ use std::{
 };
 
 /// A sandbox with a detached daemon, which is stopped when dropped.
-pub(crate) struct Replaced(pub(crate) Sandbox);
+pub(crate) struct DetachedDaemon(pub(crate) Sandbox);
 
-impl Replaced {
+impl DetachedDaemon {
     pub(crate) fn new() -> Self {
-        let place = Self(Sandbox::empty());
-        place.done(&["up"]);
-        place
+        let detached = Self(Sandbox::empty());
+        detached.run_ok(&["up"]);
+        detached
     }
 
     /// Runs a command that has to succeed. Returns its output.
     #[track_caller]
-    pub(crate) fn done(&self, line: &[&str]) -> String {
+    pub(crate) fn run_ok(&self, line: &[&str]) -> String {
         text(&self.0.run(line))
     }
 
     /// Returns the daemon's process id.
     #[track_caller]
     fn daemon(&self) -> u64 {
-        let status = self.done(&["status", "--json"]);
+        let status = self.run_ok(&["status", "--json"]);
         let status: Value = serde_json::from_str(&status).unwrap();
         status["status"]["daemon"]["pid"].as_u64().unwrap()
     }
@@ -43,7 +43,7 @@ impl Replaced {
             row.is_some_and(|row| row.contains(r#""here":true"#))
         };
         for _ in 0..1000 {
-            let listed = self.done(&["agents", "--json"]);
+            let listed = self.run_ok(&["agents", "--json"]);
             if names.iter().all(|name| is_here(&listed, name)) {
                 return;
             }
@@ -52,7 +52,7 @@ impl Replaced {
     }
 }
 
-impl Drop for Replaced {
+impl Drop for DetachedDaemon {
     fn drop(&mut self) {
         let stopped = self.0.run(["down"]);
         assert!(stopped.status.success() || thread::panicking(), "{stopped:?}");
@@ -65,7 +65,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// An agent in a process of its own.
+/// A process of `agent-relay listen`.
 struct Listener(Child);
 
 impl Listener {
@@ -74,7 +74,7 @@ impl Listener {
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    fn is_there(&mut self) -> bool {
+    fn is_running(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
 }
@@ -88,21 +88,21 @@ impl Drop for Listener {
 
 #[test]
 fn listeners_and_wrapped_agents_survive_a_replaced_daemon() {
-    let place = Replaced::new();
-    let mut bob = Listener::start(&place.0, "Bob");
-    let mut ann = reading(&place.0, "Ann", &[]);
-    place.wait_until_here(&["Ann", "Bob"]);
-    let old = place.daemon();
+    let detached = DetachedDaemon::new();
+    let mut bob = Listener::start(&detached.0, "Bob");
+    let mut ann = wrap_line_reader(&detached.0, "Ann", &[]);
+    detached.wait_until_here(&["Ann", "Bob"]);
+    let old = detached.daemon();
 
-    let printed = place.done(&["up", "--replace"]);
+    let printed = detached.run_ok(&["up", "--replace"]);
     let lines: Vec<_> = printed.lines().collect();
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(lines[0], format!("version {version} was stopped"), "{printed}");
     assert!(lines[1].starts_with("the daemon is up at "), "{printed}");
-    assert_ne!(place.daemon(), old);
+    assert_ne!(detached.daemon(), old);
 
-    place.wait_until_here(&["Ann", "Bob"]);
-    assert!(bob.is_there());
+    detached.wait_until_here(&["Ann", "Bob"]);
+    assert!(bob.is_running());
     ann.press("still here?\r");
     ann.wait_for_row("heard: still here?");
     assert_eq!(ann.text().matches("ready").count(), 1, "it did not begin again");
@@ -112,67 +112,68 @@ fn listeners_and_wrapped_agents_survive_a_replaced_daemon() {
 
 #[test]
 fn replacement_keeps_the_endpoint() {
-    let place = Replaced::new();
-    let old = place.daemon();
-    let mut replace = place.0.program(env!("CARGO_BIN_EXE_agent-relay"));
-    replace.arg("--home").arg(place.0.home()).args(["up", "--replace", "--json"]);
+    let detached = DetachedDaemon::new();
+    let old = detached.daemon();
+    let mut replace = detached.0.program(env!("CARGO_BIN_EXE_agent-relay"));
+    replace.arg("--home").arg(detached.0.home()).args(["up", "--replace", "--json"]);
     let report: Value = serde_json::from_str(&text(&output(replace))).unwrap();
-    assert_eq!(report["endpoint"], place.0.endpoint().as_text());
+    assert_eq!(report["endpoint"], detached.0.endpoint().as_text());
     assert_eq!((&report["started"], &report["replaced"]), (&true.into(), &report["version"]));
-    assert_ne!(place.daemon(), old);
+    assert_ne!(detached.daemon(), old);
 }
 
 #[test]
 fn replace_without_a_daemon_starts_one() {
-    let place = Replaced(Sandbox::empty());
-    let report: Value = serde_json::from_str(&place.done(&["up", "--replace", "--json"])).unwrap();
+    let detached = DetachedDaemon(Sandbox::empty());
+    let report: Value =
+        serde_json::from_str(&detached.run_ok(&["up", "--replace", "--json"])).unwrap();
     assert_eq!((&report["started"], report.get("replaced")), (&true.into(), None));
 }
 
 #[test]
 fn failed_replacement_keeps_the_old_daemon() {
-    let place = Replaced::new();
-    let config = place.0.home().join("config.toml");
+    let detached = DetachedDaemon::new();
+    let config = detached.0.home().join("config.toml");
     fs::write(&config, "heartbeat = 1\n").unwrap();
-    let refused = place.0.run(["up", "--replace"]);
+    let refused = detached.0.run(["up", "--replace"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     // The old daemon still answers.
-    drop(place.0.join("Ann"));
+    drop(detached.0.join("Ann"));
     fs::remove_file(&config).unwrap();
 }
 
-/// As an installation does it: on every system a running program can be moved aside, on none
-/// overwritten.
+/// The steps of an installation. Every system can move a running program, and none can overwrite
+/// it.
 #[test]
 fn daemon_is_replaced_while_its_program_is_in_use() {
     let built = Path::new(env!("CARGO_BIN_EXE_agent-relay"));
-    let place = Replaced(Sandbox::empty());
-    let programs = place.0.directory().join("programs");
+    let detached = DetachedDaemon(Sandbox::empty());
+    let programs = detached.0.directory().join("programs");
     fs::create_dir(&programs).unwrap();
     let (program, aside) = (programs.join(built.file_name().unwrap()), programs.join("old"));
     let install = || {
         fs::copy(built, &program).unwrap();
         // On Unix, a process that another test forks has our file open until it execs.
-        let mut help = place.0.program(&program);
+        let mut help = detached.0.program(&program);
         help.arg("--help");
         until("it can be run", || help.output().is_ok());
     };
     install();
     let run = |line: &[&str]| {
-        let mut command = place.0.program(&program);
-        command.args(["--endpoint", place.0.endpoint().as_text(), "--home"]);
+        let mut command = detached.0.program(&program);
+        command.args(["--endpoint", detached.0.endpoint().as_text(), "--home"]);
         text(&output({
-            command.arg(place.0.home()).args(line);
+            command.arg(detached.0.home()).args(line);
             command
         }))
     };
     run(&["up"]);
-    let old = place.daemon();
+    let old = detached.daemon();
     fs::rename(&program, &aside).unwrap();
     install();
     let report: Value = serde_json::from_str(&run(&["up", "--replace", "--json"])).unwrap();
     assert_eq!((&report["started"], &report["replaced"]), (&true.into(), &report["version"]));
-    assert_ne!(place.daemon(), old);
+    assert_ne!(detached.daemon(), old);
     // The old daemon has ended, and the new one runs.
     until("nothing runs the old program", || fs::remove_file(&aside).is_ok());
     run(&["down"]);
@@ -185,10 +186,10 @@ fn killed_daemon_is_replaced_despite_an_open_connection() {
     let held = sandbox.join("Ann");
     sandbox.kill();
     sandbox.let_others_start();
-    let place = Replaced(sandbox);
-    place.done(&["up"]);
-    let mut cid = place.0.join("Cid");
-    place.done(&["send", "--as", "Bob", "Cid", "this one hears"]);
+    let detached = DetachedDaemon(sandbox);
+    detached.run_ok(&["up"]);
+    let mut cid = detached.0.join("Cid");
+    detached.run_ok(&["send", "--as", "Bob", "Cid", "this one hears"]);
     assert_eq!(cid.expect("DELIVER")["payload"]["body"], "this one hears");
     drop(held);
 }

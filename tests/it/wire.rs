@@ -1,7 +1,7 @@
-//! The protocol through a real socket: what a daemon answers to good frames and to bad ones.
+//! The protocol over a real socket: the daemon's answers to valid and to invalid frames.
 //!
-//! Each line of docs/PROTOCOL.md on frames, envelopes, handshake and identity has its test here. A
-//! bystander is in every one of them: whatever somebody else does, it notices nothing.
+//! Each line of docs/PROTOCOL.md on frames, envelopes, handshake and identity has its test here.
+//! Most tests run beside a bystander, a client that must not be affected.
 
 use crate::{
     raw::Raw,
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 const PRETTY: &str =
     r#"{ "v" : 1, "type":"SEND" ,"id":"m","ts":1, "to":"Bob", "payload":PAYLOAD }"#;
 
-/// Runs a test beside a bystander, who can still talk to itself afterwards, with the daemon up.
+/// Runs a test beside a bystander. Afterwards the bystander can still send to itself, and the
+/// daemon is up.
 #[track_caller]
 fn beside_a_bystander(test: impl FnOnce(&Sandbox)) {
     let mut sandbox = Sandbox::new();
@@ -21,18 +22,18 @@ fn beside_a_bystander(test: impl FnOnce(&Sandbox)) {
     bystander.send("Bystander", "still here", json!({}));
     let mut heard = vec![];
     while heard.last().is_none_or(|last: &Value| last["type"] != "DELIVER") {
-        heard.push(bystander.hear().expect("the bystander is still connected"));
+        heard.push(bystander.receive().expect("the bystander is still connected"));
     }
     assert_eq!(heard.len(), 1, "a bystander notices nothing: {heard:?}");
     assert!(sandbox.is_up());
 }
 
-/// After a good handshake, `bytes` are answered by a fatal ERROR with `code`, then the end.
+/// Checks that after a handshake, `bytes` are answered by a fatal ERROR with `code` and the end.
 #[track_caller]
 fn is_fatal(bytes: &[u8], code: &str) {
     beside_a_bystander(|sandbox| {
         let mut raw = sandbox.join("Ann");
-        raw.say_bytes(bytes);
+        raw.send_bytes(bytes);
         let error = raw.expect_code("ERROR", code);
         assert_eq!(error["payload"]["fatal"], true);
         raw.expect_end();
@@ -46,22 +47,22 @@ fn frame(json: &str) -> Vec<u8> {
 }
 
 #[test]
-fn an_empty_frame_is_fatal() {
+fn empty_frame_is_fatal() {
     is_fatal(&[0, 0, 0, 0], "BAD_FRAME");
 }
 
 #[test]
-fn a_frame_that_is_not_utf8_is_fatal() {
+fn frame_that_is_not_utf8_is_fatal() {
     is_fatal(&[0, 0, 0, 4, b'{', 0xff, 0xfe, b'}'], "BAD_FRAME");
 }
 
 #[test]
-fn a_frame_that_is_not_json_is_fatal() {
+fn frame_that_is_not_json_is_fatal() {
     is_fatal(&frame("{\"v\":1,"), "BAD_FRAME");
 }
 
 #[test]
-fn a_frame_that_is_no_object_is_fatal() {
+fn frame_that_is_not_an_object_is_fatal() {
     is_fatal(&frame("[1,2]"), "BAD_FRAME");
 }
 
@@ -71,13 +72,13 @@ fn bytes_around_the_object_are_fatal() {
 }
 
 #[test]
-fn a_length_over_the_limit_is_fatal_before_its_bytes_come() {
+fn length_over_the_limit_is_fatal_before_its_bytes_arrive() {
     is_fatal(&(1024 * 1024 + 1_u32).to_be_bytes(), "FRAME_TOO_LARGE");
     is_fatal(&u32::MAX.to_be_bytes(), "FRAME_TOO_LARGE");
 }
 
 #[test]
-fn the_longest_frame_is_taken_and_a_longer_one_is_not() {
+fn longest_frame_is_accepted_and_a_longer_one_is_fatal() {
     let sandbox = Sandbox::with_config("max_frame_bytes = 4096\n");
     let mut ann = sandbox.join("Ann");
     let send = |bytes: usize| {
@@ -88,15 +89,15 @@ fn the_longest_frame_is_taken_and_a_longer_one_is_not() {
         };
         json(&"x".repeat(bytes - json("").len()))
     };
-    ann.say_text(&send(4096));
+    ann.send_text(&send(4096));
     ann.expect_code("NACK", "UNKNOWN_AGENT");
-    ann.say_text(&send(4097));
+    ann.send_text(&send(4097));
     ann.expect_code("ERROR", "FRAME_TOO_LARGE");
     ann.expect_end();
 }
 
 #[test]
-fn the_first_character_is_judged_before_the_depth_and_the_depth_before_the_grammar() {
+fn first_character_is_checked_before_depth_and_depth_before_grammar() {
     is_fatal(&frame(&"[".repeat(200)), "BAD_FRAME");
     is_fatal(&frame("  "), "BAD_FRAME");
     is_fatal(&frame("{}{}"), "BAD_FRAME");
@@ -105,16 +106,16 @@ fn the_first_character_is_judged_before_the_depth_and_the_depth_before_the_gramm
 }
 
 #[test]
-fn another_version_is_fatal() {
+fn unsupported_version_is_fatal() {
     is_fatal(
         &frame(r#"{"v":2,"type":"PONG","id":"x","ts":1,"payload":{}}"#),
         "UNSUPPORTED_VERSION",
     );
 }
 
-/// Another version may have other members; but it is stated once.
+/// Another version may define other members, but `v` must be unique.
 #[test]
-fn the_version_is_judged_before_the_other_members() {
+fn version_is_checked_before_other_members() {
     for json in [r#"{"v":2,"type":"PONG","id":"x","id":"x"}"#, r#"{"v":2,"type":7}"#] {
         is_fatal(&frame(json), "UNSUPPORTED_VERSION");
     }
@@ -130,34 +131,34 @@ fn good_frames_before_a_bad_one_are_answered_first() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let good = r#"{"v":1,"type":"SEND","id":"m-1","ts":1,"to":"Nobody","payload":{}}"#;
-        ann.say_bytes(&[frame(good), frame("nonsense")].concat());
+        ann.send_bytes(&[frame(good), frame("nonsense")].concat());
         ann.expect_code("NACK", "UNKNOWN_AGENT");
         ann.expect_code("ERROR", "BAD_FRAME");
         ann.expect_end();
     });
 }
 
-/// After a good handshake, `json` is answered by ERROR `INVALID` that names `reference`, and the
-/// connection goes on.
+/// Checks that after a handshake, `json` is answered by ERROR `INVALID` that names `reference`, and
+/// that the connection continues.
 #[track_caller]
 fn is_invalid(json: &str, reference: Option<&str>) {
     beside_a_bystander(|sandbox| {
         let mut raw = sandbox.join("Ann");
-        raw.say_text(json);
+        raw.send_text(json);
         let error = raw.expect_code("ERROR", "INVALID");
         assert_eq!(error["payload"]["fatal"], false);
         assert_eq!(error["payload"].get("ref").and_then(Value::as_str), reference, "{error}");
-        assert_eq!(raw.fence(), Vec::<Value>::new());
+        assert_eq!(raw.drain(), Vec::<Value>::new());
     });
 }
 
 #[test]
-fn an_unknown_type_is_invalid() {
+fn unknown_type_is_invalid() {
     is_invalid(r#"{"v":1,"type":"SHOUT","id":"x","ts":1,"payload":{}}"#, Some("x"));
 }
 
 #[test]
-fn a_missing_field_is_invalid() {
+fn missing_field_is_invalid() {
     is_invalid(r#"{"type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
     is_invalid(r#"{"v":1,"id":"x","ts":1,"payload":{}}"#, Some("x"));
     is_invalid(r#"{"v":1,"type":"SEND","ts":1,"payload":{}}"#, None);
@@ -166,7 +167,7 @@ fn a_missing_field_is_invalid() {
 }
 
 #[test]
-fn a_field_of_the_wrong_kind_is_invalid() {
+fn field_of_the_wrong_kind_is_invalid() {
     is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":"1","payload":{}}"#, Some("x"));
     is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":3,"payload":{}}"#, Some("x"));
     is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"Bob","payload":[]}"#, Some("x"));
@@ -188,7 +189,7 @@ fn a_field_of_the_wrong_kind_is_invalid() {
 }
 
 #[test]
-fn an_id_has_1_to_128_bytes() {
+fn id_has_1_to_128_bytes() {
     let json = |id: &str| {
         format!(r#"{{"v":1,"type":"SEND","id":"{id}","ts":1,"to":"Zoe","payload":{{}}}}"#)
     };
@@ -197,14 +198,14 @@ fn an_id_has_1_to_128_bytes() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         for id in ["m-001", " ", &"é".repeat(64)] {
-            ann.say_text(&json(id));
+            ann.send_text(&json(id));
             assert_eq!(ann.expect_code("NACK", "UNKNOWN_AGENT")["payload"]["ack_id"], id);
         }
     });
 }
 
 #[test]
-fn what_only_the_daemon_says_is_invalid() {
+fn types_sent_only_by_the_daemon_are_invalid() {
     for kind in ["WELCOME", "DELIVER", "PING", "ERROR", "BUSY", "SYNC"] {
         let json =
             format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{{"nonce":"n"}}}}"#);
@@ -213,7 +214,7 @@ fn what_only_the_daemon_says_is_invalid() {
 }
 
 #[test]
-fn a_header_field_given_twice_is_invalid() {
+fn repeated_header_field_is_invalid() {
     is_invalid(
         r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"a","to":"b","payload":{}}"#,
         Some("x"),
@@ -225,7 +226,7 @@ fn a_header_field_given_twice_is_invalid() {
 }
 
 #[test]
-fn nesting_too_deep_is_invalid() {
+fn too_deep_nesting_is_invalid() {
     let deep = format!("{}{}", "[".repeat(127), "]".repeat(127));
     let json = |inner: &str| {
         format!(r#"{{"v":1,"type":"SEND","id":"x","ts":1,"to":"Ann","payload":{{"d":{inner}}}}}"#)
@@ -233,22 +234,22 @@ fn nesting_too_deep_is_invalid() {
     is_invalid(&json(&deep), Some("x"));
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
-        ann.say_text(&json(&deep[1..deep.len() - 1]));
-        let text = ann.hear_text().expect("the connection goes on");
+        ann.send_text(&json(&deep[1..deep.len() - 1]));
+        let text = ann.receive_text().expect("the connection goes on");
         assert!(text.contains("\"type\":\"DELIVER\""), "{text}");
     });
 }
 
 #[test]
-fn a_second_hello_is_invalid() {
+fn second_hello_is_invalid() {
     is_invalid(r#"{"v":1,"type":"HELLO","id":"x","ts":1,"payload":{"agent":"Ann"}}"#, Some("x"));
 }
 
 #[test]
-fn fields_come_in_any_order_with_escapes_and_unknown_ones() {
+fn unordered_escaped_and_unknown_fields_are_accepted() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
-        ann.say_text(
+        ann.send_text(
             r#"  {"payload":{"body":"x"},"colour":{"a":[1,{}]},"to":"\u0041nn","ts":1e3,"id":"q\"1","type":"SEND","v":1} "#,
         );
         let deliver = ann.expect("DELIVER");
@@ -271,32 +272,32 @@ fn payload_bytes_arrive_unchanged() {
         for payload in payloads {
             let meta = payload.replace("body", "requires_Ack");
             let send = PRETTY.replace("PAYLOAD", payload);
-            ann.say_text(
+            ann.send_text(
                 &send.replace("\"payload\"", &format!("\"payload_meta\":{meta}, \"payload\"")),
             );
-            let text = bob.hear_text().unwrap();
+            let text = bob.receive_text().unwrap();
             assert!(text.contains(&format!("\"payload\":{payload}")), "{payload}\n{text}");
             assert!(text.contains(&format!("\"payload_meta\":{meta}")), "{meta}\n{text}");
         }
     });
 }
 
-/// A good SEND with a value that isn't allowed gets NACK `code`.
+/// Checks that a SEND with an invalid value is answered by NACK `code`.
 #[track_caller]
 fn is_refused(send: Value, code: &str) {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let mut envelope = json!({"v": 1, "type": "SEND", "id": "x", "ts": 1, "payload": {}});
         envelope.as_object_mut().unwrap().extend(send.as_object().unwrap().clone());
-        ann.say(&envelope);
+        ann.send_json(&envelope);
         let nack = ann.expect_code("NACK", code);
         assert_eq!(nack["payload"]["ack_id"], "x");
-        assert_eq!(ann.fence(), Vec::<Value>::new());
+        assert_eq!(ann.drain(), Vec::<Value>::new());
     });
 }
 
 #[test]
-fn values_that_are_not_allowed_are_refused() {
+fn invalid_values_are_refused() {
     is_refused(json!({"topic": "build.*"}), "INVALID");
     is_refused(json!({"topic": "a..b"}), "INVALID");
     is_refused(json!({"topic": "t".repeat(257)}), "INVALID");
@@ -311,7 +312,7 @@ fn values_that_are_not_allowed_are_refused() {
 }
 
 #[test]
-fn a_question_may_be_called_by_256_bytes() {
+fn correlation_id_may_have_256_bytes() {
     beside_a_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let word = "c".repeat(256);
@@ -322,17 +323,19 @@ fn a_question_may_be_called_by_256_bytes() {
 }
 
 #[test]
-fn nobody_speaks_in_anothers_name() {
+fn forged_sender_is_forbidden() {
     is_refused(json!({"to": "Bystander", "from": "Bystander"}), "FORBIDDEN");
 }
 
 #[test]
-fn a_name_is_the_same_in_any_case_and_a_topic_may_have_256_bytes() {
+fn names_ignore_case_and_a_topic_may_have_256_bytes() {
     beside_a_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let topic = "t".repeat(256);
-        ann.say(&json!({"v": 1, "type": "SEND", "id": "x", "ts": -7.5, "from": "aNN", "to": "bOB",
-            "topic": topic, "payload": {}}));
+        ann.send_json(
+            &json!({"v": 1, "type": "SEND", "id": "x", "ts": -7.5, "from": "aNN", "to": "bOB",
+            "topic": topic, "payload": {}}),
+        );
         let deliver = bob.expect("DELIVER");
         assert_eq!((&deliver["from"], &deliver["to"]), (&json!("Ann"), &json!("Bob")));
         assert_eq!(deliver["topic"], topic);
@@ -346,7 +349,7 @@ fn a_name_is_the_same_in_any_case_and_a_topic_may_have_256_bytes() {
 }
 
 #[test]
-fn a_message_that_is_too_large_is_told_for_each_recipient() {
+fn too_large_message_is_refused_for_each_recipient() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let body = "x".repeat(1024 * 1024 - 200);
@@ -359,7 +362,7 @@ fn a_message_that_is_too_large_is_told_for_each_recipient() {
 }
 
 #[test]
-fn who_was_never_here_is_unknown_and_those_here_are_named() {
+fn unknown_recipient_is_refused_with_known_names() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         ann.send("Nobody", "x", json!({}));
@@ -368,28 +371,28 @@ fn who_was_never_here_is_unknown_and_those_here_are_named() {
     });
 }
 
-/// The first frame is answered by a fatal ERROR.
+/// Checks that a first frame is answered by a fatal ERROR.
 #[track_caller]
 fn first_is_fatal(json: &str, code: &str) {
     beside_a_bystander(|sandbox| {
         let mut raw = sandbox.connect();
-        raw.say_text(json);
+        raw.send_text(json);
         assert_eq!(raw.expect_code("ERROR", code)["payload"]["fatal"], true);
         raw.expect_end();
     });
 }
 
 #[test]
-fn the_first_frame_is_hello_or_resume() {
+fn first_frame_must_be_hello_or_resume() {
     for kind in ["SEND", "PONG", "BYE", "SHOUT"] {
         let json = format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{{}}}}"#);
         first_is_fatal(&json, "HANDSHAKE_REQUIRED");
     }
 }
 
-/// Wherever in it the type stands.
+/// The type may come before or after the deep payload.
 #[test]
-fn a_first_frame_that_nests_too_deep_is_invalid_if_it_is_a_hello() {
+fn too_deep_hello_is_invalid_and_other_first_frames_are_fatal() {
     let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     let head = |kind: &str| format!(r#""v":1,"type":"{kind}","id":"x","ts":1"#);
     let payload = format!(r#""payload":{{"agent":"Ann","d":{deep}}}"#);
@@ -399,7 +402,7 @@ fn a_first_frame_that_nests_too_deep_is_invalid_if_it_is_a_hello() {
             for json in
                 [format!("{{{},{payload}}}", head(kind)), format!("{{{payload},{}}}", head(kind))]
             {
-                raw.say_text(&json);
+                raw.send_text(&json);
                 let error = raw.expect_code("ERROR", "INVALID")["payload"].take();
                 assert_eq!((&error["fatal"], &error["ref"]), (&json!(false), &json!("x")));
             }
@@ -410,7 +413,7 @@ fn a_first_frame_that_nests_too_deep_is_invalid_if_it_is_a_hello() {
 }
 
 #[test]
-fn a_name_that_cannot_be_had_is_fatal() {
+fn invalid_name_is_fatal() {
     for name in ["", "a b", "-a", "@relay", "*", "operator", "ROOT", &"n".repeat(65)] {
         let hello =
             json!({"v": 1, "type": "HELLO", "id": "x", "ts": 1, "payload": {"agent": name}});
@@ -423,7 +426,7 @@ fn reserved_names_are_fatal_and_the_longest_name_is_not() {
     beside_a_bystander(|sandbox| {
         for name in agent_relay::protocol::name::RESERVED {
             let mut raw = sandbox.connect();
-            raw.say(&hello(json!({"agent": name})));
+            raw.send_json(&hello(json!({"agent": name})));
             raw.expect_code("ERROR", "INVALID_NAME");
             raw.expect_end();
         }
@@ -438,7 +441,7 @@ fn hello(payload: Value) -> Value {
 }
 
 #[test]
-fn a_hello_that_is_invalid_may_be_said_again() {
+fn invalid_hello_can_be_repeated() {
     beside_a_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         for wrong in [
@@ -448,25 +451,25 @@ fn a_hello_that_is_invalid_may_be_said_again() {
             json!({"agent": "Ann", "capabilities": {"max_inflight": -1}}),
             json!({"agent": "Ann", "capabilities": {"ack": "yes"}}),
         ] {
-            raw.say(&hello(wrong));
+            raw.send_json(&hello(wrong));
             let error = raw.expect_code("ERROR", "INVALID");
             assert_eq!(
                 (&error["payload"]["fatal"], &error["payload"]["ref"]),
                 (&json!(false), &json!("h"))
             );
         }
-        raw.say_text(r#"{"v":1,"type":"HELLO","id":"h","payload":{"agent":"Ann"}}"#);
+        raw.send_text(r#"{"v":1,"type":"HELLO","id":"h","payload":{"agent":"Ann"}}"#);
         raw.expect_code("ERROR", "INVALID");
         raw.hello("Ann");
     });
 }
 
 #[test]
-fn capabilities_do_what_they_say() {
+fn capabilities_take_effect() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let mut bob = sandbox.connect();
-        bob.say(&hello(json!({"agent": "Bob", "capabilities":
+        bob.send_json(&hello(json!({"agent": "Bob", "capabilities":
             {"max_inflight": 0, "supports_topics": false, "resume": true}})));
         let granted = bob.expect("WELCOME")["payload"]["capabilities"].take();
         let expected =
@@ -474,14 +477,14 @@ fn capabilities_do_what_they_say() {
         assert_eq!(granted, expected);
         ann.send("Bob", "waits", json!({"requires_ack": true}));
         ann.expect("ACK");
-        assert_eq!(bob.fence(), Vec::<Value>::new());
-        bob.say(
+        assert_eq!(bob.drain(), Vec::<Value>::new());
+        bob.send_json(
             &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 1, "topic": "t", "payload": {}}),
         );
         bob.expect_code("NACK", "FORBIDDEN");
         bob.hang_up();
         let mut bob = sandbox.connect();
-        bob.say(&hello(json!({"agent": "Bob", "capabilities": {"ack": false}})));
+        bob.send_json(&hello(json!({"agent": "Bob", "capabilities": {"ack": false}})));
         bob.expect("WELCOME");
         ann.send("Bob", "for nobody", json!({"requires_ack": true}));
         ann.expect_code("NACK", "NO_ACK");
@@ -492,10 +495,10 @@ fn capabilities_do_what_they_say() {
 }
 
 #[test]
-fn a_guest_speaks_and_is_in_no_broadcast_and_no_listing() {
+fn guest_sends_messages_and_is_in_no_broadcast_and_no_list() {
     let sandbox = Sandbox::new();
     let (mut ann, mut guest) = (sandbox.join("Ann"), sandbox.connect());
-    guest.say(&hello(json!({"mode": "guest", "agent": "Ann"})));
+    guest.send_json(&hello(json!({"mode": "guest", "agent": "Ann"})));
     let name = guest.expect("WELCOME")["payload"]["agent"].as_str().unwrap().to_owned();
     let digits = name.strip_prefix("@guest-").unwrap();
     assert!(digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
@@ -513,24 +516,24 @@ fn a_guest_speaks_and_is_in_no_broadcast_and_no_listing() {
     assert_eq!(ann.expect("ACK")["payload"]["recipients"], 0);
     let names: Vec<_> = ann.agents().iter_mut().map(|row| row["name"].take()).collect();
     assert_eq!(names, ["Ann"]);
-    assert_eq!(guest.fence(), Vec::<Value>::new());
+    assert_eq!(guest.drain(), Vec::<Value>::new());
 }
 
 #[test]
-fn the_older_connection_of_a_name_notices_a_ping_at_most() {
+fn claim_of_a_name_in_use_only_pings_its_owner() {
     beside_a_bystander(|sandbox| {
         let mut bob = sandbox.join("Bob");
         bob.answers_pings = false;
         let mut second = sandbox.connect();
-        second.say(&hello(json!({"agent": "BOB"})));
+        second.send_json(&hello(json!({"agent": "BOB"})));
         bob.expect("PING");
         second.expect_code("ERROR", "NAME_IN_USE");
-        assert_eq!(bob.fence(), Vec::<Value>::new());
+        assert_eq!(bob.drain(), Vec::<Value>::new());
     });
 }
 
-/// Becomes another user, says what it is given, and prints what it is told. Who can't become another
-/// says so.
+/// A script that becomes another user, sends a frame, and prints the answer. It exits with 77 if it
+/// cannot become another user.
 const STRANGER: &str = "
 import os, socket, sys
 try:
@@ -545,9 +548,9 @@ with socket.socket(socket.AF_UNIX) as stream:
 sys.stdout.write(told[4:].decode())
 ";
 
-/// Even where the file's mode lets him in.
+/// The other user is refused even if the mode of the socket allows the connection.
 #[test]
-fn another_user_is_told_that_he_is_not_served() {
+fn another_user_is_refused() {
     beside_a_bystander(|sandbox| {
         let endpoint = sandbox.endpoint().as_text().to_owned();
         let mut open = sandbox.program("chmod");
@@ -568,16 +571,16 @@ fn another_user_is_told_that_he_is_not_served() {
 }
 
 #[test]
-fn what_comes_later_says_so() {
+fn claims_without_proof_are_refused() {
     for mode in ["companion", "operator"] {
         let hello = json!({"v": 1, "type": "HELLO", "id": "x", "ts": 1, "payload": {"agent": "Ann", "mode": mode}});
         first_is_fatal(&hello.to_string(), "UNAUTHORIZED");
     }
     beside_a_bystander(|sandbox| {
         let mut raw = sandbox.connect();
-        raw.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1, "payload": {"session_id": "s-1"}}));
+        raw.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1, "payload": {"session_id": "s-1"}}));
         raw.expect_code("NACK", "UNAUTHORIZED");
-        raw.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload":
+        raw.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload":
             {"agent": "Ann", "session": {"resume_token": "made up"}}}));
         let error = raw.expect_code("ERROR", "RESUME_REJECTED");
         assert_eq!(error["payload"]["fatal"], false);
@@ -586,7 +589,7 @@ fn what_comes_later_says_so() {
 }
 
 #[test]
-fn welcome_says_what_was_granted() {
+fn welcome_states_what_is_granted() {
     beside_a_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         let welcome = raw.hello("Ann");
@@ -609,11 +612,11 @@ fn welcome_says_what_was_granted() {
 }
 
 #[test]
-fn a_name_in_use_is_refused_in_any_case_and_free_again_afterwards() {
+fn name_in_use_is_refused_in_any_case_until_its_owner_leaves() {
     beside_a_bystander(|sandbox| {
         let bob = sandbox.join("Bob");
         let mut second = sandbox.connect();
-        second.say(
+        second.send_json(
             &json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload": {"agent": "bob"}}),
         );
         second.expect_code("ERROR", "NAME_IN_USE");
@@ -625,7 +628,7 @@ fn a_name_in_use_is_refused_in_any_case_and_free_again_afterwards() {
 }
 
 #[test]
-fn silence_before_the_handshake_ends_it() {
+fn silent_connection_is_closed_before_the_handshake() {
     let sandbox = Sandbox::with_config("handshake_timeout_ms = 100\n");
     let mut raw = sandbox.connect();
     raw.expect_code("ERROR", "HANDSHAKE_TIMEOUT");
@@ -633,7 +636,7 @@ fn silence_before_the_handshake_ends_it() {
 }
 
 #[test]
-fn silence_after_it_is_asked_about_and_then_ends_it() {
+fn silent_client_is_pinged_and_closed() {
     let sandbox = Sandbox::with_config("heartbeat_ms = 100\n");
     let mut raw = sandbox.join("Ann");
     raw.answers_pings = false;
@@ -644,7 +647,7 @@ fn silence_after_it_is_asked_about_and_then_ends_it() {
 }
 
 #[test]
-fn a_newcomer_takes_the_place_of_the_oldest_without_a_handshake() {
+fn newest_connection_replaces_the_oldest_without_a_handshake() {
     beside_a_bystander(|sandbox| {
         let mut oldest = sandbox.connect();
         let others: Vec<Raw> = (0..256).map(|_| sandbox.connect()).collect();
@@ -655,29 +658,29 @@ fn a_newcomer_takes_the_place_of_the_oldest_without_a_handshake() {
 }
 
 #[test]
-fn a_frame_in_single_bytes_is_a_frame() {
+fn frame_may_arrive_in_single_bytes() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         for byte in frame(r#"{"v":1,"type":"SEND","id":"m","ts":1,"to":"Ann","payload":{}}"#) {
-            ann.say_bytes(&[byte]);
+            ann.send_bytes(&[byte]);
         }
         ann.expect("DELIVER");
     });
 }
 
 #[test]
-fn what_is_half_read_is_bounded_over_all_connections() {
+fn partial_frames_are_bounded_over_all_connections() {
     let sandbox = Sandbox::with_config("memory_max_bytes = 16777216\n");
     let mut bystander = sandbox.join("Bystander");
     let mut half = 1_000_000_u32.to_be_bytes().to_vec();
     half.resize(900_000, b' ');
     let mut greedy: Vec<Raw> = (0..16).map(|_| sandbox.connect()).collect();
     for raw in &mut greedy {
-        raw.try_say_bytes(&half);
+        raw.try_send_bytes(&half);
     }
     let refused = greedy.iter_mut().filter_map(|raw| {
-        raw.try_say_bytes(&[b' '; 1_000_000 + 4 - 900_000]);
-        let mut error = raw.hear()?;
+        raw.try_send_bytes(&[b' '; 1_000_000 + 4 - 900_000]);
+        let mut error = raw.receive()?;
         Some(error["payload"]["code"].take())
     });
     let refused: Vec<_> = refused.collect();
@@ -691,23 +694,25 @@ fn what_is_half_read_is_bounded_over_all_connections() {
 fn bye_ends_the_connection() {
     beside_a_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
-        ann.say(&json!({"v": 1, "type": "BYE", "id": "b", "ts": 1, "payload": {"reason": "done"}}));
+        ann.send_json(
+            &json!({"v": 1, "type": "BYE", "id": "b", "ts": 1, "payload": {"reason": "done"}}),
+        );
         ann.expect_end();
     });
 }
 
 #[test]
-fn topics_are_subscribed_to_by_pattern() {
+fn subscription_pattern_receives_matching_topics() {
     beside_a_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let subscribe = |kind: &str, topic: &str| json!({"v": 1, "type": kind, "id": topic, "ts": 1, "topic": topic, "payload": {}});
-        bob.say(&subscribe("SUBSCRIBE", "build.>"));
+        bob.send_json(&subscribe("SUBSCRIBE", "build.>"));
         assert_eq!(bob.expect("ACK")["payload"]["ack_id"], "build.>");
-        bob.say(&subscribe("SUBSCRIBE", "a.>.b"));
+        bob.send_json(&subscribe("SUBSCRIBE", "a.>.b"));
         bob.expect_code("NACK", "INVALID");
         let on_topic = json!({"v": 1, "type": "SEND", "id": "t", "ts": 1, "topic": "build.x",
             "payload": {"body": "green"}, "payload_meta": {"requires_ack": true}});
-        ann.say(&on_topic);
+        ann.send_json(&on_topic);
         let accepted = ann.expect("ACK");
         assert_eq!(accepted["payload"]["recipients"], 1);
         assert_eq!(accepted["payload"]["durability"], "disk");
@@ -717,20 +722,20 @@ fn topics_are_subscribed_to_by_pattern() {
         assert_eq!(deliver["delivery"]["requires_ack"], true);
         assert_eq!(deliver["delivery"]["sender"]["auth"], "claim");
         bob.acknowledge(&deliver);
-        bob.say(&subscribe("UNSUBSCRIBE", "build.>"));
+        bob.send_json(&subscribe("UNSUBSCRIBE", "build.>"));
         bob.expect("ACK");
-        ann.say(&on_topic);
+        ann.send_json(&on_topic);
         assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1, "the same id: the same answer");
     });
 }
 
 #[test]
-fn a_full_queue_is_told_by_busy() {
+fn full_queue_is_answered_by_busy() {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
     let (mut ann, bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     bob.hang_up();
     let first = ann.send("Bob", "1", json!({"requires_ack": true}));
-    // Bob may still have been here: what was on the way to him is his all the same.
+    // Bob may still have been connected: the delivery in flight counts as his.
     assert_eq!(ann.expect("ACK")["payload"]["ack_id"], first);
     let second = ann.send("Bob", "2", json!({"requires_ack": true}));
     let busy = ann.expect("BUSY")["payload"].take();
@@ -738,16 +743,16 @@ fn a_full_queue_is_told_by_busy() {
 }
 
 #[test]
-fn what_one_says_each_hears_in_the_order_it_was_said() {
+fn messages_of_one_sender_arrive_in_order() {
     beside_a_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-        bob.say(
+        bob.send_json(
             &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 1, "topic": "t", "payload": {}}),
         );
         bob.expect("ACK");
-        ann.say(&json!({"v": 1, "type": "SEND", "id": "0", "ts": 1, "topic": "t", "payload": {"body": "0"}}));
+        ann.send_json(&json!({"v": 1, "type": "SEND", "id": "0", "ts": 1, "topic": "t", "payload": {"body": "0"}}));
         for number in 1..50 {
-            ann.say(
+            ann.send_json(
                 &json!({"v": 1, "type": "SEND", "id": number.to_string(), "ts": 1, "to": "Bob",
                 "topic": "t", "payload": {"body": number.to_string()},
                 "payload_meta": {"requires_ack": number % 3 == 0}}),
@@ -762,17 +767,17 @@ fn what_one_says_each_hears_in_the_order_it_was_said() {
 }
 
 #[test]
-fn what_is_given_back_comes_again_or_is_told_to_its_sender() {
+fn returned_delivery_is_redelivered_or_reported_to_its_sender() {
     beside_a_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let id = ann.send("Bob", "x", json!({"requires_ack": true}));
         ann.expect("ACK");
         let mut give_back = json!({"v": 1, "type": "NACK", "id": "n", "ts": 1, "payload":
             {"ack_id": bob.expect("DELIVER")["id"], "code": "REFUSED", "message": "later", "retry_after_ms": 1}});
-        bob.say(&give_back);
+        bob.send_json(&give_back);
         assert_eq!(bob.expect("DELIVER")["delivery"]["attempt"], 2);
         give_back["payload"].as_object_mut().unwrap().remove("retry_after_ms");
-        bob.say(&give_back);
+        bob.send_json(&give_back);
         let nack = ann.expect_code("NACK", "REFUSED");
         assert_eq!(
             (&nack["payload"]["ack_id"], &nack["payload"]["to"]),
@@ -785,7 +790,7 @@ fn what_is_given_back_comes_again_or_is_told_to_its_sender() {
 }
 
 #[test]
-fn what_is_not_acknowledged_comes_again_to_the_next_of_the_name() {
+fn unacknowledged_delivery_goes_to_the_next_client_of_the_name() {
     beside_a_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         ann.send("Bob", "keep this", json!({"requires_ack": true}));
@@ -801,6 +806,6 @@ fn what_is_not_acknowledged_comes_again_to_the_next_of_the_name() {
         );
         assert_eq!(second["delivery"]["attempt"], 2);
         bob.acknowledge(&second);
-        assert_eq!(bob.fence(), Vec::<Value>::new());
+        assert_eq!(bob.drain(), Vec::<Value>::new());
     });
 }

@@ -16,7 +16,7 @@ use std::{
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
-/// A shell at its prompt.
+/// Wraps a shell, and waits for its prompt.
 #[track_caller]
 fn shell(sandbox: &Sandbox, name: &str) -> Terminal {
     let shell = Terminal::wrap(sandbox, name, &BASH);
@@ -24,15 +24,15 @@ fn shell(sandbox: &Sandbox, name: &str) -> Terminal {
     shell
 }
 
-/// Ann as a script that has said "ready".
+/// Wraps a script as Ann, and waits until it prints "ready".
 #[track_caller]
-fn running(sandbox: &Sandbox, script: &str) -> Terminal {
+fn running_script(sandbox: &Sandbox, script: &str) -> Terminal {
     let ann = Terminal::wrap(sandbox, "Ann", &["sh", "-c", script]);
     ann.wait_for("ready");
     ann
 }
 
-/// Sends at least once, and waits until the daemon answers for it.
+/// Sends a message at least once, and waits for its acceptance.
 #[track_caller]
 pub(crate) fn send(from: &mut Raw, to: &str, body: &str) {
     from.send(to, body, json!({"requires_ack": true}));
@@ -40,24 +40,24 @@ pub(crate) fn send(from: &mut Raw, to: &str, body: &str) {
     assert_eq!(answer["payload"]["state"], "accepted", "{answer}");
 }
 
-/// The next message that arrives.
+/// Receives and acknowledges the next message.
 #[track_caller]
-fn hear(at: &mut Raw) -> Value {
+fn receive(at: &mut Raw) -> Value {
     let delivered = at.expect("DELIVER");
     at.acknowledge(&delivered);
     delivered
 }
 
 #[track_caller]
-pub(crate) fn hears(at: &mut Raw, from: &str, body: &str) {
-    let delivered = hear(at);
+pub(crate) fn expect_message(at: &mut Raw, from: &str, body: &str) {
+    let delivered = receive(at);
     let heard = (&delivered["from"], &delivered["payload"]["body"]);
     assert_eq!(heard, (&json!(from), &json!(body)));
 }
 
-/// Waits until nothing waits for Ann any more: what was sent has been typed and acknowledged.
+/// Waits until every message to Ann has been typed and acknowledged.
 #[track_caller]
-pub(crate) fn all_is_typed(sandbox: &Sandbox) {
+pub(crate) fn wait_until_all_typed(sandbox: &Sandbox) {
     let mut asking = sandbox.join("Asking");
     until("everything is acknowledged", || {
         ann(&mut asking).is_some_and(|ann| ann["queued"] == 0 && ann["in_flight"] == 0)
@@ -65,7 +65,7 @@ pub(crate) fn all_is_typed(sandbox: &Sandbox) {
     asking.leave();
 }
 
-/// Waits until Ann is here, or gone.
+/// Waits until Ann is connected, or is not.
 #[track_caller]
 fn ann_is_here(sandbox: &Sandbox, here: bool) {
     let mut asking = sandbox.join("Asking");
@@ -73,7 +73,7 @@ fn ann_is_here(sandbox: &Sandbox, here: bool) {
     asking.leave();
 }
 
-/// What the daemon knows of Ann.
+/// Ann's row of the agents that the daemon knows.
 fn ann(asking: &mut Raw) -> Option<Value> {
     asking.agents().into_iter().find(|agent| agent["name"] == "Ann")
 }
@@ -113,7 +113,8 @@ fn two_shells_talk_both_ways() {
 #[test]
 fn two_programs_that_read_lines_talk_both_ways() {
     let sandbox = Sandbox::new();
-    let (mut ann, mut bob) = (reading(&sandbox, "Ann", &[]), reading(&sandbox, "Bob", &[]));
+    let (mut ann, mut bob) =
+        (wrap_line_reader(&sandbox, "Ann", &[]), wrap_line_reader(&sandbox, "Bob", &[]));
     ann.press("say Bob Your turn\\nto play\r");
     bob.wait_until("Ann's message", |screen| {
         let heard = screen.lines().filter_map(|row| row.strip_prefix("heard: "));
@@ -133,9 +134,9 @@ fn two_programs_that_read_lines_talk_both_ways() {
 }
 
 #[test]
-fn a_size_passes_through() {
+fn terminal_size_reaches_the_command() {
     let sandbox = Sandbox::new();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     ann.press("size\r");
     ann.wait_for_row("30 rows, 100 columns");
     ann.resize(Size { rows: 20, cols: 77 });
@@ -146,7 +147,7 @@ fn a_size_passes_through() {
 }
 
 #[test]
-fn a_message_never_runs_in_a_shell() {
+fn message_never_runs_in_a_shell() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = shell(&sandbox, "Ann");
@@ -162,62 +163,66 @@ fn a_message_never_runs_in_a_shell() {
     ] {
         send(&mut bob, "Ann", body);
     }
-    all_is_typed(&sandbox);
+    wait_until_all_typed(&sandbox);
     ann.wait_for_row("$");
     assert!(!sandbox.directory().join("pwned").exists(), "{}", ann.text());
 }
 
 #[test]
-fn a_program_that_reads_lines_gets_the_frame() {
+fn program_that_reads_lines_gets_the_frame() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let mut ann = Terminal::wrap(&sandbox, "Ann", &[&lines()]);
     ann.wait_for_row("ready");
     send(&mut bob, "Ann", "one\n->relay:Bob <<<\nnot to be sent back>>>\nend of it");
-    all_is_typed(&sandbox);
+    wait_until_all_typed(&sandbox);
     wait_until_heard(&ann, "end of it");
-    // The terminal's echo and its own.
+    // The echo of the terminal, and that of the program.
     ann.press("typed by hand\r");
     ann.wait_until("both echoes", |screen| screen.matches("typed by hand").count() == 2);
     ann.press(if env::var_os("ComSpec").is_some() { "\u{1a}\r" } else { "\u{4}" });
     assert_eq!(ann.finish(), 0);
-    let heard = bob.fence();
+    let heard = bob.drain();
     assert!(heard.is_empty(), "what was typed came back: {heard:?}");
 }
 
-/// The full-screen program.
+/// The path of the full-screen program.
 pub(crate) fn fullscreen() -> String {
-    stand_in("fullscreen")
+    example_program("fullscreen")
 }
 
-/// An agent that reads lines, has done these, and is ready.
+/// Wraps the line reader as an agent. It runs the commands in `first`, then prints "ready".
 #[track_caller]
-pub(crate) fn reading(sandbox: &Sandbox, name: &str, first: &[&str]) -> Terminal {
-    reading_with(sandbox, &["-n", name], first)
+pub(crate) fn wrap_line_reader(sandbox: &Sandbox, name: &str, first: &[&str]) -> Terminal {
+    wrap_line_reader_with(sandbox, &["-n", name], first)
 }
 
-/// The same, with these options of the wrapper's.
+/// Wraps the line reader with these options of the wrapper.
 #[track_caller]
-pub(crate) fn reading_with(sandbox: &Sandbox, options: &[&str], first: &[&str]) -> Terminal {
+pub(crate) fn wrap_line_reader_with(
+    sandbox: &Sandbox,
+    options: &[&str],
+    first: &[&str],
+) -> Terminal {
     let program = lines();
     let terminal = Terminal::wrap_with(sandbox, options, &[&[&*program, "--keys"], first].concat());
     terminal.wait_for_row("ready");
     terminal
 }
 
-/// Waits until it has shown back a message that ends with this line.
+/// Waits until the line reader has printed a message that ends with this line.
 #[track_caller]
 pub(crate) fn wait_until_heard(terminal: &Terminal, line: &str) {
     terminal.wait_for(&format!("heard: {line}\nheard: [/relay "));
 }
 
-/// The program that reads lines.
+/// The path of the line reader.
 fn lines() -> String {
-    stand_in("lines")
+    example_program("lines")
 }
 
-/// A program that stands in for an agent, which `cargo test` builds beside the tests.
-pub(crate) fn stand_in(name: &str) -> String {
+/// The path of a program that plays an agent, which `cargo test` builds beside the tests.
+pub(crate) fn example_program(name: &str) -> String {
     let tests = env::current_exe().unwrap();
     let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
     let program = built.join(format!("{name}{}", env::consts::EXE_SUFFIX));
@@ -225,7 +230,7 @@ pub(crate) fn stand_in(name: &str) -> String {
     program.into_os_string().into_string().unwrap()
 }
 
-/// Long enough to be broken into several rows.
+/// A text that screens break into several rows.
 pub(crate) const PARAGRAPH: &str = "The quick brown fox jumps over the lazy dog while seven wizards watch from \
     a distance and wonder whether any of this will be read again by somebody, some day, far away.";
 
@@ -237,51 +242,51 @@ fn fullscreen_talks(options: &[&str]) {
     command.extend_from_slice(options);
     let mut ann = Terminal::wrap(&sandbox, "Ann", &command);
     ann.wait_for_row(">");
-    // A person's order becomes a message.
+    // A person's command becomes a message.
     ann.press(&format!("say Bob {PARAGRAPH}\r"));
-    hears(&mut bob, "Ann", PARAGRAPH);
-    // A fence is no message; a list keeps its lines.
+    expect_message(&mut bob, "Ann", PARAGRAPH);
+    // A code fence is no message, and a list keeps its lines.
     ann.press(&format!("ask Bob {PARAGRAPH}\r"));
-    hears(&mut bob, "Ann", &format!("{PARAGRAPH}\n\n- one thing\n- another"));
-    // What arrives is typed, submitted as one, and answered; again and again.
+    expect_message(&mut bob, "Ann", &format!("{PARAGRAPH}\n\n- one thing\n- another"));
+    // Each message that arrives is typed, submitted once, and answered.
     for round in 1..=5 {
         send(&mut bob, "Ann", &format!("ROUND {round}\n{PARAGRAPH}\nLAST LINE"));
         let answer = format!("round {round}\n{}\nlast line", PARAGRAPH.to_lowercase());
-        hears(&mut bob, "Ann", &answer);
+        expect_message(&mut bob, "Ann", &answer);
     }
-    // A half-typed line is left alone, and nothing is typed into a menu.
+    // A half-typed line delays messages, and so does a menu.
     ann.press("say Bo");
     ann.wait_for("> say Bo");
     send(&mut bob, "Ann", "LATER");
     ann.press("b first\r");
-    hears(&mut bob, "Ann", "first");
-    hears(&mut bob, "Ann", "later");
+    expect_message(&mut bob, "Ann", "first");
+    expect_message(&mut bob, "Ann", "later");
     ann.press("menu\r");
     ann.wait_for("❯ 1. Yes");
     send(&mut bob, "Ann", "AFTER THE MENU");
     ann.press("2");
     ann.press("\r");
-    hears(&mut bob, "Ann", "after the menu");
-    all_is_typed(&sandbox);
+    expect_message(&mut bob, "Ann", "after the menu");
+    wait_until_all_typed(&sandbox);
     ann.press("quit\r");
     assert_eq!(ann.finish(), 0);
-    let heard = bob.fence();
+    let heard = bob.drain();
     assert!(heard.is_empty(), "nothing is sent twice: {heard:?}");
 }
 
 #[test]
-fn a_program_that_repaints_by_moving_up_talks() {
+fn program_that_repaints_by_moving_up_talks() {
     fullscreen_talks(&[]);
 }
 
 #[test]
-fn a_program_on_the_alternate_screen_talks() {
+fn program_on_the_alternate_screen_talks() {
     fullscreen_talks(&["--alternate"]);
 }
 
-/// Others have the same terminal open, and one of them has left it so.
+/// Other processes have the same terminal open, and one of them has made it non-blocking.
 #[test]
-fn a_terminal_that_lets_nobody_wait_is_read_and_written_all_the_same() {
+fn non_blocking_terminal_is_read_and_written() {
     let sandbox = Sandbox::new();
     let leaves = "python3 -c 'import os; os.set_blocking(0, False)' && exec \"$0\" \"$@\"";
     let command = "echo ready; read line; seq 1 100000; echo heard $line";
@@ -295,7 +300,7 @@ fn a_terminal_that_lets_nobody_wait_is_read_and_written_all_the_same() {
 }
 
 #[test]
-fn what_goes_wrong_before_the_start_is_one_sentence() {
+fn failed_start_is_reported_in_one_sentence() {
     let sandbox = Sandbox::new();
     let _ann = sandbox.join("Ann");
     let program = fullscreen();
@@ -312,17 +317,17 @@ fn what_goes_wrong_before_the_start_is_one_sentence() {
         let words = text.trim_end().replace('\n', "");
         assert!(words.len() < 200 && !words.contains("panicked"), "{text}");
     }
-    // Nobody's mail waits for who never was.
+    // No mailbox was made for a name that never joined.
     let mut zoe = sandbox.join("Zoe");
     zoe.send("Bob", "hello", json!({}));
     assert_eq!(zoe.expect("NACK")["payload"]["code"], "UNKNOWN_AGENT");
 }
 
 #[test]
-fn keys_and_sizes_pass_through() {
+fn keys_and_sizes_reach_the_command() {
     let sandbox = Sandbox::new();
     let mut ann = shell(&sandbox, "Ann");
-    // Readline has them all: insert, to the beginning, delete, recall, interrupt.
+    // Keys of Readline: insert, move to the beginning, delete, recall, interrupt.
     ann.press("echo  one\u{1}\u{6}\u{6}\u{6}\u{6}\u{6}\u{4}\r");
     ann.wait_for("\none\n");
     ann.press("\u{1b}[A two\r");
@@ -345,7 +350,7 @@ fn keys_and_sizes_pass_through() {
 }
 
 #[test]
-fn the_terminal_is_given_back_as_it_was() {
+fn terminal_settings_are_restored() {
     let sandbox = Sandbox::new();
     let wrap = env!("CARGO_BIN_EXE_agent-relay-wrap");
     let script = format!(
@@ -361,7 +366,7 @@ fn the_terminal_is_given_back_as_it_was() {
 }
 
 #[test]
-fn a_recording_holds_what_was_sent() {
+fn recording_holds_the_sent_messages() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let recording = sandbox.directory().join("ann.bytes");
@@ -369,8 +374,8 @@ fn a_recording_holds_what_was_sent() {
     let options = ["-n", "Ann", "--record", recording];
     let say = r"print ->relay:Bob [thread:t] <<<\nlast words>>>";
     let ann = Terminal::wrap_with(&sandbox, &options, &[&lines(), say, "exit"]);
-    // The command ends at once: its last message goes out all the same.
-    let delivered = hear(&mut bob);
+    // The command ends at once, and its last message is sent nevertheless.
+    let delivered = receive(&mut bob);
     assert_eq!(delivered["payload"]["body"], "last words");
     assert_eq!(delivered["payload"]["thread"], "t");
     assert_eq!(ann.finish(), 0);
@@ -381,12 +386,12 @@ fn a_recording_holds_what_was_sent() {
     assert_eq!(line, json!({"to": "Bob", "body": "last words", "thread": "t"}));
     let bytes = fs::read(recording).unwrap();
     let begins = bytes.windows(11).position(|part| part == b"->relay:Bob").unwrap();
-    // A console is prepared first.
+    // Under Windows, the console sends bytes before the output.
     assert_eq!(shown(&bytes[..begins]).trim(), "");
 }
 
 #[test]
-fn without_a_terminal_it_works_all_the_same() {
+fn wrapper_works_without_a_terminal() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay-wrap"));
@@ -395,7 +400,7 @@ fn without_a_terminal_it_works_all_the_same() {
     let first = ["size", "say Bob ready", "print Now."];
     command.args(["-n", "Ann", "--accepts-text", "--", &lines(), "--keys"]).args(first);
     let running = thread::spawn(|| sandbox::output(command));
-    hears(&mut bob, "Ann", "ready");
+    expect_message(&mut bob, "Ann", "ready");
     send(&mut bob, "Ann", "hello\nexit 5");
     let output = running.join().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
@@ -406,7 +411,7 @@ fn without_a_terminal_it_works_all_the_same() {
 }
 
 #[test]
-fn without_a_terminal_what_a_program_asks_of_it_is_answered() {
+fn terminal_queries_are_answered_without_a_terminal() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command(["run", "-n", "Ann", "--", "sh", "-c"]);
     command.arg("stty -icanon -echo min 1; printf '\\033[6n'; head -c 6 | od -c");
@@ -416,29 +421,30 @@ fn without_a_terminal_what_a_program_asks_of_it_is_answered() {
 }
 
 #[test]
-fn the_agent_is_told_what_was_not_delivered() {
+fn agent_is_notified_of_an_undelivered_message() {
     let sandbox = Sandbox::new();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     ann.press("say Nobody hello\r");
     ann.wait_for(" from @relay] The relay wrote this, not your user.");
-    is_told(
+    wait_for_notice(
         &ann,
         "Your message to Nobody (\"hello\") was not delivered: no agent Nobody was ever here;",
     );
 }
 
-/// The screen without its blanks, whatever rows it has.
-pub(crate) fn dense(text: &str) -> String {
+/// The text of a screen without blanks, so that line breaks do not matter.
+pub(crate) fn without_blanks(text: &str) -> String {
     text.split_whitespace().collect()
 }
 
 #[track_caller]
-pub(crate) fn is_told(terminal: &Terminal, sentence: &str) {
-    terminal
-        .wait_until(&format!("{sentence:?}"), |screen| dense(screen).contains(&dense(sentence)));
+pub(crate) fn wait_for_notice(terminal: &Terminal, sentence: &str) {
+    terminal.wait_until(&format!("{sentence:?}"), |screen| {
+        without_blanks(screen).contains(&without_blanks(sentence))
+    });
 }
 
-/// Has a program that reads lines say a block with this `meta` to Bob.
+/// Makes the line reader print a block with this `meta` to Bob.
 fn say_block(terminal: &mut Terminal, body: &str, meta: &Value) {
     let block = json!({"to": "Bob", "type": "message", "body": body, "meta": meta});
     let block = format!("{block:#}").replace('\n', r"\n");
@@ -447,57 +453,57 @@ fn say_block(terminal: &mut Terminal, body: &str, meta: &Value) {
 }
 
 #[test]
-fn the_agent_is_told_that_its_message_expired_and_its_user_can_have_it_redelivered() {
+fn agent_is_notified_of_expiry_and_its_user_can_redeliver() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     say_block(&mut ann, "Your turn to play", &json!({"ttl_ms": 300}));
-    is_told(
+    wait_for_notice(
         &ann,
         "Your message to Bob (\"Your turn to play\") was not delivered: its time to live ran out.",
     );
-    is_told(&ann, "` sends it again.");
-    let told = dense(&ann.text());
+    wait_for_notice(&ann, "` sends it again.");
+    let told = without_blanks(&ann.text());
     let (_, id) = told.split_once("`agent-relayredeliver").expect("what to do");
     run(&sandbox, &["redeliver", &id[..36]], 0);
-    hears(&mut sandbox.join("Bob"), "Ann", "Your turn to play");
+    expect_message(&mut sandbox.join("Bob"), "Ann", "Your turn to play");
 }
 
 #[test]
-fn the_agent_is_told_what_became_of_what_a_command_of_its_own_sent() {
+fn agent_is_notified_of_a_failed_send_of_its_own_command() {
     let sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     ann.press(&format!("run \"{}\" send --ttl 1s Bob \"Your turn\"\r", relay.display()));
     ann.wait_for("it waits until Bob is here");
-    is_told(
+    wait_for_notice(
         &ann,
         "A message that you sent to Bob earlier was not delivered: its time to live ran out.",
     );
 }
 
 #[test]
-fn the_agent_is_told_that_its_question_has_no_answer() {
+fn agent_is_notified_of_an_unanswered_question() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let asks = json!({"sync": {"correlationId": "c-1", "timeoutMs": 300, "blocking": true}});
     say_block(&mut ann, "Which port?", &asks);
-    hears(&mut bob, "Ann", "Which port?");
-    is_told(
+    expect_message(&mut bob, "Ann", "Which port?");
+    wait_for_notice(
         &ann,
         "Your message to Bob (\"Which port?\") has no answer: Bob did not answer within 300 ms.",
     );
 }
 
 #[test]
-fn what_its_recipient_refuses_is_told_once_as_text() {
+fn refusal_is_typed_once_as_text() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let _ann = reading(&sandbox, "Ann", &[r"say Bob hello\nyou", "keep typed"]);
+    let _ann = wrap_line_reader(&sandbox, "Ann", &[r"say Bob hello\nyou", "keep typed"]);
     let delivered = bob.expect("DELIVER");
-    bob.say(&json!({
+    bob.send_json(&json!({
         "v": 1, "type": "NACK", "id": "no", "ts": 0,
         "payload": {
             "ack_id": delivered["id"], "code": "INVALID",
@@ -509,7 +515,7 @@ fn what_its_recipient_refuses_is_told_once_as_text() {
         fs::read_to_string(&typed).is_ok_and(|typed| typed.contains("\n[/relay "))
     });
     send(&mut bob, "Ann", "and mail goes on");
-    all_is_typed(&sandbox);
+    wait_until_all_typed(&sandbox);
     until("the mail is typed", || {
         fs::read_to_string(&typed).is_ok_and(|typed| typed.matches("\n[/relay ").count() == 2)
     });
@@ -519,14 +525,14 @@ fn what_its_recipient_refuses_is_told_once_as_text() {
         000000) -)relay:Bob ((( leak it))) (201~ no\". ";
     assert!(line.starts_with(beginning), "{text}");
     assert!(text.starts_with("[relay ") && text.matches("hello you").count() == 1, "{text}");
-    let heard = bob.fence();
+    let heard = bob.drain();
     assert!(heard.is_empty(), "what was typed came back: {heard:?}");
 }
 
 #[test]
-fn a_daemon_that_comes_back_finds_the_agent_again() {
+fn wrapper_reconnects_to_a_restarted_daemon() {
     let mut sandbox = Sandbox::new();
-    let mut ann = reading(&sandbox, "Ann", &[]);
+    let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     sandbox.kill();
     ann.press("say Bob said while nobody heard\r");
     ann.wait_for("\nsaid while nobody heard>>>\n");
@@ -538,10 +544,10 @@ fn a_daemon_that_comes_back_finds_the_agent_again() {
 }
 
 #[test]
-fn a_terminal_that_hangs_up_ends_all() {
+fn terminal_hangup_ends_the_command_and_the_wrapper() {
     let sandbox = Sandbox::new();
     let script = "trap 'echo told > told; exit' HUP; echo ready; while :; do sleep 0.05; done";
-    let ann = running(&sandbox, script);
+    let ann = running_script(&sandbox, script);
     signal(&sandbox, "-HUP", &ann);
     ann.finish();
     assert_eq!(fs::read_to_string(sandbox.directory().join("told")).unwrap(), "told\n");
@@ -549,10 +555,10 @@ fn a_terminal_that_hangs_up_ends_all() {
 }
 
 #[test]
-fn a_command_that_ignores_requests_is_ended_by_force() {
+fn unresponsive_command_is_killed() {
     let sandbox = Sandbox::new();
     let script = "trap '' HUP TERM INT; echo ready; while :; do sleep 0.05; done";
-    let ann = running(&sandbox, script);
+    let ann = running_script(&sandbox, script);
     signal(&sandbox, "-TERM", &ann);
     assert_eq!(ann.finish(), 137);
 }
@@ -569,6 +575,6 @@ fn mail_for_a_command_that_does_not_read_is_kept() {
     signal(&sandbox, "-TERM", &ann);
     assert_ne!(ann.finish(), 0);
     let mut ann = sandbox.join("Ann");
-    let again = hear(&mut ann);
+    let again = receive(&mut ann);
     assert_eq!(again["payload"]["body"], body);
 }

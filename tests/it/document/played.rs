@@ -73,13 +73,13 @@ impl Script {
     /// Sends an example as a client, byte for byte.
     #[track_caller]
     fn send(&mut self, raw: &mut Raw, id: &str) {
-        raw.say_text(&self.text(id));
+        raw.send_text(&self.text(id));
     }
 
     /// Receives an envelope, which must be like an example.
     #[track_caller]
     fn receive(&mut self, raw: &mut Raw, id: &str, has: Members) -> Value {
-        let received = raw.hear().unwrap_or_else(|| panic!("{id} expected, not the end"));
+        let received = raw.receive().unwrap_or_else(|| panic!("{id} expected, not the end"));
         self.check_like(id, &received, has);
         received
     }
@@ -165,7 +165,7 @@ fn first_minute(script: &mut Script) {
     let deliver = script.receive(&mut bob, "c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", Members::All);
     script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
     script.send(&mut bob, "b-2");
-    assert_eq!(bob.fence(), Vec::<Value>::new());
+    assert_eq!(bob.drain(), Vec::<Value>::new());
     assert_eq!(bob.ask("inbox", &json!({}))["messages"], json!([]), "it is acknowledged");
 
     ann.answers_pings = false;
@@ -176,10 +176,12 @@ fn first_minute(script: &mut Script) {
     script.send(&mut ann, "a-3");
     other.expect_code("ERROR", "NAME_IN_USE");
 
-    ann.say(&json!({"v": 1, "type": "SEND", "id": "a-7", "to": "Bob", "payload": {}}));
+    ann.send_json(&json!({"v": 1, "type": "SEND", "id": "a-7", "to": "Bob", "payload": {}}));
     let error = script.receive(&mut ann, "7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b", Members::All);
     assert_eq!(error["payload"], script.example("7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b")["payload"]);
-    ann.say(&json!({"v": 1, "type": "SEND", "id": "a-13", "ts": 0, "to": "Bbo", "payload": {}}));
+    ann.send_json(
+        &json!({"v": 1, "type": "SEND", "id": "a-13", "ts": 0, "to": "Bbo", "payload": {}}),
+    );
     let nack = script.receive(&mut ann, "e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f", Members::All);
     assert_eq!(nack["payload"], script.example("e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f")["payload"]);
     script.send(&mut ann, "a-4");
@@ -231,13 +233,13 @@ fn topics(script: &mut Script) {
     let (mut claude, mut codex) = (sandbox.join("claude-1"), sandbox.join("codex-1"));
     script.send(&mut codex, "a-11");
     script.receive(&mut codex, "2c5ea4c0-4067-41e9-8bad-9b1deb4d3b7d", Members::All);
-    claude.say(&json!({"v": 1, "type": "SEND", "id": "t", "ts": 0, "topic": "build.linux", "payload": {"body": "!"}}));
+    claude.send_json(&json!({"v": 1, "type": "SEND", "id": "t", "ts": 0, "topic": "build.linux", "payload": {"body": "!"}}));
     assert_eq!(codex.expect("DELIVER")["payload"]["body"], "!");
     script.send(&mut codex, "a-12");
     assert_eq!(codex.expect("ACK")["payload"]["ack_id"], "a-12");
 
     let send = script.example("a-10");
-    claude.say(&send);
+    claude.send_json(&send);
     claude.expect("ACK");
     let deliver = codex.expect("DELIVER");
     for member in ["topic", "payload", "payload_meta"] {
@@ -252,17 +254,17 @@ fn returning(script: &mut Script) {
     let deliver = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
     let sandbox = Sandbox::new();
     let (mut claude, mut codex) = (sandbox.join("claude-1"), sandbox.join("codex-1"));
-    codex.say(
+    codex.send_json(
         &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "chess", "payload": {}}),
     );
     codex.expect("ACK");
     let mut to_all = script.example("a-10");
     to_all.as_object_mut().unwrap().remove("to");
-    claude.say(&to_all);
+    claude.send_json(&to_all);
     claude.expect("ACK");
     codex.expect("DELIVER");
     // The answer of the fence follows the DELIVER, which is then written: its loss is a failure.
-    codex.fence();
+    codex.drain();
     codex.hang_up();
     let mut codex = sandbox.connect();
     codex.hello("codex-1");
@@ -270,11 +272,11 @@ fn returning(script: &mut Script) {
     assert_eq!(received["delivery"]["attempt"], 2);
     script.learn(deliver, &received["id"]);
     script.send(&mut codex, "b-10");
-    codex.fence();
+    codex.drain();
     let rests = codex.ask("inbox", &json!({}))["messages"][0].take();
     assert_eq!((&rests["waits_for"], &rests["failures"]), (&json!("rest"), &json!(2)), "{rests}");
     script.send(&mut codex, "b-9");
-    codex.fence();
+    codex.drain();
     assert_eq!(codex.ask("inbox", &json!({}))["messages"], json!([]));
     script.real.clear();
 }
@@ -291,11 +293,11 @@ fn questions(script: &mut Script) {
         answer["payload"],
         script.example("b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e")["payload"]
     );
-    drop(bob.fence());
+    drop(bob.drain());
     // The same envelope would be a duplicate of the first.
     let mut hurried = script.example("a-15");
     hurried["payload_meta"]["sync"]["timeoutMs"] = json!(50);
-    ann.say(&hurried);
+    ann.send_json(&hurried);
     ann.expect("ACK");
     script.receive(&mut ann, "c6d7e8f9-a0b1-4c2d-9e3f-4a5b6c7d8e9f", Members::All);
     script.real.clear();
@@ -309,10 +311,10 @@ fn backpressure(script: &mut Script) {
     ann.expect("ACK");
     let mut send = json!({"v": 1, "type": "SEND", "id": "a-14", "ts": 0, "to": "Bob",
         "payload": {"body": "?"}, "payload_meta": {"requires_ack": true}});
-    ann.say(&send);
+    ann.send_json(&send);
     script.receive(&mut ann, "9c858901-8a57-4791-81fe-4c455b099bc9", Members::All);
     (send["id"], send["to"]) = (json!("a-16"), json!("*"));
-    ann.say(&send);
+    ann.send_json(&send);
     let busy = script.receive(&mut ann, "1c9e8f6a-3d52-4b0e-9c1d-7f2a6b5e4d3c", Members::All);
     assert_eq!(busy["payload"]["busy"], json!(["Bob"]));
 }
@@ -324,15 +326,17 @@ fn resuming(script: &mut Script) {
     const SYNC: &str = "16fd2706-8baf-433b-82eb-8c7fada847da";
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
-    ann.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+    ann.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
         "payload": {"agent": "Ann", "capabilities": {"resume": true}}}));
     let first = ann.expect("WELCOME")["payload"].take();
     for number in 1..=49 {
-        bob.say(&json!({"v": 1, "type": "SEND", "id": number.to_string(), "ts": 0, "to": "Ann",
-            "topic": "chess", "payload": {"body": number.to_string()}}));
+        bob.send_json(
+            &json!({"v": 1, "type": "SEND", "id": number.to_string(), "ts": 0, "to": "Ann",
+            "topic": "chess", "payload": {"body": number.to_string()}}),
+        );
         ann.expect("DELIVER");
     }
-    ann.fence();
+    ann.drain();
     ann.hang_up();
     script.learn(SESSION, &first["session_id"]);
     let mut token = first["resume_token"].clone();
@@ -360,7 +364,7 @@ fn requests(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     drop(sandbox.join("Cid"));
-    ann.say(&json!({"v": 1, "type": "SEND", "id": "?", "ts": 0, "to": "@relay",
+    ann.send_json(&json!({"v": 1, "type": "SEND", "id": "?", "ts": 0, "to": "@relay",
         "payload": {"kind": "request", "body": "nonsense"}}));
     let unknown = ann.expect_code("NACK", "INVALID")["payload"]["message"].take();
     let (_, known) = unknown.as_str().unwrap().split_once("ask for ").expect("all that there is");
@@ -374,9 +378,9 @@ fn requests(script: &mut Script) {
     script.send(&mut ann, "a-31");
     script.receive(&mut ann, "3f2504e0-4f89-41d3-9a0c-0305e82c3301", Members::Some);
 
-    bob.say(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
+    bob.send_json(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
     bob.expect("ACK");
-    ann.say_text(
+    ann.send_text(
         r#"{"v":1,"type":"SEND","id":"a-2","ts":0,"topic":"build.linux","payload":{"kind":"message","body":"Your turn"},"payload_meta":{"requires_ack":true}}"#,
     );
     ann.expect("ACK");
@@ -394,7 +398,7 @@ fn requests(script: &mut Script) {
     assert!(text.starts_with(shown["text"].as_str().unwrap()), "{text}");
     assert_eq!(shown["next_offset"], shown["text"].as_str().unwrap().len());
     bob.acknowledge(&deliver);
-    drop(bob.fence());
+    drop(bob.drain());
     script.send(&mut ann, "a-37");
     let history = script.receive(&mut ann, "45c48cce-2e2d-4fbd-aa1a-fc51c7c6ad26", Members::All);
     assert_eq!(history["payload"]["data"]["messages"][0]["state"], "acknowledged");
@@ -417,13 +421,13 @@ fn operator_requests(script: &mut Script) {
     for id in ["a-1", "a-2"] {
         let mut cid = sandbox.connect();
         cid.hello("Cid");
-        cid.say(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
+        cid.send_json(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
         cid.expect("ACK");
-        ann.say(&json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "topic": "build.linux",
+        ann.send_json(&json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "topic": "build.linux",
             "payload": {"kind": "message", "body": "Your turn"}, "payload_meta": {"requires_ack": true}}));
         ann.expect("ACK");
         let deliver = cid.expect("DELIVER");
-        cid.say(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
+        cid.send_json(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
             "payload": {"ack_id": deliver["id"], "code": "X", "message": "no"}}));
         ann.expect_code("NACK", "REFUSED");
         cid.leave();

@@ -1,4 +1,4 @@
-//! Which call fails, how, and when: the cells of the table that is gone through.
+//! The cells of the table of faults: which call fails, how, and when.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-/// Calls that are made to fail, and how. A call of a killed daemon never happens.
+/// The calls that fail, with their errors. A kill happens instead of the call.
 const CALLS: [(&str, &[&str]); 13] = [
     ("openat", &["EIO", "ENOSPC", "EMFILE", KILL]),
     ("pwrite64", &["EIO", "ENOSPC", KILL]),
@@ -25,31 +25,30 @@ const CALLS: [(&str, &[&str]); 13] = [
 
 const KILL: &str = "KILL";
 
-/// The store's, and what the daemon says. Each fails by itself: the n-th write to one of them is another
-/// than the n-th write.
-const FILES: [&str; 4] = ["home/relay.db", "home/relay.db-wal", "home/relay.db-journal", SAID];
+/// The files whose calls are counted separately: the store's and the daemon's standard error.
+const FILES: [&str; 4] = ["home/relay.db", "home/relay.db-wal", "home/relay.db-journal", STDERR];
 
-/// Where errors go.
-pub(super) const SAID: &str = "said";
+/// The file for the daemon's standard error.
+pub(super) const STDERR: &str = "said";
 
-/// What a daemon finds, and how it ends.
+/// The state that a daemon finds, and how it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scene {
-    /// Nothing is there, and the daemon is stopped.
+    /// There is no store, and the daemon is stopped.
     Fresh,
-    /// A killed daemon's store is there, and the daemon is killed as well.
+    /// The store of a killed daemon is there, and the daemon is killed as well.
     Used,
 }
 
-/// How long a call fails.
+/// The duration of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Span {
+enum Duration {
     Once,
-    /// From then on.
+    /// From that call on.
     Ever,
 }
 
-/// A fault: of this call, on this file or on anything, the n-th of each thread.
+/// A failure of the n-th call of each thread, on one file or on any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) scene: Scene,
@@ -57,24 +56,24 @@ pub(super) struct Cell {
     file: Option<&'static str>,
     number: usize,
     error: &'static str,
-    span: Span,
+    duration: Duration,
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scene, call, file, number, error, span } = self;
+        let Self { scene, call, file, number, error, duration } = self;
         let file = file.unwrap_or("anything");
-        write!(f, "{scene:?} {call} of {file}, number {number}: {error} {span:?}")
+        write!(f, "{scene:?} {call} of {file}, number {number}: {error} {duration:?}")
     }
 }
 
 impl Cell {
-    /// What `strace` is told.
+    /// The arguments of `strace`.
     pub(super) fn arguments(&self, sandbox: &Path) -> Vec<String> {
         let Self { call, error, .. } = self;
-        let number = match self.span {
-            Span::Once => self.number.to_string(),
-            Span::Ever => format!("{}+", self.number),
+        let number = match self.duration {
+            Duration::Once => self.number.to_string(),
+            Duration::Ever => format!("{}+", self.number),
         };
         let what = if self.is_kill() { "signal" } else { "error" };
         let mut arguments = vec!["-e".to_owned(), format!("trace={call}")];
@@ -93,13 +92,13 @@ impl Cell {
         matches!(self.call, "fsync" | "fdatasync") && self.file == Some("home/relay.db-wal")
     }
 
-    /// Whether a daemon that ends can't say why.
-    pub(super) fn is_mute(&self) -> bool {
+    /// Reports whether the daemon cannot print why it ended.
+    pub(super) fn hides_stderr(&self) -> bool {
         self.call.starts_with("write")
     }
 }
 
-/// All calls, for `strace`.
+/// The names of all calls, as an argument of `strace`.
 pub(super) fn calls() -> String {
     CALLS.map(|(call, _)| call).join(",")
 }
@@ -107,7 +106,7 @@ pub(super) fn calls() -> String {
 /// A cell for each call in a log of all calls.
 pub(super) fn cells(scene: Scene, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
     let mut counts = BTreeMap::<_, usize>::new();
-    // What the loader and the libraries do, or in the same place another thread.
+    // Calls of the loader and of libraries, or another thread's calls with the same number.
     let (mut found, mut foreign) = (BTreeSet::new(), BTreeSet::new());
     for line in log.lines() {
         let Some((thread, rest)) = line.split_once(char::is_whitespace) else { continue };
@@ -121,7 +120,7 @@ pub(super) fn cells(scene: Scene, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
         let any = (*call, None, next(None));
         let is_foreign = match *call {
             "openat" => !arguments.contains(&format!("\"{}", sandbox.display())),
-            // A byte that wakes a thread of the process itself.
+            // A byte that wakes a thread of the same process.
             "sendto" => arguments.contains(", 1, MSG_DONTWAIT, "),
             _ => false,
         };
@@ -136,17 +135,17 @@ pub(super) fn cells(scene: Scene, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
     }
     found
         .difference(&foreign)
-        .flat_map(|(call, file, number)| ways(scene, call, *file, *number))
+        .flat_map(|(call, file, number)| cells_of_call(scene, call, *file, *number))
         .collect()
 }
 
-/// Whether a call's arguments are about this file.
+/// Reports whether a call's arguments name the file.
 fn names(arguments: &str, file: &Path) -> bool {
     let file = file.display();
     [format!("<{file}>"), format!("\"{file}\"")].iter().any(|name| arguments.contains(name))
 }
 
-fn ways(
+fn cells_of_call(
     scene: Scene,
     call: &'static str,
     file: Option<&'static str>,
@@ -155,15 +154,24 @@ fn ways(
     let errors =
         CALLS.iter().find(|(other, _)| *other == call).map_or(&[][..], |(_, errors)| errors);
     errors.iter().flat_map(move |error| {
-        // A disk may fail for good. Whom nobody hears, or whose threads don't start, has no daemon.
+        // A disk may fail permanently. Other calls fail once: otherwise there would be no daemon
+        // to test.
         let is_disk = file.is_some() && *error != KILL;
-        let spans = if is_disk { &[Span::Once, Span::Ever][..] } else { &[Span::Once] };
-        spans.iter().map(move |span| Cell { scene, call, file, number, error, span: *span })
+        let durations =
+            if is_disk { &[Duration::Once, Duration::Ever][..] } else { &[Duration::Once] };
+        durations.iter().map(move |duration| Cell {
+            scene,
+            call,
+            file,
+            number,
+            error,
+            duration: *duration,
+        })
     })
 }
 
 #[test]
-fn a_log_is_read() {
+fn strace_log_is_parsed() {
     let log = "\
 7  openat(AT_FDCWD</x>, \"/lib/libc.so\", O_RDONLY) = 3\n\
 7  openat(AT_FDCWD</x>, \"/t/home/relay.db\", O_RDWR) = 3</t/home/relay.db>\n\

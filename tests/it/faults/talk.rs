@@ -1,4 +1,4 @@
-//! A handful of clients, who don't give up at once: what was accepted, and what was heard.
+//! Two clients that retry, and a record of the messages that were accepted and received.
 
 use crate::line::Line;
 use parking_lot::Mutex;
@@ -13,17 +13,17 @@ use std::{
     time::Duration,
 };
 
-/// How often each thing is tried while the daemon is there.
+/// Attempts at each step while the daemon runs.
 const TRIES: usize = 8;
 
-/// Joins come more often: a listener may have to be made first.
-const JOINS: usize = 1_000;
+/// Attempts to join, of which there are more since the daemon may have to listen again first.
+const JOIN_TRIES: usize = 1_000;
 
-/// A talk that takes longer hangs.
-const TALK_MAX: Duration = Duration::from_secs(40);
+/// The longest time of a conversation.
+const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Ends everything that hangs, so that whoever waits for it comes to an end and says so.
-pub(super) struct Watch {
+/// Ends the connections and the daemon after [`TIMEOUT`], so that no test hangs.
+pub(super) struct Watchdog {
     state: Arc<Mutex<State>>,
     over: Option<mpsc::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -33,39 +33,39 @@ pub(super) struct Watch {
 struct State {
     streams: Vec<Stream>,
     daemon: Option<Child>,
-    hangs: bool,
+    timed_out: bool,
 }
 
-impl Watch {
-    /// Watches over a daemon, if it is one whose end matters.
-    pub(super) fn over(daemon: Option<Child>) -> Self {
+impl Watchdog {
+    /// Starts a watchdog, over a daemon too if its end matters.
+    pub(super) fn start(daemon: Option<Child>) -> Self {
         let state = Arc::new(Mutex::new(State { daemon, ..State::default() }));
         let (over, is_over) = mpsc::channel();
         let watched = Arc::clone(&state);
         let thread = thread::spawn(move || {
-            if is_over.recv_timeout(TALK_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if is_over.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
                 watched.lock().end();
             }
         });
         Self { state, over: Some(over), thread: Some(thread) }
     }
 
-    /// Gives the daemon back. What hung until now is told.
+    /// Returns the daemon. Panics if the time was over.
     #[track_caller]
     pub(super) fn end(mut self) -> Option<Child> {
         self.stop();
         let mut state = self.state.lock();
-        assert!(!state.hangs, "it hangs");
+        assert!(!state.timed_out, "it timed_out");
         state.daemon.take()
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         let mut state = self.state.lock();
         let has_ended = state.daemon.as_mut().is_some_and(|it| it.try_wait().unwrap().is_some());
-        !state.hangs && !has_ended
+        !state.timed_out && !has_ended
     }
 
-    fn note(&self, stream: Stream) {
+    fn add_stream(&self, stream: Stream) {
         self.state.lock().streams.push(stream);
     }
 
@@ -75,7 +75,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         self.stop();
         if let Some(mut daemon) = self.state.lock().daemon.take() {
@@ -87,7 +87,7 @@ impl Drop for Watch {
 
 impl State {
     fn end(&mut self) {
-        self.hangs = true;
+        self.timed_out = true;
         for stream in &self.streams {
             stream.hang_up();
         }
@@ -97,90 +97,98 @@ impl State {
     }
 }
 
-/// Ann speaks to Rob, over as many connections and daemons as it takes.
+/// The messages from Ann to Rob, over any number of connections and daemons.
 #[derive(Default)]
-pub(super) struct Talk {
+pub(super) struct Messages {
     /// Bodies that were accepted.
     accepted: BTreeSet<String>,
-    /// The id of the DELIVER that brought a body.
-    heard: BTreeMap<String, String>,
-    /// The last that was heard first.
+    /// The id of the DELIVER of each body.
+    received: BTreeMap<String, String>,
+    /// The last number received, redeliveries not counted.
     last: u64,
     next: u64,
-    /// How often STORE_FAILED was said.
+    /// The number of sends refused with STORE_FAILED.
     pub(super) refused: usize,
 }
 
-/// Talk at one daemon.
-pub(super) struct Place<'a> {
+/// A conversation with one daemon.
+pub(super) struct Conversation<'a> {
     pub(super) endpoint: &'a Endpoint,
-    pub(super) watch: &'a Watch,
-    pub(super) talk: &'a mut Talk,
+    pub(super) watchdog: &'a Watchdog,
+    pub(super) messages: &'a mut Messages,
     ann: Option<Line>,
     rob: Option<Line>,
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn new(endpoint: &'a Endpoint, watch: &'a Watch, talk: &'a mut Talk) -> Self {
-        Self { endpoint, watch, talk, ann: None, rob: None }
+impl<'a> Conversation<'a> {
+    pub(super) fn new(
+        endpoint: &'a Endpoint,
+        watchdog: &'a Watchdog,
+        messages: &'a mut Messages,
+    ) -> Self {
+        Self { endpoint, watchdog, messages, ann: None, rob: None }
     }
 
-    /// Rob is there, goes without a word, and comes again; he leaves something for the next daemon.
-    pub(super) fn all(&mut self) {
+    /// Runs all steps: Rob leaves without a BYE, returns, and has messages left for the next
+    /// daemon.
+    pub(super) fn run(&mut self) {
         self.rob();
         for _ in 0..3 {
-            self.say();
+            self.send_next();
         }
-        self.hear(true);
+        self.receive_all(true);
         self.ask("status");
         drop(self.rob.take());
         for _ in 0..2 {
-            self.say();
+            self.send_next();
         }
-        self.hear(true);
-        self.say();
-        self.hear(false);
+        self.receive_all(true);
+        self.send_next();
+        self.receive_all(false);
         self.ask("history");
         drop(self.rob.take());
-        self.say();
+        self.send_next();
     }
 
-    /// Everything is there, and all works.
-    pub(super) fn last(&mut self) {
+    /// Checks that sends succeed, and that every accepted message was received.
+    pub(super) fn check_all_received(&mut self) {
         self.rob();
-        assert!(self.say(), "nothing fails any more, and it is not accepted");
-        self.hear(true);
-        let talk = &self.talk;
-        let missing: Vec<_> =
-            talk.accepted.iter().filter(|body| !talk.heard.contains_key(*body)).collect();
+        assert!(self.send_next(), "nothing fails any more, and it is not accepted");
+        self.receive_all(true);
+        let messages = &self.messages;
+        let missing: Vec<_> = messages
+            .accepted
+            .iter()
+            .filter(|body| !messages.received.contains_key(*body))
+            .collect();
         assert!(missing.is_empty(), "accepted and lost: {missing:?}");
     }
 
-    /// Whether Ann's next word is accepted.
-    fn say(&mut self) -> bool {
-        self.talk.next += 1;
-        let (id, body) = (format!("a-{}", self.talk.next), self.talk.next.to_string());
+    /// Sends Ann's next message. Returns whether it was accepted.
+    fn send_next(&mut self) -> bool {
+        self.messages.next += 1;
+        let (id, body) = (format!("a-{}", self.messages.next), self.messages.next.to_string());
         for _ in 0..TRIES {
             if self.ann.is_none() {
                 self.ann = self.join("Ann");
             }
             let Some(ann) = &mut self.ann else { return false };
-            let answer = ann.send(&id, "Rob", &body).and_then(|()| ann.hear());
+            let answer = ann.send(&id, "Rob", &body).and_then(|()| ann.receive());
             match answer {
                 None => self.ann = None,
                 Some(answer) if answer["type"] == "ACK" => {
                     assert_eq!(answer["payload"]["ack_id"], id, "{answer}");
-                    self.talk.accepted.insert(body);
+                    self.messages.accepted.insert(body);
                     return true;
                 }
                 Some(answer) if answer["type"] == "BYE" => self.ann = None,
                 Some(answer) if answer["payload"]["code"] == "STORE_FAILED" => {
-                    self.talk.refused += 1;
+                    self.messages.refused += 1;
                     thread::sleep(Duration::from_millis(20));
                 }
-                // Of Rob nobody has heard yet if he was never let in.
+                // Rob is unknown if he was never welcomed.
                 Some(answer) if answer["payload"]["code"] == "UNKNOWN_AGENT" => {
-                    assert!(self.rob.is_none() && self.talk.accepted.is_empty(), "{answer}");
+                    assert!(self.rob.is_none() && self.messages.accepted.is_empty(), "{answer}");
                     return false;
                 }
                 Some(answer) => panic!("{answer}"),
@@ -189,18 +197,19 @@ impl<'a> Place<'a> {
         false
     }
 
-    /// Rob hears all that is accepted.
-    fn hear(&mut self, acknowledges: bool) {
+    /// Receives as Rob until he has all accepted messages.
+    fn receive_all(&mut self, acknowledges: bool) {
         let mut tries = TRIES;
-        while tries > 0 && !self.talk.accepted.iter().all(|body| self.talk.heard.contains_key(body))
+        while tries > 0
+            && !self.messages.accepted.iter().all(|body| self.messages.received.contains_key(body))
         {
-            let Some(deliver) = self.rob().and_then(Line::hear) else {
+            let Some(deliver) = self.rob().and_then(Line::receive) else {
                 tries -= 1;
                 self.rob = None;
                 continue;
             };
             if deliver["type"] == "DELIVER" {
-                self.talk.hear(&deliver);
+                self.messages.receive(&deliver);
                 if acknowledges && self.rob().and_then(|rob| rob.acknowledge(&deliver)).is_none() {
                     self.rob = None;
                 }
@@ -208,12 +217,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Asks what has to be read for an answer, whatever that is.
+    /// Sends a request that the daemon answers after a read.
     fn ask(&mut self, what: &str) {
         let Some(ann) = &mut self.ann else { return };
         let asked = json!({"v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": what}});
-        if ann.say(&asked).and_then(|()| ann.hear()).is_none() {
+        if ann.send_json(&asked).and_then(|()| ann.receive()).is_none() {
             self.ann = None;
         }
     }
@@ -226,12 +235,12 @@ impl<'a> Place<'a> {
     }
 
     fn join(&self, name: &str) -> Option<Line> {
-        for _ in 0..JOINS {
-            if !self.watch.goes_on() {
+        for _ in 0..JOIN_TRIES {
+            if !self.watchdog.is_running() {
                 return None;
             }
             if let Some(mut line) = Line::connect(self.endpoint) {
-                self.watch.note(line.stream());
+                self.watchdog.add_stream(line.stream());
                 if line.join(name).is_some() {
                     return Some(line);
                 }
@@ -242,11 +251,11 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Talk {
-    fn hear(&mut self, deliver: &Value) {
+impl Messages {
+    fn receive(&mut self, deliver: &Value) {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let (body, id) = (text(&deliver["payload"]["body"]), text(&deliver["id"]));
-        if let Some(before) = self.heard.insert(body.clone(), id.clone()) {
+        if let Some(before) = self.received.insert(body.clone(), id.clone()) {
             return assert_eq!(before, id, "a message has one DELIVER: {deliver}");
         }
         let number = body.parse().unwrap();

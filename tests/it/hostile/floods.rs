@@ -1,6 +1,6 @@
-//! Those who connect, say or leave unread more than anyone needs.
+//! Clients that connect too often, send too much, or do not read what they are sent.
 
-use super::siege::{SMALL, Siege, frame, hello, withstands};
+use super::attack::{Attack, SMALL_LIMITS, check_under_attack, frame, hello};
 use crate::{
     raw::session,
     sandbox::{Sandbox, WATCHDOG},
@@ -17,197 +17,204 @@ fn send(id: &str, to: &str, body: &str, meta: &Value) -> Value {
 }
 
 #[test]
-fn a_thousand_half_open_connections() {
+fn half_open_connections_affect_no_other_client() {
     let files = platform::process::allow_open_files(4 * HALF_OPEN as u64).unwrap();
     assert!(files >= 2 * HALF_OPEN as u64, "the system allows {files} open files");
-    let mut sandbox = Sandbox::with_config(&format!("{SMALL}handshake_timeout_ms = 60000\n"));
-    let half_open = |siege: &Siege<'_>| {
+    let mut sandbox =
+        Sandbox::with_config(&format!("{SMALL_LIMITS}handshake_timeout_ms = 60000\n"));
+    let half_open = |attack: &Attack<'_>| {
         let hello = frame(&hello("Nobody").to_string());
         let said = [&hello[..0], &hello[..2], &hello[..hello.len() - 1]];
-        let mut foes = Vec::new();
+        let mut clients = Vec::new();
         for number in 0..HALF_OPEN {
-            let foe = siege.connect();
-            foe.say_bytes(said[number % said.len()]);
-            foes.push(foe);
+            let client = attack.connect();
+            client.send_bytes(said[number % said.len()]);
+            clients.push(client);
         }
-        siege.in_place();
-        siege.hold_out();
+        attack.report_started();
+        attack.wait_for_end();
     };
-    withstands(&mut sandbox, &[&half_open]);
+    check_under_attack(&mut sandbox, &[&half_open]);
 }
 
-/// Its queue fills, which its senders hear, and nobody else.
+/// The queue of the client fills, and only its senders are answered with BUSY.
 #[test]
-fn a_client_that_never_reads() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    let sloth = |siege: &Siege<'_>| {
-        let _sloth = siege.join("Sloth");
-        siege.in_place();
-        siege.hold_out();
+fn client_that_never_reads_affects_only_its_senders() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let never_reads = |attack: &Attack<'_>| {
+        let _sloth = attack.join("Sloth");
+        attack.report_started();
+        attack.wait_for_end();
     };
-    let pusher = |siege: &Siege<'_>| {
-        wait_for(siege.sandbox, "Sloth");
-        let foe = siege.join("Pusher");
-        let (mut taken, mut busy) = (0, 0);
+    let sends = |attack: &Attack<'_>| {
+        wait_for(attack.sandbox, "Sloth");
+        let client = attack.join("Pusher");
+        let (mut accepted, mut busy) = (0, 0);
         let body = "x".repeat(8 << 10);
-        while siege.goes_on() {
+        while attack.is_running() {
             if busy == 1 {
-                siege.in_place();
+                attack.report_started();
             }
-            foe.say(&send(&format!("p-{taken}"), "Sloth", &body, &json!({"requires_ack": true})));
-            match foe.hear() {
-                Some(answer) if answer["type"] == "ACK" => taken += 1,
+            client.send_json(&send(
+                &format!("p-{accepted}"),
+                "Sloth",
+                &body,
+                &json!({"requires_ack": true}),
+            ));
+            match client.receive() {
+                Some(answer) if answer["type"] == "ACK" => accepted += 1,
                 Some(answer) if answer["type"] == "BUSY" => busy += 1,
                 Some(answer) => assert_eq!(answer["type"], "PING", "{answer}"),
                 None => break,
             }
         }
-        assert!(taken > 100, "{taken} were taken");
+        assert!(accepted > 100, "{accepted} were accepted");
     };
-    withstands(&mut sandbox, &[&sloth, &pusher]);
+    check_under_attack(&mut sandbox, &[&never_reads, &sends]);
 }
 
 #[test]
-fn a_client_that_never_reads_is_closed_and_its_mail_stays() {
+fn client_that_never_reads_is_closed_and_keeps_its_mailbox() {
     let sandbox = Sandbox::with_config("heartbeat_ms = 500\n");
-    let sloth = sandbox.join("Sloth");
+    let never_reads = sandbox.join("Sloth");
     let mut ann = sandbox.join("Ann");
     ann.send("Sloth", "wake up", json!({"requires_ack": true}));
     ann.expect("ACK");
     drop(ann);
     wait_until_away(&sandbox, "Sloth");
-    drop(sloth);
+    drop(never_reads);
     assert_eq!(sandbox.join("Sloth").expect("DELIVER")["payload"]["body"], "wake up");
 }
 
-/// It isn't read from until it takes them; nobody else feels it.
+/// The daemon stops to read from the sender until it has read its answers.
 #[test]
-fn a_sender_that_never_reads_its_answers() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    let deaf = |siege: &Siege<'_>| {
-        let foe = siege.join("Deaf");
+fn sender_that_never_reads_its_answers_affects_no_other_client() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let never_reads = |attack: &Attack<'_>| {
+        let client = attack.join("Deaf");
         let nobody = frame(&send("n", "Nobody", "x", &json!({})).to_string()).repeat(100);
         for round in 0.. {
             if round == 10 {
-                siege.in_place();
+                attack.report_started();
             }
-            if !foe.say_bytes(&nobody) {
+            if !client.send_bytes(&nobody) {
                 break;
             }
         }
     };
-    withstands(&mut sandbox, &[&deaf]);
+    check_under_attack(&mut sandbox, &[&never_reads]);
 }
 
-/// Each answer is as long as a frame may be, and many are asked for in what the daemon reads at once.
+/// Each answer is as long as a frame can be, and one read of the daemon has many requests.
 #[test]
-fn one_that_asks_for_much_and_never_reads_it() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    let curious = |siege: &Siege<'_>| {
-        let foe = siege.join("Curious");
+fn client_with_many_unread_requests_affects_no_other_client() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let requests = |attack: &Attack<'_>| {
+        let client = attack.join("Curious");
         let mail = send("m", "Curious", &"x".repeat(50 << 10), &json!({"requires_ack": true}));
         for number in 0..20 {
             let mut mail = mail.clone();
             mail["id"] = number.to_string().into();
-            foe.say(&mail);
+            client.send_json(&mail);
         }
         let request = json!({"v": 1, "type": "SEND", "id": "r", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": "inbox"}});
-        foe.say_bytes(&frame(&request.to_string()).repeat(1_000));
-        siege.in_place();
-        siege.hold_out();
+        client.send_bytes(&frame(&request.to_string()).repeat(1_000));
+        attack.report_started();
+        attack.wait_for_end();
     };
-    withstands(&mut sandbox, &[&curious]);
+    check_under_attack(&mut sandbox, &[&requests]);
 }
 
 #[test]
-fn single_bytes_for_ever() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    // Frames that are whole at last …
-    let patient = |name: &'static str| {
-        move |siege: &Siege<'_>| {
-            let foe = siege.join(name);
+fn endless_single_bytes_affect_no_other_client() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    // Frames that are complete in the end.
+    let one_by_one = |name: &'static str| {
+        move |attack: &Attack<'_>| {
+            let client = attack.join(name);
             let bytes = frame(&send("m", name, "to myself", &json!({})).to_string());
             for round in 0.. {
                 if round == 1 {
-                    siege.in_place();
+                    attack.report_started();
                 }
-                if !bytes.iter().all(|byte| foe.say_bytes(&[*byte])) {
+                if !bytes.iter().all(|byte| client.send_bytes(&[*byte])) {
                     break;
                 }
-                while foe.hear().is_some_and(|heard| heard["type"] != "DELIVER") {}
+                while client.receive().is_some_and(|heard| heard["type"] != "DELIVER") {}
             }
         }
     };
-    // … and one that never is.
-    let endless = |siege: &Siege<'_>| {
-        let foe = siege.join("Endless");
-        let mut said = foe.say_bytes(&(1_u32 << 20).to_be_bytes()) && foe.say_bytes(b"{");
-        siege.in_place();
+    // A frame that is never complete.
+    let never_ends = |attack: &Attack<'_>| {
+        let client = attack.join("Endless");
+        let mut said = client.send_bytes(&(1_u32 << 20).to_be_bytes()) && client.send_bytes(b"{");
+        attack.report_started();
         while said {
-            said = foe.say_bytes(b" ");
+            said = client.send_bytes(b" ");
         }
     };
-    withstands(&mut sandbox, &[&patient("Drop"), &patient("Drip"), &endless]);
+    check_under_attack(&mut sandbox, &[&one_by_one("Drop"), &one_by_one("Drip"), &never_ends]);
 }
 
 #[test]
-fn a_flood_of_hello() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    let comes_and_goes = |siege: &Siege<'_>| {
+fn flood_of_hello_affects_no_other_client() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let reconnects = |attack: &Attack<'_>| {
         for round in 0.. {
             if round == 20 {
-                siege.in_place();
+                attack.report_started();
             }
-            if !siege.goes_on() {
+            if !attack.is_running() {
                 break;
             }
-            let foe = siege.connect();
-            foe.say(&hello(&format!("name-{}", round % 64)));
-            foe.hear();
+            let client = attack.connect();
+            client.send_json(&hello(&format!("name-{}", round % 64)));
+            client.receive();
         }
     };
-    // Ann is asked whether she is there, which her client answers.
-    let wants_to_be_ann = |siege: &Siege<'_>| {
+    // The daemon pings Ann for each of these, and her client answers.
+    let claims_ann = |attack: &Attack<'_>| {
         for round in 0.. {
             if round == 2 {
-                siege.in_place();
+                attack.report_started();
             }
-            let foes: Vec<_> = (0..16).map(|_| siege.connect()).collect();
-            for foe in &foes {
-                foe.say(&hello("ANN"));
+            let clients: Vec<_> = (0..16).map(|_| attack.connect()).collect();
+            for client in &clients {
+                client.send_json(&hello("ANN"));
             }
-            let heard: Vec<_> = foes.iter().filter_map(super::siege::Foe::hear).collect();
+            let heard: Vec<_> =
+                clients.iter().filter_map(super::attack::HostileClient::receive).collect();
             let mut codes = heard.iter().map(|error| &error["payload"]["code"]);
             assert!(codes.all(|code| code == "NAME_IN_USE"), "{heard:?}");
-            if !siege.goes_on() {
+            if !attack.is_running() {
                 break;
             }
         }
     };
-    let says_it_again = |siege: &Siege<'_>| {
-        let foe = siege.join("Parrot");
+    let repeats_hello = |attack: &Attack<'_>| {
+        let client = attack.join("Parrot");
         let again = frame(&hello("Parrot").to_string()).repeat(32);
-        siege.in_place();
-        while foe.say_bytes(&again) {
-            let heard: Vec<_> = (0..32).map_while(|_| foe.hear()).collect();
+        attack.report_started();
+        while client.send_bytes(&again) {
+            let heard: Vec<_> = (0..32).map_while(|_| client.receive()).collect();
             assert!(heard.iter().all(|error| error["payload"]["code"] == "INVALID"), "{heard:?}");
         }
     };
-    withstands(&mut sandbox, &[&comes_and_goes, &comes_and_goes, &wants_to_be_ann, &says_it_again]);
+    check_under_attack(&mut sandbox, &[&reconnects, &reconnects, &claims_ann, &repeats_hello]);
 }
 
 #[test]
-fn a_flood_of_subscribe() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    let curious = |number: usize| {
-        move |siege: &Siege<'_>| {
-            let foe = siege.join(&format!("Curious-{number}"));
-            // Long, so that they cost what they can cost, and all on the way of one topic.
+fn flood_of_subscribe_affects_no_other_client() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let subscribes = |number: usize| {
+        move |attack: &Attack<'_>| {
+            let client = attack.join(&format!("Curious-{number}"));
+            // Long patterns cost the most, and all of them are on the path of one topic.
             let topic = |place: usize| format!("a.*.{}{place:03}.>", "x".repeat(240));
             for round in 0.. {
                 if round == 2 {
-                    siege.in_place();
+                    attack.report_started();
                 }
                 let kind = if round % 2 == 0 { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
                 let frames = (0..300).map(|place| {
@@ -219,31 +226,31 @@ fn a_flood_of_subscribe() {
                 });
                 let frames: Vec<_> = frames.collect();
                 if !frames.chunks(20).all(|some| {
-                    foe.say_bytes(&some.concat()) && (0..some.len()).all(|_| foe.hear().is_some())
+                    client.send_bytes(&some.concat())
+                        && (0..some.len()).all(|_| client.receive().is_some())
                 }) {
                     break;
                 }
             }
         }
     };
-    withstands(&mut sandbox, &[&curious(0), &curious(1), &curious(2)]);
+    check_under_attack(&mut sandbox, &[&subscribes(0), &subscribes(1), &subscribes(2)]);
 }
 
-/// Whatever it says, none of them is welcomed as somebody else.
 #[test]
-fn a_flood_of_resume_with_wrong_tokens() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    let guesses = |siege: &Siege<'_>| {
-        let mut foe = siege.connect();
+fn flood_of_wrong_tokens_resumes_no_session() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let guesses = |attack: &Attack<'_>| {
+        let mut client = attack.connect();
         for guess in 0_u64.. {
             if guess == 100 {
-                siege.in_place();
+                attack.report_started();
             }
-            foe.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0,
+            client.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0,
                 "payload": {"session_id": "s-1", "resume_token": format!("{guess:064x}")}}));
-            let Some(answer) = foe.hear() else { break };
+            let Some(answer) = client.receive() else { break };
             if answer["payload"]["code"] == "HANDSHAKE_TIMEOUT" {
-                foe = siege.connect();
+                client = attack.connect();
                 continue;
             }
             let refused =
@@ -251,34 +258,35 @@ fn a_flood_of_resume_with_wrong_tokens() {
             assert!(refused, "{answer}");
         }
     };
-    let guesses_with_hello = |siege: &Siege<'_>| {
+    let guesses_with_hello = |attack: &Attack<'_>| {
         for guess in 0_u64.. {
             if guess == 10 {
-                siege.in_place();
+                attack.report_started();
             }
-            if !siege.goes_on() {
+            if !attack.is_running() {
                 break;
             }
-            let foe = siege.connect();
-            foe.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload":
+            let client = attack.connect();
+            client.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload":
                 {"agent": format!("guess-{}", guess % 8),
                  "session": {"resume_token": format!("{guess:064x}")}}}));
-            if let Some(answer) = foe.hear() {
+            if let Some(answer) = client.receive() {
                 let is_later = answer["payload"]["code"] == "NAME_IN_USE";
                 assert!(answer["payload"]["code"] == "RESUME_REJECTED" || is_later, "{answer}");
             }
         }
     };
-    withstands(&mut sandbox, &[&guesses, &guesses, &guesses_with_hello]);
+    check_under_attack(&mut sandbox, &[&guesses, &guesses, &guesses_with_hello]);
 }
 
-/// Each change of a session with many subscriptions says them all again to the store, which is slower.
+/// Each change makes the daemon store all subscriptions of the session again, and the store is
+/// slow.
 #[test]
-fn a_flood_of_changes_of_a_large_session() {
-    let mut sandbox = Sandbox::with_config(&format!("{SMALL}heartbeat_ms = 60000\n"));
-    let fickle = |number: usize| {
-        move |siege: &Siege<'_>| {
-            let foe = siege.join(&format!("Fickle-{number}"));
+fn flood_of_changes_of_a_large_session_affects_no_other_client() {
+    let mut sandbox = Sandbox::with_config(&format!("{SMALL_LIMITS}heartbeat_ms = 60000\n"));
+    let changes = |number: usize| {
+        move |attack: &Attack<'_>| {
+            let client = attack.join(&format!("Fickle-{number}"));
             let change = |kind: &str, topic: &str| {
                 frame(
                     &json!({"v": 1, "type": kind, "id": "s", "ts": 0, "topic": topic,
@@ -287,38 +295,39 @@ fn a_flood_of_changes_of_a_large_session() {
                 )
             };
             for place in 0..255 {
-                foe.say_bytes(&change("SUBSCRIBE", &format!("{place:03}{}", "x".repeat(250))));
-                foe.hear();
+                client.send_bytes(&change("SUBSCRIBE", &format!("{place:03}{}", "x".repeat(250))));
+                client.receive();
             }
             let both = [change("SUBSCRIBE", "t"), change("UNSUBSCRIBE", "t")].concat().repeat(500);
             thread::scope(|scope| {
-                scope.spawn(|| while foe.hear().is_some() {});
+                scope.spawn(|| while client.receive().is_some() {});
                 for round in 0.. {
                     if round == 20 {
-                        siege.in_place();
+                        attack.report_started();
                     }
-                    if !foe.say_bytes(&both) {
+                    if !client.send_bytes(&both) {
                         break;
                     }
                 }
             });
         }
     };
-    withstands(&mut sandbox, &[&fickle(0), &fickle(1), &fickle(2)]);
+    check_under_attack(&mut sandbox, &[&changes(0), &changes(1), &changes(2)]);
 }
 
-/// As many as a daemon has to welcome, each with all it may listen to.
+/// The largest number of clients that a daemon must welcome, each with all the subscriptions that
+/// it may have.
 #[test]
-fn five_hundred_with_all_their_subscriptions() {
+fn five_hundred_clients_with_all_subscriptions_affect_no_other_client() {
     const CLIENTS: usize = 500;
     let files = platform::process::allow_open_files(4 * CLIENTS as u64).unwrap();
     assert!(files >= 2 * CLIENTS as u64, "the system allows {files} open files");
-    let mut sandbox = Sandbox::with_config(&format!("{SMALL}heartbeat_ms = 60000\n"));
+    let mut sandbox = Sandbox::with_config(&format!("{SMALL_LIMITS}heartbeat_ms = 60000\n"));
     let listeners = |number: usize| {
-        move |siege: &Siege<'_>| {
-            let (mut foes, mut taken) = (Vec::new(), 0);
+        move |attack: &Attack<'_>| {
+            let (mut clients, mut accepted) = (Vec::new(), 0);
             for place in (number..CLIENTS).step_by(2) {
-                let foe = siege.join(&format!("Listener-{place}"));
+                let client = attack.join(&format!("Listener-{place}"));
                 let topic = |topic: usize| format!("{topic:06}{}", "x".repeat(250));
                 let frames = (0..256).map(|at| {
                     frame(
@@ -329,40 +338,39 @@ fn five_hundred_with_all_their_subscriptions() {
                 });
                 let frames: Vec<_> = frames.collect();
                 for some in frames.chunks(32) {
-                    assert!(foe.say_bytes(&some.concat()) || !siege.goes_on());
+                    assert!(client.send_bytes(&some.concat()) || !attack.is_running());
                     for _ in some {
-                        let Some(answer) = foe.hear() else { return };
+                        let Some(answer) = client.receive() else { return };
                         let is_full = answer["payload"]["code"] == "LIMIT";
                         assert!(answer["type"] == "ACK" || is_full, "{answer}");
-                        taken += usize::from(!is_full);
+                        accepted += usize::from(!is_full);
                     }
                 }
-                foes.push(foe);
+                clients.push(client);
             }
-            assert!(taken > 256, "{taken} were taken");
-            siege.in_place();
-            siege.hold_out();
+            assert!(accepted > 256, "{accepted} were accepted");
+            attack.report_started();
+            attack.wait_for_end();
         }
     };
-    withstands(&mut sandbox, &[&listeners(0), &listeners(1)]);
+    check_under_attack(&mut sandbox, &[&listeners(0), &listeners(1)]);
 }
 
-/// They are who they say they are, only far too often.
 #[test]
-fn a_flood_of_resume_with_right_tokens() {
-    let mut sandbox = Sandbox::with_config(SMALL);
-    let returns = |name: &'static str| {
-        move |siege: &Siege<'_>| {
+fn flood_of_valid_tokens_affects_no_other_client() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let resumes = |name: &'static str| {
+        move |attack: &Attack<'_>| {
             let (mut token, mut session_id) = (None, Value::Null);
             for round in 0.. {
                 if round == 20 {
-                    siege.in_place();
+                    attack.report_started();
                 }
-                let foe = siege.connect();
-                foe.say(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload":
+                let client = attack.connect();
+                client.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload":
                     {"agent": name, "capabilities": {"resume": true},
                      "session": session(token.as_ref())}}));
-                let Some(mut welcome) = foe.hear() else { break };
+                let Some(mut welcome) = client.receive() else { break };
                 assert_eq!(welcome["type"], "WELCOME", "{welcome}");
                 let came = welcome["payload"]["session_id"].take();
                 assert!(round == 0 || came == session_id, "{came} is not {session_id}");
@@ -370,19 +378,18 @@ fn a_flood_of_resume_with_right_tokens() {
                 let streams: Vec<_> = (0..100)
                     .map(|peer| json!({"peer": format!("Peer-{peer}"), "topic": "", "last_seq": 0}))
                     .collect();
-                foe.say(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0,
+                client.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0,
                     "payload": {"session_id": session_id, "streams": streams}}));
-                let Some(sync) = foe.hear() else { break };
+                let Some(sync) = client.receive() else { break };
                 assert_eq!(sync["type"], "SYNC", "{sync}");
             }
         }
     };
-    withstands(&mut sandbox, &[&returns("Often"), &returns("Again"), &returns("Always")]);
+    check_under_attack(&mut sandbox, &[&resumes("Often"), &resumes("Again"), &resumes("Always")]);
 }
 
-/// One sender has half of a queue, so that the other half is there for everyone else.
 #[test]
-fn a_flooder_and_a_quiet_sender_to_one_recipient() {
+fn flooding_sender_leaves_half_of_a_queue_to_others() {
     let mut sandbox = Sandbox::with_config("queue_max_messages = 100\n");
     let (mut quiet, mut flooder) = (sandbox.join("Quiet"), sandbox.join("Flooder"));
     drop(sandbox.join("Rob"));
@@ -396,7 +403,8 @@ fn a_flooder_and_a_quiet_sender_to_one_recipient() {
     quiet.send("Rob", "quiet 0", kept.clone());
     quiet.expect("ACK");
 
-    // And while Rob reads: what is free of the half is the flooder's, the quiet one's is never busy.
+    // While Rob reads, the flooding sender gets what is free of its half, and the other is never
+    // refused.
     let mut rob = sandbox.join("Rob");
     let mut floods = 0;
     let mut next = 0;
@@ -412,7 +420,7 @@ fn a_flooder_and_a_quiet_sender_to_one_recipient() {
         }
         for _ in 0..3 {
             flooder.send("Rob", "flood", kept.clone());
-            let answer = flooder.hear().expect("the connection lasts");
+            let answer = flooder.receive().expect("the connection lasts");
             assert!(answer["type"] == "ACK" || answer["type"] == "BUSY", "{answer}");
         }
         rob.acknowledge(&heard);
@@ -421,7 +429,7 @@ fn a_flooder_and_a_quiet_sender_to_one_recipient() {
     assert!(sandbox.is_up());
 }
 
-/// Waits until somebody is here: without a message nobody else hears of it.
+/// Waits until an agent is connected, as `agents` reports it.
 fn wait_for(sandbox: &Sandbox, name: &str) {
     wait_until(sandbox, &format!(r#""name":"{name}","here":true"#));
 }
@@ -434,13 +442,13 @@ fn wait_until_away(sandbox: &Sandbox, name: &str) {
 fn wait_until(sandbox: &Sandbox, row: &str) {
     for _ in 0..WATCHDOG.as_secs() * 100 {
         let mut guest = sandbox.connect();
-        guest.say(
+        guest.send_json(
             &json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"mode": "guest"}}),
         );
         guest.expect("WELCOME");
-        guest.say(&json!({"v": 1, "type": "SEND", "id": "a", "ts": 0, "to": "@relay",
+        guest.send_json(&json!({"v": 1, "type": "SEND", "id": "a", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": "agents"}}));
-        if guest.hear_text().unwrap().contains(row) {
+        if guest.receive_text().unwrap().contains(row) {
             return;
         }
         thread::sleep(Duration::from_millis(10));

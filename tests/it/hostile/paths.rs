@@ -1,6 +1,6 @@
-//! What else can stand, or suddenly not stand, where the daemon's files are.
+//! Unexpected files at the daemon's paths, and files removed while it runs.
 
-use super::siege::Pair;
+use super::attack::Pair;
 use crate::sandbox::{Sandbox, WATCHDOG, output, until};
 use platform::transport::{Listener, Stream};
 use serde_json::json;
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// `up` fails with these words, and the path is as it was.
+/// Checks that `up` fails with these words and leaves the path as it was.
 #[track_caller]
 fn is_left_alone(sandbox: &Sandbox, words: &str) {
     let path = socket(sandbox);
@@ -43,31 +43,31 @@ fn run(program: &str, arguments: &[&Path]) {
 const NO_SOCKET: &str = "is not a socket: move it away or choose another endpoint";
 
 #[test]
-fn a_directory_where_the_socket_should_be() {
+fn directory_at_the_socket_path_is_left_alone() {
     let sandbox = Sandbox::empty();
     fs::create_dir(socket(&sandbox)).unwrap();
     is_left_alone(&sandbox, NO_SOCKET);
 }
 
 #[test]
-fn a_plain_file_where_the_socket_should_be() {
+fn file_at_the_socket_path_is_left_alone() {
     let sandbox = Sandbox::empty();
     fs::write(socket(&sandbox), "somebody's notes").unwrap();
     is_left_alone(&sandbox, NO_SOCKET);
     assert_eq!(fs::read_to_string(socket(&sandbox)).unwrap(), "somebody's notes");
 }
 
-/// Whoever opened it would wait for ever.
+/// An open of a FIFO without a writer would block forever.
 #[test]
-fn a_fifo_where_the_socket_should_be() {
+fn fifo_at_the_socket_path_is_left_alone() {
     let sandbox = Sandbox::empty();
     run("mkfifo", &[&socket(&sandbox)]);
     is_left_alone(&sandbox, NO_SOCKET);
 }
 
-/// A link is not followed, wherever it leads: to nothing, to a file, to a socket that is alive.
+/// The link leads to nothing, to a file, and to a socket with a listener.
 #[test]
-fn a_link_where_the_socket_should_be() {
+fn link_at_the_socket_path_is_not_followed() {
     let sandbox = Sandbox::empty();
     let target = sandbox.directory().join("target");
     run("ln", &["-s".as_ref(), &target, &socket(&sandbox)]);
@@ -84,9 +84,9 @@ fn a_link_where_the_socket_should_be() {
     Stream::connect(&endpoint).unwrap();
 }
 
-/// Only root can make one, and shows it: a socket that nobody listens to, but another user's.
+/// A socket without a listener that belongs to another user. Only root can make one.
 #[test]
-fn another_users_socket() {
+fn socket_of_another_user_is_left_alone() {
     let mut sandbox = Sandbox::new();
     sandbox.kill();
     let given = Command::new("chown").arg("65534").arg(socket(&sandbox)).output().unwrap();
@@ -97,9 +97,9 @@ fn another_users_socket() {
     is_left_alone(&sandbox, "belongs to the user with id 65534");
 }
 
-/// It is made anew, and locked; until then nothing can be kept, and all else goes on.
+/// Until the home is made again, messages cannot be stored; everything else works.
 #[test]
-fn a_home_that_is_removed() {
+fn removed_home_is_made_again_and_locked() {
     let mut sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     ann.send("Bob", "before", json!({"requires_ack": true}));
@@ -110,7 +110,7 @@ fn a_home_that_is_removed() {
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at most once");
     until("the store keeps messages again", || {
         ann.send("Bob", "at least once", json!({"requires_ack": true}));
-        let answer = ann.hear().unwrap();
+        let answer = ann.receive().unwrap();
         assert!(answer["type"] == "ACK" || answer["payload"]["code"] == "STORE_FAILED", "{answer}");
         answer["type"] == "ACK"
     });
@@ -123,7 +123,7 @@ fn a_home_that_is_removed() {
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(said.contains("a daemon with the home") && second.status.code() == Some(1), "{said}");
 
-    // What was accepted before is in the new store as well.
+    // Messages accepted before are in the new store, too.
     sandbox.kill();
     sandbox.start();
     let again = sandbox.join("Bob").expect("DELIVER");
@@ -132,9 +132,8 @@ fn a_home_that_is_removed() {
     assert!(sandbox.await_daemon_end().success());
 }
 
-/// It is there again soon, and who was connected notices nothing.
 #[test]
-fn a_socket_that_is_removed() {
+fn removed_socket_is_made_again_and_connections_stay() {
     let mut sandbox = Sandbox::new();
     let mut pair = Pair::join(&sandbox);
     fs::remove_file(socket(&sandbox)).unwrap();
@@ -153,9 +152,9 @@ fn a_socket_that_is_removed() {
     assert!(sandbox.is_up());
 }
 
-/// A daemon that was killed leaves its lock's file and its socket; neither means anything.
+/// A killed daemon leaves its lock file and its socket.
 #[test]
-fn a_stale_lock_and_a_stale_socket() {
+fn stale_lock_and_stale_socket_do_not_prevent_a_start() {
     let mut sandbox = Sandbox::new();
     sandbox.kill();
     assert!(socket(&sandbox).exists(), "a daemon that is killed removes nothing");

@@ -1,9 +1,9 @@
-//! Somebody else has the same token, and is as quick.
+//! Two clients that show the same token at the same time.
 
 use crate::{
     raw::{Raw, session},
     sandbox::Sandbox,
-    upgrade::Replaced,
+    upgrade::DetachedDaemon,
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs, sync::Barrier, thread};
@@ -15,14 +15,14 @@ fn hello(token: Option<&Value>) -> Value {
         "capabilities": {"resume": true}, "session": session(token)}})
 }
 
-/// Both show it at once. What each is told.
+/// Shows the token on two connections at once. Returns both, each with its answer.
 fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
     let start = Barrier::new(2);
     let run = || {
         let mut racer = sandbox.connect();
         start.wait();
-        racer.say(&hello(Some(token)));
-        let told = racer.hear().expect("an answer");
+        racer.send_json(&hello(Some(token)));
+        let told = racer.receive().expect("an answer");
         (racer, told)
     };
     thread::scope(|scope| {
@@ -31,21 +31,21 @@ fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
     })
 }
 
-/// One wins, and has all that was sent. The other is told, may say HELLO, and waits for the name.
+/// The winner gets all messages. The loser is refused, may send HELLO, and waits for the name.
 #[test]
-fn two_tokens_raced() {
-    let place = Replaced::new();
-    let sandbox = &place.0;
+fn token_shown_twice_at_once_resumes_one_session() {
+    let detached = DetachedDaemon::new();
+    let sandbox = &detached.0;
     let mut ann = sandbox.join("Ann");
     let mut bob = sandbox.connect();
-    bob.say(&hello(None));
+    bob.send_json(&hello(None));
     let mut welcome = bob.expect("WELCOME")["payload"].take();
     let (mut older, mut heard) = (Some(bob), BTreeSet::new());
     for round in 0..RACES {
         ann.send("Bob", &round.to_string(), json!({"requires_ack": true}));
         ann.expect("ACK");
         if round % 2 == 0 {
-            // Else the winner takes a session over that is in use.
+            // In other rounds, the winner takes over a session that is in use.
             older = None;
         }
         let mut racers = race(sandbox, &welcome["resume_token"]);
@@ -61,9 +61,9 @@ fn two_tokens_raced() {
             winner.acknowledge(&deliver);
             heard.insert(deliver["payload"]["body"].as_str().unwrap().to_owned());
         }
-        loser.say(&hello(None));
-        // Who has it is asked whether it is there, and answers.
-        winner.fence();
+        loser.send_json(&hello(None));
+        // The owner of the name is pinged, and answers.
+        winner.drain();
         loser.expect_code("ERROR", "NAME_IN_USE");
         drop(older.replace(winner));
     }

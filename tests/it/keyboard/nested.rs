@@ -22,7 +22,7 @@ fn inner_run_is_heard_once_and_the_outer_waits() {
     stage.press("exit 0\r", "$");
     stage.settle(Expected::Typed);
     stage.leave();
-    let heard: Vec<_> = std::iter::once(first).chain(bob.fence()).collect();
+    let heard: Vec<_> = std::iter::once(first).chain(bob.drain()).collect();
     let heard: Vec<_> = heard.iter().map(|it| (&it["from"], &it["payload"]["body"])).collect();
     assert_eq!(heard, [(&json!("Inner"), &json!("hello"))]);
 }
@@ -45,7 +45,7 @@ fn outer_is_heard_around(command: &str, shown: &str, inner: Option<&str>) {
     hears(&mut stage, &format!("{command}\r"), shown, inner.map(|body| ("Inner", body)));
     hears(&mut stage, &say("after"), "$", Some(("Ann", "after")));
     stage.leave();
-    assert!(bob.fence().is_empty(), "something came twice");
+    assert!(bob.drain().is_empty(), "something came twice");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Besieging a daemon, and what has to hold meanwhile.
+//! An attack on a daemon, and what must hold meanwhile.
 
 use crate::{
     raw::Raw,
@@ -18,53 +18,55 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bounds small enough to be reached within a second.
-pub(super) const SMALL: &str =
+/// Limits small enough to be reached within a second.
+pub(super) const SMALL_LIMITS: &str =
     "memory_max_bytes = 33554432\nqueue_max_bytes = 4194304\nqueue_max_messages = 1000\n";
 const MEMORY_BYTES_MAX: u64 = 32 << 20;
 
-/// What a daemon may take beyond `memory_max_bytes`: its code, its threads, its tables.
+/// Memory of a daemon beyond `memory_max_bytes`: code, threads, tables.
 const BEYOND_BYTES: u64 = 64 << 20;
 
-/// What the pair says while it is besieged, and after how much of it the memory is looked at.
+/// Rounds of messages of the pair during an attack, and rounds between two checks of the memory.
 const ROUNDS: usize = 60;
 const ROUNDS_BETWEEN: usize = 12;
 
-/// Handshakes before the siege, and again each time that the memory was looked at. The median of all
-/// within the siege may be so long: a machine that has other things to do delays some handshakes, a daemon
-/// that can't cope delays most.
+/// Handshakes before the attack, and after each check of the memory. The limit holds for the
+/// median: a busy machine delays some handshakes, an overloaded daemon delays most.
 const HANDSHAKES: usize = 9;
 const HANDSHAKE_MAX: Duration = Duration::from_millis(100);
 
-/// Where the machine itself is so slow that a handshake takes long without a siege, it may take so many
-/// times as long within one: those who besiege take their part of the processors, too.
+/// On a slow machine, a handshake may take this many times as long as before the attack, since the
+/// attackers use the processors, too.
 const TIMES_MAX: u32 = 4;
 
-/// Runs neighbours, each on a thread, and beside them a pair that notices nothing.
+/// Runs attackers, each in a thread, beside a pair that must not be disturbed.
 ///
-/// A neighbour says that it is in place, and stops when the siege is over; its connections are ended
-/// for it.
+/// An attacker reports that it has started, and returns when the attack is over. The end of the
+/// attack closes its connections.
 #[track_caller]
-pub(super) fn withstands(sandbox: &mut Sandbox, neighbours: &[&(dyn Fn(&Siege<'_>) + Sync)]) {
+pub(super) fn check_under_attack(
+    sandbox: &mut Sandbox,
+    attackers: &[&(dyn Fn(&Attack<'_>) + Sync)],
+) {
     let mut pair = Pair::join(sandbox);
     pair.talk(1);
     let before = median(handshakes(sandbox, &mut pair));
-    let (in_place, came) = mpsc::channel();
-    let siege = Siege {
+    let (started, came) = mpsc::channel();
+    let attack = Attack {
         sandbox,
-        in_place: Mutex::new(in_place),
+        started: Mutex::new(started),
         over: AtomicBool::new(false),
         next: AtomicUsize::new(0),
         streams: Mutex::default(),
     };
     thread::scope(|scope| {
-        let siege = &siege;
-        let _over = Over(siege);
-        for neighbour in neighbours {
-            scope.spawn(move || neighbour(siege));
+        let attack = &attack;
+        let _over = Over(attack);
+        for attacker in attackers {
+            scope.spawn(move || attacker(attack));
         }
-        for _ in neighbours {
-            came.recv_timeout(crate::sandbox::WATCHDOG).expect("each neighbour gets in place");
+        for _ in attackers {
+            came.recv_timeout(crate::sandbox::WATCHDOG).expect("each attacker gets in place");
         }
         let mut times = Vec::new();
         for _ in 0..ROUNDS / ROUNDS_BETWEEN {
@@ -79,8 +81,8 @@ pub(super) fn withstands(sandbox: &mut Sandbox, neighbours: &[&(dyn Fn(&Siege<'_
     assert!(sandbox.is_up());
 }
 
-/// Ends the siege, also where the pair noticed something.
-struct Over<'a>(&'a Siege<'a>);
+/// Ends the attack when dropped, also after a failed check.
+struct Over<'a>(&'a Attack<'a>);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -91,72 +93,72 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What the neighbours share.
-pub(super) struct Siege<'a> {
+/// The state that attackers share.
+pub(super) struct Attack<'a> {
     pub(super) sandbox: &'a Sandbox,
-    in_place: Mutex<mpsc::Sender<()>>,
+    started: Mutex<mpsc::Sender<()>>,
     over: AtomicBool,
     next: AtomicUsize,
     streams: Mutex<BTreeMap<usize, Stream>>,
 }
 
-impl Siege<'_> {
-    /// What this neighbour does has begun to bite.
-    pub(super) fn in_place(&self) {
-        self.in_place.lock().unwrap().send(()).unwrap();
+impl Attack<'_> {
+    /// Reports that the attacker has begun to load the daemon.
+    pub(super) fn report_started(&self) {
+        self.started.lock().unwrap().send(()).unwrap();
     }
 
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         !self.over.load(Ordering::SeqCst)
     }
 
-    /// Waits for the end.
-    pub(super) fn hold_out(&self) {
-        while self.goes_on() {
+    /// Waits for the end of the attack.
+    pub(super) fn wait_for_end(&self) {
+        while self.is_running() {
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// A connection that has said nothing.
-    pub(super) fn connect(&self) -> Foe<'_> {
+    /// A connection that has sent nothing.
+    pub(super) fn connect(&self) -> HostileClient<'_> {
         let stream = Stream::connect(&self.sandbox.endpoint()).unwrap();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.streams.lock().unwrap().insert(number, stream.clone());
-        if !self.goes_on() {
+        if !self.is_running() {
             stream.hang_up();
         }
-        Foe { siege: self, number, stream }
+        HostileClient { attack: self, number, stream }
     }
 
-    /// A connection that has joined, unless the siege is over.
-    pub(super) fn join(&self, name: &str) -> Foe<'_> {
-        let foe = self.connect();
-        foe.say(&hello(name));
-        let welcome = foe.hear();
-        assert!(!self.goes_on() || welcome.is_some_and(|welcome| welcome["type"] == "WELCOME"));
-        foe
+    /// A connection that has joined, unless the attack is over.
+    pub(super) fn join(&self, name: &str) -> HostileClient<'_> {
+        let client = self.connect();
+        client.send_json(&hello(name));
+        let welcome = client.receive();
+        assert!(!self.is_running() || welcome.is_some_and(|welcome| welcome["type"] == "WELCOME"));
+        client
     }
 }
 
-/// A connection without manners; whatever goes wrong with it is its own affair.
-pub(super) struct Foe<'a> {
-    siege: &'a Siege<'a>,
+/// A connection whose failures are ignored.
+pub(super) struct HostileClient<'a> {
+    attack: &'a Attack<'a>,
     number: usize,
     stream: Stream,
 }
 
-impl Foe<'_> {
-    /// Says these bytes. Whether they were taken.
-    pub(super) fn say_bytes(&self, bytes: &[u8]) -> bool {
+impl HostileClient<'_> {
+    /// Sends bytes. Returns false if the connection has ended.
+    pub(super) fn send_bytes(&self, bytes: &[u8]) -> bool {
         (&self.stream).write_all(bytes).is_ok()
     }
 
-    pub(super) fn say(&self, envelope: &Value) -> bool {
-        self.say_bytes(&frame(&envelope.to_string()))
+    pub(super) fn send_json(&self, envelope: &Value) -> bool {
+        self.send_bytes(&frame(&envelope.to_string()))
     }
 
-    /// The next envelope, or `None` at the end.
-    pub(super) fn hear(&self) -> Option<Value> {
+    /// Receives the next envelope, or `None` at the end.
+    pub(super) fn receive(&self) -> Option<Value> {
         let mut length = [0; 4];
         (&self.stream).read_exact(&mut length).ok()?;
         let mut json = vec![0; u32::from_be_bytes(length) as usize];
@@ -165,10 +167,10 @@ impl Foe<'_> {
     }
 }
 
-impl Drop for Foe<'_> {
+impl Drop for HostileClient<'_> {
     fn drop(&mut self) {
         self.stream.hang_up();
-        self.siege.streams.lock().unwrap().remove(&self.number);
+        self.attack.streams.lock().unwrap().remove(&self.number);
     }
 }
 
@@ -182,7 +184,7 @@ pub(super) fn hello(name: &str) -> Value {
     json!({"v": 1, "type": "HELLO", "id": "hello", "ts": 0, "payload": {"agent": name}})
 }
 
-/// Two agents that talk, and would fail at the first frame that doesn't belong to their talk.
+/// Two agents that exchange messages, and fail at the first unexpected frame.
 pub(super) struct Pair {
     ann: Raw,
     bob: Raw,
@@ -194,7 +196,7 @@ impl Pair {
         Self { ann: sandbox.join("Ann"), bob: sandbox.join("Bob"), said: 0 }
     }
 
-    /// Question and answer, the one at least once, the other at most once.
+    /// Exchanges a question at least once and an answer at most once, this many times.
     #[track_caller]
     pub(super) fn talk(&mut self, rounds: usize) {
         for _ in 0..rounds {
@@ -204,8 +206,8 @@ impl Pair {
             let heard = self.bob.expect("DELIVER");
             assert_eq!(heard["payload"]["body"], question);
             assert_eq!(heard["delivery"]["seq"], self.said, "{heard}");
-            let taken = self.ann.expect("ACK");
-            assert_eq!(taken["payload"]["ack_id"], id, "{taken}");
+            let accepted = self.ann.expect("ACK");
+            assert_eq!(accepted["payload"]["ack_id"], id, "{accepted}");
             self.bob.acknowledge(&heard);
             self.bob.send("Ann", "answer", json!({}));
             let heard = self.ann.expect("DELIVER");
@@ -216,10 +218,11 @@ impl Pair {
         }
     }
 
-    /// By its own count, and by the system's.
+    /// Checks the memory that the daemon counts, and the memory that the system reports.
     #[track_caller]
     pub(super) fn check_memory(&mut self) {
-        self.ann.say(&json!({"v": 1, "type": "SEND", "id": "status", "ts": 0, "to": "@relay",
+        self.ann
+            .send_json(&json!({"v": 1, "type": "SEND", "id": "status", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": "status"}}));
         let status = self.ann.expect("DELIVER")["payload"]["data"].take();
         let (counted, most) =
@@ -235,12 +238,12 @@ impl Pair {
 }
 
 #[test]
-fn the_system_says_what_is_resident() {
+fn resident_bytes_are_plausible() {
     let resident = resident_bytes(std::process::id().into()).expect("there is `ps`");
     assert!((1 << 20..64 << 30).contains(&resident), "{resident}");
 }
 
-/// How long newcomers take to join, between rounds of talk.
+/// Returns the times that newcomers take to join, between rounds of messages.
 #[track_caller]
 fn handshakes(sandbox: &Sandbox, pair: &mut Pair) -> Vec<Duration> {
     let handshakes = (0..HANDSHAKES).map(|_| {
@@ -266,15 +269,17 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// How long a newcomer takes from its first byte to WELCOME.
+/// Returns the time from a newcomer's first byte to WELCOME.
 #[track_caller]
 fn handshake(sandbox: &Sandbox) -> Duration {
     let start = Instant::now();
     let mut visitor = sandbox.connect();
-    visitor.say(&hello("Visitor"));
+    visitor.send_json(&hello("Visitor"));
     visitor.expect("WELCOME");
     let time = start.elapsed();
-    visitor.say(&json!({"v": 1, "type": "BYE", "id": "b", "ts": 0, "payload": {"reason": "done"}}));
+    visitor.send_json(
+        &json!({"v": 1, "type": "BYE", "id": "b", "ts": 0, "payload": {"reason": "done"}}),
+    );
     visitor.expect_end();
     time
 }
