@@ -1,75 +1,76 @@
-//! A person asks a wrapped CLI from a shell, and is answered as the header of the frame names them; and what an
-//! agent's own shell sends comes from the agent.
+//! Questions from a shell to a wrapped CLI, and messages from an agent's own shell.
+//!
+//! The CLI answers to the name in the frame's header. A message from its shell is its own.
 
 use crate::{
-    agent::Kind,
+    cli::Cli,
     model::{Asked, Model, Reply},
-    other::{Other, ann, ann_with, framed_with},
+    peer::{Peer, frame_body_from, start_ann, start_ann_with},
     sandbox::{Sandbox, output},
 };
 
 const COLUMNS: u16 = 100;
 
-/// What the frame says of a person at a command line.
-const OF_OPERATOR: &str = "Written at a command line of your user's account.";
+/// The sentence in the frame of a message from an operator.
+const OPERATOR_SENTENCE: &str = "Written at a command line of your user's account.";
 
 const QUESTION: &str = "Which port does the server use?";
 
-/// What stands in a frame's header behind this word.
+/// The value that follows `word` in a frame's header.
 #[track_caller]
-fn behind<'a>(asked: &'a Asked, word: &str) -> &'a str {
+fn header_value<'a>(asked: &'a Asked, word: &str) -> &'a str {
     let header = asked.prompt.lines().next().unwrap_or_default();
     let rest = header.split_once(word).unwrap_or_else(|| panic!("no {word:?} in {header}")).1;
     rest.split([',', ']']).next().unwrap_or_default()
 }
 
-/// Answers whoever asks, by the name and the id that the frame shows.
-fn answers() -> Model {
+/// A model that answers to the name and the id in the frame.
+fn answering_model() -> Model {
     Model::start(|asked| {
-        assert_eq!(framed_with(OF_OPERATOR, &asked.prompt), QUESTION);
-        let (from, id) = (behind(asked, " from "), behind(asked, ", id "));
+        assert_eq!(frame_body_from(OPERATOR_SENTENCE, &asked.prompt), QUESTION);
+        let (from, id) = (header_value(asked, " from "), header_value(asked, ", id "));
         Reply::new().says(format!("I say it.\n\n->relay:{from} [reply:{id}] <<<\n8080, {from}>>>"))
     })
 }
 
-fn answers_its_person(kind: Kind, options: &[&str]) {
-    let (model, sandbox) = (answers(), Sandbox::new());
-    let (_household, agent) = ann_with(&sandbox, kind, &model, COLUMNS, options);
+fn answers_an_operator(cli: Cli, options: &[&str]) {
+    let (model, sandbox) = (answering_model(), Sandbox::new());
+    let (_workspace, agent) = start_ann_with(&sandbox, cli, &model, COLUMNS, options);
     let ask = sandbox.command(["ask", "--timeout", "50s", "Ann", QUESTION]);
-    let asked = agent.while_running(|| {
+    let asked = agent.with_screen_on_panic(|| {
         let asked = output(ask);
         assert_eq!(asked.status.code(), Some(0), "{asked:?}");
         asked
     });
     let answer = String::from_utf8(asked.stdout).unwrap();
-    let name = if kind == Kind::Codex { "@operator" } else { r"\@operator" };
+    let name = if cli == Cli::Codex { "@operator" } else { r"\@operator" };
     let asked = &model.asked(1)[0];
-    assert_eq!(behind(asked, " from "), name);
+    assert_eq!(header_value(asked, " from "), name);
     assert_eq!(answer.replace('\\', ""), "8080, @operator\n");
 }
 
-fn answers_its_person_from_both_sources(kind: Kind) {
-    answers_its_person(kind, &[]);
-    answers_its_person(kind, &["--grid"]);
+fn answers_an_operator_from_both_sources(cli: Cli) {
+    answers_an_operator(cli, &[]);
+    answers_an_operator(cli, &["--grid"]);
 }
 
 #[test]
-fn claude_answers_its_person() {
-    answers_its_person_from_both_sources(Kind::Claude);
+fn claude_answers_an_operator() {
+    answers_an_operator_from_both_sources(Cli::Claude);
 }
 
 #[test]
-fn codex_answers_its_person() {
-    answers_its_person_from_both_sources(Kind::Codex);
+fn codex_answers_an_operator() {
+    answers_an_operator_from_both_sources(Cli::Codex);
 }
 
 #[test]
-fn gemini_answers_its_person() {
-    answers_its_person_from_both_sources(Kind::Gemini);
+fn gemini_answers_an_operator() {
+    answers_an_operator_from_both_sources(Cli::Gemini);
 }
 
-/// Its person allows the command, where the CLI asks.
-fn sends_from_its_own_shell(kind: Kind) {
+/// The model sends a message with a command, which the user allows.
+fn shell_command_sends_in_its_agents_name(cli: Cli) {
     let relay = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     let command = format!("{} send Bob hello", relay.display());
     let model = Model::start(move |asked| match asked.result {
@@ -77,27 +78,27 @@ fn sends_from_its_own_shell(kind: Kind) {
         Some(_) => Reply::new().says("I have told him."),
     });
     let sandbox = Sandbox::new();
-    let bob = Other::join(&sandbox, "Bob");
-    let (_household, mut agent) = ann(&sandbox, kind, &model, COLUMNS);
+    let bob = Peer::join(&sandbox, "Bob");
+    let (_workspace, mut agent) = start_ann(&sandbox, cli, &model, COLUMNS);
     agent.submit("Tell him.");
-    let (question, yes) = kind.permission();
+    let (question, yes) = cli.permission();
     agent.answer(question, yes);
-    let asked = agent.while_running(|| model.asked(2));
-    let heard = bob.hear(&agent);
-    assert_eq!((&*heard.from, &*heard.body), ("Ann", "hello"), "{:?}", asked[1].result);
+    let asked = agent.with_screen_on_panic(|| model.asked(2));
+    let received = bob.receive(&agent);
+    assert_eq!((&*received.from, &*received.body), ("Ann", "hello"), "{:?}", asked[1].result);
 }
 
 #[test]
-fn the_shell_of_claude_speaks_in_its_agents_name() {
-    sends_from_its_own_shell(Kind::Claude);
+fn claude_shell_command_sends_in_its_agents_name() {
+    shell_command_sends_in_its_agents_name(Cli::Claude);
 }
 
 #[test]
-fn the_shell_of_codex_speaks_in_its_agents_name() {
-    sends_from_its_own_shell(Kind::Codex);
+fn codex_shell_command_sends_in_its_agents_name() {
+    shell_command_sends_in_its_agents_name(Cli::Codex);
 }
 
 #[test]
-fn the_shell_of_gemini_speaks_in_its_agents_name() {
-    sends_from_its_own_shell(Kind::Gemini);
+fn gemini_shell_command_sends_in_its_agents_name() {
+    shell_command_sends_in_its_agents_name(Cli::Gemini);
 }

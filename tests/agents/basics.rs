@@ -1,10 +1,10 @@
-//! What everything else rests on, for each CLI by its name: it starts, is asked, answers, writes it down.
+//! Basic behaviour of each CLI: it starts, is asked, answers, and writes a transcript.
 
 use crate::{
-    agent::{Household, Kind},
+    cli::{Cli, Workspace},
     model::{Model, Reply},
     sandbox::{Sandbox, until},
-    transcript::Who,
+    transcript::Speaker,
 };
 use platform::pty::Size;
 
@@ -12,91 +12,93 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 
 const PROMPT: &str = "First line\n\n```sh\nls *.rs | wc -l\n```\n- an item: 字, é, 🎉\nlast line";
 
-/// With what the screens throw away: fences, list marks, the ends of lines.
+/// A text with fences, list marks and line ends, which screens do not keep.
 const REPLY: &str = "An **exact** answer:\n\n```rust\nfn main() {\n    println!(\"->relay:Bob\");\n}\n```\n\n\
     - one\n- two\n\nA paragraph that is longer than the screen is wide, so that the CLI has to break it \
     somewhere in the middle of a sentence. 字 🎉\n\nTHE END";
 
-fn is_asked_and_answers(kind: Kind) {
+fn answers_and_records_both_sides(cli: Cli) {
     let model = Model::with_replies([
         Reply::new().says(REPLY).in_pieces_of(7),
         Reply::new().says("Yes, again."),
     ]);
     let sandbox = Sandbox::empty();
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    let mut agent = household.start(SIZE, &[]);
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let mut agent = workspace.start(SIZE, &[]);
     agent.wait_until_idle();
     agent.submit(PROMPT);
     assert_eq!(model.asked(1)[0].prompt, PROMPT);
     agent.terminal.wait_for("THE END");
-    until("the transcript has the answer", || household.has_said(Who::Model, REPLY));
-    until("the transcript has the prompt", || household.has_said(Who::User, PROMPT));
+    until("the transcript has the answer", || workspace.has_recorded(Speaker::Model, REPLY));
+    until("the transcript has the prompt", || workspace.has_recorded(Speaker::User, PROMPT));
     agent.wait_until_idle();
     agent.submit("Again?");
     agent.terminal.wait_for("Yes, again.");
     let asked = model.asked(2);
     assert_eq!(asked.len(), 2, "only what was typed is asked");
     assert_eq!(asked[1].prompt, "Again?");
-    until("the transcript has both answers", || household.has_said(Who::Model, "Yes, again."));
-    assert_eq!(household.transcripts().len(), 1);
+    until("the transcript has both answers", || {
+        workspace.has_recorded(Speaker::Model, "Yes, again.")
+    });
+    assert_eq!(workspace.transcripts().len(), 1);
 }
 
 #[test]
-fn claude_is_asked_and_answers() {
-    is_asked_and_answers(Kind::Claude);
+fn claude_answers_and_records_both_sides() {
+    answers_and_records_both_sides(Cli::Claude);
 }
 
 #[test]
-fn codex_is_asked_and_answers() {
-    is_asked_and_answers(Kind::Codex);
+fn codex_answers_and_records_both_sides() {
+    answers_and_records_both_sides(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_asked_and_answers() {
-    is_asked_and_answers(Kind::Gemini);
+fn gemini_answers_and_records_both_sides() {
+    answers_and_records_both_sides(Cli::Gemini);
 }
 
-fn asks_before_it_runs_a_command(kind: Kind) {
+fn asks_before_it_runs_a_command(cli: Cli) {
     let model = Model::start(|asked| match asked.result {
         None => Reply::new().says("I will run it.").runs("echo ran > made"),
         Some(_) => Reply::new().says("It has run."),
     });
     let sandbox = Sandbox::empty();
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    let mut agent = household.start(SIZE, &[]);
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let mut agent = workspace.start(SIZE, &[]);
     agent.wait_until_idle();
     agent.submit("Run it.");
-    let (question, yes) = kind.permission();
+    let (question, yes) = cli.permission();
     agent.terminal.wait_for(question);
-    assert!(!household.project().join("made").exists(), "it ran without being allowed to");
+    assert!(!workspace.project().join("made").exists(), "it ran without being allowed to");
     agent.answer(question, yes);
     agent.terminal.wait_for("It has run.");
     agent.wait_until_idle();
     let asked = model.asked(2);
     assert_eq!((asked.len(), asked[1].prompt.as_str()), (2, "Run it."));
-    assert_eq!(std::fs::read_to_string(household.project().join("made")).unwrap(), "ran\n");
+    assert_eq!(std::fs::read_to_string(workspace.project().join("made")).unwrap(), "ran\n");
 }
 
 #[test]
 fn claude_asks_before_it_runs_a_command() {
-    asks_before_it_runs_a_command(Kind::Claude);
+    asks_before_it_runs_a_command(Cli::Claude);
 }
 
 #[test]
 fn codex_asks_before_it_runs_a_command() {
-    asks_before_it_runs_a_command(Kind::Codex);
+    asks_before_it_runs_a_command(Cli::Codex);
 }
 
 #[test]
 fn gemini_asks_before_it_runs_a_command() {
-    asks_before_it_runs_a_command(Kind::Gemini);
+    asks_before_it_runs_a_command(Cli::Gemini);
 }
 
-fn is_the_same_in_the_wrapper(kind: Kind) {
+fn works_in_the_wrapper(cli: Cli) {
     let model = Model::start(|asked| Reply::new().says(asked.prompt.to_uppercase()));
     let sandbox = Sandbox::new();
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    let mut agent = household.wrap("Ann", SIZE, &[]);
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let mut agent = workspace.wrap("Ann", SIZE, &[]);
     agent.wait_until_idle();
     let mut asking = sandbox.join("Asking");
     assert!(asking.agents().iter().any(|agent| agent["name"] == "Ann" && agent["here"] == true));
@@ -106,16 +108,16 @@ fn is_the_same_in_the_wrapper(kind: Kind) {
 }
 
 #[test]
-fn claude_is_the_same_in_the_wrapper() {
-    is_the_same_in_the_wrapper(Kind::Claude);
+fn claude_works_in_the_wrapper() {
+    works_in_the_wrapper(Cli::Claude);
 }
 
 #[test]
-fn codex_is_the_same_in_the_wrapper() {
-    is_the_same_in_the_wrapper(Kind::Codex);
+fn codex_works_in_the_wrapper() {
+    works_in_the_wrapper(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_the_same_in_the_wrapper() {
-    is_the_same_in_the_wrapper(Kind::Gemini);
+fn gemini_works_in_the_wrapper() {
+    works_in_the_wrapper(Cli::Gemini);
 }

@@ -1,37 +1,37 @@
-//! What agents say to each other, and what somebody may send to do harm.
+//! Message bodies as agents write them, and as an attacker might.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use std::env;
 
-/// Of these, so many are played where not all of them are wanted.
-const SOME: usize = 15;
+/// The number of bodies in a run that does not use all of them.
+const SAMPLE_SIZE: usize = 15;
 
-/// One message.
+/// A message body with a name for failure messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-/// What is played, at which width: all at three, or some at one.
+/// The bodies for each width of the terminal: all at three widths, or a sample at one.
 pub(crate) fn bodies() -> Vec<(u16, Vec<Body>)> {
     let all = all();
     assert!(all.len() >= 150, "{} bodies", all.len());
     if env::var_os("AGENT_RELAY_AGENTS_ALL").is_some() {
         return [60, 100, 200].map(|columns| (columns, all.clone())).into();
     }
-    let some = all.iter().step_by(all.len() / SOME).take(SOME).cloned().collect();
-    vec![(100, some)]
+    let sample = all.iter().step_by(all.len() / SAMPLE_SIZE).take(SAMPLE_SIZE).cloned().collect();
+    vec![(100, sample)]
 }
 
-/// All there are.
+/// All bodies, written and generated.
 pub(crate) fn all() -> Vec<Body> {
     let written = WRITTEN.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
-    written.chain(made()).map(|(name, text)| Body { name, text }).collect()
+    written.chain(generated()).map(|(name, text)| Body { name, text }).collect()
 }
 
-/// Written by hand.
+/// Bodies written by hand: name and text.
 const WRITTEN: &[(&str, &str)] = &[
     ("one word", "yes"),
     ("one letter", "k"),
@@ -144,83 +144,81 @@ const WRITTEN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Made by rule: what sizes, widths and first characters do. Nothing is repeated, for which some CLIs have an
-/// ear.
-fn made() -> Vec<(String, String)> {
-    let mut words = Words(ChaCha8Rng::seed_from_u64(7));
+/// Generated bodies that vary in size, width and first character.
+///
+/// Their words are random, since some CLIs stop a model that repeats itself.
+fn generated() -> Vec<(String, String)> {
+    let mut rng = RandomText(ChaCha8Rng::seed_from_u64(7));
     let mut all = Vec::new();
     let mut add = |name: String, text: String| all.push((name, text));
     for bytes in [80, 160, 400, 1000, 2000, 4000, 8000, 12_000, 20_000] {
-        add(format!("prose of {bytes}"), words.prose(bytes));
+        add(format!("prose of {bytes}"), rng.prose(bytes));
     }
     for count in [2, 5, 10, 20, 40] {
-        add(format!("{count} paragraphs"), words.lines(count, "\n\n", |_, words| words.prose(200)));
+        add(format!("{count} paragraphs"), rng.lines(count, "\n\n", |_, rng| rng.prose(200)));
         add(
             format!("{count} quoted lines"),
-            words.lines(count, "\n", |_, it| "> ".to_owned() + &it.prose(40)),
+            rng.lines(count, "\n", |_, rng| "> ".to_owned() + &rng.prose(40)),
         );
     }
     for count in [3, 10, 50, 150, 400] {
         add(
             format!("{count} lines"),
-            words.lines(count, "\n", |n, it| format!("{n} {}", it.prose(20))),
+            rng.lines(count, "\n", |n, rng| format!("{n} {}", rng.prose(20))),
         );
     }
     for count in [5, 20, 80, 200] {
-        let code = words
-            .lines(count, "\n", |n, it| format!("    let v{n} = f({n}, \"{}\");", it.prose(15)));
+        let code = rng
+            .lines(count, "\n", |n, rng| format!("    let v{n} = f({n}, \"{}\");", rng.prose(15)));
         let text = format!("Put this in:\n\n```rust\nfn main() {{\n{code}\n}}\n```\n\nand run it.");
         add(format!("code of {count} lines"), text);
     }
     for bytes in [90, 150, 300, 700] {
-        let path = words.prose(bytes).replace([' ', '.'], "/");
+        let path = rng.prose(bytes).replace([' ', '.'], "/");
         add(format!("a url of {bytes}"), format!("Look at https://example.org/{path} now."));
     }
     for count in [30, 120, 600] {
-        let text = words.lines(count, "", |_, it| it.pick('\u{4e00}', 2000).to_string());
+        let text = rng.lines(count, "", |_, rng| rng.pick('\u{4e00}', 2000).to_string());
         add(format!("{count} chinese"), text);
     }
     for count in [10, 60, 300] {
-        let text = words.lines(count, "", |_, it| it.pick('\u{1f600}', 60).to_string());
+        let text = rng.lines(count, "", |_, rng| rng.pick('\u{1f600}', 60).to_string());
         add(format!("{count} emoji"), text);
     }
     for count in [10, 40, 120] {
-        let item = |n: usize, it: &mut Words| {
-            format!("{}- item {n}: {}", "  ".repeat(n % 3), it.prose(90))
+        let item = |n: usize, rng: &mut RandomText| {
+            format!("{}- item {n}: {}", "  ".repeat(n % 3), rng.prose(90))
         };
-        let items = words.lines(count, "\n", item);
+        let items = rng.lines(count, "\n", item);
         add(format!("a list of {count}"), format!("Items:\n\n{items}"));
     }
     for count in [3, 12, 30] {
         let rows =
-            words.lines(count, "\n", |n, it| format!("| {n} | {} | `code{n}` |", it.prose(30)));
+            rng.lines(count, "\n", |n, rng| format!("| {n} | {} | `code{n}` |", rng.prose(30)));
         add(format!("a table of {count}"), format!("| n | value | code |\n|---|---|---|\n{rows}"));
     }
     for start in [
         "/", "!", "@", "#", "?", "&", "%", "$ ", "> ", "# ", "- ", "* ", "1. ", "| ", "```", ":",
         "~",
     ] {
-        add(
-            format!("begins with {start:?}"),
-            format!("{start}{}\nand it goes on", words.prose(30)),
-        );
+        add(format!("begins with {start:?}"), format!("{start}{}\nand it goes on", rng.prose(30)));
     }
     for n in 1..=6 {
-        let (text, output) = (words.prose(300 * n), words.lines(n * 3, "\n", |_, it| it.prose(25)));
+        let (text, output) = (rng.prose(300 * n), rng.lines(n * 3, "\n", |_, rng| rng.prose(25)));
         let text = format!(
             "## Report {n}\n\n{text}\n\n```\n{output}\n```\n\n1. {}\n2. done",
-            words.prose(60)
+            rng.prose(60)
         );
         add(format!("a report {n}"), text);
     }
     all
 }
 
-/// Words that come as they come.
-struct Words(ChaCha8Rng);
+/// A generator of random text from a fixed seed.
+struct RandomText(ChaCha8Rng);
 
-impl Words {
-    /// A text of this length, or a little less.
+impl RandomText {
+    /// Random prose of `bytes` bytes, or a little less.
     fn prose(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
@@ -233,7 +231,7 @@ impl Words {
         text[..bytes].trim().to_owned()
     }
 
-    /// So many lines, made by their numbers.
+    /// `count` lines made from their numbers, joined by `between`.
     fn lines(
         &mut self,
         count: usize,
@@ -243,7 +241,7 @@ impl Words {
         (1..=count).map(|n| line(n, self)).collect::<Vec<_>>().join(between)
     }
 
-    /// One of so many characters from this one on.
+    /// A random character among the `count` from `first` on.
     fn pick(&mut self, first: char, count: u32) -> char {
         char::from_u32(u32::from(first) + self.0.next_u32() % count).unwrap()
     }

@@ -1,69 +1,71 @@
-//! An agent may say just what it has received, back to its sender and on to another one.
+//! Agents that repeat a received text, to its sender and to another agent.
 
 use crate::{
-    agent::Kind,
+    cli::Cli,
     model::{Model, Reply},
-    other::{Other, ann_with, framed, says_to},
+    peer::{Peer, frame_body, relay_line, start_ann_with},
     sandbox::Sandbox,
 };
 
-/// What was received, and is said again. None has what a screen or a program takes away.
+/// The repeated bodies, all of which a screen shows completely.
 fn bodies() -> Vec<String> {
-    // Gemini CLI does not let its model say the same over and over.
+    // Gemini CLI stops a model that repeats itself, so the lines differ.
     let long: Vec<String> =
         (100..).map(|number| format!("test {number} passes")).take(28).collect();
     let long = long.join(", ");
     ["y", "LGTM", "yes, tests pass", &*long, "LGTM"].map(str::to_owned).to_vec()
 }
 
-fn says_what_it_has_received(kind: Kind, options: &[&str]) {
+fn repeats_a_message_to_others(cli: Cli, options: &[&str]) {
     let model = Model::start(|asked| {
-        let body = framed(&asked.prompt);
-        Reply::new().says(["Bob", "Cid"].map(|name| says_to(name, body)).join("\n\n"))
+        let body = frame_body(&asked.prompt);
+        Reply::new().says(["Bob", "Cid"].map(|name| relay_line(name, body)).join("\n\n"))
     });
     let sandbox = Sandbox::new();
-    let (bob, cid) = (Other::join(&sandbox, "Bob"), Other::join(&sandbox, "Cid"));
-    let (_household, agent) = ann_with(&sandbox, kind, &model, 100, options);
+    let (bob, cid) = (Peer::join(&sandbox, "Bob"), Peer::join(&sandbox, "Cid"));
+    let (_workspace, agent) = start_ann_with(&sandbox, cli, &model, 100, options);
     for body in bodies() {
         bob.send("Ann", &body);
-        for other in [&bob, &cid] {
-            let heard = other.hear_text(&agent);
+        for peer in [&bob, &cid] {
+            let received = peer.receive_text(&agent);
             match options.is_empty() {
-                true => assert_eq!(heard, body),
-                // Where lines end that were wrapped, a screen does not always tell.
-                false => assert!(heard.split_whitespace().eq(body.split_whitespace()), "{heard}"),
+                true => assert_eq!(received, body),
+                // On a screen the end of a wrapped line is not always certain.
+                false => {
+                    assert!(received.split_whitespace().eq(body.split_whitespace()), "{received}")
+                }
             }
         }
     }
-    assert_eq!(model.asked(0).len(), bodies().len(), "the agent is told of none that was not sent");
+    assert_eq!(model.asked(0).len(), bodies().len(), "no message to the agent itself");
 }
 
 #[test]
-fn claude_says_what_it_has_received() {
-    says_what_it_has_received(Kind::Claude, &[]);
+fn claude_repeats_a_message_to_others() {
+    repeats_a_message_to_others(Cli::Claude, &[]);
 }
 
 #[test]
-fn claude_says_what_it_has_received_also_where_the_grid_is_read() {
-    says_what_it_has_received(Kind::Claude, &["--grid"]);
+fn claude_repeats_a_message_to_others_through_the_grid() {
+    repeats_a_message_to_others(Cli::Claude, &["--grid"]);
 }
 
 #[test]
-fn codex_says_what_it_has_received() {
-    says_what_it_has_received(Kind::Codex, &[]);
+fn codex_repeats_a_message_to_others() {
+    repeats_a_message_to_others(Cli::Codex, &[]);
 }
 
 #[test]
-fn codex_says_what_it_has_received_also_where_the_grid_is_read() {
-    says_what_it_has_received(Kind::Codex, &["--grid"]);
+fn codex_repeats_a_message_to_others_through_the_grid() {
+    repeats_a_message_to_others(Cli::Codex, &["--grid"]);
 }
 
 #[test]
-fn gemini_says_what_it_has_received() {
-    says_what_it_has_received(Kind::Gemini, &[]);
+fn gemini_repeats_a_message_to_others() {
+    repeats_a_message_to_others(Cli::Gemini, &[]);
 }
 
 #[test]
-fn gemini_says_what_it_has_received_also_where_the_grid_is_read() {
-    says_what_it_has_received(Kind::Gemini, &["--grid"]);
+fn gemini_repeats_a_message_to_others_through_the_grid() {
+    repeats_a_message_to_others(Cli::Gemini, &["--grid"]);
 }

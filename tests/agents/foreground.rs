@@ -1,10 +1,11 @@
-//! Nothing is typed while another program than the CLI reads the terminal, and what the CLI has
-//! started for its work is none.
+//! Messages wait while a program other than the CLI reads the terminal.
+//!
+//! Background processes of the CLI do not count as such a program.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    cli::{Agent, Cli, Workspace},
     model::{Model, Reply},
-    other::{Other, await_report, await_typed, framed},
+    peer::{Peer, await_report, await_typed, frame_body},
     sandbox::{Sandbox, until},
 };
 use platform::pty::Size;
@@ -15,7 +16,7 @@ use std::{
     process::Command,
 };
 
-/// A server of tools by the Model Context Protocol, which offers one.
+/// A server of the Model Context Protocol with one tool.
 const SERVER: &str = r#"
 const answer = (id, result) => console.log(JSON.stringify({ jsonrpc: "2.0", id, result }));
 require("node:readline").createInterface({ input: process.stdin }).on("line", line => {
@@ -37,9 +38,9 @@ require("node:readline").createInterface({ input: process.stdin }).on("line", li
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-impl Kind {
-    /// Its command that ends it.
-    fn exit(self) -> &'static str {
+impl Cli {
+    /// The command that ends the CLI.
+    fn exit_command(self) -> &'static str {
         match self {
             Self::Claude | Self::Codex => "/exit",
             Self::Gemini => "/quit",
@@ -52,93 +53,101 @@ fn write_script(path: &Path, lines: &str) {
     assert!(Command::new("chmod").arg("+x").arg(path).status().unwrap().success());
 }
 
-/// A wrapped script has started a shell that looks like an agent, from which a person starts one.
+/// A wrapped script that runs the CLI and then a shell with the CLI's prompt.
 struct Scene<'a> {
     sandbox: &'a Sandbox,
     model: &'a Model,
-    bob: Other,
+    bob: Peer,
     agent: Agent,
     marker: PathBuf,
     asked: usize,
 }
 
 impl<'a> Scene<'a> {
-    fn new(household: &Household<'_>, sandbox: &'a Sandbox, model: &'a Model) -> Self {
-        let folder = household.project();
+    fn new(workspace: &Workspace<'_>, sandbox: &'a Sandbox, model: &'a Model) -> Self {
+        let folder = workspace.project();
         fs::write(folder.join("rc"), "PS1='❯ '\necho a shell is here\n").unwrap();
-        let program = household.program().display();
+        let program = workspace.program().display();
         write_script(&folder.join("start"), &format!("'{program}'\nbash --noprofile --rcfile rc"));
-        let bob = Other::join(sandbox, "Bob");
+        let bob = Peer::join(sandbox, "Bob");
         let start = folder.join("start");
-        let agent = household.wrap_command(&[start.as_os_str()], SIZE);
+        let agent = workspace.wrap_command(&[start.as_os_str()], SIZE);
         let marker = folder.join("marker");
         Self { sandbox, model, bob, agent, marker, asked: 0 }
     }
 
-    /// A message gets to the model, as what waited before it has.
+    /// Waits until the model has been asked these bodies, and nothing else.
     #[track_caller]
-    fn is_asked(&mut self, bodies: &[&str]) {
+    fn expect_asked(&mut self, bodies: &[&str]) {
         self.asked += bodies.len();
-        let asked = self.agent.while_running(|| self.model.asked(self.asked));
-        let asked: Vec<&str> =
-            asked[self.asked - bodies.len()..].iter().map(|it| framed(&it.prompt)).collect();
+        let asked = self.agent.with_screen_on_panic(|| self.model.asked(self.asked));
+        let asked: Vec<&str> = asked[self.asked - bodies.len()..]
+            .iter()
+            .map(|asked| frame_body(&asked.prompt))
+            .collect();
         assert_eq!(asked, bodies);
         self.agent.wait_until_idle();
     }
 
-    /// A message that a shell would run waits, and the shell still does what its person says.
+    /// Checks that a message waits at the shell, which still runs what the user types.
     #[track_caller]
-    fn waits_at_the_shell(&mut self) -> String {
+    fn check_waiting_at_the_shell(&mut self) -> String {
         let body = format!("touch {}", self.marker.display());
         let id = self.bob.send("Ann", &body);
         await_report(self.sandbox, &self.agent, &id, "waiting", "bash runs what is typed");
         let word = format!("done{}", self.asked);
         self.enter(&format!("echo ''{word}"));
         self.agent.terminal.wait_for_row(&word);
-        self.agent.stand_still();
+        self.agent.wait_until_still();
         await_report(self.sandbox, &self.agent, &id, "waiting", "bash runs what is typed");
-        assert!(!self.marker.exists(), "it was run:\n{}", self.agent.terminal.text());
+        assert!(
+            !self.marker.exists(),
+            "the shell ran the message:\n{}",
+            self.agent.terminal.text()
+        );
         body
     }
 
-    /// A person's command line in the shell.
+    /// Types a command line in the shell.
     #[track_caller]
     fn enter(&mut self, line: &str) {
-        self.agent.stand_still();
+        self.agent.wait_until_still();
         self.agent.terminal.press(&format!("{line}\r"));
     }
 }
 
-fn leaves_messages_to_no_shell(kind: Kind) {
+fn shell_gets_no_messages(cli: Cli) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    let mut scene = Scene::new(&household, &sandbox, &model);
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let mut scene = Scene::new(&workspace, &sandbox, &model);
     scene.agent.wait_until_idle();
     scene.bob.send("Ann", "first");
-    scene.is_asked(&["first"]);
-    scene.agent.enter_command(kind.exit());
+    scene.expect_asked(&["first"]);
+    scene.agent.enter_command(cli.exit_command());
     scene.agent.terminal.wait_for_row("a shell is here");
-    let waits = scene.waits_at_the_shell();
-    scene.enter(&household.program().display().to_string());
-    scene.is_asked(&[&waits]);
-    if kind == Kind::Gemini {
-        // Its Ctrl-Z takes back what was typed.
+    let body = scene.check_waiting_at_the_shell();
+    scene.enter(&workspace.program().display().to_string());
+    scene.expect_asked(&[&body]);
+    if cli == Cli::Gemini {
+        // In Gemini CLI, Ctrl-Z undoes typing.
         return;
     }
     scene.agent.terminal.press("\x1a");
     scene.agent.terminal.wait_for("Stopped");
-    let waits = scene.waits_at_the_shell();
+    let body = scene.check_waiting_at_the_shell();
     scene.enter("fg");
-    scene.is_asked(&[&waits]);
+    scene.expect_asked(&[&body]);
 }
 
-/// What the person's editor is, and what ends it.
+/// An editor that the CLI starts.
 struct Editor {
-    /// A script's line.
+    /// The line of the script that starts the editor.
     line: &'static str,
+    /// A text on its screen.
     shown: &'static str,
+    /// The keys that end it.
     keys: &'static str,
-    /// Why messages wait meanwhile.
+    /// The reason for which messages wait meanwhile.
     why: &'static str,
 }
 
@@ -157,8 +166,8 @@ const VIM: Editor = Editor {
     why: "takes what is typed for commands",
 };
 
-impl Kind {
-    /// The key that hands its composer to an editor.
+impl Cli {
+    /// The key that opens the composer's text in an editor.
     fn editor_key(self) -> &'static str {
         match self {
             Self::Claude | Self::Codex | Self::Gemini => "\x07",
@@ -166,108 +175,110 @@ impl Kind {
     }
 }
 
-fn leaves_messages_to_no_editor(kind: Kind, editor: &Editor) {
+fn editor_gets_no_messages(cli: Cli, editor: &Editor) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
-    let bob = Other::join(&sandbox, "Bob");
-    let mut household = Household::new(&sandbox, kind, &model, "ann");
-    let script = household.project().join("editor");
+    let bob = Peer::join(&sandbox, "Bob");
+    let mut workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let script = workspace.project().join("editor");
     write_script(&script, editor.line);
-    household.set("EDITOR", script.as_os_str());
-    let mut agent = household.wrap("Ann", SIZE, &[]);
+    workspace.set("EDITOR", script.as_os_str());
+    let mut agent = workspace.wrap("Ann", SIZE, &[]);
     agent.wait_until_idle();
     bob.send("Ann", "first");
-    agent.while_running(|| model.asked(1));
+    agent.with_screen_on_panic(|| model.asked(1));
     agent.wait_until_idle();
-    agent.stand_still();
-    agent.terminal.press(kind.editor_key());
+    agent.wait_until_still();
+    agent.terminal.press(cli.editor_key());
     agent.terminal.wait_for(editor.shown);
     let id = bob.send("Ann", "second");
     await_report(&sandbox, &agent, &id, "waiting", editor.why);
-    agent.stand_still();
+    agent.wait_until_still();
     await_report(&sandbox, &agent, &id, "waiting", editor.why);
     agent.terminal.press(editor.keys);
-    let asked = agent.while_running(|| model.asked(2));
-    assert_eq!(framed(&asked[1].prompt), "second");
-    let got = fs::read_to_string(household.project().join("editor.got")).unwrap_or_default();
+    let asked = agent.with_screen_on_panic(|| model.asked(2));
+    assert_eq!(frame_body(&asked[1].prompt), "second");
+    let got = fs::read_to_string(workspace.project().join("editor.got")).unwrap_or_default();
     assert_eq!(got, "");
 }
 
 #[test]
-fn editor_of_claude_gets_no_messages() {
-    leaves_messages_to_no_editor(Kind::Claude, &READER);
+fn claude_editor_gets_no_messages() {
+    editor_gets_no_messages(Cli::Claude, &READER);
 }
 
 #[test]
-fn vim_of_claude_gets_no_messages() {
-    leaves_messages_to_no_editor(Kind::Claude, &VIM);
+fn claude_vim_gets_no_messages() {
+    editor_gets_no_messages(Cli::Claude, &VIM);
 }
 
 #[test]
-fn editor_of_codex_gets_no_messages() {
-    leaves_messages_to_no_editor(Kind::Codex, &READER);
+fn codex_editor_gets_no_messages() {
+    editor_gets_no_messages(Cli::Codex, &READER);
 }
 
 #[test]
-fn editor_of_gemini_gets_no_messages() {
-    leaves_messages_to_no_editor(Kind::Gemini, &READER);
+fn gemini_editor_gets_no_messages() {
+    editor_gets_no_messages(Cli::Gemini, &READER);
 }
 
 #[test]
-fn claude_that_ends_or_is_suspended_leaves_messages_to_no_shell() {
-    leaves_messages_to_no_shell(Kind::Claude);
+fn shell_after_claude_ends_or_is_suspended_gets_no_messages() {
+    shell_gets_no_messages(Cli::Claude);
 }
 
 #[test]
-fn codex_that_ends_or_is_suspended_leaves_messages_to_no_shell() {
-    leaves_messages_to_no_shell(Kind::Codex);
+fn shell_after_codex_ends_or_is_suspended_gets_no_messages() {
+    shell_gets_no_messages(Cli::Codex);
 }
 
 #[test]
-fn gemini_that_ends_or_is_suspended_leaves_messages_to_no_shell() {
-    leaves_messages_to_no_shell(Kind::Gemini);
+fn shell_after_gemini_ends_or_is_suspended_gets_no_messages() {
+    shell_gets_no_messages(Cli::Gemini);
 }
 
-/// How it runs a command that goes on behind its back, and what it says to that.
-fn background(kind: Kind, command: &str) -> (&'static str, Value) {
-    match kind {
-        Kind::Claude => (
+/// The tool call with which the CLI runs a command in the background.
+fn background_call(cli: Cli, command: &str) -> (&'static str, Value) {
+    match cli {
+        Cli::Claude => (
             "Bash",
             json!({"command": command, "description": "Goes on", "run_in_background": true}),
         ),
-        Kind::Codex => (
+        Cli::Codex => (
             "exec_command",
             json!({
                 "cmd": command, "tty": true, "yield_time_ms": 250,
                 "sandbox_permissions": "require_escalated", "justification": "May this run?",
             }),
         ),
-        Kind::Gemini => (
+        Cli::Gemini => (
             "run_shell_command",
             json!({"command": command, "description": "Goes on", "is_background": true}),
         ),
     }
 }
 
-impl Household<'_> {
-    /// It starts a server of tools, by a shell.
+impl Workspace<'_> {
+    /// Adds an MCP server to the settings, started through a shell.
     fn add_server(&self) {
         let script = self.project().join("server.cjs");
         fs::write(&script, SERVER).unwrap();
         let words = ["-c".to_owned(), format!("node '{}'; exit 0", script.display())];
         let server = json!({"look": {"command": "sh", "args": words}});
         let change = |file: &str, change: &dyn Fn(&mut Value)| {
-            let file = self.person().join(file);
+            let file = self.user_home().join(file);
             let mut settings = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
             change(&mut settings);
             fs::write(file, settings.to_string()).unwrap();
         };
-        match self.kind {
-            Kind::Claude => change(".claude.json", &|it| it["mcpServers"] = server.clone()),
-            Kind::Gemini => {
-                change(".gemini/settings.json", &|it| it["mcpServers"] = server.clone())
+        match self.cli {
+            Cli::Claude => {
+                change(".claude.json", &|settings| settings["mcpServers"] = server.clone())
             }
-            Kind::Codex => {
-                let file = self.person().join(".codex/config.toml");
+            Cli::Gemini => {
+                change(".gemini/settings.json", &|settings| settings["mcpServers"] = server.clone())
+            }
+            Cli::Codex => {
+                let file = self.user_home().join(".codex/config.toml");
                 let settings = fs::read_to_string(&file).unwrap();
                 let server = format!("[mcp_servers.look]\ncommand = \"sh\"\nargs = {words:?}\n");
                 fs::write(file, settings + &server).unwrap();
@@ -276,11 +287,11 @@ impl Household<'_> {
     }
 }
 
-/// What its tools leave running, and its servers, are no reason to wait.
-fn is_not_held_up_by_what_it_has_started(kind: Kind) {
+/// Running MCP servers and commands in the background are no reason to wait.
+fn background_processes_delay_no_message(cli: Cli) {
     let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
         ("Begin.", None) => {
-            let (tool, input) = background(kind, "touch began; cat; sleep 600");
+            let (tool, input) = background_call(cli, "touch began; cat; sleep 600");
             Reply::new().says("I begin.").calls(tool, input)
         }
         ("Begin.", Some(_)) => Reply::new().says("It has begun."),
@@ -291,14 +302,14 @@ fn is_not_held_up_by_what_it_has_started(kind: Kind) {
         _ => Reply::new().says("Noted."),
     });
     let sandbox = Sandbox::new();
-    let bob = Other::join(&sandbox, "Bob");
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    household.add_server();
-    let mut agent = household.wrap("Ann", SIZE, &[]);
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    workspace.add_server();
+    let mut agent = workspace.wrap("Ann", SIZE, &[]);
     agent.wait_until_idle();
-    let is_there = |name: &str| household.project().join(name).exists();
-    agent.while_running(|| until("the server has begun", || is_there("server.began")));
-    let (question, yes) = kind.permission();
+    let exists = |name: &str| workspace.project().join(name).exists();
+    agent.with_screen_on_panic(|| until("the server has begun", || exists("server.began")));
+    let (question, yes) = cli.permission();
     for (number, (word, file, end)) in
         [("Begin.", "began", "It has begun."), ("Leave.", "left", "It is left.")]
             .into_iter()
@@ -308,26 +319,26 @@ fn is_not_held_up_by_what_it_has_started(kind: Kind) {
         agent.submit(word);
         agent.answer(question, yes);
         agent.terminal.wait_for(end);
-        agent.while_running(|| until("the command runs", || is_there(file)));
-        agent.stand_still();
+        agent.with_screen_on_panic(|| until("the command runs", || exists(file)));
+        agent.wait_until_still();
         let id = bob.send("Ann", file);
-        let asked = agent.while_running(|| model.asked(3 * (number + 1)));
-        assert_eq!(framed(&asked[3 * number + 2].prompt), file);
+        let asked = agent.with_screen_on_panic(|| model.asked(3 * (number + 1)));
+        assert_eq!(frame_body(&asked[3 * number + 2].prompt), file);
         await_typed(&sandbox, &agent, &id);
     }
 }
 
 #[test]
-fn claude_is_not_held_up_by_what_it_has_started() {
-    is_not_held_up_by_what_it_has_started(Kind::Claude);
+fn claude_background_processes_delay_no_message() {
+    background_processes_delay_no_message(Cli::Claude);
 }
 
 #[test]
-fn codex_is_not_held_up_by_what_it_has_started() {
-    is_not_held_up_by_what_it_has_started(Kind::Codex);
+fn codex_background_processes_delay_no_message() {
+    background_processes_delay_no_message(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_not_held_up_by_what_it_has_started() {
-    is_not_held_up_by_what_it_has_started(Kind::Gemini);
+fn gemini_background_processes_delay_no_message() {
+    background_processes_delay_no_message(Cli::Gemini);
 }

@@ -1,13 +1,15 @@
-//! What is read off the screens of wrapped CLIs, where nothing else is to be had: for each, how much of the
-//! corpus is heard as it was said, but for what the CLI itself throws away.
+//! Messages read from the screens of wrapped CLIs, for CLIs without a transcript.
+//!
+//! Each test reports which share of the corpus arrives exactly, except for markup that the CLI
+//! does not show.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    cli::{Agent, Cli, Workspace},
     corpus::{Body, bodies},
     model::{Asked, Model, Reply},
-    other::Other,
+    peer::Peer,
+    rendering::{check_shown, shown},
     sandbox::{Sandbox, WATCHDOG},
-    shown::{heard_as, shown},
     terminal::Terminal,
 };
 use agent_relay::client::Event;
@@ -21,50 +23,52 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Messages that an agent says in one reply.
+/// Messages that an agent sends in one reply.
 const AT_A_TIME: usize = 5;
 
-/// A model says 4 KB a second, ten times as many as a real one. Codex shows what comes in pictures; what
-/// moves by more than a screen between two of them nobody ever sees.
+/// 4 KB a second, ten times the speed of a real model. Codex repaints at intervals; rows that
+/// scroll by more than a screen between two repaints are never shown.
 const PIECE: usize = 40;
-const PACE: Duration = Duration::from_millis(10);
+const DELAY: Duration = Duration::from_millis(10);
 
-/// The least that has to be heard exactly, in percent.
+/// The minimum share of bodies that must arrive exactly, in percent.
 const EXACT_MIN: usize = 80;
 
 /// The height of the terminal; many bodies are longer.
 const ROWS: u16 = 40;
 
-/// How often a person who resizes a window does so.
-const RESIZE: Duration = Duration::from_millis(150);
+/// The interval between two changes of size.
+const RESIZE_INTERVAL: Duration = Duration::from_millis(150);
 
-/// What is submitted is asked within this time, or not at all; and is looked for so often.
+/// The limit until the model is asked a submitted prompt.
 const ASKED: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(10);
 
-/// The tag of the last message.
+/// The interval at which a prompt is looked for.
+const POLL: Duration = Duration::from_millis(10);
+
+/// The thread of the last message.
 const END: &str = "end";
 
-/// What another agent has heard.
+/// A message that a peer has received.
 #[derive(Debug)]
-struct Heard {
+struct Received {
     to: &'static str,
     thread: Option<String>,
     body: String,
 }
 
-/// What became of each of the bodies.
+/// The results for all bodies, by name.
 #[derive(Default)]
 struct Outcome {
     exact: usize,
     altered: Vec<String>,
     lost: Vec<String>,
-    doubled: Vec<String>,
+    duplicated: Vec<String>,
     invented: Vec<String>,
 }
 
-/// What an agent writes to say a body, by whose tag it is known again.
-fn said(tag: &str, body: &str) -> String {
+/// A message to Bob as the agent writes it, with a thread that identifies the body.
+fn relay_message(tag: &str, body: &str) -> String {
     let body =
         body.replace("<<<", "\\<<<").replace(">>>", "\\>>>").replace("->relay:", "\\->relay:");
     format!("->relay:Bob [thread:{tag}] <<<\n{body}>>>")
@@ -74,13 +78,15 @@ fn tag(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Several to a turn; but `>>>` behind a fence leaves it open, as the CLIs understand Markdown, and all that
-/// follows in the reply is code.
+/// Replies of several messages each.
+///
+/// A `>>>` after a fence leaves it open in the CLIs' Markdown, so that such a message is the last
+/// of its reply.
 fn turns(bodies: &[Body]) -> Vec<String> {
     let mut turns: Vec<Vec<String>> = vec![Vec::new()];
     for (number, body) in bodies.iter().enumerate() {
         let last = turns.last_mut().unwrap();
-        last.push(said(&tag(number), &body.text));
+        last.push(relay_message(&tag(number), &body.text));
         if last.len() == AT_A_TIME || shown(&body.text).leaves_a_fence_open {
             turns.push(Vec::new());
         }
@@ -91,75 +97,76 @@ fn turns(bodies: &[Body]) -> Vec<String> {
     turns.iter().map(reply).collect()
 }
 
-/// Says each of the turns when it is asked for its number, and the end after the last.
+/// A model that answers each part number with its turn, and the number after them with the end.
 fn model(turns: &[String]) -> Model {
-    let turns = [turns, &[said(END, "That was all.")]].concat();
+    let turns = [turns, &[relay_message(END, "That was all.")]].concat();
     Model::start(move |asked: &Asked| {
         let number = asked.prompt.split_once("Tell part ").and_then(|(_, rest)| {
             rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok()
         });
-        // The wrapper says what it did not understand.
+        // The wrapper may also report text that it did not understand.
         let text = number.and_then(|number| turns.get(number)).map_or("Noted.", String::as_str);
-        Reply::new().says(text).in_pieces_of(PIECE).with_delay(PACE)
+        Reply::new().says(text).in_pieces_of(PIECE).with_delay(DELAY)
     })
 }
 
-/// Agents who hear whatever is sent to them.
-fn listeners(sandbox: &Sandbox) -> Receiver<Heard> {
-    let (told, heard) = mpsc::channel();
+/// Starts two peers, and returns a channel of all messages that they receive.
+fn start_peers(sandbox: &Sandbox) -> Receiver<Received> {
+    let (sender, received) = mpsc::channel();
     for name in ["Bob", "Cid"] {
-        listen(Other::join(sandbox, name), name, told.clone());
+        listen(Peer::join(sandbox, name), name, sender.clone());
     }
-    heard
+    received
 }
 
-fn listen(other: Other, to: &'static str, told: Sender<Heard>) {
+fn listen(peer: Peer, to: &'static str, sender: Sender<Received>) {
     thread::spawn(move || {
-        for event in other.0.events() {
+        for event in peer.0.events() {
             let Event::Delivered(delivery) = event else { continue };
-            other.0.acknowledge(&delivery.id);
+            peer.0.acknowledge(&delivery.id);
             let thread = delivery.thread.clone();
-            if told.send(Heard { to, thread, body: delivery.body }).is_err() {
+            if sender.send(Received { to, thread, body: delivery.body }).is_err() {
                 return;
             }
         }
     });
 }
 
-/// All that is heard until the end is.
+/// All messages that arrive before the last one.
 #[track_caller]
-fn heard_until_the_end(heard: &Receiver<Heard>) -> Vec<Heard> {
+fn messages_until_the_end(received: &Receiver<Received>) -> Vec<Received> {
     let (mut all, end) = (Vec::new(), Instant::now() + WATCHDOG);
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let one = heard.recv_timeout(left).expect("the last message is heard");
-        if one.thread.as_deref() == Some(END) {
+        let message = received.recv_timeout(left).expect("the last message arrives");
+        if message.thread.as_deref() == Some(END) {
             return all;
         }
-        all.push(one);
+        all.push(message);
     }
 }
 
-/// Plays the turns, and what a person does while the answer comes that is waited for.
+/// Plays the turns, calls `meanwhile` during each answer, and returns all received messages.
 fn play(
-    kind: Kind,
+    cli: Cli,
     columns: u16,
     turns: &[String],
-    rests: impl Fn(&Agent),
+    wait_until_ready: impl Fn(&Agent),
     meanwhile: impl Fn(&Terminal, &mut dyn FnMut() -> bool),
-) -> Vec<Heard> {
+) -> Vec<Received> {
     let (model, sandbox) = (model(turns), Sandbox::new());
-    let heard = listeners(&sandbox);
-    let household = Household::new(&sandbox, kind, &model, "ann");
+    let received = start_peers(&sandbox);
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
     let size = Size { rows: ROWS, cols: columns };
-    let mut agent = household.wrap_with(&["-n", "Ann", "--grid"], size, &[]);
+    let mut agent = workspace.wrap_with(&["-n", "Ann", "--grid"], size, &[]);
     let mut count = 0;
     for number in 0..=turns.len() {
-        rests(&agent);
+        wait_until_ready(&agent);
         let prompt = format!("Tell part {number}");
         submit(&mut agent, &model, &prompt);
-        // The wrapper may have said something to the agent, too.
-        while !agent.while_running(|| model.asked(count + 1)[count].prompt.contains(&prompt)) {
+        // The wrapper may have typed a notice of its own before.
+        while !agent.with_screen_on_panic(|| model.asked(count + 1)[count].prompt.contains(&prompt))
+        {
             count += 1;
         }
         count += 1;
@@ -171,48 +178,49 @@ fn play(
             answer.join().unwrap();
         });
     }
-    agent.while_running(|| heard_until_the_end(&heard))
+    agent.with_screen_on_panic(|| messages_until_the_end(&received))
 }
 
-/// Submits a prompt. Gemini CLI takes an Enter for a part of what was pasted where it is late with that, and what
-/// a resize leaves behind looks as if it had not.
+/// Submits a prompt, with a second Enter if the model is not asked.
+///
+/// Gemini CLI may take the first Enter as part of the paste, and leftovers of a resize hide that.
 fn submit(agent: &mut Agent, model: &Model, prompt: &str) {
     agent.submit(prompt);
     let is_asked = || model.asked(0).iter().any(|asked| asked.prompt.contains(prompt));
     let end = Instant::now() + ASKED;
     while !is_asked() && Instant::now() < end {
-        thread::sleep(LOOK);
+        thread::sleep(POLL);
     }
     if !is_asked() {
         agent.terminal.press("\r");
     }
 }
 
-fn judge(kind: Kind, bodies: &[Body], heard: Vec<Heard>) -> Outcome {
+fn judge(cli: Cli, bodies: &[Body], received: Vec<Received>) -> Outcome {
     let mut outcome = Outcome::default();
     let mut by_tag: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for Heard { to, thread, body } in heard {
+    for Received { to, thread, body } in received {
         match thread {
             Some(thread) if to == "Bob" => by_tag.entry(thread).or_default().push(body),
             _ => outcome.invented.push(format!("to {to}: {body:?}")),
         }
     }
     for (number, body) in bodies.iter().enumerate() {
-        let heard = by_tag.remove(&tag(number)).unwrap_or_default();
-        match &heard[..] {
+        let received = by_tag.remove(&tag(number)).unwrap_or_default();
+        match &received[..] {
             [] => outcome.lost.push(body.name.clone()),
-            [one] => match heard_as(kind, &shown(&body.text), one) {
+            [text] => match check_shown(cli, &shown(&body.text), text) {
                 Ok(()) => outcome.exact += 1,
                 Err(why) => outcome.altered.push(format!("{}: {why}", body.name)),
             },
-            more => outcome.doubled.push(format!("{}: {more:?}", body.name)),
+            texts => outcome.duplicated.push(format!("{}: {texts:?}", body.name)),
         }
     }
     outcome.invented.extend(by_tag.into_keys());
     outcome
 }
 
-/// An opener that was escaped, where the CLI shows the backslash to nobody, is an opener.
+/// A predicate for messages from escaped openers whose backslash the CLI does not show.
 fn is_unescaped(bodies: &[Body]) -> impl Fn(&String) -> bool {
     let bodies: Vec<String> = bodies.iter().map(|body| body.text.clone()).collect();
     move |invented| {
@@ -222,44 +230,45 @@ fn is_unescaped(bodies: &[Body]) -> impl Fn(&String) -> bool {
     }
 }
 
-fn is_heard_off_the_screen(kind: Kind) {
+fn messages_are_read_from_the_grid(cli: Cli) {
     for (columns, bodies) in bodies() {
-        let heard = play(kind, columns, &turns(&bodies), Agent::wait_until_idle, |_, _| {});
-        let outcome = judge(kind, &bodies, heard);
-        let Outcome { exact, altered, lost, doubled, mut invented } = outcome;
+        let received = play(cli, columns, &turns(&bodies), Agent::wait_until_idle, |_, _| {});
+        let outcome = judge(cli, &bodies, received);
+        let Outcome { exact, altered, lost, duplicated, mut invented } = outcome;
         let unescaped = is_unescaped(&bodies);
-        let backslashes = invented.extract_if(.., |one| kind != Kind::Gemini && unescaped(one));
+        let backslashes = invented.extract_if(.., |text| cli != Cli::Gemini && unescaped(text));
         let backslashes: Vec<_> = backslashes.collect();
         let percent = exact * 100 / bodies.len();
-        let name = kind.name();
+        let name = cli.name();
         eprintln!("{name}, {columns} columns: {exact} of {} exact, {percent} %", bodies.len());
-        for (what, all) in [("altered", &altered), ("lost", &lost), ("unescaped", &backslashes)] {
-            all.iter().for_each(|one| eprintln!("  {what}: {one}"));
+        for (result, items) in [("altered", &altered), ("lost", &lost), ("unescaped", &backslashes)]
+        {
+            items.iter().for_each(|item| eprintln!("  {result}: {item}"));
         }
-        assert_eq!(doubled, [""; 0], "{name}, {columns} columns: nothing is doubled");
+        assert_eq!(duplicated, [""; 0], "{name}, {columns} columns: nothing is duplicated");
         assert_eq!(invented, [""; 0], "{name}, {columns} columns: nothing is invented");
         assert!(percent >= EXACT_MIN, "{name}, {columns} columns: {percent} % exact");
     }
 }
 
 #[test]
-fn claude_is_heard_off_its_screen() {
-    is_heard_off_the_screen(Kind::Claude);
+fn claude_messages_are_read_from_the_grid() {
+    messages_are_read_from_the_grid(Cli::Claude);
 }
 
 #[test]
-fn codex_is_heard_off_its_screen() {
-    is_heard_off_the_screen(Kind::Codex);
+fn codex_messages_are_read_from_the_grid() {
+    messages_are_read_from_the_grid(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_heard_off_its_screen() {
-    is_heard_off_the_screen(Kind::Gemini);
+fn gemini_messages_are_read_from_the_grid() {
+    messages_are_read_from_the_grid(Cli::Gemini);
 }
 
-/// A person resizes the window while a reply comes. What is broken elsewhere then may be lost; nothing is
-/// heard twice, and all is well again afterwards.
-fn is_heard_once_while_it_is_resized(kind: Kind) {
+/// The user resizes the window during replies. Messages may be lost then, but none is repeated,
+/// and later ones arrive.
+fn resized_screen_repeats_no_message(cli: Cli) {
     let (columns, bodies) = bodies().into_iter().find(|&(columns, _)| columns == 100).unwrap();
     let bodies: Vec<Body> = bodies.into_iter().filter(|body| body.text.len() < 3_000).collect();
     let bodies = &bodies[bodies.len().saturating_sub(AT_A_TIME * 3)..];
@@ -269,124 +278,124 @@ fn is_heard_once_while_it_is_resized(kind: Kind) {
             if cols == columns && is_over() {
                 return;
             }
-            thread::sleep(RESIZE);
+            thread::sleep(RESIZE_INTERVAL);
         }
     };
-    // What a CLI leaves behind when it is resized looks like work.
+    // Leftovers of a resize look like signs of work.
     let started = Cell::new(false);
-    let rests = |agent: &Agent| match started.replace(true) {
-        true => agent.stand_still(),
+    let wait_until_ready = |agent: &Agent| match started.replace(true) {
+        true => agent.wait_until_still(),
         false => agent.wait_until_idle(),
     };
-    let heard = play(kind, columns, &turns(bodies), rests, resize);
-    let Outcome { exact, altered, lost, doubled, .. } = judge(kind, bodies, heard);
-    let (name, all) = (kind.name(), bodies.len());
+    let received = play(cli, columns, &turns(bodies), wait_until_ready, resize);
+    let Outcome { exact, altered, lost, duplicated, .. } = judge(cli, bodies, received);
+    let (name, all) = (cli.name(), bodies.len());
     eprintln!("{name}, resized: {exact} of {all} exact, altered {altered:?}, lost {lost:?}");
-    assert_eq!(doubled, [""; 0], "{name}: nothing is doubled");
+    assert_eq!(duplicated, [""; 0], "{name}: nothing is duplicated");
 }
 
 #[test]
-fn claude_is_heard_once_while_it_is_resized() {
-    is_heard_once_while_it_is_resized(Kind::Claude);
+fn claude_resized_screen_repeats_no_message() {
+    resized_screen_repeats_no_message(Cli::Claude);
 }
 
 #[test]
-fn codex_is_heard_once_while_it_is_resized() {
-    is_heard_once_while_it_is_resized(Kind::Codex);
+fn codex_resized_screen_repeats_no_message() {
+    resized_screen_repeats_no_message(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_heard_once_while_it_is_resized() {
-    is_heard_once_while_it_is_resized(Kind::Gemini);
+fn gemini_resized_screen_repeats_no_message() {
+    resized_screen_repeats_no_message(Cli::Gemini);
 }
 
-/// How many rows a tool prints, which the CLI shows when it is asked for details.
+/// The rows of a tool's output, which the CLI shows in full with details on.
 const PRINTED: usize = 150;
 
-/// Says what it is told to, or has a long file shown.
-fn shows_a_file() -> Model {
+/// A model that sends a word on request, or prints a long file with a command.
+fn file_printing_model() -> Model {
     Model::start(|asked: &Asked| {
-        let said = |word: &str| format!("I tell Bob.\n\n->relay:Bob <<<\n{word}>>>\n\nDone.");
+        let message = |word: &str| format!("I tell Bob.\n\n->relay:Bob <<<\n{word}>>>\n\nDone.");
         let prompt = asked.prompt.trim();
         if asked.result.is_some() {
-            Reply::new().says(said("after the file"))
+            Reply::new().says(message("after the file"))
         } else if prompt == "Show the file." {
-            Reply::new().says(said("before the file")).runs("cat long.txt")
+            Reply::new().says(message("before the file")).runs("cat long.txt")
         } else {
-            Reply::new().says(said(prompt.strip_prefix("Say ").unwrap_or("what was not asked")))
+            Reply::new().says(message(prompt.strip_prefix("Say ").unwrap_or("an unknown prompt")))
         }
     })
 }
 
-/// Its person's part: what tools printed is shown in full, or not any more.
+/// Toggles the details of tools' output with the CLI's key.
 fn toggle_details(agent: &mut Agent) {
-    agent.terminal.press(if agent.kind == Kind::Codex { "\x14" } else { "\x0f" });
+    agent.terminal.press(if agent.cli == Cli::Codex { "\x14" } else { "\x0f" });
 }
 
-/// The agent says what it is told to, and nobody hears anything else before.
+/// Has the agent send a word, and checks that Bob receives it next.
 #[track_caller]
-fn say(agent: &mut Agent, bob: &Other, word: &str) {
+fn send_word(agent: &mut Agent, bob: &Peer, word: &str) {
     agent.wait_until_idle();
-    agent.stand_still();
+    agent.wait_until_still();
     agent.submit(&format!("Say {word}"));
-    assert_eq!(bob.hear_text(agent), word);
+    assert_eq!(bob.receive_text(agent), word);
     agent.wait_until_idle();
 }
 
 #[track_caller]
-fn show_the_file(agent: &mut Agent, bob: &Other) {
-    agent.stand_still();
+fn show_the_file(agent: &mut Agent, bob: &Peer) {
+    agent.wait_until_still();
     agent.submit("Show the file.");
-    assert_eq!(bob.hear_text(agent), "before the file");
-    let (question, yes) = agent.kind.permission();
+    assert_eq!(bob.receive_text(agent), "before the file");
+    let (question, yes) = agent.cli.permission();
     let end = "after the file";
-    // To read a file some don't ask.
-    let has_come = |text: &str| text.contains(question) || text.contains(end);
-    agent.terminal.wait_until("a dialog, or the answer", has_come);
+    // Some CLIs do not ask before they read a file.
+    let is_shown = |text: &str| text.contains(question) || text.contains(end);
+    agent.terminal.wait_until("a dialog, or the answer", is_shown);
     if !agent.terminal.text().contains(end) {
         agent.answer(question, yes);
     }
-    assert_eq!(bob.hear_text(agent), end);
+    assert_eq!(bob.receive_text(agent), end);
 }
 
-/// A person looks at what a tool printed in full, and goes back, again and again.
-fn is_heard_once_where_details_are_shown(kind: Kind) {
-    let (model, sandbox) = (shows_a_file(), Sandbox::new());
-    let bob = Other::join(&sandbox, "Bob");
-    let household = Household::new(&sandbox, kind, &model, "ann");
+/// The user toggles the details of tools' output again and again.
+fn toggled_details_repeat_no_message(cli: Cli) {
+    let (model, sandbox) = (file_printing_model(), Sandbox::new());
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
     let file: String = (0..PRINTED).map(|number| format!("row {number}\n")).collect();
-    fs::write(household.project().join("long.txt"), file).unwrap();
+    fs::write(workspace.project().join("long.txt"), file).unwrap();
     let size = Size { rows: ROWS, cols: 100 };
-    let mut agent = household.wrap_with(&["-n", "Ann", "--grid"], size, &[]);
+    let mut agent = workspace.wrap_with(&["-n", "Ann", "--grid"], size, &[]);
     for word in ["one", "two"] {
-        say(&mut agent, &bob, word);
+        send_word(&mut agent, &bob, word);
     }
     show_the_file(&mut agent, &bob);
     for word in ["three", "four", "five", "six", "seven", "eight"] {
-        say(&mut agent, &bob, word);
+        send_word(&mut agent, &bob, word);
         for _ in 0..4 {
             toggle_details(&mut agent);
-            agent.stand_still();
-            // So long rows stand until they count.
-            agent.stand_still();
+            agent.wait_until_still();
+            // Rows count only after they have been still for this long.
+            agent.wait_until_still();
         }
     }
     for word in ["nine", "the end"] {
-        say(&mut agent, &bob, word);
+        send_word(&mut agent, &bob, word);
     }
 }
 
 #[test]
-fn claude_is_heard_once_where_details_are_shown() {
-    is_heard_once_where_details_are_shown(Kind::Claude);
+fn claude_toggled_details_repeat_no_message() {
+    toggled_details_repeat_no_message(Cli::Claude);
 }
 
 #[test]
-fn codex_is_heard_once_where_details_are_shown() {
-    is_heard_once_where_details_are_shown(Kind::Codex);
+fn codex_toggled_details_repeat_no_message() {
+    toggled_details_repeat_no_message(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_heard_once_where_details_are_shown() {
-    is_heard_once_where_details_are_shown(Kind::Gemini);
+fn gemini_toggled_details_repeat_no_message() {
+    toggled_details_repeat_no_message(Cli::Gemini);
 }

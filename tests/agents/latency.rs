@@ -1,9 +1,9 @@
-//! How long it takes: printed, and judged by nobody but who reads it, since it is the machine's as much as ours.
+//! Latency between agents and the relay, printed but not judged: it depends on the machine.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    cli::{Agent, Cli, Workspace},
     model::{Model, Reply},
-    other::{Other, ann, ann_with, says_to},
+    peer::{Peer, relay_line, start_ann, start_ann_with},
     sandbox::{Sandbox, WATCHDOG},
 };
 use platform::pty::Size;
@@ -16,126 +16,129 @@ use std::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// So often each is measured, and where all is wanted.
-const TIMES: usize = 4;
-const TIMES_ALL: usize = 20;
+/// The number of measurements, in a normal and in a full run.
+const ROUNDS: usize = 4;
+const ROUNDS_ALL: usize = 20;
 
-/// After this time since the last key a person counts as away.
+/// The time after the last key from which the user counts as away.
 const UNTOUCHED: Duration = Duration::from_millis(1200);
 
-/// How often a file is looked at for what is to come in it.
-const LOOK: Duration = Duration::from_millis(1);
+/// The interval at which a transcript is checked.
+const POLL: Duration = Duration::from_millis(1);
 
-fn how_often() -> usize {
-    if env::var_os("AGENT_RELAY_AGENTS_ALL").is_some() { TIMES_ALL } else { TIMES }
+fn rounds() -> usize {
+    if env::var_os("AGENT_RELAY_AGENTS_ALL").is_some() { ROUNDS_ALL } else { ROUNDS }
 }
 
 #[track_caller]
-fn tell(what: &str, kind: Kind, mut times: Vec<Duration>) {
+fn report(measurement: &str, cli: Cli, mut times: Vec<Duration>) {
     times.sort();
     let at = |percent: usize| times[(times.len() - 1) * percent / 100].as_millis();
     let (half, most, last) = (at(50), at(95), at(100));
-    eprintln!("latency: {what}, {}: p50 {half} ms, p95 {most} ms, max {last} ms", kind.name());
+    eprintln!(
+        "latency: {measurement}, {}: p50 {half} ms, p95 {most} ms, max {last} ms",
+        cli.name()
+    );
 }
 
-/// When a text is in one of these files.
-fn await_text(household: &Household<'_>, text: &str) -> Instant {
+/// Waits until a transcript contains a text, and returns that time.
+fn await_text(workspace: &Workspace<'_>, text: &str) -> Instant {
     let has = |path: &PathBuf| fs::read_to_string(path).is_ok_and(|all| all.contains(text));
     let end = Instant::now() + WATCHDOG;
-    while !household.transcripts().iter().any(has) {
+    while !workspace.transcripts().iter().any(has) {
         assert!(Instant::now() < end, "{text:?} is in no transcript");
-        thread::sleep(LOOK);
+        thread::sleep(POLL);
     }
     Instant::now()
 }
 
-/// Says what it is asked to say.
+/// A model that sends Bob the word of the prompt.
 fn model() -> Model {
     Model::start(|asked| match asked.prompt.strip_prefix("Say ") {
-        Some(word) => Reply::new().says(says_to("Bob", word)),
+        Some(word) => Reply::new().says(relay_line("Bob", word)),
         None => Reply::new().says("Noted."),
     })
 }
 
-/// From a record in the transcript to who listens, and from who sends to the question.
-fn takes_so_long(kind: Kind) {
+/// Measures from a record in the transcript to the recipient, and from a sender to the model.
+fn measure_transcript_latency(cli: Cli) {
     let model = model();
     let sandbox = Sandbox::new();
-    let bob = Other::join(&sandbox, "Bob");
-    let (household, mut agent) = ann(&sandbox, kind, &model, SIZE.cols);
-    let (mut heard, mut asked) = (Vec::new(), Vec::new());
-    for number in 0..how_often() {
+    let bob = Peer::join(&sandbox, "Bob");
+    let (workspace, mut agent) = start_ann(&sandbox, cli, &model, SIZE.cols);
+    let (mut received, mut asked) = (Vec::new(), Vec::new());
+    for number in 0..rounds() {
         model.answered(2 * number);
         agent.wait_until_idle();
         let word = format!("word-{number}-that-is-said");
         agent.submit(&format!("Say {word}"));
-        // The prompt has it, too.
-        let said = says_to("Bob", &word);
+        // The prompt contains the word, too.
+        let line = relay_line("Bob", &word);
         let (written, at) = thread::scope(|scope| {
-            let written = scope.spawn(|| await_text(&household, &said));
-            let at = bob.hear_at(&agent, &word);
+            let written = scope.spawn(|| await_text(&workspace, &line));
+            let at = bob.receive_at(&agent, &word);
             (written.join().unwrap(), at)
         });
-        heard.push(at.saturating_duration_since(written));
-        rest(&agent, &model, 2 * number + 1);
-        let sent = bob.hand_over(&agent, "Ann", &format!("number {number}"));
-        let all = agent.while_running(|| model.asked(2 * number + 2));
+        received.push(at.saturating_duration_since(written));
+        wait_until_at_rest(&agent, &model, 2 * number + 1);
+        let sent = bob.send_accepted(&agent, "Ann", &format!("number {number}"));
+        let all = agent.with_screen_on_panic(|| model.asked(2 * number + 2));
         asked.push(all[2 * number + 1].at.saturating_duration_since(sent));
     }
-    tell("from the transcript to the listener", kind, heard);
-    tell("from the sender to the question", kind, asked);
-    tell("from Enter to the question, by itself", kind, from_enter(kind));
+    report("from the transcript to the listener", cli, received);
+    report("from the sender to the question", cli, asked);
+    report("from Enter to the question, by itself", cli, measure_bare_cli(cli));
 }
 
-/// From the screen to who listens: since it has shown a message, and since it has changed at all.
-fn takes_so_long_off_the_screen(kind: Kind) {
+/// Measures from the screen to the recipient: since the message is shown, and since the last
+/// byte.
+fn measure_grid_latency(cli: Cli) {
     let (model, sandbox) = (model(), Sandbox::new());
-    let bob = Other::join(&sandbox, "Bob");
-    let (_household, mut agent) = ann_with(&sandbox, kind, &model, SIZE.cols, &["--grid"]);
+    let bob = Peer::join(&sandbox, "Bob");
+    let (_workspace, mut agent) = start_ann_with(&sandbox, cli, &model, SIZE.cols, &["--grid"]);
     let (mut since_shown, mut since_painted) = (Vec::new(), Vec::new());
-    for number in 0..how_often() {
+    for number in 0..rounds() {
         model.answered(number);
         agent.wait_until_idle();
         let word = format!("word-{number}-that-is-said");
         agent.submit(&format!("Say {word}"));
-        let (shown, heard, painted) = thread::scope(|scope| {
+        let (shown, received, painted) = thread::scope(|scope| {
             let shown = scope.spawn(|| {
                 agent.terminal.wait_for(&format!("{word}>>>"));
                 Instant::now()
             });
-            let heard = bob.hear_at(&agent, &word);
-            (shown.join().unwrap(), heard, agent.terminal.painted())
+            let received = bob.receive_at(&agent, &word);
+            (shown.join().unwrap(), received, agent.terminal.painted())
         });
-        since_shown.push(heard.saturating_duration_since(shown));
-        since_painted.push(heard.saturating_duration_since(painted));
+        since_shown.push(received.saturating_duration_since(shown));
+        since_painted.push(received.saturating_duration_since(painted));
     }
-    tell("from a message on the screen to the listener", kind, since_shown);
-    tell("from the last byte on the screen to the listener", kind, since_painted);
+    report("from a message on the screen to the listener", cli, since_shown);
+    report("from the last byte on the screen to the listener", cli, since_painted);
 }
 
-/// The agent has answered so often, and rests for as long as it takes to be sure.
+/// Waits until the agent has given `answers` answers and is idle, and the user counts as away.
 #[track_caller]
-fn rest(agent: &Agent, model: &Model, answers: usize) {
+fn wait_until_at_rest(agent: &Agent, model: &Model, answers: usize) {
     model.answered(answers);
     agent.wait_until_idle();
-    agent.stand_still();
-    // Nobody has touched a key for so long.
+    agent.wait_until_still();
     thread::sleep(UNTOUCHED);
 }
 
-/// What the CLI itself needs.
-fn from_enter(kind: Kind) -> Vec<Duration> {
+/// Measures from Enter to the model, without the wrapper.
+fn measure_bare_cli(cli: Cli) -> Vec<Duration> {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::empty());
-    let household = Household::new(&sandbox, kind, &model, "bare");
-    let mut agent = household.start(SIZE, &[]);
+    let workspace = Workspace::new(&sandbox, cli, &model, "bare");
+    let mut agent = workspace.start(SIZE, &[]);
     let mut times = Vec::new();
-    for number in 0..how_often() {
+    for number in 0..rounds() {
         agent.wait_until_idle();
         agent.paste(&format!("number {number}"));
         let entered = Instant::now();
         agent.terminal.press("\r");
-        agent.see_enter_taken();
-        let all = agent.while_running(|| model.asked(number + 1));
+        agent.ensure_submitted();
+        let all = agent.with_screen_on_panic(|| model.asked(number + 1));
         times.push(all[number].at.saturating_duration_since(entered));
         model.answered(number + 1);
     }
@@ -143,31 +146,31 @@ fn from_enter(kind: Kind) -> Vec<Duration> {
 }
 
 #[test]
-fn what_claude_says_and_is_told_takes_so_long() {
-    takes_so_long(Kind::Claude);
+fn claude_transcript_latency_is_measured() {
+    measure_transcript_latency(Cli::Claude);
 }
 
 #[test]
-fn what_codex_says_and_is_told_takes_so_long() {
-    takes_so_long(Kind::Codex);
+fn codex_transcript_latency_is_measured() {
+    measure_transcript_latency(Cli::Codex);
 }
 
 #[test]
-fn what_gemini_says_and_is_told_takes_so_long() {
-    takes_so_long(Kind::Gemini);
+fn gemini_transcript_latency_is_measured() {
+    measure_transcript_latency(Cli::Gemini);
 }
 
 #[test]
-fn what_claude_shows_takes_so_long() {
-    takes_so_long_off_the_screen(Kind::Claude);
+fn claude_grid_latency_is_measured() {
+    measure_grid_latency(Cli::Claude);
 }
 
 #[test]
-fn what_codex_shows_takes_so_long() {
-    takes_so_long_off_the_screen(Kind::Codex);
+fn codex_grid_latency_is_measured() {
+    measure_grid_latency(Cli::Codex);
 }
 
 #[test]
-fn what_gemini_shows_takes_so_long() {
-    takes_so_long_off_the_screen(Kind::Gemini);
+fn gemini_grid_latency_is_measured() {
+    measure_grid_latency(Cli::Gemini);
 }

@@ -1,44 +1,44 @@
-//! The real CLIs of AI agents, in real terminals, against a model that says what the test wants.
+//! Tests with the real CLIs of AI agents, in real terminals, against a scripted model.
 //!
-//! `ci/agents` installs them and runs this; plain `cargo test` does not.
+//! `ci/agents` installs the CLIs and runs these tests; plain `cargo test` does not.
 
-#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "all of this is tests, which clippy sees only where `#[test]` stands"
+    reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
-mod again;
-mod agent;
 mod asking;
 mod basics;
+mod cli;
+mod conversations;
 mod corpus;
+mod dialogue;
 mod echoes;
-mod expand;
+mod expansion;
 mod foreground;
 mod grid;
 mod latency;
 #[path = "../model/mod.rs"]
 mod model;
-mod other;
-mod others;
-mod patience;
+mod opencode;
+mod peer;
+mod quoting;
 #[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "what only the other tests need")]
+#[allow(dead_code, reason = "used by other test binaries only")]
 mod raw;
 mod recognised;
 mod recordings;
 mod relay;
+mod rendering;
 #[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "what only the other tests need")]
+#[allow(dead_code, reason = "used by other test binaries only")]
 mod sandbox;
-mod shown;
-mod silence;
 mod spawned;
-mod talk;
 #[path = "../it/terminal.rs"]
-#[allow(dead_code, reason = "what only the other tests need")]
+#[allow(dead_code, reason = "used by other test binaries only")]
 mod terminal;
 mod transcript;
 mod twins;
+mod waiting;

@@ -1,10 +1,9 @@
-//! An agent CLI is recognised by what really runs, however it was started: each version, by each
-//! way to start it.
+//! Recognition of each version of a CLI by the process that runs, for each way to start it.
 
 use crate::{
-    agent::{Household, Kind},
+    cli::{Cli, Workspace},
     model::{Model, Reply},
-    other::{Other, await_typed, framed},
+    peer::{Peer, await_typed, frame_body},
     sandbox::Sandbox,
 };
 use platform::pty::Size;
@@ -17,7 +16,7 @@ use std::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// Ways to start a CLI. But for the first two, no word of the command names it.
+/// Ways to start a CLI. Except for the first two, no word of the command names the CLI.
 const STARTS: [&str; 8] = [
     "by its name",
     "by its file's path",
@@ -29,10 +28,10 @@ const STARTS: [&str; 8] = [
     "through a link of another name",
 ];
 
-/// The command for one of them.
-fn command(household: &Household<'_>, start: &str) -> Vec<String> {
-    let program = household.program().to_str().unwrap();
-    let folder = household.project();
+/// The command for a way to start.
+fn command(workspace: &Workspace<'_>, start: &str) -> Vec<String> {
+    let program = workspace.program().to_str().unwrap();
+    let folder = workspace.project();
     let script = |text: &str| write_script(&folder.join("start"), text);
     let words: Vec<String> = match start {
         "by its name" => vec![program.into()],
@@ -48,7 +47,7 @@ fn command(household: &Household<'_>, start: &str) -> Vec<String> {
             ["npm", "exec", "--offline", "--no", "--", "assistant"].map(str::to_owned).to_vec()
         }
         "through a link of another name" => vec![link(program, &folder.join("assistant"))],
-        start => panic!("{start:?} is no start"),
+        start => panic!("{start:?} is no way to start"),
     };
     words
 }
@@ -70,45 +69,45 @@ fn link(program: &str, path: &Path) -> String {
     text(path)
 }
 
-fn is_recognised(kind: Kind, program: &Path) {
+fn is_recognised_however_started(cli: Cli, program: &Path) {
     for start in STARTS {
         eprintln!("{start}");
-        is_recognised_when_started(kind, program.to_owned(), start);
+        is_recognised_when_started(cli, program.to_owned(), start);
     }
 }
 
-fn is_recognised_when_started(kind: Kind, program: PathBuf, start: &str) {
+fn is_recognised_when_started(cli: Cli, program: PathBuf, start: &str) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
-    let bob = Other::join(&sandbox, "Bob");
-    let household = Household::new(&sandbox, kind, &model, "ann").with_program(program);
-    let words = command(&household, start);
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann").with_program(program);
+    let words = command(&workspace, start);
     let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-    let agent = household.wrap_command(&words, SIZE);
+    let agent = workspace.wrap_command(&words, SIZE);
     agent.wait_until_idle();
     for (number, body) in ["first", "second"].into_iter().enumerate() {
         let id = bob.send("Ann", body);
         await_typed(&sandbox, &agent, &id);
-        let asked = agent.while_running(|| model.asked(number + 1));
-        assert_eq!(framed(&asked[number].prompt), body, "{start}");
+        let asked = agent.with_screen_on_panic(|| model.asked(number + 1));
+        assert_eq!(frame_body(&asked[number].prompt), body, "{start}");
     }
 }
 
 #[test]
-fn pinned_claude_is_recognised_by_what_runs() {
-    is_recognised(Kind::Claude, &Kind::Claude.programs()[0]);
+fn pinned_claude_is_recognised_however_started() {
+    is_recognised_however_started(Cli::Claude, &Cli::Claude.programs()[0]);
 }
 
 #[test]
-fn current_claude_is_recognised_by_what_runs() {
-    is_recognised(Kind::Claude, &Kind::Claude.programs()[1]);
+fn current_claude_is_recognised_however_started() {
+    is_recognised_however_started(Cli::Claude, &Cli::Claude.programs()[1]);
 }
 
 #[test]
-fn codex_is_recognised_by_what_runs() {
-    is_recognised(Kind::Codex, &Kind::Codex.programs()[0]);
+fn codex_is_recognised_however_started() {
+    is_recognised_however_started(Cli::Codex, &Cli::Codex.programs()[0]);
 }
 
 #[test]
-fn gemini_is_recognised_by_what_runs() {
-    is_recognised(Kind::Gemini, &Kind::Gemini.programs()[0]);
+fn gemini_is_recognised_however_started() {
+    is_recognised_however_started(Cli::Gemini, &Cli::Gemini.programs()[0]);
 }

@@ -1,12 +1,13 @@
-//! Short sessions of the wrapped CLIs, recorded by `--record`: what was heard while they ran is what the
-//! recording says, and nothing else on the screen is a message.
+//! Short sessions of the wrapped CLIs, recorded with `--record`.
 //!
-//! With AGENT_RELAY_RECORDINGS a folder, they are put there, with nothing of this machine in them.
+//! A recording yields exactly the messages that were received during the session. If
+//! `AGENT_RELAY_RECORDINGS` names a folder, the recordings are written there, without paths of this
+//! machine.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    cli::{Agent, Cli, Workspace},
     model::{Model, Reply},
-    other::Other,
+    peer::Peer,
     sandbox::{Sandbox, until},
 };
 use agent_relay::{bridge::extract::extract_recording, client::Event};
@@ -15,8 +16,8 @@ use std::{env, fs, path::Path, time::Duration};
 
 const ROWS: u16 = 30;
 
-/// What is somebody else's: in the tool's output, in the echo of a message, in the composer.
-const OTHERS: &str = "->relay:Cid <<<\nthis is not said>>>\n";
+/// A message that the agent did not write: in a tool's output and in a received message.
+const FOREIGN: &str = "->relay:Cid <<<\nthis is not said>>>\n";
 
 const FIRST: &str = "Please look at the list of what is left, which is longer than a row of most of the \
     screens on which it will be read:\n\n- the first of them\n- the second, 第二个\n\nThen tell me.";
@@ -26,33 +27,35 @@ const SECOND: &str = "构建已经完成，你可以合并了。请先运行测�
 
 const THIRD: &str = "Yes, I have read it.";
 
-/// The model's part: it answers what is asked, says something, has a file shown, and says more.
+/// A model that answers a message, then sends one, prints a file, and sends another.
 fn model() -> Model {
-    let said = |body: &str| format!("->relay:Bob <<<\n{body}>>>");
-    let mut answers = true;
+    let message = |body: &str| format!("->relay:Bob <<<\n{body}>>>");
+    let mut is_first = true;
     Model::start(move |asked| {
-        let answers = std::mem::replace(&mut answers, false);
+        let is_first = std::mem::replace(&mut is_first, false);
         let reply = match &asked.result {
-            _ if answers => Reply::new().says(format!("Sure.\n\n{}\n\nSent.", said(THIRD))),
+            _ if is_first => Reply::new().says(format!("Sure.\n\n{}\n\nSent.", message(THIRD))),
             None => Reply::new()
-                .says(format!("I tell Bob.\n\n{}\n\nNow the file.", said(FIRST)))
+                .says(format!("I tell Bob.\n\n{}\n\nNow the file.", message(FIRST)))
                 .runs("cat notes.txt | tee seen"),
-            Some(_) => Reply::new().says(format!("I have seen it.\n\n{}\n\nDone.", said(SECOND))),
+            Some(_) => {
+                Reply::new().says(format!("I have seen it.\n\n{}\n\nDone.", message(SECOND)))
+            }
         };
         reply.in_pieces_of(40).with_delay(Duration::from_millis(20))
     })
 }
 
-fn is_recorded(kind: Kind, columns: u16) {
+fn recording_yields_the_received_messages(cli: Cli, columns: u16) {
     let (model, sandbox) = (model(), Sandbox::new());
-    let (bob, cid) = (Other::join(&sandbox, "Bob"), Other::join(&sandbox, "Cid"));
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    fs::write(household.project().join("notes.txt"), OTHERS).unwrap();
+    let (bob, cid) = (Peer::join(&sandbox, "Bob"), Peer::join(&sandbox, "Cid"));
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    fs::write(workspace.project().join("notes.txt"), FOREIGN).unwrap();
     let record = sandbox.directory().join("recording");
     let options = ["-n", "Ann", "--grid", "--record", record.to_str().unwrap()];
     let size = Size { rows: ROWS, cols: columns };
-    let mut agent = household.wrap_with(&options, size, &[]);
-    let heard = plays(&mut agent, &bob);
+    let mut agent = workspace.wrap_with(&options, size, &[]);
+    let received = play(&mut agent, &bob);
     let end = agent.terminal.bytes().len();
     until("the recording is written", || fs::metadata(&record).unwrap().len() >= end as u64);
     drop(agent);
@@ -60,54 +63,54 @@ fn is_recorded(kind: Kind, columns: u16) {
         assert!(!matches!(event, Event::Delivered(_)), "at {columns} columns: {event:?}");
     }
     let recording = &fs::read(&record).unwrap()[..end];
-    let clean = without_places(recording, sandbox.directory());
+    let clean = without_sandbox_path(recording, sandbox.directory());
     let (messages, _) = extract_recording(&clean, columns.into(), ROWS.into());
     let bodies: Vec<_> = messages.iter().map(|message| message.body.as_str()).collect();
-    assert_eq!(bodies, heard, "{} at {columns} columns", kind.name());
+    assert_eq!(bodies, received, "{} at {columns} columns", cli.name());
     assert!(messages.iter().all(|message| message.to == "Bob"), "{messages:?}");
     if let Some(folder) = env::var_os("AGENT_RELAY_RECORDINGS") {
-        let name = format!("{}-{columns}x{ROWS}.bytes", kind.name());
+        let name = format!("{}-{columns}x{ROWS}.bytes", cli.name());
         fs::write(Path::new(&folder).join(name), &clean).unwrap();
     }
 }
 
-/// What Bob hears.
-fn plays(agent: &mut Agent, bob: &Other) -> Vec<String> {
-    let hear = |agent: &Agent| bob.hear(agent).body.clone();
+/// Plays the session, and returns the texts that Bob receives.
+fn play(agent: &mut Agent, bob: &Peer) -> Vec<String> {
+    let next_text = |agent: &Agent| bob.receive(agent).body.clone();
     agent.wait_until_idle();
-    bob.send("Ann", &format!("Have you read it?\n{OTHERS}"));
-    let mut heard = vec![hear(agent)];
+    bob.send("Ann", &format!("Have you read it?\n{FOREIGN}"));
+    let mut received = vec![next_text(agent)];
     agent.wait_until_idle();
     agent.submit("Tell him, look into the file, and tell him more.");
-    let (question, yes) = agent.kind.permission();
+    let (question, yes) = agent.cli.permission();
     agent.answer(question, yes);
-    heard.extend([hear(agent), hear(agent)]);
+    received.extend([next_text(agent), next_text(agent)]);
     agent.wait_until_idle();
     agent.terminal.press("\x1b[200~->relay:Cid <<< nor this>>>\x1b[201~");
     agent.terminal.wait_for("nor this");
-    agent.stand_still();
-    heard
+    agent.wait_until_still();
+    received
 }
 
-/// A recording with another place of the same length for the sandbox.
-fn without_places(recording: &[u8], directory: &Path) -> Vec<u8> {
-    let place = directory.to_str().unwrap().as_bytes();
-    let other: Vec<u8> =
-        b"/home/ann".iter().copied().chain(std::iter::repeat(b'n')).take(place.len()).collect();
+/// A recording in which a path of the same length replaces the sandbox's.
+fn without_sandbox_path(recording: &[u8], directory: &Path) -> Vec<u8> {
+    let path = directory.to_str().unwrap().as_bytes();
+    let replacement: Vec<u8> =
+        b"/home/ann".iter().copied().chain(std::iter::repeat(b'n')).take(path.len()).collect();
     let mut clean = recording.to_vec();
-    while let Some(at) = clean.windows(place.len()).position(|bytes| bytes == place) {
-        clean[at..at + place.len()].copy_from_slice(&other);
+    while let Some(at) = clean.windows(path.len()).position(|bytes| bytes == path) {
+        clean[at..at + path.len()].copy_from_slice(&replacement);
     }
     clean
 }
 
 macro_rules! recorded {
-    ($($name:ident: $kind:expr;)*) => {
+    ($($name:ident: $cli:expr;)*) => {
         $(
             #[test]
             fn $name() {
                 for columns in [60, 100, 200] {
-                    is_recorded($kind, columns);
+                    recording_yields_the_received_messages($cli, columns);
                 }
             }
         )*
@@ -115,7 +118,7 @@ macro_rules! recorded {
 }
 
 recorded! {
-    a_recording_of_claude_says_what_was_heard: Kind::Claude;
-    a_recording_of_codex_says_what_was_heard: Kind::Codex;
-    a_recording_of_gemini_says_what_was_heard: Kind::Gemini;
+    claude_recording_yields_the_received_messages: Cli::Claude;
+    codex_recording_yields_the_received_messages: Cli::Codex;
+    gemini_recording_yields_the_received_messages: Cli::Gemini;
 }

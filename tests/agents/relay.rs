@@ -1,134 +1,133 @@
-//! Wrapped CLIs talk to others: what an agent says is what its listener hears, and what is sent to it is what
-//! its model is asked.
+//! Exact transfer of the corpus, from a CLI's model to a peer and from a peer to the model.
 
 use crate::{
-    agent::{Household, Kind},
+    cli::{Cli, Workspace},
     corpus::{Body, bodies},
-    expand::escaped,
+    expansion::escaped,
     model::{Model, Reply},
-    other::{Other, ann, framed},
+    peer::{Peer, frame_body, start_ann},
     sandbox::Sandbox,
 };
 use agent_relay::bridge::{brief, frame::clean};
 use platform::pty::Size;
 
-/// Messages that an agent says in one reply, and that wait for it at a time.
+/// Messages that an agent sends in one reply, and that wait for it at a time.
 const AT_A_TIME: usize = 5;
 
-/// What an agent writes to say a body.
-fn said(body: &str) -> String {
+/// A message to Bob as the agent writes it.
+fn relay_message(body: &str) -> String {
     let body =
         body.replace("<<<", "\\<<<").replace(">>>", "\\>>>").replace("->relay:", "\\->relay:");
-    // A backslash before the close would be the close's.
+    // A backslash directly before the close would escape it.
     let end = if body.ends_with('\\') { "\n>>>" } else { ">>>" };
     format!("->relay:Bob <<<\n{body}{end}")
 }
 
-/// What the CLI writes down of it: Gemini CLI leaves these out.
-fn written_down(kind: Kind, text: &str) -> String {
+/// A text as the CLI records it: Gemini CLI drops some invisible characters.
+fn recorded(cli: Cli, text: &str) -> String {
     let left_out = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{feff}');
-    text.chars().filter(|&c| kind != Kind::Gemini || !left_out(c)).collect()
+    text.chars().filter(|&c| cli != Cli::Gemini || !left_out(c)).collect()
 }
 
-fn says_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
+fn messages_arrive_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
     let turns: Vec<&[Body]> = bodies.chunks(AT_A_TIME).collect();
     let replies = turns.iter().map(|turn| {
-        let messages: Vec<String> = turn.iter().map(|body| said(&body.text)).collect();
+        let messages: Vec<String> = turn.iter().map(|body| relay_message(&body.text)).collect();
         Reply::new().says(format!("I tell Bob.\n\n{}\n\nDone.", messages.join("\n\n")))
     });
     let (model, sandbox) = (Model::with_replies(replies), Sandbox::new());
-    let bob = Other::join(&sandbox, "Bob");
-    let (_household, mut agent) = ann(&sandbox, kind, &model, columns);
+    let bob = Peer::join(&sandbox, "Bob");
+    let (_workspace, mut agent) = start_ann(&sandbox, cli, &model, columns);
     let mut wrong = Vec::new();
     for (number, turn) in turns.iter().enumerate() {
         agent.wait_until_idle();
         agent.submit(&format!("Tell him part {number}"));
         for body in *turn {
-            let heard = bob.hear(&agent);
-            if heard.body != written_down(kind, &body.text) {
-                wrong.push(format!("{}: {:?}", body.name, heard.body));
+            let received = bob.receive(&agent);
+            if received.body != recorded(cli, &body.text) {
+                wrong.push(format!("{}: {:?}", body.name, received.body));
             }
         }
     }
-    assert!(wrong.is_empty(), "{} said\n{}", kind.name(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} sent\n{}", cli.name(), wrong.join("\n"));
 }
 
-fn is_asked_exactly(kind: Kind, columns: u16, bodies: &[Body]) {
+fn messages_reach_it_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
-    let bob = Other::join(&sandbox, "Bob");
-    let (_household, agent) = ann(&sandbox, kind, &model, columns);
+    let bob = Peer::join(&sandbox, "Bob");
+    let (_workspace, agent) = start_ann(&sandbox, cli, &model, columns);
     let (mut count, mut wrong) = (0, Vec::new());
     for turn in bodies.chunks(AT_A_TIME) {
         for body in turn {
             bob.send("Ann", &body.text);
         }
         count += turn.len();
-        let asked = agent.while_running(|| model.asked(count));
+        let asked = agent.with_screen_on_panic(|| model.asked(count));
         for (asked, body) in asked[count - turn.len()..].iter().zip(turn) {
-            let expected = typed(kind, &body.text);
-            if framed(&asked.prompt) != expected {
-                wrong.push(format!("{}: {:?}", body.name, framed(&asked.prompt)));
+            let expected = typed(cli, &body.text);
+            if frame_body(&asked.prompt) != expected {
+                wrong.push(format!("{}: {:?}", body.name, frame_body(&asked.prompt)));
             }
         }
     }
-    assert!(wrong.is_empty(), "{} was asked\n{}", kind.name(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} was asked\n{}", cli.name(), wrong.join("\n"));
 }
 
-/// Told first, word for word, once, and before what waits; and what it was told is not said by it, also where
-/// it repeats all of it.
-fn is_told_first(kind: Kind) {
+/// The brief arrives first, unchanged and once. Repeating it sends no message.
+fn gets_the_brief_first(cli: Cli) {
     let text = brief::first_words("Ann");
     let repeats = format!("I have read this:\n\n{}", brief::text(Some("Ann")));
     let model = Model::start(move |asked| match asked.prompt.contains("second") {
-        true => Reply::new().says(said("all")),
+        true => Reply::new().says(relay_message("all")),
         false => Reply::new().says(&*repeats),
     });
     let sandbox = Sandbox::new();
-    let (bob, household) =
-        (Other::join(&sandbox, "Bob"), Household::new(&sandbox, kind, &model, "ann"));
-    // She was here before, so that her mail waits for her.
-    drop(Other::join(&sandbox, "Ann"));
+    let (bob, workspace) =
+        (Peer::join(&sandbox, "Bob"), Workspace::new(&sandbox, cli, &model, "ann"));
+    // Ann's earlier session makes the relay queue her messages.
+    drop(Peer::join(&sandbox, "Ann"));
     bob.send("Ann", "first");
-    let agent = household.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);
-    let asked = agent.while_running(|| model.asked(2));
-    let (told, mail) = (&asked[0].prompt, &asked[1].prompt);
+    let agent = workspace.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);
+    let asked = agent.with_screen_on_panic(|| model.asked(2));
+    let (brief_prompt, mail) = (&asked[0].prompt, &asked[1].prompt);
     let text =
-        escaped(kind, &format!(" from @relay] The relay wrote this, not your user.\n{text}\n"));
-    assert!(told.contains(&format!("{text}[/relay ")), "{told}");
-    assert_eq!(framed(mail), "first");
+        escaped(cli, &format!(" from @relay] The relay wrote this, not your user.\n{text}\n"));
+    assert!(brief_prompt.contains(&format!("{text}[/relay ")), "{brief_prompt}");
+    assert_eq!(frame_body(mail), "first");
     bob.send("Ann", "second");
-    assert_eq!(framed(&agent.while_running(|| model.asked(3))[2].prompt), "second");
-    assert_eq!(bob.hear(&agent).body, "all");
+    assert_eq!(frame_body(&agent.with_screen_on_panic(|| model.asked(3))[2].prompt), "second");
+    assert_eq!(bob.receive(&agent).body, "all");
 }
 
 #[test]
-fn claude_is_told_first_how_to_speak() {
-    is_told_first(Kind::Claude);
+fn claude_gets_the_brief_first() {
+    gets_the_brief_first(Cli::Claude);
 }
 
 #[test]
-fn codex_is_told_first_how_to_speak() {
-    is_told_first(Kind::Codex);
+fn codex_gets_the_brief_first() {
+    gets_the_brief_first(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_told_first_how_to_speak() {
-    is_told_first(Kind::Gemini);
+fn gemini_gets_the_brief_first() {
+    gets_the_brief_first(Cli::Gemini);
 }
 
-/// A body as it is typed: without what a terminal acts on, and what is not to be taken for something else with its
-/// backslashes. And as the CLI passes it on:
-/// Claude Code makes blanks of tabs and composes letters, Gemini CLI takes out what has no width.
-pub(crate) fn typed(kind: Kind, body: &str) -> String {
-    let body = escaped(kind, body);
-    let body = match kind {
-        Kind::Claude => {
+/// A body as the model gets it: without control characters, and with escapes.
+///
+/// Claude Code also replaces tabs by blanks and composes letters; Gemini CLI drops characters
+/// without width.
+pub(crate) fn typed(cli: Cli, body: &str) -> String {
+    let body = escaped(cli, body);
+    let body = match cli {
+        Cli::Claude => {
             let composed =
                 [("\t", "    "), ("e\u{301}", "é"), ("a\u{30a}", "å"), ("n\u{303}", "ñ")];
             composed.iter().fold(body, |body, (from, to)| body.replace(from, to))
         }
-        Kind::Codex => body,
-        Kind::Gemini => body.replace(['\u{200b}', '\u{feff}'], ""),
+        Cli::Codex => body,
+        Cli::Gemini => body.replace(['\u{200b}', '\u{feff}'], ""),
     };
     let forged = |line: &str| line.starts_with("[relay ") || line.starts_with("[/relay ");
     let clean = clean(&body);
@@ -138,25 +137,25 @@ pub(crate) fn typed(kind: Kind, body: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-macro_rules! each_kind {
-    ($($name:ident: $kind:expr, $play:expr;)*) => {
+macro_rules! each_cli {
+    ($($name:ident: $cli:expr, $play:expr;)*) => {
         $(
             #[test]
             fn $name() {
-                let play: fn(Kind, u16, &[Body]) = $play;
+                let play: fn(Cli, u16, &[Body]) = $play;
                 for (columns, bodies) in bodies() {
-                    play($kind, columns, &bodies);
+                    play($cli, columns, &bodies);
                 }
             }
         )*
     };
 }
 
-each_kind! {
-    what_claude_says_is_heard_exactly: Kind::Claude, says_exactly;
-    what_codex_says_is_heard_exactly: Kind::Codex, says_exactly;
-    what_gemini_says_is_heard_exactly: Kind::Gemini, says_exactly;
-    what_is_sent_to_claude_is_asked_exactly: Kind::Claude, is_asked_exactly;
-    what_is_sent_to_codex_is_asked_exactly: Kind::Codex, is_asked_exactly;
-    what_is_sent_to_gemini_is_asked_exactly: Kind::Gemini, is_asked_exactly;
+each_cli! {
+    claude_messages_arrive_exactly: Cli::Claude, messages_arrive_exactly;
+    codex_messages_arrive_exactly: Cli::Codex, messages_arrive_exactly;
+    gemini_messages_arrive_exactly: Cli::Gemini, messages_arrive_exactly;
+    messages_reach_claude_exactly: Cli::Claude, messages_reach_it_exactly;
+    messages_reach_codex_exactly: Cli::Codex, messages_reach_it_exactly;
+    messages_reach_gemini_exactly: Cli::Gemini, messages_reach_it_exactly;
 }

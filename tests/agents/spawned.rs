@@ -1,26 +1,25 @@
-//! A CLI that runs in the background, in another directory than its wrapper: what it says is heard, and a
-//! person is told where it is read.
+//! A CLI in the background: its messages arrive, and `agents` names the transcript that is read.
 
 use crate::{
-    agent::{Household, Kind},
+    cli::{Cli, Workspace},
     model::{Model, Reply},
-    other::{Other, says_to},
+    peer::{Peer, relay_line},
     sandbox::Sandbox,
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Ends Ann, whatever becomes of the test.
-struct Spawned<'a>(&'a Sandbox);
+/// Stops Ann on drop.
+struct StopOnDrop<'a>(&'a Sandbox);
 
-impl Drop for Spawned<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.run(["stop", "Ann"]);
     }
 }
 
-/// Where what Ann says is read, as `agents` tells it.
+/// The source of Ann's messages, as `agents` reports it.
 fn source(sandbox: &Sandbox) -> Value {
     let printed = sandbox.run(["agents", "--json"]).stdout;
     let rows = str::from_utf8(&printed).unwrap().lines();
@@ -28,36 +27,36 @@ fn source(sandbox: &Sandbox) -> Value {
     rows.find(|row| row["name"] == "Ann").expect("Ann is there")["source"].clone()
 }
 
-fn is_heard(kind: Kind) {
-    let word = says_to("Bob", "I am here.");
-    let model = Model::start(move |_| Reply::new().says(format!("I tell him.\n\n{word}")));
+fn spawned_cli_sends_messages(cli: Cli) {
+    let line = relay_line("Bob", "I am here.");
+    let model = Model::start(move |_| Reply::new().says(format!("I tell him.\n\n{line}")));
     let sandbox = Sandbox::new();
-    let bob = Other::join(&sandbox, "Bob");
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    let stop = Spawned(&sandbox);
-    let agent = household.spawn("Ann", Size { rows: 40, cols: 120 });
-    agent.while_running(|| assert_eq!(source(&sandbox)["from"], "missing"));
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let stop = StopOnDrop(&sandbox);
+    let agent = workspace.spawn("Ann", Size { rows: 40, cols: 120 });
+    agent.with_screen_on_panic(|| assert_eq!(source(&sandbox)["from"], "missing"));
     bob.send("Ann", "Are you there?");
-    assert_eq!(bob.hear_text(&agent), "I am here.");
+    assert_eq!(bob.receive_text(&agent), "I am here.");
     let source = source(&sandbox);
     let path = source["path"].as_str().unwrap_or_default();
-    let files = household.transcripts();
-    assert!(files.iter().any(|file| file == Path::new(path)), "{source} is none of {files:?}");
+    let files = workspace.transcripts();
+    assert!(files.iter().any(|file| file == Path::new(path)), "{source} is not among {files:?}");
     assert_eq!(source, json!({"from": "transcript", "path": path}));
     drop(stop);
 }
 
 #[test]
-fn a_claude_that_is_spawned_is_heard() {
-    is_heard(Kind::Claude);
+fn spawned_claude_sends_messages() {
+    spawned_cli_sends_messages(Cli::Claude);
 }
 
 #[test]
-fn a_codex_that_is_spawned_is_heard() {
-    is_heard(Kind::Codex);
+fn spawned_codex_sends_messages() {
+    spawned_cli_sends_messages(Cli::Codex);
 }
 
 #[test]
-fn a_gemini_that_is_spawned_is_heard() {
-    is_heard(Kind::Gemini);
+fn spawned_gemini_sends_messages() {
+    spawned_cli_sends_messages(Cli::Gemini);
 }

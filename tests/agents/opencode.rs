@@ -1,8 +1,8 @@
-//! A CLI that writes no transcript: what its screen shows says when it may be told something.
+//! opencode, a CLI without a transcript, read from its screen.
 
 use crate::{
     model::{Gate, Model, Reply},
-    other,
+    peer,
     sandbox::{Sandbox, WATCHDOG, output, until},
     terminal::Terminal,
 };
@@ -18,16 +18,16 @@ use std::{
     time::Duration,
 };
 
-/// Beside the conversation it shows a column of its own where the screen is much wider.
+/// A width at which opencode shows no column beside the conversation.
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// So long it may take to end when it is asked to.
+/// How long opencode may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What stands in its empty line at first, in front of an example.
-const INVITATION: &str = "Ask anything…";
+/// The beginning of the placeholder in the empty composer.
+const PLACEHOLDER: &str = "Ask anything…";
 
-/// opencode in the wrapper, as Ann, and Bob, who talks with it.
+/// opencode in the wrapper, as Ann, and its peer Bob.
 struct Scene<'a> {
     sandbox: &'a Sandbox,
     project: PathBuf,
@@ -36,11 +36,11 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// It has started, and rests.
+    /// Starts opencode, and waits for its empty composer.
     fn new(sandbox: &'a Sandbox, model: &Model) -> Self {
-        let (person, project) =
-            (sandbox.directory().join("person"), sandbox.directory().join("project"));
-        let settings = person.join(".config/opencode/opencode.json");
+        let (user_home, project) =
+            (sandbox.directory().join("user_home"), sandbox.directory().join("project"));
+        let settings = user_home.join(".config/opencode/opencode.json");
         fs::create_dir_all(settings.parent().unwrap()).unwrap();
         fs::create_dir_all(&project).unwrap();
         fs::write(settings, opencode_settings(model)).unwrap();
@@ -48,14 +48,14 @@ impl<'a> Scene<'a> {
         let words = ["run", "-n", "Ann", "--"].map(OsString::from);
         let command = [relay.into_os_string()].into_iter().chain(words).chain([opencode()]);
         let command: Vec<OsString> = command.collect();
-        let terminal = Terminal::start(&command, &environment(sandbox, &person), &project, SIZE);
+        let terminal = Terminal::start(&command, &environment(sandbox, &user_home), &project, SIZE);
         let bob = Client::join(Settings::agent(sandbox.endpoint().as_text(), "Bob")).unwrap();
         let scene = Self { sandbox, project, terminal, bob };
-        scene.terminal.wait_for(INVITATION);
+        scene.terminal.wait_for(PLACEHOLDER);
         scene
     }
 
-    /// A person types this, and sends it off.
+    /// Types a text as the user, and submits it.
     #[track_caller]
     fn submit(&mut self, text: &str) {
         self.terminal.press(text);
@@ -63,9 +63,9 @@ impl<'a> Scene<'a> {
         self.terminal.press("\r");
     }
 
-    /// What is said to Bob next.
+    /// The text of the next message to Bob.
     #[track_caller]
-    fn hear(&self) -> String {
+    fn receive(&self) -> String {
         loop {
             match self.bob.events().recv_timeout(WATCHDOG) {
                 Ok(Event::Delivered(delivery)) => {
@@ -73,7 +73,7 @@ impl<'a> Scene<'a> {
                     return delivery.body.clone();
                 }
                 Ok(_) => {}
-                Err(_) => panic!("nothing is heard:\n{}", self.terminal.text()),
+                Err(_) => panic!("no message arrives:\n{}", self.terminal.text()),
             }
         }
     }
@@ -82,7 +82,7 @@ impl<'a> Scene<'a> {
         self.bob.send(Outgoing::message("Ann", body)).unwrap()
     }
 
-    /// How far a message has come, as an operator is told.
+    /// Waits until `status` reports this state and a reason that contains `why`.
     #[track_caller]
     fn await_report(&self, id: &SendId, state: &str, why: &str) {
         until(&format!("{id} is reported {state}: {why}\n{}", self.terminal.text()), || {
@@ -95,38 +95,39 @@ impl<'a> Scene<'a> {
 }
 
 impl Drop for Scene<'_> {
-    /// Asked politely: the wrapper then ends what it wraps. A failure shows what it has written down.
+    /// Ends the wrapper, which ends opencode. A failure prints opencode's log.
     fn drop(&mut self) {
         if thread::panicking() {
             let log =
-                self.sandbox.directory().join("person/.local/share/opencode/log/opencode.log");
+                self.sandbox.directory().join("user_home/.local/share/opencode/log/opencode.log");
             eprintln!("{}", fs::read_to_string(log).unwrap_or_default());
         }
         self.terminal.pty.end(GRACE).ok();
     }
 }
 
-/// What stands in a frame. It adds a blank to a text that is pasted.
+/// The body of a frame. opencode adds a blank to pasted text.
 #[track_caller]
-fn framed(prompt: &str) -> &str {
-    other::framed(prompt.trim_end_matches(' '))
+fn frame_body(prompt: &str) -> &str {
+    peer::frame_body(prompt.trim_end_matches(' '))
 }
 
-/// As `ci/agents` installs it.
+/// The executable that `ci/agents` has installed.
 fn opencode() -> OsString {
-    let folder = env::var_os("AGENT_RELAY_AGENTS").expect("ci/agents says where the CLIs are");
+    let folder = env::var_os("AGENT_RELAY_AGENTS")
+        .expect("AGENT_RELAY_AGENTS names the folder of the CLIs: run ci/agents");
     let program = Path::new(&folder).join("node_modules/.bin/opencode");
-    assert!(program.exists(), "{} is not there: run ci/agents", program.display());
+    assert!(program.exists(), "{} is missing: run ci/agents", program.display());
     program.into_os_string()
 }
 
-/// Nothing of this machine's but where programs are; and nothing is fetched.
-fn environment(sandbox: &Sandbox, person: &Path) -> Vec<(OsString, Option<OsString>)> {
-    let taken = env::vars_os().map(|(name, _)| (name, None));
+/// opencode's variables, without downloads, and a removal for each variable of this process.
+fn environment(sandbox: &Sandbox, user_home: &Path) -> Vec<(OsString, Option<OsString>)> {
+    let removed = env::vars_os().map(|(name, _)| (name, None));
     let (endpoint, home) = (sandbox.endpoint(), sandbox.home());
     let set: [(&str, &OsStr); 11] = [
         ("PATH", "/usr/local/bin:/usr/bin:/bin".as_ref()),
-        ("HOME", person.as_ref()),
+        ("HOME", user_home.as_ref()),
         ("TERM", "xterm-256color".as_ref()),
         ("COLORTERM", "truecolor".as_ref()),
         ("LANG", "C.UTF-8".as_ref()),
@@ -137,7 +138,7 @@ fn environment(sandbox: &Sandbox, person: &Path) -> Vec<(OsString, Option<OsStri
         ("AGENT_RELAY_ENDPOINT", endpoint.as_text().as_ref()),
         ("AGENT_RELAY_HOME", home.as_ref()),
     ];
-    taken.chain(set.map(|(name, value)| (name.into(), Some(value.to_owned())))).collect()
+    removed.chain(set.map(|(name, value)| (name.into(), Some(value.to_owned())))).collect()
 }
 
 fn opencode_settings(model: &Model) -> String {
@@ -157,24 +158,24 @@ fn opencode_settings(model: &Model) -> String {
 }
 
 #[test]
-fn opencode_hears_what_is_said_to_it() {
+fn opencode_receives_messages() {
     let model = Model::start(|_| Reply::new().says("Noted."));
     let sandbox = Sandbox::new();
     let scene = Scene::new(&sandbox, &model);
     let long = format!("a long one\n\n{}\n\t- and\n\n!ls\n/exit", "word ".repeat(1000).trim_end());
     let bodies = ["three\nlines\nof it", &*long, "the last"];
-    // It shows late that it is at work where the machine is: who speaks then is answered in the same turn.
+    // On a slow machine opencode shows late that it is busy; later messages join the same turn.
     for (count, body) in (1..).zip(bodies) {
         scene.send(body);
         let asked = model.asked(count);
-        assert_eq!(asked.len(), count, "each once");
-        assert_eq!(framed(&asked[count - 1].prompt), body);
+        assert_eq!(asked.len(), count, "each message arrives once");
+        assert_eq!(frame_body(&asked[count - 1].prompt), body);
         scene.terminal.wait_for("Noted.");
     }
 }
 
 #[test]
-fn opencode_is_heard() {
+fn opencode_sends_messages() {
     let lines: String = (1..60).map(|n| format!("line {n} of many\n")).collect();
     let bodies = [
         "yes",
@@ -182,13 +183,13 @@ fn opencode_is_heard() {
             A second one:\n\n- one\n- two\n\nThe end.",
         lines.trim_end(),
     ];
-    let said = bodies.map(str::to_owned);
+    let texts = bodies.map(str::to_owned);
     let model = Model::start(move |asked| {
         let number: Option<usize> =
             asked.prompt.trim().strip_prefix("Tell him ").and_then(|number| number.parse().ok());
         let text = number.map_or_else(
             || "Nothing.".to_owned(),
-            |number| format!("I tell him.\n\n->relay:Bob <<<\n{}>>>\n\nDone.", said[number]),
+            |number| format!("I tell him.\n\n->relay:Bob <<<\n{}>>>\n\nDone.", texts[number]),
         );
         Reply::new().says(text).in_pieces_of(20).with_delay(Duration::from_millis(40))
     });
@@ -196,12 +197,12 @@ fn opencode_is_heard() {
     let mut scene = Scene::new(&sandbox, &model);
     for (number, body) in bodies.iter().enumerate() {
         scene.submit(&format!("Tell him {number}"));
-        assert_eq!(&scene.hear(), body);
+        assert_eq!(&scene.receive(), body);
     }
 }
 
 #[test]
-fn opencode_is_left_alone_at_work_with_a_dialog_and_with_what_the_person_types() {
+fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
     let gate = Gate::default();
     let opened = gate.clone();
     let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
@@ -215,16 +216,16 @@ fn opencode_is_left_alone_at_work_with_a_dialog_and_with_what_the_person_types()
     scene.terminal.wait_for("△ Permission required");
     let first = scene.send("1\nyes, do it");
     scene.await_report(&first, "waiting", "asks something");
-    assert!(!scene.project.join("made").exists(), "it was answered");
+    assert!(!scene.project.join("made").exists(), "the dialog was answered");
     scene.terminal.press("\r");
     scene.terminal.wait_for("Wait.");
     scene.await_report(&first, "waiting", "at work");
     assert_eq!(model.asked(2).len(), 2);
     gate.open();
-    assert_eq!(framed(&model.asked(3)[2].prompt), "1\nyes, do it");
+    assert_eq!(frame_body(&model.asked(3)[2].prompt), "1\nyes, do it");
     scene.await_report(&first, "injected", "");
     scene.terminal.wait_for("Noted.");
-    // A line that is half typed, and one that would be run.
+    // A half-typed line, and one in shell mode.
     for (number, (keys, why, undo)) in
         [("half a line", "half typed", "\u{7f}".repeat(11)), ("!", "at work", "\u{7f}".to_owned())]
             .into_iter()
@@ -234,9 +235,9 @@ fn opencode_is_left_alone_at_work_with_a_dialog_and_with_what_the_person_types()
         scene.terminal.wait_for(if keys == "!" { "esc exit shell mode" } else { keys });
         let id = scene.send(keys);
         scene.await_report(&id, "waiting", why);
-        assert_eq!(model.asked(3 + number).len(), 3 + number, "it was asked too soon");
+        assert_eq!(model.asked(3 + number).len(), 3 + number, "the message was typed too soon");
         scene.terminal.press(&undo);
-        assert_eq!(framed(&model.asked(4 + number)[3 + number].prompt), keys);
+        assert_eq!(frame_body(&model.asked(4 + number)[3 + number].prompt), keys);
         scene.await_report(&id, "injected", "");
     }
 }

@@ -1,9 +1,9 @@
-//! Two wrapped CLIs talk to each other, and nobody sits at either.
+//! Two wrapped CLIs that exchange messages without a user.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    cli::{Agent, Cli, Workspace},
     model::{Asked, Model, Reply},
-    other::{Other, framed, says_to},
+    peer::{Peer, frame_body, relay_line},
     sandbox::Sandbox,
 };
 use platform::pty::Size;
@@ -15,23 +15,23 @@ use std::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// One terminal is larger and smaller in turn, every second.
+/// The sizes between which one terminal changes.
 const SIZES: [Size; 3] = [Size { rows: 30, cols: 70 }, Size { rows: 45, cols: 120 }, SIZE];
-const RESIZED_EVERY: Duration = Duration::from_secs(1);
+const RESIZE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What begins it.
-const BEGIN: &str = "Count with the other one.";
+/// The prompt that starts the exchange.
+const BEGIN: &str = "Count with the other agent.";
 
-/// Says the next number to the other one, up to the last.
+/// A script that sends the number after the received one to the other agent, up to `last`.
 fn counts_with(other: &'static str, last: usize) -> impl FnMut(&Asked) -> Reply + Send + 'static {
     move |asked| {
-        let heard = if asked.prompt == BEGIN { 0 } else { number(&asked.prompt) };
-        match heard < last {
+        let received = if asked.prompt == BEGIN { 0 } else { number(&asked.prompt) };
+        match received < last {
             true => Reply::new().says(format!(
-                "I have heard of {heard}.\n\n{}\n\nThat is what I say.",
-                says_to(
+                "I have received {received}.\n\n{}\n\nThat is my answer.",
+                relay_line(
                     other,
-                    &format!("Number {} of {last}, which is `{heard}` and one.", heard + 1)
+                    &format!("Number {} of {last}, which follows `{received}`.", received + 1)
                 )
             )),
             false => Reply::new().says("That was all."),
@@ -39,38 +39,38 @@ fn counts_with(other: &'static str, last: usize) -> impl FnMut(&Asked) -> Reply 
     }
 }
 
-/// Which number somebody was asked with.
+/// The number in a received message.
 #[track_caller]
 fn number(prompt: &str) -> usize {
-    let said = framed(prompt).strip_prefix("Number ").unwrap_or_else(|| panic!("{prompt}"));
-    said.split(' ').next().unwrap().parse().unwrap()
+    let body = frame_body(prompt).strip_prefix("Number ").unwrap_or_else(|| panic!("{prompt}"));
+    body.split(' ').next().unwrap().parse().unwrap()
 }
 
-fn talk(kinds: [Kind; 2], turns: usize) {
+fn talk(clis: [Cli; 2], turns: usize) {
     let models = [Model::start(counts_with("Cid", turns)), Model::start(counts_with("Ann", turns))];
     let sandbox = Sandbox::new();
-    let bob = Other::join(&sandbox, "Bob");
-    let households = ["ann", "cid"].map(|name| {
-        let place = usize::from(name == "cid");
-        Household::new(&sandbox, kinds[place], &models[place], name)
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspaces = ["ann", "cid"].map(|name| {
+        let index = usize::from(name == "cid");
+        Workspace::new(&sandbox, clis[index], &models[index], name)
     });
-    let mut ann = households[0].wrap("Ann", SIZE, &[]);
-    let cid = households[1].wrap("Cid", SIZE, &[]);
+    let mut ann = workspaces[0].wrap("Ann", SIZE, &[]);
+    let cid = workspaces[1].wrap("Cid", SIZE, &[]);
     ann.wait_until_idle();
     cid.wait_until_idle();
     ann.submit(BEGIN);
     let (stop, stopped) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        // Moved, so that a failure ends it, too.
+        // Moved into the scope, so that a panic also ends the thread.
         let _stop = stop;
         scope.spawn(|| resize(&cid, stopped));
         for number in 1..=turns {
-            let place = number % 2;
-            let count = number.div_ceil(2) + usize::from(place == 0);
-            ann.while_running(|| cid.while_running(|| models[place].asked(count)));
+            let index = number % 2;
+            let count = number.div_ceil(2) + usize::from(index == 0);
+            ann.with_screen_on_panic(|| cid.with_screen_on_panic(|| models[index].asked(count)));
         }
     });
-    // What came twice would have come before.
+    // A duplicate would have arrived before this message.
     for name in ["Ann", "Cid"] {
         bob.send(name, &format!("Number {} is no part of it.", turns + 1));
     }
@@ -84,30 +84,30 @@ fn talk(kinds: [Kind; 2], turns: usize) {
     assert_eq!(numbers, (2..=turns).step_by(2).chain([turns + 1]).collect::<Vec<_>>());
 }
 
-/// Until there is nobody any more who could stop it.
+/// Resizes the terminal again and again until the channel closes.
 fn resize(agent: &Agent, stopped: mpsc::Receiver<()>) {
     let mut sizes = SIZES.into_iter().cycle();
-    while stopped.recv_timeout(RESIZED_EVERY) == Err(RecvTimeoutError::Timeout) {
+    while stopped.recv_timeout(RESIZE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         agent.terminal.resize(sizes.next().unwrap());
     }
 }
 
 #[test]
 fn claude_and_codex_talk_for_fifty_turns() {
-    talk([Kind::Claude, Kind::Codex], 50);
+    talk([Cli::Claude, Cli::Codex], 50);
 }
 
 #[test]
-fn codex_and_claude_talk_while_the_other_is_resized() {
-    talk([Kind::Codex, Kind::Claude], 10);
+fn codex_and_claude_talk_while_one_is_resized() {
+    talk([Cli::Codex, Cli::Claude], 10);
 }
 
 #[test]
 fn gemini_and_claude_talk() {
-    talk([Kind::Gemini, Kind::Claude], 10);
+    talk([Cli::Gemini, Cli::Claude], 10);
 }
 
 #[test]
 fn codex_and_gemini_talk() {
-    talk([Kind::Codex, Kind::Gemini], 10);
+    talk([Cli::Codex, Cli::Gemini], 10);
 }

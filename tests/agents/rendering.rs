@@ -1,26 +1,26 @@
-//! What the CLIs' screens keep of a message: a model of what they throw away, and no more than that.
+//! A model of how CLIs render a message, which says what a received text may lack.
 //!
-//! Blank lines come and go around what a CLI renders, and are left out. Outside of fences, marks of Markdown
-//! and the indentation of a line go, and blanks count as one; in a fence nothing does but the fence.
-//! Words, their order, and where lines end have to be exact.
+//! Blank lines are ignored. Outside of fences, Markdown marks and indentation are ignored, and a
+//! run of blanks counts as one; a fence only loses its marks. Words, their order and line ends
+//! must be exact.
 
-use crate::agent::Kind;
+use crate::cli::Cli;
 
-/// What is compared of a message.
+/// A rendered message, for comparison.
 pub(crate) struct Shown {
     lines: Vec<Line>,
-    /// It has a fence that `>>>` behind it does not close.
+    /// Whether a fence is still open at `>>>`.
     pub(crate) leaves_a_fence_open: bool,
 }
 
 #[derive(Debug)]
 struct Line {
     text: String,
-    /// It stands in this fence of the message.
+    /// The number of the fence that contains the line.
     fence: Option<usize>,
 }
 
-/// What a CLI shows of a body.
+/// A body as a CLI shows it.
 pub(crate) fn shown(body: &str) -> Shown {
     let body = body.replace("\r\n", "\n").replace('\r', "\n");
     let (mut lines, mut fence, mut fences) = (Vec::new(), None::<String>, 0);
@@ -44,7 +44,7 @@ pub(crate) fn shown(body: &str) -> Shown {
     }
     let leaves_a_fence_open = fence.is_some() || closed_by_last;
     if closed_by_last {
-        // It is text of the fence that it does not close.
+        // With `>>>` behind it, this line is text of the fence.
         lines.extend(
             body.lines().last().map(|line| Line { text: visible(line), fence: Some(fences) }),
         );
@@ -53,34 +53,34 @@ pub(crate) fn shown(body: &str) -> Shown {
     Shown { lines, leaves_a_fence_open }
 }
 
-/// Whether what was heard is what the CLI shows of a body; if not, the first line that differs.
-pub(crate) fn heard_as(kind: Kind, body: &Shown, heard: &str) -> Result<(), String> {
-    let heard: Vec<String> = heard.lines().map(visible).collect();
-    let mut heard = heard.iter().filter(|line| !is_blank(line, None)).peekable();
+/// Checks a received text against the rendered body. The error names the first difference.
+pub(crate) fn check_shown(cli: Cli, body: &Shown, received: &str) -> Result<(), String> {
+    let received: Vec<String> = received.lines().map(visible).collect();
+    let mut received = received.iter().filter(|line| !is_blank(line, None)).peekable();
     let mut indentation = None;
     for line in &body.lines {
-        let Some(next) = heard.next() else {
+        let Some(next) = received.next() else {
             return Err(format!("{:?} is missing", cut(&line.text)));
         };
         let same = match line.fence {
             Some(fence) => {
-                let next = if kind == Kind::Gemini { without_number(next) } else { next.clone() };
-                let moved = columns(&next) as isize - columns(&line.text) as isize;
+                let next = if cli == Cli::Gemini { without_number(next) } else { next.clone() };
+                let moved = indentation_of(&next) as isize - indentation_of(&line.text) as isize;
                 let all = *indentation.get_or_insert((fence, moved));
                 let stays = all == (fence, moved) || all.0 != fence;
                 indentation = Some((fence, moved));
                 stays && next.trim() == line.text.trim()
             }
-            None => plain(kind, &line.text) == plain(kind, next),
+            None => plain(cli, &line.text) == plain(cli, next),
         };
         if !same {
             return Err(format!("{:?} for {:?}", cut(next), cut(&line.text)));
         }
     }
-    heard.next().map_or(Ok(()), |more| Err(format!("{:?} beside it", cut(more))))
+    received.next().map_or(Ok(()), |line| Err(format!("{:?} follows", cut(line))))
 }
 
-/// What of a line is something to see.
+/// The visible characters of a line.
 fn visible(line: &str) -> String {
     let hidden = |c: char| {
         c.is_control() && c != '\t'
@@ -90,17 +90,17 @@ fn visible(line: &str) -> String {
     line.chars().filter(|&c| !hidden(c)).collect::<String>().trim_end().to_owned()
 }
 
-/// Nothing, or the rule of a table or between paragraphs.
+/// Whether a line is blank or a rule, of a table or between paragraphs.
 fn is_blank(line: &str, fence: Option<usize>) -> bool {
     let rule = |c: char| "-—|:+= ".contains(c) || ('\u{2500}'..='\u{257f}').contains(&c);
     line.trim().is_empty() || fence.is_none() && line.chars().count() >= 3 && line.chars().all(rule)
 }
 
-fn columns(line: &str) -> usize {
+fn indentation_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Gemini CLI numbers the lines of a fence.
+/// A line of a fence without the number that Gemini CLI adds.
 fn without_number(line: &str) -> String {
     let text = line.trim_start();
     let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -111,14 +111,15 @@ fn without_number(line: &str) -> String {
     }
 }
 
-/// A line of Markdown as words: marks of lists and quotes in one form, those of headings and emphasis gone.
-fn plain(kind: Kind, line: &str) -> String {
+/// A line of Markdown as words: marks of lists and quotes in one form, without those of headings
+/// and emphasis.
+fn plain(cli: Cli, line: &str) -> String {
     let mut line = line.trim().to_owned();
     if line.contains("](") {
-        // A link, and where it leads.
+        // Links are shown as text and target.
         line = line.replacen('[', "", 1).replace("](", " (");
     }
-    if kind == Kind::Codex {
+    if cli == Cli::Codex {
         line = line.replace("[ ]", "☐").replace("[x]", "☑");
         line = line.trim_start_matches("- ☐").trim_start_matches("- ☑").to_owned();
     }
@@ -129,7 +130,7 @@ fn plain(kind: Kind, line: &str) -> String {
     let text = if text.starts_with(' ') { text.trim_start() } else { line.as_str() };
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let text = match digits.strip_prefix(". ") {
-        // Lists are numbered anew.
+        // The CLI renumbers lists.
         Some(rest) if digits.len() < text.len() => format!("1. {rest}"),
         _ => text.to_owned(),
     };

@@ -1,7 +1,7 @@
-//! Who talks with a wrapped CLI, and how far what was said to it has come.
+//! Peers that exchange messages with a wrapped CLI, and the status of their messages.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    cli::{Agent, Cli, Workspace},
     model::Model,
     sandbox::{Sandbox, WATCHDOG, output, until},
 };
@@ -10,17 +10,17 @@ use platform::pty::Size;
 use serde_json::Value;
 use std::time::Instant;
 
-/// Another agent, who listens and sends.
-pub(crate) struct Other(pub(crate) Client);
+/// Another agent, which receives and sends.
+pub(crate) struct Peer(pub(crate) Client);
 
-impl Other {
+impl Peer {
     pub(crate) fn join(sandbox: &Sandbox, name: &str) -> Self {
         Self(Client::join(Settings::agent(sandbox.endpoint().as_text(), name)).unwrap())
     }
 
-    /// The next message, acknowledged.
+    /// Waits for the next message, and acknowledges it.
     #[track_caller]
-    pub(crate) fn hear(&self, from: &Agent) -> Delivery {
+    pub(crate) fn receive(&self, from: &Agent) -> Delivery {
         self.next(from, |event| match event {
             Event::Delivered(delivery) => {
                 self.0.acknowledge(&delivery.id);
@@ -30,18 +30,18 @@ impl Other {
         })
     }
 
-    /// The next message's text.
+    /// Waits for the next message, and returns its text.
     #[track_caller]
-    pub(crate) fn hear_text(&self, from: &Agent) -> String {
-        self.hear(from).body.clone()
+    pub(crate) fn receive_text(&self, from: &Agent) -> String {
+        self.receive(from).body.clone()
     }
 
-    /// When the next message comes, which has to be this one.
+    /// Waits for the next message, which must have this text, and returns its time of arrival.
     #[track_caller]
-    pub(crate) fn hear_at(&self, from: &Agent, body: &str) -> Instant {
-        let heard = self.hear(from);
+    pub(crate) fn receive_at(&self, from: &Agent, body: &str) -> Instant {
+        let received = self.receive(from);
         let at = Instant::now();
-        assert_eq!(heard.body, body);
+        assert_eq!(received.body, body);
         at
     }
 
@@ -49,16 +49,16 @@ impl Other {
         self.0.send(Outgoing::message(to, body)).unwrap()
     }
 
-    /// Sends what goes before others.
+    /// Sends a message of high importance.
     pub(crate) fn send_urgently(&self, to: &str, body: &str) -> SendId {
         let mut message = Outgoing::message(to, body);
         message.meta.importance = Some(80);
         self.0.send(message).unwrap()
     }
 
-    /// Sends, and waits until the relay has taken it over; when that was.
+    /// Sends a message, and returns the time at which the relay accepted it.
     #[track_caller]
-    pub(crate) fn hand_over(&self, to: &Agent, name: &str, body: &str) -> Instant {
+    pub(crate) fn send_accepted(&self, to: &Agent, name: &str, body: &str) -> Instant {
         let id = self.send(name, body);
         self.next(to, |event| match event {
             Event::Accepted { send_id, .. } if send_id == id => Some(Instant::now()),
@@ -72,7 +72,7 @@ impl Other {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let event = self.0.events().recv_timeout(left);
-            match event.unwrap_or_else(|_| panic!("nothing comes:\n{}", agent.terminal.text())) {
+            match event.unwrap_or_else(|_| panic!("no event arrives:\n{}", agent.terminal.text())) {
                 Event::Refused { nack, .. } => panic!("{nack:?}"),
                 event => {
                     if let Some(found) = wanted(event) {
@@ -84,26 +84,28 @@ impl Other {
     }
 }
 
-/// An operator is told that a message was typed and has left the composer.
+/// Waits until `status` reports that a message was typed and submitted.
 #[track_caller]
 pub(crate) fn await_typed(sandbox: &Sandbox, to: &Agent, id: &SendId) {
     let fits = |row: &Value| {
         let state = row["reported"]["state"].as_str().unwrap_or_default();
         ["injected", "confirmed"].contains(&state)
     };
-    let waits_for = || eprintln!("{}", status(sandbox, id)["reported"]);
-    to.while_running_or(waits_for, || until("it is typed", || fits(&status(sandbox, id))));
+    let print_status = || eprintln!("{}", status(sandbox, id)["reported"]);
+    to.with_details_on_panic(print_status, || {
+        until("the message is typed", || fits(&status(sandbox, id)))
+    });
 }
 
-/// What an operator is told of a message on its way to an agent.
+/// Waits until `status` reports this state and a reason that contains `why`.
 #[track_caller]
 pub(crate) fn await_report(sandbox: &Sandbox, to: &Agent, id: &SendId, state: &str, why: &str) {
     let fits = |row: &Value| {
         let reported = &row["reported"];
         reported["state"] == state && reported["why"].as_str().unwrap_or_default().contains(why)
     };
-    let what = format!("{id} is reported {state}: {why}");
-    to.while_running(|| until(&what, || fits(&status(sandbox, id))));
+    let expected = format!("{id} is reported {state}: {why}");
+    to.with_screen_on_panic(|| until(&expected, || fits(&status(sandbox, id))));
 }
 
 fn status(sandbox: &Sandbox, id: &SendId) -> Value {
@@ -111,40 +113,40 @@ fn status(sandbox: &Sandbox, id: &SendId) -> Value {
     serde_json::from_slice(&printed).unwrap_or_default()
 }
 
-/// A wrapped CLI of its kind that rests, called Ann.
-pub(crate) fn ann<'a>(
+/// Starts a wrapped CLI named Ann, and waits until it is idle.
+pub(crate) fn start_ann<'a>(
     sandbox: &'a Sandbox,
-    kind: Kind,
+    cli: Cli,
     model: &Model,
     columns: u16,
-) -> (Household<'a>, Agent) {
-    ann_with(sandbox, kind, model, columns, &[])
+) -> (Workspace<'a>, Agent) {
+    start_ann_with(sandbox, cli, model, columns, &[])
 }
 
-/// The same with more options of `run`.
-pub(crate) fn ann_with<'a>(
+/// Starts a wrapped CLI named Ann with more options of `run`, and waits until it is idle.
+pub(crate) fn start_ann_with<'a>(
     sandbox: &'a Sandbox,
-    kind: Kind,
+    cli: Cli,
     model: &Model,
     columns: u16,
     options: &[&str],
-) -> (Household<'a>, Agent) {
-    let household = Household::new(sandbox, kind, model, "ann");
+) -> (Workspace<'a>, Agent) {
+    let workspace = Workspace::new(sandbox, cli, model, "ann");
     let options = [&["-n", "Ann"], options].concat();
-    let agent = household.wrap_with(&options, Size { rows: 40, cols: columns }, &[]);
+    let agent = workspace.wrap_with(&options, Size { rows: 40, cols: columns }, &[]);
     agent.wait_until_idle();
-    (household, agent)
+    (workspace, agent)
 }
 
-/// What stands in the frame of an agent's message, and nothing beside it.
+/// The body in the frame of an agent's message. Panics if there is any other text.
 #[track_caller]
-pub(crate) fn framed(prompt: &str) -> &str {
-    framed_with("Another agent wrote this, not your user.", prompt)
+pub(crate) fn frame_body(prompt: &str) -> &str {
+    frame_body_from("Another agent wrote this, not your user.", prompt)
 }
 
-/// What stands in a frame that says this of its writer.
+/// The body in a frame whose header ends with `sentence`.
 #[track_caller]
-pub(crate) fn framed_with<'a>(sentence: &str, prompt: &'a str) -> &'a str {
+pub(crate) fn frame_body_from<'a>(sentence: &str, prompt: &'a str) -> &'a str {
     let (head, rest) = prompt.split_once('\n').expect("a frame of several lines");
     let hex = head.strip_prefix("[relay ").and_then(|rest| rest.get(..6)).expect("a frame");
     assert!(head.ends_with(&format!("] {sentence}")), "{head}");
@@ -152,7 +154,7 @@ pub(crate) fn framed_with<'a>(sentence: &str, prompt: &'a str) -> &'a str {
     rest.strip_suffix(&*end).unwrap_or_else(|| panic!("no end of the frame: {prompt}"))
 }
 
-/// What an agent writes to say this to somebody.
-pub(crate) fn says_to(name: &str, body: &str) -> String {
+/// A message as the agent writes it.
+pub(crate) fn relay_line(name: &str, body: &str) -> String {
     format!("->relay:{name} <<<{body}>>>")
 }

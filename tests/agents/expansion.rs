@@ -1,10 +1,11 @@
-//! What somebody sends makes a CLI attach nothing and add nothing: it is asked what was sent, but for the
-//! backslashes of docs/WRAPPER.md.
+//! A received message makes a CLI attach or add nothing.
+//!
+//! The model gets exactly the sent text, except for the backslashes of docs/WRAPPER.md.
 
 use crate::{
-    agent::{Agent, Household, Kind},
+    cli::{Agent, Cli, Workspace},
     model::{Asked, Model, Reply},
-    other::{Other, framed},
+    peer::{Peer, frame_body},
     relay::typed,
     sandbox::Sandbox,
 };
@@ -17,7 +18,7 @@ use std::{fs, path::Path};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// Each with files of its own, since a CLI may attach one only once.
+/// Message bodies, each with files of its own, since a CLI may attach a file only once.
 const BODIES: [&str; 19] = [
     "@FILE",
     "mail x@FILE or ann@example.org",
@@ -40,15 +41,15 @@ const BODIES: [&str; 19] = [
     "[Pasted text #1 +2 lines] [Image #1] [Pasted Text: 5 lines] [Pasted Content 9 chars]",
 ];
 
-/// The last of them have what gives commands.
+/// The number of bodies at the end that contain commands.
 const COMMANDS: usize = 2;
 
-/// A picture that is one.
+/// A valid PNG picture.
 const PICTURE: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08\x08\x02\0\0\0Km)\xdc\0\0\0\x12IDATx\
     \x9cc\xf8\xcf\xc0\x80\x15a\x17\x1d\xb4\x12\0(\xff?\xc1n\xec\xdfa\0\0\0\0IEND\xaeB`\x82";
 
-/// What stands in the files and in what the CLIs add.
+/// Texts in the attached files and in what the CLIs add.
 const ADDED: [&str; 6] = [
     "VALUE",
     "included the keyword",
@@ -58,20 +59,20 @@ const ADDED: [&str; 6] = [
     "Content from @",
 ];
 
-/// Words after which Claude Code says more in its person's name.
+/// Words for which Claude Code adds text to the user's prompt.
 const WORDS: [&str; 4] = ["ultrathink", "ultracode", "ultraplan", "ultrareview"];
 
-/// Puts everything there that could be attached; the bodies then name it.
-fn furnish(household: &Household<'_>) -> Vec<String> {
-    let (project, person) = (household.project(), household.person());
+/// Creates all files that could be attached, and returns the bodies with their paths.
+fn write_attachable_files(workspace: &Workspace<'_>) -> Vec<String> {
+    let (project, user_home) = (workspace.project(), workspace.user_home());
     let write = |file: &Path, text: &[u8]| {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     };
     let described = |name: &str| format!("---\nname: {name}\ndescription: for tests\n---\nVALUE\n");
-    write(&person.join(".claude/agents/helper.md"), described("helper").as_bytes());
+    write(&user_home.join(".claude/agents/helper.md"), described("helper").as_bytes());
     for skill in ["help-me", "control"] {
-        let file = person.join(".codex/skills").join(skill).join("SKILL.md");
+        let file = user_home.join(".codex/skills").join(skill).join("SKILL.md");
         write(&file, described(skill).as_bytes());
     }
     write(&project.join("control.txt"), b"VALUE\n");
@@ -81,12 +82,12 @@ fn furnish(household: &Household<'_>) -> Vec<String> {
         let file = format!("f{number}.txt");
         let outside = project.parent().unwrap().join(format!("o{number}.txt"));
         let pictures =
-            [project.join(format!("p{number}.png")), person.join(format!("{number}.JPG"))];
+            [project.join(format!("p{number}.png")), user_home.join(format!("{number}.JPG"))];
         for file in [&project.join(&file), &project.parent().unwrap().join(&file), &outside] {
             write(file, b"VALUE\n");
         }
         pictures.iter().for_each(|picture| write(picture, PICTURE));
-        let skill = person.join(".codex/skills/help-me/SKILL.md");
+        let skill = user_home.join(".codex/skills/help-me/SKILL.md");
         body.replace("FILE", &file)
             .replace("OUTSIDE", outside.to_str().unwrap())
             .replace("OTHER_PICTURE", pictures[1].to_str().unwrap())
@@ -96,49 +97,50 @@ fn furnish(household: &Household<'_>) -> Vec<String> {
     BODIES.iter().enumerate().map(named).collect()
 }
 
-/// What was added to a question, or to any before it.
+/// The texts that a request contains although no message had them.
 fn added(asked: &Asked) -> Vec<&'static str> {
-    // Not what it is told of its tools.
-    let said = ["messages", "input", "contents"].map(|key| asked.request[key].to_string()).concat();
-    ADDED.into_iter().filter(|added| said.contains(added)).collect()
+    // The conversation only, not the descriptions of tools.
+    let conversation =
+        ["messages", "input", "contents"].map(|key| asked.request[key].to_string()).concat();
+    ADDED.into_iter().filter(|added| conversation.contains(added)).collect()
 }
 
-/// Its person's own words are expanded, so that this would have been seen.
+/// Checks that the user's own text is expanded, so that the test would notice it.
 #[track_caller]
-fn expands_its_persons_words(
+fn check_user_text_is_expanded(
     agent: &mut Agent,
-    household: &Household<'_>,
+    workspace: &Workspace<'_>,
     model: &Model,
     count: usize,
 ) {
     agent.wait_until_idle();
-    let picture = household.project().join("control.png");
-    let (words, expanded): (_, &[&str]) = match agent.kind {
-        Kind::Claude => {
+    let picture = workspace.project().join("control.png");
+    let (words, expanded): (_, &[&str]) = match agent.cli {
+        Cli::Claude => {
             let words = format!("See @control.txt ultracode @agent-helper\n{}", picture.display());
             (words, &["VALUE", "included the keyword", "desire to invoke the agent", "image/png"])
         }
-        Kind::Codex => ("Use $control for it".to_owned(), &["VALUE", "<skill>\\n<name>"]),
-        Kind::Gemini => ("Look, x@control.txt here".to_owned(), &["VALUE", "Content from @"]),
+        Cli::Codex => ("Use $control for it".to_owned(), &["VALUE", "<skill>\\n<name>"]),
+        Cli::Gemini => ("Look, x@control.txt here".to_owned(), &["VALUE", "Content from @"]),
     };
     agent.submit(&words);
-    let asked = agent.while_running(|| model.asked(count + 1));
+    let asked = agent.with_screen_on_panic(|| model.asked(count + 1));
     assert_eq!(added(&asked[count]), expanded);
 }
 
-fn is_asked_nothing_else(kind: Kind) {
+fn expands_nothing_in_a_pasted_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
-    let bob = Other::join(&sandbox, "Bob");
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    let bodies = furnish(&household);
-    let mut agent = household.wrap("Ann", SIZE, &[]);
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let bodies = write_attachable_files(&workspace);
+    let mut agent = workspace.wrap("Ann", SIZE, &[]);
     agent.wait_until_idle();
     let mut wrong = Vec::new();
     for (number, body) in bodies.iter().enumerate() {
         bob.send("Ann", body);
-        let asked = agent.while_running(|| model.asked(number + 1));
-        let (asked, expected) = (&asked[number], typed(kind, body));
-        if framed(&asked.prompt) != expected {
+        let asked = agent.with_screen_on_panic(|| model.asked(number + 1));
+        let (asked, expected) = (&asked[number], typed(cli, body));
+        if frame_body(&asked.prompt) != expected {
             wrong.push(format!("{expected:?} was {:?}", asked.prompt));
         }
         if !added(asked).is_empty() {
@@ -146,19 +148,19 @@ fn is_asked_nothing_else(kind: Kind) {
             break;
         }
     }
-    assert!(wrong.is_empty(), "{}:\n{}", kind.name(), wrong.join("\n"));
-    expands_its_persons_words(&mut agent, &household, &model, bodies.len());
+    assert!(wrong.is_empty(), "{}:\n{}", cli.name(), wrong.join("\n"));
+    check_user_text_is_expanded(&mut agent, &workspace, &model, bodies.len());
 }
 
-/// Nor where what is sent is not marked as pasted, as on Windows.
-fn is_asked_nothing_else_key_by_key(kind: Kind) {
+/// Checks messages that are typed without paste marks, as on Windows.
+fn expands_nothing_in_a_typed_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
-    let household = Household::new(&sandbox, kind, &model, "ann");
-    let bodies = furnish(&household);
-    let expands = Book::default().choose(&[kind.name().to_owned()], "windows", None).expands;
+    let workspace = Workspace::new(&sandbox, cli, &model, "ann");
+    let bodies = write_attachable_files(&workspace);
+    let expands = Book::default().choose(&[cli.name().to_owned()], "windows", None).expands;
     let origin = Origin::Delivery { from: "Bob", id: "1a2b3c4d", again: false, auth: None };
-    let mut agent = household.start(SIZE, &[]);
-    // Commands are another matter: as keys, they may be ones.
+    let mut agent = workspace.start(SIZE, &[]);
+    // As typed keys, commands may act as commands.
     let bodies = &bodies[..bodies.len() - COMMANDS];
     for (number, body) in bodies.iter().enumerate() {
         agent.wait_until_idle();
@@ -166,21 +168,21 @@ fn is_asked_nothing_else_key_by_key(kind: Kind) {
         let frame = Frame { hex: "7f3a9c", origin, body, expands: &expands, escapes_marks: false };
         let frame = String::from_utf8(frame.bytes(Form::Plain, Entry::Typed)).unwrap();
         agent.terminal.press(&frame);
-        agent.terminal.wait_until_screen("what was typed", |screen| !kind.is_idle(screen));
-        agent.stand_still();
+        agent.terminal.wait_until_screen("the typed text", |screen| !cli.is_idle(screen));
+        agent.wait_until_still();
         agent.terminal.press("\r");
-        let asked = agent.while_running(|| model.asked(number + 1));
+        let asked = agent.with_screen_on_panic(|| model.asked(number + 1));
         assert!(added(&asked[number]).is_empty(), "{:?}: {:?}", body, added(&asked[number]));
     }
-    expands_its_persons_words(&mut agent, &household, &model, bodies.len());
+    check_user_text_is_expanded(&mut agent, &workspace, &model, bodies.len());
 }
 
-/// A text with the backslashes that docs/WRAPPER.md says it gets.
-pub(crate) fn escaped(kind: Kind, text: &str) -> String {
-    let lines = text.split('\n').map(|line| match kind {
-        Kind::Claude => claude(line),
-        Kind::Codex => codex(line),
-        Kind::Gemini => gemini(line),
+/// A text with the backslashes that docs/WRAPPER.md specifies.
+pub(crate) fn escaped(cli: Cli, text: &str) -> String {
+    let lines = text.split('\n').map(|line| match cli {
+        Cli::Claude => claude(line),
+        Cli::Codex => codex(line),
+        Cli::Gemini => gemini(line),
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -188,7 +190,7 @@ pub(crate) fn escaped(kind: Kind, text: &str) -> String {
 fn gemini(line: &str) -> String {
     let mut escaped = String::new();
     for character in line.chars() {
-        let before = escaped.chars().rev().take_while(|&it| it == '\\').count();
+        let before = escaped.chars().rev().take_while(|&c| c == '\\').count();
         if character == '@' && before % 2 == 0 {
             escaped.push('\\');
         }
@@ -214,7 +216,7 @@ fn claude(line: &str) -> String {
     for character in line.chars() {
         let before = escaped.trim_end_matches(['\u{200b}', '\u{feff}']);
         let begins = before.is_empty()
-            || before.ends_with(|it: char| it.is_whitespace() || "。、？！".contains(it));
+            || before.ends_with(|c: char| c.is_whitespace() || "。、？！".contains(c));
         if character == '@' && begins {
             escaped.push('\\');
         }
@@ -226,9 +228,9 @@ fn claude(line: &str) -> String {
         }
     }
     for end in [".png", ".JPG"] {
-        for behind in ["", "\"", "'"] {
-            if let Some(rest) = escaped.strip_suffix(&format!("{end}{behind}")) {
-                escaped = format!("{rest}{end}\\{behind}");
+        for quote in ["", "\"", "'"] {
+            if let Some(rest) = escaped.strip_suffix(&format!("{end}{quote}")) {
+                escaped = format!("{rest}{end}\\{quote}");
             }
         }
         escaped = escaped.replace(&format!("{end} /"), &format!("{end}\\ /"));
@@ -237,31 +239,31 @@ fn claude(line: &str) -> String {
 }
 
 #[test]
-fn claude_is_asked_nothing_else() {
-    is_asked_nothing_else(Kind::Claude);
+fn claude_expands_nothing_in_a_pasted_message() {
+    expands_nothing_in_a_pasted_message(Cli::Claude);
 }
 
 #[test]
-fn codex_is_asked_nothing_else() {
-    is_asked_nothing_else(Kind::Codex);
+fn codex_expands_nothing_in_a_pasted_message() {
+    expands_nothing_in_a_pasted_message(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_asked_nothing_else() {
-    is_asked_nothing_else(Kind::Gemini);
+fn gemini_expands_nothing_in_a_pasted_message() {
+    expands_nothing_in_a_pasted_message(Cli::Gemini);
 }
 
 #[test]
-fn claude_is_asked_nothing_else_key_by_key() {
-    is_asked_nothing_else_key_by_key(Kind::Claude);
+fn claude_expands_nothing_in_a_typed_message() {
+    expands_nothing_in_a_typed_message(Cli::Claude);
 }
 
 #[test]
-fn codex_is_asked_nothing_else_key_by_key() {
-    is_asked_nothing_else_key_by_key(Kind::Codex);
+fn codex_expands_nothing_in_a_typed_message() {
+    expands_nothing_in_a_typed_message(Cli::Codex);
 }
 
 #[test]
-fn gemini_is_asked_nothing_else_key_by_key() {
-    is_asked_nothing_else_key_by_key(Kind::Gemini);
+fn gemini_expands_nothing_in_a_typed_message() {
+    expands_nothing_in_a_typed_message(Cli::Gemini);
 }

@@ -1,4 +1,4 @@
-//! A real CLI, as `ci/agents` installs it, in a terminal: bare, or wrapped as a person would wrap it.
+//! A real CLI, as `ci/agents` installs it, in a terminal: bare, or in the wrapper.
 
 use crate::{
     model::Model,
@@ -18,28 +18,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Proves nothing to anybody.
+/// An API key that no service accepts.
 const KEY: &str = "sk-ant-api03-a-key-that-opens-nothing-at-all-0123456789";
 
-/// So long the screen stands still before a key that matters. An Enter that comes sooner after a paste
-/// is taken for a part of it, and a key that comes sooner after a dialog does nothing.
-const GUARD: Duration = Duration::from_millis(250);
+/// How long the screen must stay unchanged before an important key.
+///
+/// An earlier Enter after a paste counts as part of it; an earlier key in a dialog is ignored.
+const STILL: Duration = Duration::from_millis(250);
 
-/// How often the screen is looked at for what does not come.
-const LOOK: Duration = Duration::from_millis(10);
+/// The interval at which the screen is checked.
+const POLL: Duration = Duration::from_millis(10);
 
-/// So long a CLI may take to end when it is asked to.
+/// How long a CLI may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The CLIs that are known here.
+/// A CLI that these tests know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Cli {
     Claude,
     Codex,
     Gemini,
 }
 
-impl Kind {
+impl Cli {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -48,8 +49,7 @@ impl Kind {
         }
     }
 
-    /// Its versions that `ci/agents` installs: the pinned one, then the current one where that is
-    /// another.
+    /// The installed versions: the pinned one, then the current one if it differs.
     pub(crate) fn programs(self) -> Vec<PathBuf> {
         let modules = installed().join("node_modules");
         let mut programs = vec![modules.join(".bin").join(self.name())];
@@ -57,23 +57,23 @@ impl Kind {
             programs.push(modules.join("claude-code-current/bin/claude.exe"));
         }
         for program in &programs {
-            assert!(program.exists(), "{} is not there: run ci/agents", program.display());
+            assert!(program.exists(), "{} is missing: run ci/agents", program.display());
         }
         programs
     }
 
-    /// The one that is tried where nothing else is said.
+    /// The version that most tests use.
     fn usual_program(self) -> PathBuf {
         let programs = self.programs();
-        let place = if env::var_os("AGENT_RELAY_AGENTS_CURRENT").is_some() {
+        let index = if env::var_os("AGENT_RELAY_AGENTS_CURRENT").is_some() {
             programs.len() - 1
         } else {
             0
         };
-        programs[place].clone()
+        programs[index].clone()
     }
 
-    /// Where its composer stands empty, and nothing else goes on that it would show.
+    /// Whether the composer is empty and no sign of work is on the screen.
     pub(crate) fn is_idle(self, screen: &Screen) -> bool {
         let composer = screen.row(screen.cursor().row).text;
         let (empty, busy) = match self {
@@ -84,7 +84,7 @@ impl Kind {
         empty && !screen.text().contains(busy)
     }
 
-    /// How it begins to ask whether a command may run, and the key that says yes, once.
+    /// The question before a command runs, and the key that allows it once.
     pub(crate) fn permission(self) -> (&'static str, &'static str) {
         match self {
             Self::Claude => ("Do you want to proceed?", "1"),
@@ -94,71 +94,71 @@ impl Kind {
     }
 }
 
-/// What a CLI finds when it starts: a home with its settings, a project, and a model.
-pub(crate) struct Household<'a> {
-    pub(crate) kind: Kind,
+/// A home directory with settings, a project directory and an environment for one CLI.
+pub(crate) struct Workspace<'a> {
+    pub(crate) cli: Cli,
     sandbox: &'a Sandbox,
     directory: PathBuf,
     program: PathBuf,
     env: Vec<(OsString, Option<OsString>)>,
-    /// Codex's daemon may be started, and ends with this value.
+    /// Whether Codex may start its daemon, which is killed on drop.
     has_daemon: bool,
 }
 
-impl<'a> Household<'a> {
-    /// In a folder of the sandbox; the name is for those of which there are several.
-    pub(crate) fn new(sandbox: &'a Sandbox, kind: Kind, model: &Model, name: &str) -> Self {
-        Self::furnished(sandbox, kind, model, name, false)
+impl<'a> Workspace<'a> {
+    /// Creates a workspace in the folder `name` of the sandbox.
+    pub(crate) fn new(sandbox: &'a Sandbox, cli: Cli, model: &Model, name: &str) -> Self {
+        Self::with_settings(sandbox, cli, model, name, false)
     }
 
-    /// The same, and Codex starts its daemon there, as it does by default.
-    pub(crate) fn with_daemon(sandbox: &'a Sandbox, kind: Kind, model: &Model, name: &str) -> Self {
-        Self::furnished(sandbox, kind, model, name, true)
+    /// Creates a workspace in which Codex starts its daemon, as it does by default.
+    pub(crate) fn with_daemon(sandbox: &'a Sandbox, cli: Cli, model: &Model, name: &str) -> Self {
+        Self::with_settings(sandbox, cli, model, name, true)
     }
 
-    fn furnished(
+    fn with_settings(
         sandbox: &'a Sandbox,
-        kind: Kind,
+        cli: Cli,
         model: &Model,
         name: &str,
         has_daemon: bool,
     ) -> Self {
         let directory = sandbox.directory().join(name);
-        let program = kind.usual_program();
-        let mut household = Self { kind, sandbox, directory, program, env: Vec::new(), has_daemon };
-        for folder in [household.person(), household.project()] {
+        let program = cli.usual_program();
+        let mut workspace = Self { cli, sandbox, directory, program, env: Vec::new(), has_daemon };
+        for folder in [workspace.user_home(), workspace.project()] {
             fs::create_dir_all(folder).unwrap();
         }
-        let settings = match kind {
-            Kind::Claude => household.claude_settings(),
-            Kind::Codex => household.codex_settings(model),
-            Kind::Gemini => household.gemini_settings(),
+        let settings = match cli {
+            Cli::Claude => workspace.claude_settings(),
+            Cli::Codex => workspace.codex_settings(model),
+            Cli::Gemini => workspace.gemini_settings(),
         };
         let (file, text) = settings;
-        let file = household.person().join(file);
+        let file = workspace.user_home().join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
-        household.env = household.environment(model);
-        household
+        workspace.env = workspace.environment(model);
+        workspace
     }
 
-    /// The CLI asks its person at the start whether this folder may be trusted.
-    pub(crate) fn distrust_project(&self) {
-        let (file, trusts, asks) = match self.kind {
-            Kind::Claude => (".claude.json", "DialogAccepted\":true", "DialogAccepted\":false"),
-            Kind::Codex => panic!("Codex asks nobody who has settings such as these"),
-            Kind::Gemini => {
+    /// Changes the settings so that the CLI asks at its start whether to trust the folder.
+    pub(crate) fn ask_for_trust(&self) {
+        let (file, trusted, untrusted) = match self.cli {
+            Cli::Claude => (".claude.json", "DialogAccepted\":true", "DialogAccepted\":false"),
+            Cli::Codex => panic!("Codex with these settings does not ask"),
+            Cli::Gemini => {
                 (".gemini/settings.json", "Trust\":{\"enabled\":false", "Trust\":{\"enabled\":true")
             }
         };
-        let file = self.person().join(file);
+        let file = self.user_home().join(file);
         let settings = fs::read_to_string(&file).unwrap();
-        assert!(settings.contains(trusts), "{settings}");
-        fs::write(file, settings.replace(trusts, asks)).unwrap();
+        assert!(settings.contains(trusted), "{settings}");
+        fs::write(file, settings.replace(trusted, untrusted)).unwrap();
     }
 
-    /// The person's home.
-    pub(crate) fn person(&self) -> PathBuf {
+    /// The home directory of the CLI's user.
+    pub(crate) fn user_home(&self) -> PathBuf {
         self.directory.join("person")
     }
 
@@ -166,7 +166,7 @@ impl<'a> Household<'a> {
         self.directory.join("project")
     }
 
-    /// Starts the CLI by itself.
+    /// Starts the CLI without the wrapper.
     pub(crate) fn start(&self, size: Size, arguments: &[&str]) -> Agent {
         self.run(Vec::new(), size, arguments)
     }
@@ -176,14 +176,14 @@ impl<'a> Household<'a> {
         self.wrap_with(&["-n", name], size, arguments)
     }
 
-    /// The same with other options of `run`.
+    /// Starts the CLI in the wrapper with other options of `run`.
     pub(crate) fn wrap_with(&self, options: &[&str], size: Size, arguments: &[&str]) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         let words = ["run"].iter().chain(options).chain(&["--"]).map(OsString::from);
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
     }
 
-    /// Starts the CLI in the background, and gives what shows it. `stop` ends it.
+    /// Starts the CLI in the background, and attaches a terminal to it. `stop` ends the CLI.
     #[track_caller]
     pub(crate) fn spawn(&self, name: &str, size: Size) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
@@ -199,26 +199,26 @@ impl<'a> Household<'a> {
         assert!(spawned.status.success(), "{spawned:?}");
         let attach = [relay.as_os_str(), "attach".as_ref(), name.as_ref()];
         let terminal = Terminal::start(&attach, &self.env, &self.project(), size);
-        Agent { kind: self.kind, terminal }
+        Agent { cli: self.cli, terminal }
     }
 
-    /// Another version than the usual one.
+    /// Replaces the version of the CLI.
     pub(crate) fn with_program(mut self, program: PathBuf) -> Self {
         self.program = program;
         self
     }
 
-    /// One more variable of its environment.
+    /// Adds a variable to the environment.
     pub(crate) fn set(&mut self, name: &str, value: &OsStr) {
         self.env.push((name.into(), Some(value.to_owned())));
     }
 
-    /// What starts the CLI.
+    /// The CLI's executable.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Starts any command in the wrapper, as Ann, with the environment that the CLI gets.
+    /// Starts any command in the wrapper, as Ann, with the workspace's environment.
     pub(crate) fn wrap_command(&self, command: &[&OsStr], size: Size) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         let words = ["run", "-n", "Ann", "--"].map(OsString::from);
@@ -234,41 +234,41 @@ impl<'a> Household<'a> {
 
     fn start_line(&self, command: &[OsString], size: Size) -> Agent {
         let terminal = Terminal::start(command, &self.env, &self.project(), size);
-        Agent { kind: self.kind, terminal }
+        Agent { cli: self.cli, terminal }
     }
 
-    /// Nothing of this machine's but where programs are.
+    /// The workspace's variables, and a removal for each variable of this process.
     fn environment(&self, model: &Model) -> Vec<(OsString, Option<OsString>)> {
-        let taken = env::vars_os().map(|(name, _)| (name, None));
+        let removed = env::vars_os().map(|(name, _)| (name, None));
         let url = model.url();
-        let (person, home) = (self.person(), self.sandbox.home());
+        let (user_home, relay_home) = (self.user_home(), self.sandbox.home());
         let endpoint = self.sandbox.endpoint();
         let path = search_path();
         let all: [(&str, &OsStr); 8] = [
             ("PATH", &path),
-            ("HOME", person.as_ref()),
+            ("HOME", user_home.as_ref()),
             ("TERM", "xterm-256color".as_ref()),
             ("COLORTERM", "truecolor".as_ref()),
             ("LANG", "C.UTF-8".as_ref()),
             ("SHELL", "/bin/bash".as_ref()),
             ("AGENT_RELAY_ENDPOINT", endpoint.as_text().as_ref()),
-            ("AGENT_RELAY_HOME", home.as_ref()),
+            ("AGENT_RELAY_HOME", relay_home.as_ref()),
         ];
-        let own: &[(&str, &OsStr)] = match self.kind {
-            Kind::Claude => &[
+        let own: &[(&str, &OsStr)] = match self.cli {
+            Cli::Claude => &[
                 ("ANTHROPIC_BASE_URL", url.as_ref()),
                 ("ANTHROPIC_API_KEY", KEY.as_ref()),
                 ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".as_ref()),
-                // It would be fetched with git.
+                // Claude Code would clone the marketplace with git.
                 ("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1".as_ref()),
             ],
-            Kind::Codex => &[("MODEL_KEY", KEY.as_ref())],
-            Kind::Gemini => {
+            Cli::Codex => &[("MODEL_KEY", KEY.as_ref())],
+            Cli::Gemini => {
                 &[("GOOGLE_GEMINI_BASE_URL", url.as_ref()), ("GEMINI_API_KEY", KEY.as_ref())]
             }
         };
         let set = all.iter().chain(own);
-        taken.chain(set.map(|&(name, value)| (name.into(), Some(value.to_owned())))).collect()
+        removed.chain(set.map(|&(name, value)| (name.into(), Some(value.to_owned())))).collect()
     }
 
     fn claude_settings(&self) -> (&'static str, String) {
@@ -281,7 +281,7 @@ impl<'a> Household<'a> {
         (".claude.json", settings.to_string())
     }
 
-    /// The daemon that it starts otherwise outlives it, and has to be copied first, 300 MB.
+    /// Settings that disable the daemon by default: it outlives Codex and is a copy of 300 MB.
     fn codex_settings(&self, model: &Model) -> (&'static str, String) {
         let settings = format!(
             "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"on-request\"\n\
@@ -308,101 +308,106 @@ impl<'a> Household<'a> {
     }
 }
 
-impl Drop for Household<'_> {
-    /// What runs out of this home, and has not ended with its terminal: it tells nobody that it is there.
+impl Drop for Workspace<'_> {
+    /// Kills processes that run from this workspace and have outlived their terminal.
     fn drop(&mut self) {
         if !self.has_daemon {
             return;
         }
-        let is_of_here = |process: &Path| {
+        let runs_from_here = |process: &Path| {
             fs::read_link(process.join("exe")).is_ok_and(|exe| exe.starts_with(&self.directory))
         };
         let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        for process in processes.filter(|process| is_of_here(process)) {
+        for process in processes.filter(|process| runs_from_here(process)) {
             let pid = process.file_name().unwrap();
             Command::new("kill").arg("-KILL").arg(pid).status().unwrap();
-            until("it has ended", || !is_of_here(&process));
+            until("the process has ended", || !runs_from_here(&process));
         }
     }
 }
 
-/// A CLI that runs. It ends, with all that it has started, with this value.
+/// A running CLI. Dropping it ends the CLI and everything that it has started.
 pub(crate) struct Agent {
-    pub(crate) kind: Kind,
+    pub(crate) cli: Cli,
     pub(crate) terminal: Terminal,
 }
 
 impl Agent {
     #[track_caller]
     pub(crate) fn wait_until_idle(&self) {
-        self.terminal.wait_until_screen("an empty composer", |screen| self.kind.is_idle(screen));
+        self.terminal.wait_until_screen("an empty composer", |screen| self.cli.is_idle(screen));
     }
 
-    /// Pastes a text, and submits it once it stands in the composer.
+    /// Pastes a text, and submits it once the composer shows it.
     #[track_caller]
     pub(crate) fn submit(&mut self, text: &str) {
         self.paste(text);
         self.terminal.press("\r");
-        self.see_enter_taken();
+        self.ensure_submitted();
     }
 
-    /// After an Enter that was to submit what stood in the composer.
+    /// Repeats an Enter until Gemini CLI has submitted the composer's text.
     #[track_caller]
-    pub(crate) fn see_enter_taken(&mut self) {
+    pub(crate) fn ensure_submitted(&mut self) {
         let end = Instant::now() + WATCHDOG;
-        while self.kind == Kind::Gemini && !self.takes_enter() {
-            assert!(Instant::now() < end, "no Enter is taken:\n{}", self.terminal.text());
+        while self.cli == Cli::Gemini && !self.enter_submits() {
+            assert!(Instant::now() < end, "no Enter submits:\n{}", self.terminal.text());
             self.terminal.press("\r");
         }
     }
 
-    /// Whether the Enter was taken for one: where the CLI was late with what was pasted, it is a part of that.
-    fn takes_enter(&self) -> bool {
-        let end = Instant::now() + GUARD * 8;
-        let signs = [" >   Type your message", "(esc to cancel, ", self.kind.permission().0];
+    /// Whether the Enter has submitted the text. Too soon after a paste it counts as part of it.
+    fn enter_submits(&self) -> bool {
+        let end = Instant::now() + STILL * 8;
+        let signs = [" >   Type your message", "(esc to cancel, ", self.cli.permission().0];
         while Instant::now() < end {
             let shown = self.terminal.text();
             if signs.iter().any(|sign| shown.contains(sign)) {
                 return true;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
         false
     }
 
-    /// Pastes a text, and waits until it stands in the composer.
+    /// Pastes a text, and waits until the composer shows it.
     #[track_caller]
     pub(crate) fn paste(&mut self, text: &str) {
         self.terminal.press(&format!("\x1b[200~{text}\x1b[201~"));
-        let pasted = |screen: &Screen| !self.kind.is_idle(screen);
-        self.terminal.wait_until_screen("what was pasted", pasted);
-        self.stand_still();
+        let pasted = |screen: &Screen| !self.cli.is_idle(screen);
+        self.terminal.wait_until_screen("the pasted text", pasted);
+        self.wait_until_still();
     }
 
-    /// Types one of the CLI's own commands, each key when the one before is seen: what comes at once counts as
-    /// pasted, and the menu is another text's then.
+    /// Types one of the CLI's own commands, each key once the previous one is shown.
+    ///
+    /// Keys that arrive together count as a paste, for which the menu shows other entries.
     #[track_caller]
     pub(crate) fn enter_command(&mut self, command: &str) {
         for (at, key) in command.char_indices() {
             self.terminal.press(&key.to_string());
             let typed = &command[..=at];
-            self.terminal.wait_until_screen("what was typed", |screen| {
+            self.terminal.wait_until_screen("the typed text", |screen| {
                 screen.row(screen.cursor().row).text.trim_end().ends_with(typed)
             });
         }
-        self.stand_still();
+        self.wait_until_still();
         self.terminal.press("\r");
     }
 
-    /// Does something; a failure shows the screen.
-    pub(crate) fn while_running<T>(&self, what: impl FnOnce() -> T) -> T {
-        self.while_running_or(|| (), what)
+    /// Runs `action`. A panic prints the screen.
+    pub(crate) fn with_screen_on_panic<T>(&self, action: impl FnOnce() -> T) -> T {
+        self.with_details_on_panic(|| (), action)
     }
 
-    /// The same, and tells more of a failure.
-    pub(crate) fn while_running_or<T>(&self, tell: impl Fn(), what: impl FnOnce() -> T) -> T {
-        struct Shown<'a, F: Fn()>(&'a Agent, F);
-        impl<F: Fn()> Drop for Shown<'_, F> {
+    /// Runs `action`. A panic prints the screen and then calls `details`.
+    pub(crate) fn with_details_on_panic<T>(
+        &self,
+        details: impl Fn(),
+        action: impl FnOnce() -> T,
+    ) -> T {
+        struct PrintOnPanic<'a, F: Fn()>(&'a Agent, F);
+        impl<F: Fn()> Drop for PrintOnPanic<'_, F> {
             fn drop(&mut self) {
                 if thread::panicking() {
                     eprintln!("{}", self.0.terminal.text());
@@ -410,26 +415,30 @@ impl Agent {
                 }
             }
         }
-        let _shown = Shown(self, tell);
-        what()
+        let _print = PrintOnPanic(self, details);
+        action()
     }
 
-    /// Answers what it asks.
+    /// Waits for a question, and answers it with a key.
     #[track_caller]
     pub(crate) fn answer(&mut self, question: &str, key: &str) {
         self.terminal.wait_for(question);
-        self.stand_still();
+        self.wait_until_still();
         self.terminal.press(key);
     }
 
-    /// Waits until the screen has stood still for as long as keys need.
+    /// Waits until the screen has not changed for [`STILL`].
     #[track_caller]
-    pub(crate) fn stand_still(&self) {
+    pub(crate) fn wait_until_still(&self) {
         let end = Instant::now() + WATCHDOG;
         let (mut painted, mut since) = (0, Instant::now());
-        while since.elapsed() < GUARD {
-            assert!(Instant::now() < end, "it never stands still:\n{}", self.terminal.text());
-            thread::sleep(LOOK);
+        while since.elapsed() < STILL {
+            assert!(
+                Instant::now() < end,
+                "the screen never stays unchanged:\n{}",
+                self.terminal.text()
+            );
+            thread::sleep(POLL);
             let now = self.terminal.bytes().len();
             if now != painted {
                 (painted, since) = (now, Instant::now());
@@ -439,23 +448,23 @@ impl Agent {
 }
 
 impl Drop for Agent {
-    /// Asked politely at first: a wrapper then ends what it wraps.
+    /// Asks the process to end, so that a wrapper ends its command, and kills it after [`GRACE`].
     fn drop(&mut self) {
         self.terminal.pty.end(GRACE).ok();
     }
 }
 
-/// Where `ci/agents` has installed the CLIs.
+/// The folder in which `ci/agents` has installed the CLIs.
 fn installed() -> PathBuf {
     let folder = env::var_os("AGENT_RELAY_AGENTS");
     let folder = folder.expect("AGENT_RELAY_AGENTS says where the CLIs are: run ci/agents");
     Path::new(&folder).to_owned()
 }
 
-/// The CLIs', Node's and the system's own programs.
+/// A `PATH` of the CLIs, Node and the system's programs.
 fn search_path() -> OsString {
-    let ours = env::var_os("PATH").unwrap_or_default();
-    let node = env::split_paths(&ours).find(|folder| folder.join("node").exists());
+    let path = env::var_os("PATH").unwrap_or_default();
+    let node = env::split_paths(&path).find(|folder| folder.join("node").exists());
     let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
     let folders = [installed().join("node_modules/.bin")].into_iter().chain(node).chain(system);
     env::join_paths(folders).unwrap()
