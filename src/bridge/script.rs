@@ -1,45 +1,95 @@
-//! Scripts for tests: a bridge's inputs as lines of text, and its outputs as others.
+//! Transcripts of a bridge: one text in which unindented lines are inputs of the bridge and indented
+//! ones its outputs.
+//!
+//! `UPDATE_EXPECT=1` writes the outputs. The first line is `run COMMAND`, `run COMMAND with a brief` (typed
+//! before anything else), or `run COMMAND with a transcript` (the program writes one, and a search
+//! for it is complete every 250 ms). Each other input is a time in milliseconds, a verb and its
+//! arguments:
+//!
+//! ```text
+//! 0 prints TEXT                     the program prints; \e, \r, \n and \s are escape, return, line
+//!                                   feed and blank, here and in all arguments
+//! 0 keys TEXT                       the person types
+//! 0 message FROM [ID [SESSION [ATTEMPT]]]: BODY
+//!                                   a delivery
+//! 0 resize 80x24                    columns and rows of the terminal
+//! 0 accepted 3                      the daemon accepted message 3 of this agent
+//! 0 undelivered 3 CODE WHY          message 3 was not delivered
+//! 0 foreground self                 a program gets the foreground: self, shell, relay (another
+//!                                   wrapper), suspended, or a name
+//! 0 stalls | drains                 the terminal takes nothing | takes everything again
+//! 0 holds | releases                the person holds messages back | releases them
+//! 0 owned FILE                      the system says that this transcript is the program's
+//! 0 transcript FILE prompt TEXT     a transcript gets a record: prompt, reply or turn-over
+//! 0 other-agents                    other agents are in the directory from here on
+//! 0 connected                       the wrapper has joined the daemon
+//! 0 rejected WHY                    the daemon rejected the wrapper for now
+//! 0 rejected-permanently WHY
+//! 0 started                         the program counts as started
+//! 0 exits                           the program has ended
+//! 0 reports                         from here on, reports stand in the transcript
+//! 0 state                           the state stands in the transcript
+//! 0 ends                            nothing happens; time advances until here
+//! ```
 
 use super::{obstacle::Obstacle, recipe::Reads, *};
 use crate::protocol::{code::NackCode, deliver::Proof};
+use expect_test::Expect;
 use std::fmt::Write as _;
 
 /// Time between two complete searches for transcripts.
 const SEARCH_MS: u64 = 250;
 
-/// Plays a script on a bridge, and returns its outputs.
-///
-/// A line is a time in milliseconds, a verb and its arguments, with `\e`, `\r`, `\n` and `\s` (a
-/// blank) for those characters: `prints`, `keys`, `message FROM [ID [SESSION [ATTEMPT]]]: BODY`,
-/// `resize COLUMNSxROWS`, `accepted N`, `undelivered N CODE WHY`, `foreground
-/// self|shell|relay|suspended|NAME`,
-/// `stalls` (the terminal takes nothing), `takes` (it takes everything again), `holds`, `releases`,
-/// `owned FILE`, `records FILE prompt|reply|over TEXT`, `reports` (from now on reports are shown),
-/// `connected`, `shut-out WHY`, `cut-off WHY`, `gone`, `why` (asks for the state), `ends`.
-pub(super) fn play(command: &str, script: &str) -> String {
-    play_with(&settings(command), script)
+/// Checks a transcript: runs its unindented lines, and compares with the whole of it.
+#[track_caller]
+pub(super) fn check(expect: Expect) {
+    expect.assert_eq(&run(&inputs(expect.data())));
 }
 
-/// Plays a script on a bridge with a brief, which is typed first.
-pub(super) fn play_briefed(command: &str, script: &str) -> String {
-    let brief = Some("Print:\n```\n->relay:Bob <<<\nhello>>>\n```".to_owned());
-    play_with(&Settings { brief, ..settings(command) }, script)
-}
-
-/// Plays a script on a bridge whose program writes a transcript. A search for it is complete every
-/// 250 ms.
-pub(super) fn play_transcribed(command: &str, script: &str) -> String {
-    play_with(&Settings { transcript: true, ..settings(command) }, script)
-}
-
-fn play_with(settings: &Settings, script: &str) -> String {
-    let mut player = Player::new(settings);
-    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+/// Runs a script and returns its transcript.
+pub(super) fn run(script: &str) -> String {
+    let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().expect("a line that says what runs");
+    let mut player = Player::new(&stated_settings(first));
+    writeln!(player.transcript, "{first}").unwrap();
+    for line in lines {
         let (time, rest) = line.split_once(' ').expect("a time and a verb");
         player.advance(Moment(time.parse().expect("a time")));
-        player.run(rest);
+        writeln!(player.transcript, "{line}").unwrap();
+        player.input_line(rest);
     }
-    player.outputs
+    player.transcript
+}
+
+/// Runs a script and returns the outputs, without indentation.
+pub(super) fn outputs(script: &str) -> String {
+    let transcript = run(script);
+    let outputs = transcript.lines().filter_map(|line| line.strip_prefix(INDENT));
+    outputs.map(|output| format!("{output}\n")).collect()
+}
+
+/// The lines of a transcript that are not indented.
+fn inputs(transcript: &str) -> String {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let lines = || transcript.lines().filter(|line| !line.trim().is_empty());
+    let least = lines().map(indent).min().unwrap_or(0);
+    lines().filter(|line| indent(line) == least).map(|line| format!("{line}\n")).collect()
+}
+
+/// The indentation of outputs.
+const INDENT: &str = "    ";
+
+/// The settings that the first line of a script states.
+fn stated_settings(line: &str) -> Settings {
+    let command = line.strip_prefix("run ").expect("the first line says what runs");
+    if let Some(command) = command.strip_suffix(" with a brief") {
+        let brief = Some("Print:\n```\n->relay:Bob <<<\nhello>>>\n```".to_owned());
+        Settings { brief, ..settings(command) }
+    } else if let Some(command) = command.strip_suffix(" with a transcript") {
+        Settings { transcript: true, ..settings(command) }
+    } else {
+        settings(command)
+    }
 }
 
 /// The settings of a bridge to a command in a person's terminal.
@@ -82,7 +132,7 @@ struct Player {
     next_search: Option<Moment>,
     /// No other agent is in the directory.
     is_alone: bool,
-    outputs: String,
+    transcript: String,
 }
 
 impl Player {
@@ -99,7 +149,7 @@ impl Player {
             shows_reports: false,
             next_search: settings.transcript.then_some(now),
             is_alone: true,
-            outputs: String::new(),
+            transcript: String::new(),
         }
     }
 
@@ -125,15 +175,10 @@ impl Player {
         }
     }
 
-    /// Runs a line without its time.
-    fn run(&mut self, line: &str) {
+    /// Runs an input line without its time.
+    fn input_line(&mut self, line: &str) {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let rest = rest.replace("\\e", "\x1b").replace("\\r", "\r").replace("\\n", "\n");
-        let rest = rest
-            .replace("\\s", " ")
-            .replace("\\x7f", "\x7f")
-            .replace("\\x15", "\x15")
-            .replace("\\x08", "\x08");
+        let rest = unescaped(rest);
         match verb {
             "prints" => self.input(Input::Printed(rest.as_bytes())),
             "keys" => self.input(Input::Keys(rest.as_bytes())),
@@ -162,31 +207,26 @@ impl Player {
                 }));
             }
             "stalls" => self.stalled = Some(0),
-            "takes" => {
+            "drains" => {
                 let bytes = self.stalled.take().unwrap_or(0);
                 self.input(Input::Written(bytes));
             }
             "owned" => self.input(Input::Owned(TranscriptId(rest.parse().unwrap()))),
-            "records" => {
+            "transcript" => {
                 let (file, record) = rest.split_once(' ').expect("a file and a record");
-                let (kind, text) = record.split_once(' ').unwrap_or((record, ""));
-                let record = match kind {
-                    "prompt" => Record::Prompt(text.to_owned()),
-                    "reply" => Record::Reply(text.to_owned()),
-                    _ => Record::TurnOver,
-                };
-                self.input(Input::Recorded(TranscriptId(file.parse().unwrap()), record));
+                let file = TranscriptId(file.parse().unwrap());
+                self.input(Input::Recorded(file, stated_record(record)));
             }
             "reports" => self.shows_reports = true,
-            "accompanied" => self.is_alone = false,
-            "settles" => self.bridge.injector.assume_started(),
+            "other-agents" => self.is_alone = false,
+            "started" => self.bridge.injector.assume_started(),
             "holds" => self.input(Input::Held(true)),
             "releases" => self.input(Input::Held(false)),
             "connected" => self.input(Input::Connected(true)),
-            "shut-out" => self.input(Input::Rejected { why: rest, is_permanent: false }),
-            "cut-off" => self.input(Input::Rejected { why: rest, is_permanent: true }),
-            "gone" => self.input(Input::ChildGone),
-            "why" => {
+            "rejected" => self.input(Input::Rejected { why: rest, is_permanent: false }),
+            "rejected-permanently" => self.input(Input::Rejected { why: rest, is_permanent: true }),
+            "exits" => self.input(Input::ChildGone),
+            "state" => {
                 let State { waiting, why, typed, .. } = self.bridge.state();
                 let words = |why: Obstacle| why.words("Ann", self.bridge.reader().name());
                 let why = why.map_or_else(|| "nothing in the way".to_owned(), words);
@@ -230,7 +270,31 @@ impl Player {
     }
 
     fn note(&mut self, output: &str) {
-        writeln!(self.outputs, "{} {output}", self.now.0).expect("writing to a String cannot fail");
+        writeln!(self.transcript, "{INDENT}{} {output}", self.now.0).unwrap();
+    }
+}
+
+/// Replaces escapes by the characters that they stand for.
+fn unescaped(text: &str) -> String {
+    let escapes = [
+        ("\\e", "\x1b"),
+        ("\\r", "\r"),
+        ("\\n", "\n"),
+        ("\\s", " "),
+        ("\\x7f", "\x7f"),
+        ("\\x15", "\x15"),
+        ("\\x08", "\x08"),
+    ];
+    escapes.iter().fold(text.to_owned(), |text, (escape, meaning)| text.replace(escape, meaning))
+}
+
+fn stated_record(line: &str) -> Record {
+    let (kind, text) = line.split_once(' ').unwrap_or((line, ""));
+    match kind {
+        "prompt" => Record::Prompt(text.to_owned()),
+        "reply" => Record::Reply(text.to_owned()),
+        "turn-over" => Record::TurnOver,
+        other => panic!("no such record: {other}"),
     }
 }
 

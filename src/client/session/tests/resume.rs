@@ -2,21 +2,17 @@
 
 use super::*;
 
-const STALE: &str = r#"daemon> NACK {"ack_id":"RESUME","code":"STALE","message":"too_old"}"#;
-
 /// A session of Ann that the daemon allows to resume.
 fn resumable() -> Script {
     let mut script = Script::new(1, None);
-    script.run("start\nconnected\nkeeps s-1 t-1");
+    script.run("start\nconnected\nwelcome s-1 t-1");
     script.text.clear();
     script
 }
 
 #[track_caller]
-fn check(lines: &str, expected: Expect) {
-    let mut script = resumable();
-    script.run(lines);
-    expected.assert_eq(&script.text);
+fn check(expect: Expect) {
+    resumable().check(expect);
 }
 
 /// Reconnects without a transcript of it.
@@ -37,14 +33,14 @@ fn replayed_acknowledged_delivery_is_dropped() {
     script.run("deliver d1 {\"seq\":1,\"requires_ack\":true}\ndeliver d2 {\"seq\":2,\"requires_ack\":true}\nack d1");
     script.text.clear();
     script.run("deliver d1 {\"seq\":1,\"attempt\":2}\ndeliver d2 {\"seq\":2,\"attempt\":2}");
-    assert!(!script.text.contains("hear"), "{}", script.text);
+    assert!(!script.text.contains("delivered"), "{}", script.text);
 }
 
 #[test]
 fn held_back_delivery_of_a_forgotten_sender_is_passed_on() {
     let mut script = resumable();
     script.run("deliver d1 {\"seq\":1} @guest-1\ndeliver d2 {\"seq\":1}");
-    reconnect(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "welcome s-1 t-2");
     script.run(
         "deliver d3 {\"seq\":2,\"requires_ack\":true} @guest-1\n\
          deliver d4 {\"seq\":2,\"requires_ack\":true}",
@@ -55,196 +51,171 @@ fn held_back_delivery_of_a_forgotten_sender_is_passed_on() {
          {\"topic\":\"\",\"peer\":\"@guest-1\",\"last_seq\":1,\"server_last_seq\":0},\
          {\"topic\":\"\",\"peer\":\"Bob\",\"last_seq\":1,\"server_last_seq\":2}]}",
     );
-    assert!(script.text.contains("hear d3 from @guest-1: hi"), "{}", script.text);
-    assert!(!script.text.contains("hear d4"), "it comes again: {}", script.text);
+    assert!(script.text.contains("delivered d3 from @guest-1: hi"), "{}", script.text);
+    assert!(!script.text.contains("delivered d4"), "the daemon delivers it again: {}", script.text);
 }
 
 #[test]
 fn resumed_session_states_its_positions_and_gets_the_rest_in_order() {
-    check(
-        "deliver d1 {\"seq\":1}\ndeliver d2 {\"seq\":7} Cid build.linux\ndeliver d3 {\"seq\":2}\n\
-         deliver r {\"seq\":1} @relay\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
-         deliver d5 {\"seq\":4}\ndeliver d9 {\"seq\":1} Dan\n\
-         daemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}\n\
-         deliver d4 {\"seq\":3}\ndeliver d5 {\"seq\":4}\ngone\nwait\nconnected",
-        expect![[r#"
-            deliver d1 {"seq":1}
-              hear d1 from Bob: hi
-            deliver d2 {"seq":7} Cid build.linux
-              hear d2 from Cid: hi
-            deliver d3 {"seq":2}
-              hear d3 from Bob: hi
-            deliver r {"seq":1} @relay
-              hear r from @relay: hi
-            gone
-              HangUp
-              State(Backoff { wait_ms: 88, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            keeps s-1 t-2
-              ready s-1
-              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":2},{"topic":"build.linux","peer":"Cid","last_seq":7}]}
-            deliver d5 {"seq":4}
-            deliver d9 {"seq":1} Dan
-            daemon> SYNC {"session_id":"s-1","streams":[]}
-              hear d9 from Dan: hi
-            deliver d4 {"seq":3}
-              hear d4 from Bob: hi
-            deliver d5 {"seq":4}
-              hear d5 from Bob: hi
-            gone
-              HangUp
-              State(Backoff { wait_ms: 172, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #4 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
-        "#]],
-    );
+    check(expect![[r#"
+        deliver d1 {"seq":1}
+          delivered d1 from Bob: hi
+        deliver d2 {"seq":7} Cid build.linux
+          delivered d2 from Cid: hi
+        deliver d3 {"seq":2}
+          delivered d3 from Bob: hi
+        deliver r {"seq":1} @relay
+          delivered r from @relay: hi
+        gone
+          HangUp
+          State(Backoff { wait_ms: 88, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+          > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":2},{"topic":"build.linux","peer":"Cid","last_seq":7}]}
+        deliver d5 {"seq":4}
+        deliver d9 {"seq":1} Dan
+        daemon> SYNC {"session_id":"s-1","streams":[]}
+          delivered d9 from Dan: hi
+        deliver d4 {"seq":3}
+          delivered d4 from Bob: hi
+        deliver d5 {"seq":4}
+          delivered d5 from Bob: hi
+        gone
+          HangUp
+          State(Backoff { wait_ms: 172, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #4 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+    "#]]);
 }
 
 #[test]
 fn known_delivery_is_dropped_and_acknowledged_one_acknowledged_again() {
-    check(
-        "deliver d1 {\"seq\":1}\ndeliver d2 {\"seq\":2,\"requires_ack\":true}\n\
-         deliver d3 {\"seq\":3,\"requires_ack\":true}\ngone\nack d2\nwait\nconnected\nkeeps s-1 t-2\n\
-         deliver d2 {\"seq\":2,\"requires_ack\":true,\"attempt\":2}\n\
-         deliver d3 {\"seq\":3,\"requires_ack\":true,\"attempt\":2}\n\
-         daemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}\ndeliver d1 {\"seq\":1}\nack d3",
-        expect![[r#"
-            deliver d1 {"seq":1}
-              hear d1 from Bob: hi
-            deliver d2 {"seq":2,"requires_ack":true}
-              hear d2 from Bob: hi
-            deliver d3 {"seq":3,"requires_ack":true}
-              hear d3 from Bob: hi
-            gone
-              HangUp
-              State(Backoff { wait_ms: 88, why: "the stream ended" })
-            ack d2
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            keeps s-1 t-2
-              ready s-1
-              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":3}]}
-            deliver d2 {"seq":2,"requires_ack":true,"attempt":2}
-            deliver d3 {"seq":3,"requires_ack":true,"attempt":2}
-            daemon> SYNC {"session_id":"s-1","streams":[]}
-              > ACK #4 {"ack_id":"d2","seq":2}
-            deliver d1 {"seq":1}
-            ack d3
-              > ACK #5 {"ack_id":"d3","seq":3}
-        "#]],
-    );
+    check(expect![[r#"
+        deliver d1 {"seq":1}
+          delivered d1 from Bob: hi
+        deliver d2 {"seq":2,"requires_ack":true}
+          delivered d2 from Bob: hi
+        deliver d3 {"seq":3,"requires_ack":true}
+          delivered d3 from Bob: hi
+        gone
+          HangUp
+          State(Backoff { wait_ms: 88, why: "the stream ended" })
+        ack d2
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+          > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":3}]}
+        deliver d2 {"seq":2,"requires_ack":true,"attempt":2}
+        deliver d3 {"seq":3,"requires_ack":true,"attempt":2}
+        daemon> SYNC {"session_id":"s-1","streams":[]}
+          > ACK #4 {"ack_id":"d2","seq":2}
+        deliver d1 {"seq":1}
+        ack d3
+          > ACK #5 {"ack_id":"d3","seq":3}
+    "#]]);
 }
 
 #[test]
 fn held_back_deliveries_above_a_stated_position_are_dropped() {
     let mut script = resumable();
     script.run("deliver d1 {\"seq\":5,\"requires_ack\":true}");
-    reconnect(&mut script, "keeps s-1 t-2");
-    // Given back long ago, it is below the place: only this once it comes.
+    reconnect(&mut script, "welcome s-1 t-2");
+    // A returned message is below the stated position, and the daemon delivers it only once.
     script.run("deliver d0 {\"seq\":2,\"requires_ack\":true,\"attempt\":2}");
     script.run("deliver d2 {\"seq\":6}");
-    assert_eq!(script.text.matches("hear").count(), 0, "{}", script.text);
+    assert_eq!(script.text.matches("delivered").count(), 0, "{}", script.text);
     script.text.clear();
     script.run("daemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}");
-    assert!(script.text.contains("hear d0") && !script.text.contains("d2"), "{}", script.text);
+    assert!(script.text.contains("delivered d0") && !script.text.contains("d2"), "{}", script.text);
     script.run("deliver d2 {\"seq\":6}");
-    assert!(script.text.contains("hear d2"), "{}", script.text);
+    assert!(script.text.contains("delivered d2"), "{}", script.text);
 }
 
 #[test]
 fn session_without_deliveries_sends_no_resume() {
-    check(
-        "subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
-         deliver d1 {\"seq\":1}",
-        expect![[r##"
-            subscribe a
-              > SUBSCRIBE #2 a {}
-            daemon> ACK {"ack_id":"#2"}
-              Subscribed { pattern: "a", refused: None }
-            gone
-              HangUp
-              State(Backoff { wait_ms: 98, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            keeps s-1 t-2
-              ready s-1
-            deliver d1 {"seq":1}
-              hear d1 from Bob: hi
-        "##]],
-    );
+    check(expect![[r##"
+        subscribe a
+          > SUBSCRIBE #2 a {}
+        daemon> ACK {"ack_id":"#2"}
+          Subscribed { pattern: "a", refused: None }
+        gone
+          HangUp
+          State(Backoff { wait_ms: 98, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+        deliver d1 {"seq":1}
+          delivered d1 from Bob: hi
+    "##]]);
 }
 
 #[test]
 fn rejected_token_leads_to_a_new_session_with_its_subscriptions() {
-    check(
-        "subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ndeliver d1 {\"seq\":1,\"requires_ack\":true}\n\
-         gone\nwait\nconnected\n\
-         daemon> ERROR {\"code\":\"RESUME_REJECTED\",\"fatal\":false,\"message\":\"old\"}\n\
-         keeps s-2 t-2\nack d1\ndeliver d1 {\"seq\":1,\"requires_ack\":true,\"attempt\":2}\n\
-         gone\nwait\nconnected\nkeeps s-2 t-3",
-        expect![[r##"
-            subscribe a
-              > SUBSCRIBE #2 a {}
-            daemon> ACK {"ack_id":"#2"}
-              Subscribed { pattern: "a", refused: None }
-            deliver d1 {"seq":1,"requires_ack":true}
-              hear d1 from Bob: hi
-            gone
-              HangUp
-              State(Backoff { wait_ms: 98, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            daemon> ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"old"}
-            keeps s-2 t-2
-              ready s-2
-              > SUBSCRIBE #4 a {}
-            ack d1
-              > ACK #5 {"ack_id":"d1","seq":1}
-            deliver d1 {"seq":1,"requires_ack":true,"attempt":2}
-              > ACK #6 {"ack_id":"d1","seq":1}
-            gone
-              HangUp
-              State(Backoff { wait_ms: 192, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #7 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
-            keeps s-2 t-3
-              ready s-2
-              > RESUME #8 {"session_id":"s-2","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
-              > SUBSCRIBE #9 a {}
-        "##]],
-    );
+    check(expect![[r##"
+        subscribe a
+          > SUBSCRIBE #2 a {}
+        daemon> ACK {"ack_id":"#2"}
+          Subscribed { pattern: "a", refused: None }
+        deliver d1 {"seq":1,"requires_ack":true}
+          delivered d1 from Bob: hi
+        gone
+          HangUp
+          State(Backoff { wait_ms: 98, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        daemon> ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"old"}
+        welcome s-2 t-2
+          ready s-2
+          > SUBSCRIBE #4 a {}
+        ack d1
+          > ACK #5 {"ack_id":"d1","seq":1}
+        deliver d1 {"seq":1,"requires_ack":true,"attempt":2}
+          > ACK #6 {"ack_id":"d1","seq":1}
+        gone
+          HangUp
+          State(Backoff { wait_ms: 192, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #7 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+        welcome s-2 t-3
+          ready s-2
+          > RESUME #8 {"session_id":"s-2","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+          > SUBSCRIBE #9 a {}
+    "##]]);
 }
 
 #[test]
 fn welcome_with_another_session_is_a_new_session() {
     let mut script = resumable();
     script.run("subscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}\ndeliver d1 {\"seq\":1}");
-    reconnect(&mut script, "keeps s-2 t-2");
+    reconnect(&mut script, "welcome s-2 t-2");
     assert_eq!((count(&script, "SUBSCRIBE"), count(&script, "RESUME")), (1, 0), "{}", script.text);
 }
 
@@ -254,195 +225,177 @@ fn rejected_token_with_the_same_session_id_is_a_new_session() {
     script.run("deliver d1 {\"seq\":1}\nsubscribe a\ngone\nwait\nconnected");
     script.run(r#"daemon> ERROR {"code":"RESUME_REJECTED","message":"old"}"#);
     script.text.clear();
-    script.run("keeps s-1 t-2");
+    script.run("welcome s-1 t-2");
     assert_eq!((count(&script, "SUBSCRIBE"), count(&script, "RESUME")), (1, 0), "{}", script.text);
 }
 
 #[test]
 fn only_unconfirmed_subscriptions_are_repeated() {
-    check(
-        "subscribe a\nsubscribe b\nsubscribe c\nsubscribe d\ndaemon> ACK {\"ack_id\":\"#2\"}\n\
-         daemon> ACK {\"ack_id\":\"#3\"}\ndaemon> ACK {\"ack_id\":\"#4\"}\nunsubscribe b\ngone\n\
-         unsubscribe c\nsubscribe e\nwait\nconnected\nkeeps s-1 t-2\n\
-         daemon> ACK {\"ack_id\":\"#8\"}\ngone\nwait\nconnected\nkeeps s-1 t-3",
-        expect![[r##"
-            subscribe a
-              > SUBSCRIBE #2 a {}
-            subscribe b
-              > SUBSCRIBE #3 b {}
-            subscribe c
-              > SUBSCRIBE #4 c {}
-            subscribe d
-              > SUBSCRIBE #5 d {}
-            daemon> ACK {"ack_id":"#2"}
-              Subscribed { pattern: "a", refused: None }
-            daemon> ACK {"ack_id":"#3"}
-              Subscribed { pattern: "b", refused: None }
-            daemon> ACK {"ack_id":"#4"}
-              Subscribed { pattern: "c", refused: None }
-            unsubscribe b
-              > UNSUBSCRIBE #6 b {}
-            gone
-              HangUp
-              State(Backoff { wait_ms: 86, why: "the stream ended" })
-            unsubscribe c
-            subscribe e
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #7 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            keeps s-1 t-2
-              ready s-1
-              > UNSUBSCRIBE #8 b {}
-              > UNSUBSCRIBE #9 c {}
-              > SUBSCRIBE #10 d {}
-              > SUBSCRIBE #11 e {}
-            daemon> ACK {"ack_id":"#8"}
-            gone
-              HangUp
-              State(Backoff { wait_ms: 216, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #12 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
-            keeps s-1 t-3
-              ready s-1
-              > UNSUBSCRIBE #13 c {}
-              > SUBSCRIBE #14 d {}
-              > SUBSCRIBE #15 e {}
-        "##]],
-    );
+    check(expect![[r##"
+        subscribe a
+          > SUBSCRIBE #2 a {}
+        subscribe b
+          > SUBSCRIBE #3 b {}
+        subscribe c
+          > SUBSCRIBE #4 c {}
+        subscribe d
+          > SUBSCRIBE #5 d {}
+        daemon> ACK {"ack_id":"#2"}
+          Subscribed { pattern: "a", refused: None }
+        daemon> ACK {"ack_id":"#3"}
+          Subscribed { pattern: "b", refused: None }
+        daemon> ACK {"ack_id":"#4"}
+          Subscribed { pattern: "c", refused: None }
+        unsubscribe b
+          > UNSUBSCRIBE #6 b {}
+        gone
+          HangUp
+          State(Backoff { wait_ms: 86, why: "the stream ended" })
+        unsubscribe c
+        subscribe e
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #7 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+          > UNSUBSCRIBE #8 b {}
+          > UNSUBSCRIBE #9 c {}
+          > SUBSCRIBE #10 d {}
+          > SUBSCRIBE #11 e {}
+        daemon> ACK {"ack_id":"#8"}
+        gone
+          HangUp
+          State(Backoff { wait_ms: 216, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #12 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+        welcome s-1 t-3
+          ready s-1
+          > UNSUBSCRIBE #13 c {}
+          > SUBSCRIBE #14 d {}
+          > SUBSCRIBE #15 e {}
+    "##]]);
 }
 
 #[test]
 fn repeated_subscription_is_settled_by_its_last_answer() {
     let mut script = resumable();
     script.run("subscribe a\nunsubscribe a\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
-    reconnect(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "welcome s-1 t-2");
     assert_eq!(count(&script, "SUBSCRIBE"), 1, "{}", script.text);
     let mut script = resumable();
     script.run("subscribe a\nunsubscribe a\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
     script.run("daemon> ACK {\"ack_id\":\"#3\"}\ndaemon> ACK {\"ack_id\":\"#4\"}");
-    reconnect(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "welcome s-1 t-2");
     assert_eq!(count(&script, "SUBSCRIBE"), 0, "{}", script.text);
 }
 
 #[test]
 fn stale_resume_is_reported_once_and_loses_no_at_least_once_message() {
-    check(
-        &format!(
-            "deliver d1 {{\"seq\":1}}\ngone\nwait\nconnected\nkeeps s-1 t-2\n\
-             deliver d8 {{\"seq\":8,\"requires_ack\":true}}\ndeliver d9 {{\"seq\":9}}\n{}\nack d8\n\
-             deliver d10 {{\"seq\":10}}\ngone\nwait\nconnected\nkeeps s-1 t-3",
-            STALE.replace("RESUME", "#3")
-        ),
-        expect![[r##"
-            deliver d1 {"seq":1}
-              hear d1 from Bob: hi
-            gone
-              HangUp
-              State(Backoff { wait_ms: 88, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            keeps s-1 t-2
-              ready s-1
-              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
-            deliver d8 {"seq":8,"requires_ack":true}
-            deliver d9 {"seq":9}
-            daemon> NACK {"ack_id":"#3","code":"STALE","message":"too_old"}
-              Missed { why: "too_old (STALE)" }
-              hear d8 from Bob: hi
-              hear d9 from Bob: hi
-            ack d8
-              > ACK #4 {"ack_id":"d8","seq":8}
-            deliver d10 {"seq":10}
-              hear d10 from Bob: hi
-            gone
-              HangUp
-              State(Backoff { wait_ms: 188, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #5 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
-            keeps s-1 t-3
-              ready s-1
-              > RESUME #6 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":10}]}
-        "##]],
-    );
+    check(expect![[r##"
+        deliver d1 {"seq":1}
+          delivered d1 from Bob: hi
+        gone
+          HangUp
+          State(Backoff { wait_ms: 88, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+          > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+        deliver d8 {"seq":8,"requires_ack":true}
+        deliver d9 {"seq":9}
+        daemon> NACK {"ack_id":"#3","code":"STALE","message":"too_old"}
+          Missed { why: "too_old (STALE)" }
+          delivered d8 from Bob: hi
+          delivered d9 from Bob: hi
+        ack d8
+          > ACK #4 {"ack_id":"d8","seq":8}
+        deliver d10 {"seq":10}
+          delivered d10 from Bob: hi
+        gone
+          HangUp
+          State(Backoff { wait_ms: 188, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #5 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+        welcome s-1 t-3
+          ready s-1
+          > RESUME #6 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":10}]}
+    "##]]);
     let mut script = resumable();
     script.run("deliver d1 {\"seq\":1}");
-    reconnect(&mut script, "keeps s-1 t-2");
-    script.run(&STALE.replace("RESUME", "#3"));
+    reconnect(&mut script, "welcome s-1 t-2");
+    script.run(r##"daemon> NACK {"ack_id":"#3","code":"STALE","message":"too_old"}"##);
     assert_eq!(script.text.matches("Missed").count(), 1, "{}", script.text);
-    // Nothing was heard since, so there is nothing that could be stale.
-    reconnect(&mut script, "keeps s-1 t-3");
+    // Without a delivery since, no position can be stale.
+    reconnect(&mut script, "welcome s-1 t-3");
     assert_eq!(count(&script, "RESUME"), 0, "{}", script.text);
 }
 
 #[test]
 fn unanswered_resume_times_out() {
-    check(
-        "deliver d1 {\"seq\":1}\ngone\nwait\nconnected\nkeeps s-1 t-2\ndeliver d2 {\"seq\":2}\nwait\n\
-         deliver d3 {\"seq\":3}\ndaemon> SYNC {\"session_id\":\"s-1\",\"streams\":[]}",
-        expect![[r#"
-            deliver d1 {"seq":1}
-              hear d1 from Bob: hi
-            gone
-              HangUp
-              State(Backoff { wait_ms: 88, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            keeps s-1 t-2
-              ready s-1
-              > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
-            deliver d2 {"seq":2}
-            wait
-              Missed { why: "the daemon did not answer RESUME within 10000 ms" }
-              hear d2 from Bob: hi
-            deliver d3 {"seq":3}
-              hear d3 from Bob: hi
-            daemon> SYNC {"session_id":"s-1","streams":[]}
-        "#]],
-    );
+    check(expect![[r#"
+        deliver d1 {"seq":1}
+          delivered d1 from Bob: hi
+        gone
+          HangUp
+          State(Backoff { wait_ms: 88, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+          > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+        deliver d2 {"seq":2}
+        wait
+          Missed { why: "the daemon did not answer RESUME within 10000 ms" }
+          delivered d2 from Bob: hi
+        deliver d3 {"seq":3}
+          delivered d3 from Bob: hi
+        daemon> SYNC {"session_id":"s-1","streams":[]}
+    "#]]);
 }
 
 #[test]
 fn held_back_deliveries_over_the_limit_are_passed_on_at_once() {
     let mut script = resumable();
     script.run("deliver d1 {\"seq\":1}");
-    reconnect(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "welcome s-1 t-2");
     for seq in 2..=10_001 {
         script.deliver(&format!("d{seq}"), "Bob", "", &format!("{{\"seq\":{seq}}}"));
     }
-    assert_eq!(script.text.matches("hear").count(), 0);
+    assert_eq!(script.text.matches("delivered").count(), 0);
     script.deliver("d10002", "Bob", "", "{\"seq\":10002}");
-    assert_eq!(script.text.matches("hear").count(), 10_001);
+    assert_eq!(script.text.matches("delivered").count(), 10_001);
     script.deliver("d10003", "Bob", "", "{\"seq\":10003}");
-    assert_eq!(script.text.matches("hear").count(), 10_002);
+    assert_eq!(script.text.matches("delivered").count(), 10_002);
 }
 
 #[test]
 fn held_back_deliveries_survive_the_loss_of_the_next_connection() {
-    for (welcome, heard) in [("keeps s-1 t-3", 0), ("keeps s-2 t-3", 1), ("close", 1)] {
+    for (welcome, deliveries) in [("welcome s-1 t-3", 0), ("welcome s-2 t-3", 1), ("close", 1)] {
         let mut script = resumable();
         script.run("deliver d1 {\"seq\":1}");
-        reconnect(&mut script, "keeps s-1 t-2\ndeliver d2 {\"seq\":2}");
+        reconnect(&mut script, "welcome s-1 t-2\ndeliver d2 {\"seq\":2}");
         reconnect(&mut script, welcome);
-        assert_eq!(script.text.matches("hear d2").count(), heard, "{}", script.text);
+        assert_eq!(script.text.matches("delivered d2").count(), deliveries, "{}", script.text);
     }
 }
 
@@ -469,7 +422,7 @@ fn resume_fits_into_a_frame() {
     for number in 0..100 {
         script.deliver(&format!("d{number}"), &format!("A{number}"), "", "{\"seq\":3}");
     }
-    reconnect(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "welcome s-1 t-2");
     let line = script.text.lines().find(|line| line.contains("> RESUME")).unwrap();
     assert!((3000..4000).contains(&line.len()), "{line}");
     assert!(line.contains(r#""peer":"A99""#) && !line.contains(r#""peer":"A0""#), "{line}");
@@ -479,9 +432,9 @@ fn resume_fits_into_a_frame() {
 fn client_without_resume_sends_its_token_and_subscribes_again() {
     let capabilities = Capabilities::default();
     let mut script = Script::of(Identity { capabilities, ..Script::identity() });
-    script.run("start\nconnected\nkeeps s-1 t-1\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
+    script.run("start\nconnected\nwelcome s-1 t-1\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
     script.run("deliver d1 {\"seq\":1}");
-    reconnect(&mut script, "keeps s-1 t-2");
+    reconnect(&mut script, "welcome s-1 t-2");
     assert_eq!((count(&script, "SUBSCRIBE"), count(&script, "RESUME")), (1, 0), "{}", script.text);
     script.run("gone\nwait\nconnected");
     assert!(script.text.contains(r#""resume_token":"t-2""#), "{}", script.text);
@@ -491,7 +444,7 @@ fn client_without_resume_sends_its_token_and_subscribes_again() {
 fn guest_has_no_session_to_resume() {
     let guest = Identity { agent: None, mode: Some("guest".to_owned()), ..Script::identity() };
     let mut script = Script::of(guest);
-    script.run("start\nconnected\nkeeps s-1 t-1\ngone\nwait\nconnected");
+    script.run("start\nconnected\nwelcome s-1 t-1\ngone\nwait\nconnected");
     assert!(!script.text.contains("resume_token"), "{}", script.text);
 }
 
@@ -514,7 +467,7 @@ fn bye_leads_to_a_reconnect_with_the_token() {
         let mut script = resumable();
         script.run(&format!("send a Bob\ndaemon> BYE {bye}"));
         assert_eq!(script.session.deadline(), Some(script.now.monotonic.plus(wait_ms)), "{bye}");
-        script.run("wait\nconnected\nkeeps s-1 t-2");
+        script.run("wait\nconnected\nwelcome s-1 t-2");
         assert!(script.text.contains(r#""resume_token":"t-1""#), "{}", script.text);
         assert_eq!(count(&script, "SEND"), 2, "{}", script.text);
     }
@@ -526,7 +479,7 @@ fn replaced_session_does_not_reconnect() {
         r#"daemon> ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"a_newer_one"}"#;
     for retry_cycle_after_ms in [None, Some(30_000)] {
         let mut script = Script::new(1, retry_cycle_after_ms);
-        script.run("start\nconnected\nkeeps s-1 t-1");
+        script.run("start\nconnected\nwelcome s-1 t-1");
         script.run(replaced);
         assert_eq!(script.session.deadline(), None, "{}", script.text);
         assert!(script.text.contains("Ended(Error("), "{}", script.text);
@@ -535,32 +488,27 @@ fn replaced_session_does_not_reconnect() {
 
 #[test]
 fn store_failure_is_reported_in_the_daemons_words() {
-    check(
-        "send m1 Bob\nsend m2 Bob\n\
-         daemon> NACK {\"ack_id\":\"m1\",\"code\":\"STORE_FAILED\",\"message\":\"full\"}\n\
-         gone\nwait\nconnected\nkeeps s-1 t-2",
-        expect![[r#"
-            send m1 Bob
-              > SEND m1 Bob
-            send m2 Bob
-              > SEND m2 Bob
-            daemon> NACK {"ack_id":"m1","code":"STORE_FAILED","message":"full"}
-              Released(10)
-              Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "STORE_FAILED", message: "full", to: None, correlation_id: None, retry_after_ms: None } }
-            gone
-              HangUp
-              State(Backoff { wait_ms: 88, why: "the stream ended" })
-            wait
-              State(Connecting)
-              Connect
-            connected
-              State(Handshaking)
-              > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
-            keeps s-1 t-2
-              ready s-1
-              > SEND m2 Bob
-        "#]],
-    );
+    check(expect![[r#"
+        send m1 Bob
+          > SEND m1 Bob
+        send m2 Bob
+          > SEND m2 Bob
+        daemon> NACK {"ack_id":"m1","code":"STORE_FAILED","message":"full"}
+          Released(10)
+          Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "STORE_FAILED", message: "full", to: None, correlation_id: None, retry_after_ms: None } }
+        gone
+          HangUp
+          State(Backoff { wait_ms: 88, why: "the stream ended" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+          > SEND m2 Bob
+    "#]]);
 }
 
 /// A session that has joined a daemon on its own machine.
@@ -575,7 +523,7 @@ fn local() -> Script {
 
 /// The wait before the session's next attempt.
 fn wait_ms(script: &Script) -> u64 {
-    script.session.deadline().expect("it waits").since(script.now.monotonic)
+    script.session.deadline().expect("a deadline").since(script.now.monotonic)
 }
 
 #[test]
