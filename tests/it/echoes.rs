@@ -100,7 +100,7 @@ fn message_on_one_line_is_reported_to_its_agent() {
     let sandbox = Sandbox::new();
     let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     ann.press("print ->relay:Bob hello\r");
-    wait_for_notice(&ann, "Not sent: `->\\relay:Bob hello` has no <<< behind the name");
+    wait_for_notice(&ann, "Not sent: `->\\relay:Bob hello` has no <<< after the name");
     wait_for_notice(&ann, "(Write these marks without the backslash inside them");
 }
 
