@@ -1,16 +1,19 @@
-//! A program that paints its screen as agents' command lines do: a stand-in for them in the tests.
+//! A program that paints its screen as agents' CLIs do: a stand-in for them in the tests.
 //!
-//! It has a composer at its end, into which text is typed or pasted, and repaints what stands below
-//! the part that has scrolled away: by cursor movements, in synchronized updates, with a bullet and a
-//! hanging indent, breaking lines itself. With `--alternate` it has the alternate screen and paints
-//! all of it, each time; otherwise it leaves what has scrolled away to the terminal.
+//! Text is typed or pasted into a composer in the last rows. The program breaks lines itself, with
+//! a bullet and a hanging indent, and repaints the visible rows with cursor movements in
+//! synchronized updates. With `--alternate` it uses the alternate screen and repaints all of it;
+//! otherwise rows that have scrolled away stay in the terminal.
 //!
-//! What it is told, it does: `say NAME TEXT` and `ask NAME TEXT` send TEXT to NAME, the latter with a
-//! code fence and a list beside it; `read FILE` says what a file has; `menu` asks until 1 or 2 is pressed;
-//! `quit` ends it. A message in a frame of the relay's is answered to its sender with what it said, in
-//! small letters.
+//! Commands:
+//! - `say NAME TEXT` sends TEXT to NAME; `ask NAME TEXT` adds a code fence and a list.
+//! - `read FILE` prints a file.
+//! - `menu` asks until 1 or 2 is pressed.
+//! - `quit` ends the program.
+//!
+//! A message in a frame of the relay is answered with its text in lower case.
 
-#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
 use platform::terminal::{self, RawMode, Size};
 use std::{
@@ -21,12 +24,12 @@ use std::{
 };
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Between two pictures of a reply that grows.
-const PICTURE: Duration = Duration::from_millis(15);
+/// The interval between two repaints of a growing reply.
+const REPAINT_INTERVAL: Duration = Duration::from_millis(15);
 
-/// Characters that a reply grows by, at least, and in how many pictures it comes at most.
-const STEP: usize = 40;
-const PICTURES: usize = 40;
+/// The minimum growth of a reply per repaint, in characters, and the maximum number of repaints.
+const STEP_MIN: usize = 40;
+const REPAINTS_MAX: usize = 40;
 
 fn main() -> io::Result<()> {
     let alternate = env::args().any(|argument| argument == "--alternate");
@@ -51,15 +54,17 @@ fn main() -> io::Result<()> {
     }
 }
 
+/// A key or a byte of text.
 enum Key {
     Text(u8),
     Enter,
     Erase,
 }
 
-/// Tells Enter from a line's end in a paste.
+/// A parser of input that distinguishes Enter from a line end in a paste.
 #[derive(Default)]
 struct Keys {
+    /// The bytes of an incomplete escape sequence, without the escape.
     sequence: Option<Vec<u8>>,
     pasting: bool,
 }
@@ -94,15 +99,15 @@ impl Keys {
 struct Program {
     alternate: bool,
     size: Size,
-    /// Paragraphs that are finished, as rows.
+    /// The rows of the finished paragraphs.
     rows: Vec<String>,
-    /// How many of them the terminal has for good.
-    left_behind: usize,
-    /// The reply that grows.
+    /// The number of rows that have scrolled away and cannot be repainted.
+    scrolled_away: usize,
+    /// The visible part of a growing reply.
     reply: String,
     input: Vec<u8>,
     menu: bool,
-    /// Rows painted last, which the next picture replaces.
+    /// The number of rows that the next repaint replaces.
     painted: usize,
     out: Vec<u8>,
 }
@@ -114,7 +119,7 @@ impl Program {
             alternate,
             size,
             rows: Vec::new(),
-            left_behind: 0,
+            scrolled_away: 0,
             reply: String::new(),
             input: Vec::new(),
             menu: false,
@@ -141,7 +146,7 @@ impl Program {
         self.flush()
     }
 
-    /// Says whether the program goes on.
+    /// Handles a key. Returns `false` to end the program.
     fn press(&mut self, key: Key) -> io::Result<bool> {
         match key {
             Key::Text(byte) if self.menu => self.menu = !matches!(byte, b'1' | b'2'),
@@ -156,6 +161,7 @@ impl Program {
         Ok(true)
     }
 
+    /// Runs a submitted text. Returns `false` to end the program.
     fn submit(&mut self, input: &str) -> io::Result<bool> {
         for row in input.split('\n') {
             self.append_wrapped(row, "> ", "  ");
@@ -173,7 +179,7 @@ impl Program {
                 "Here is how:\n```\n->relay:{to} <<<\nnot this>>>\n```\n->relay:{to} <<<\n{text}\n\n\
                  - one thing\n- another>>>\nThat is all."
             ))?,
-            _ => match framed(input) {
+            _ => match parse_frame(input) {
                 Some((from, body)) => {
                     let text = body.to_lowercase();
                     self.answer(&format!("Sure.\n->relay:{from} <<<\n{text}>>>\nDone."))?;
@@ -184,14 +190,14 @@ impl Program {
         Ok(true)
     }
 
-    /// Says something, in a reply that grows before one's eyes.
+    /// Shows a reply that grows with each repaint.
     fn answer(&mut self, text: &str) -> io::Result<()> {
         let characters: Vec<char> = text.chars().collect();
-        let step = STEP.max(characters.len() / PICTURES);
+        let step = STEP_MIN.max(characters.len() / REPAINTS_MAX);
         for end in (step..characters.len()).step_by(step) {
             self.reply = characters[..end].iter().collect();
             self.paint()?;
-            thread::sleep(PICTURE);
+            thread::sleep(REPAINT_INTERVAL);
         }
         self.reply.clear();
         for row in wrapped_reply(text, self.width()) {
@@ -203,8 +209,8 @@ impl Program {
 
     fn append_wrapped(&mut self, text: &str, first: &str, hang: &str) {
         let width = self.width() - 2;
-        for (at, line) in wrap(text, width).into_iter().enumerate() {
-            self.rows.push(format!("{}{line}", if at == 0 { first } else { hang }));
+        for (index, line) in wrap(text, width).into_iter().enumerate() {
+            self.rows.push(format!("{}{line}", if index == 0 { first } else { hang }));
         }
     }
 
@@ -226,21 +232,22 @@ impl Program {
                 self.out.extend_from_slice(format!("\x1b[{}A", self.painted - 1).as_bytes());
             }
             self.out.push(b'\r');
-            self.left_behind
+            self.scrolled_away
         };
         let shown = &rows[first..];
-        for (at, row) in shown.iter().enumerate() {
-            let end = if at + 1 < shown.len() { "\r\n" } else { "" };
+        for (index, row) in shown.iter().enumerate() {
+            let end = if index + 1 < shown.len() { "\r\n" } else { "" };
             self.out.extend_from_slice(format!("\x1b[2K{row}{end}").as_bytes());
         }
         self.out.extend_from_slice(b"\x1b[J\x1b[?2026l");
-        // What no longer fits has scrolled away, and can't be painted again.
-        self.left_behind = self.left_behind.max(rows.len().saturating_sub(height));
-        self.painted = rows.len() - if self.alternate { first } else { self.left_behind };
-        // A composer that shrinks brings some of it back on the alternate screen; the rest is forgotten.
-        let forgotten = self.left_behind.saturating_sub(height).min(self.rows.len());
-        self.rows.drain(..forgotten);
-        self.left_behind -= forgotten;
+        // Rows that no longer fit have scrolled away and cannot be repainted.
+        self.scrolled_away = self.scrolled_away.max(rows.len().saturating_sub(height));
+        self.painted = rows.len() - if self.alternate { first } else { self.scrolled_away };
+        // A shrinking composer shows some of these rows again on the alternate screen, but not more
+        // than a screenful: older rows are dropped.
+        let dropped = self.scrolled_away.saturating_sub(height).min(self.rows.len());
+        self.rows.drain(..dropped);
+        self.scrolled_away -= dropped;
         self.flush()
     }
 
@@ -256,7 +263,7 @@ impl Program {
             let prompt = if rows.len() == 1 { "> " } else { "  " };
             rows.extend(wrap(line, self.width() - 2).iter().map(|line| format!("{prompt}{line}")));
         }
-        // Long input is shown by its end.
+        // Of a long input only the end is shown.
         let skipped = rows.len().saturating_sub(8);
         rows.split_off(skipped)
     }
@@ -269,43 +276,43 @@ impl Program {
     }
 }
 
-/// The sender and the body of a relay's frame.
-fn framed(input: &str) -> Option<(&str, &str)> {
+/// The sender and the body of a message in a frame.
+fn parse_frame(input: &str) -> Option<(&str, &str)> {
     let (header, rest) = input.split_once('\n')?;
     let (_, from) = header.strip_prefix("[relay ")?.split_once(" from ")?;
     let body = rest.rsplit_once('\n')?.0;
     Some((from.split([',', ']']).next()?, body))
 }
 
-/// A bullet before the first row, two blanks before all others.
+/// The rows of a reply: a bullet before the first row, two blanks before the others.
 fn wrapped_reply(text: &str, width: usize) -> Vec<String> {
     let lines = text.split('\n').flat_map(|line| wrap(line, width - 2));
     let rows = lines.filter(|_| !text.is_empty()).enumerate();
-    rows.map(|(at, line)| format!("{}{line}", if at == 0 { "● " } else { "  " })).collect()
+    rows.map(|(index, line)| format!("{}{line}", if index == 0 { "● " } else { "  " })).collect()
 }
 
-/// Breaks a line at blanks, as those programs do, and a word that is longer than a row where the row ends.
-/// What a terminal would act on is left out.
+/// Breaks a line at blanks, as CLIs do, and a word longer than a row at the end of the row.
+/// Control characters are dropped.
 fn wrap(line: &str, width: usize) -> Vec<String> {
     let line: String = line.chars().filter(|&c| c == '\t' || !c.is_control()).collect();
-    let (mut rows, mut full) = (vec![String::new()], 0);
+    let (mut rows, mut used) = (vec![String::new()], 0);
     for (number, word) in line.split(' ').enumerate() {
         let length = word.width();
-        if number > 0 && full > 0 && full + 1 + length > width {
+        if number > 0 && used > 0 && used + 1 + length > width {
             rows.push(String::new());
-            full = 0;
+            used = 0;
         } else if number > 0 {
             rows.last_mut().expect("there is a first row").push(' ');
-            full += 1;
+            used += 1;
         }
         for c in word.chars() {
             let columns = c.width().unwrap_or(0);
-            if full + columns > width {
+            if used + columns > width {
                 rows.push(String::new());
-                full = 0;
+                used = 0;
             }
             rows.last_mut().expect("there is a first row").push(c);
-            full += columns;
+            used += columns;
         }
     }
     rows

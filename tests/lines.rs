@@ -1,18 +1,22 @@
 //! A program that reads lines: a stand-in for simple agents in the tests.
 //!
-//! It leaves the terminal as it is, or with `--keys` reads key by key and shows what is typed itself.
-//! What its arguments say it does first, each of them a line; then it says `ready`, and does what it is told,
-//! with a `done` each time, since nobody hears a message that still stands last:
-//! `print TEXT` and `say NAME TEXT` print TEXT, the latter for NAME, with `\n` for a line's end; `run PROGRAM
-//! ARGUMENT…` runs a program as an agent runs its commands, with quotes around what has blanks; `size` tells
-//! the terminal's; `keep FILE` has all lines that follow written there as well; `exit CODE` ends it. Any
-//! other line is shown back.
+//! It leaves the terminal unchanged; with `--keys` it reads key by key and echoes input itself.
+//! Each argument is a command line to run first. Then it prints `ready`, and runs each line of
+//! input. After each it prints `done`, since the wrapper does not send a message that is the last
+//! output.
 //!
-//! A message in a frame of the relay's is shown back, too, and does nothing but this: for each of its lines
-//! that is `reply NAME TEXT`, TEXT is sent to NAME as a reply, with FROM for the sender's name in both; and
-//! `exit CODE` ends the program, once the whole frame is there.
+//! Commands; any other line is echoed:
+//! - `print TEXT` prints TEXT; `say NAME TEXT` prints it as a message to NAME. `\n` is a line end.
+//! - `run PROGRAM ARGUMENT…` runs a program as an agent runs its commands; quotes group words.
+//! - `size` prints the terminal's size.
+//! - `keep FILE` also writes all following lines to a file.
+//! - `exit CODE` ends the program.
+//!
+//! A message in a frame of the relay is echoed as a whole. In its lines only two commands run, at
+//! its end: `reply NAME TEXT` replies to NAME, with FROM replaced by the sender's name in both; and
+//! `exit CODE`.
 
-#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
 use platform::terminal::{self, RawMode};
 use std::{
@@ -24,20 +28,20 @@ use std::{
 
 fn main() -> io::Result<()> {
     let mut program = Program::default();
-    let (options, first): (Vec<_>, Vec<_>) =
+    let (options, commands): (Vec<_>, Vec<_>) =
         env::args().skip(1).partition(|word| word.starts_with("--"));
     let raw = (!options.is_empty()).then(RawMode::enter).transpose()?;
-    for line in first {
-        program.take(&line)?;
+    for line in commands {
+        program.process(&line)?;
     }
     print("ready")?;
     match raw {
-        None => io::stdin().lines().try_for_each(|line| program.is_told(&line?)),
+        None => io::stdin().lines().try_for_each(|line| program.process_input(&line?)),
         Some(_raw) => read_keys(&mut program),
     }
 }
 
-/// Every line's end is one, also where the terminal would see none.
+/// Reads input in raw mode. A carriage return and a line feed each end a line.
 fn read_keys(program: &mut Program) -> io::Result<()> {
     let (mut line, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -46,19 +50,19 @@ fn read_keys(program: &mut Program) -> io::Result<()> {
             return Ok(());
         }
         for part in buffer[..count].split_inclusive(|key| matches!(key, b'\r' | b'\n')) {
-            let ends = part.ends_with(b"\r") || part.ends_with(b"\n");
-            let text = &part[..part.len() - usize::from(ends)];
+            let is_complete = part.ends_with(b"\r") || part.ends_with(b"\n");
+            let text = &part[..part.len() - usize::from(is_complete)];
             line.extend_from_slice(text);
-            show_typed(text)?;
-            if ends {
+            echo_typed(text)?;
+            if is_complete {
                 print("")?;
-                program.is_told(&String::from_utf8_lossy(&std::mem::take(&mut line)))?;
+                program.process_input(&String::from_utf8_lossy(&std::mem::take(&mut line)))?;
             }
         }
     }
 }
 
-fn show_typed(text: &[u8]) -> io::Result<()> {
+fn echo_typed(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text)?;
     out.flush()
@@ -66,70 +70,76 @@ fn show_typed(text: &[u8]) -> io::Result<()> {
 
 #[derive(Default)]
 struct Program {
-    kept: Option<File>,
-    /// The message that is being read.
+    /// The file of `keep`.
+    copy: Option<File>,
+    /// A message whose frame is incomplete.
     message: Option<Message>,
 }
 
+/// A message in a frame.
 struct Message {
     from: String,
-    /// The relay's own lines have none, and no reply.
+    /// The id; notices of the relay have none and get no reply.
     id: Option<String>,
     lines: Vec<String>,
 }
 
 impl Program {
-    fn is_told(&mut self, line: &str) -> io::Result<()> {
-        self.take(line)?;
+    /// Processes a line of input, and prints `done` unless the line is part of a frame.
+    fn process_input(&mut self, line: &str) -> io::Result<()> {
+        self.process(line)?;
         if self.message.is_none() { print("done") } else { Ok(()) }
     }
 
-    fn take(&mut self, line: &str) -> io::Result<()> {
-        if let Some(file) = &mut self.kept {
+    /// Adds a line to the current message, or runs it as a command.
+    fn process(&mut self, line: &str) -> io::Result<()> {
+        if let Some(file) = &mut self.copy {
             writeln!(file, "{line}")?;
         }
         if let Some(message) = &mut self.message {
             message.lines.push(line.to_owned());
-            let ends = line.starts_with("[/relay ");
-            return ends.then(|| self.message.take()).flatten().map_or(Ok(()), Message::take_up);
+            let is_last = line.starts_with("[/relay ");
+            return is_last.then(|| self.message.take()).flatten().map_or(Ok(()), Message::answer);
         }
-        self.message = Message::begins(line);
-        if self.message.is_some() { Ok(()) } else { self.obey(line) }
+        self.message = Message::from_first_line(line);
+        if self.message.is_some() { Ok(()) } else { self.execute(line) }
     }
 
-    fn obey(&mut self, line: &str) -> io::Result<()> {
+    fn execute(&mut self, line: &str) -> io::Result<()> {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match (verb, rest.split_once(' ')) {
-            ("print", _) => print(&ends(rest)),
-            ("say", Some((name, text))) => print(&format!("->relay:{name} <<<\n{}>>>", ends(text))),
+            ("print", _) => print(&unescape(rest)),
+            ("say", Some((name, text))) => {
+                print(&format!("->relay:{name} <<<\n{}>>>", unescape(text)))
+            }
             ("run", _) => run(rest),
             ("size", _) => {
                 let size = terminal::size().ok_or_else(|| io::Error::other("no terminal"))?;
                 print(&format!("{} rows, {} columns", size.rows, size.cols))
             }
             ("keep", _) => {
-                self.kept = Some(OpenOptions::new().create(true).append(true).open(rest)?);
+                self.copy = Some(OpenOptions::new().create(true).append(true).open(rest)?);
                 Ok(())
             }
             ("exit", _) => exit(rest),
-            _ => show(line),
+            _ => echo(line),
         }
     }
 }
 
 impl Message {
-    /// The message whose frame has this for a first line.
-    fn begins(line: &str) -> Option<Self> {
+    /// A message whose frame begins with `line`, if `line` is the first line of a frame.
+    fn from_first_line(line: &str) -> Option<Self> {
         let (_, header) = line.strip_prefix("[relay ")?.split_once(" from ")?;
         let from = header.split([',', ']']).next()?.to_owned();
         let id = header.split_once(", id ").and_then(|(_, id)| id.split([',', ']']).next());
         Some(Self { from, id: id.map(str::to_owned), lines: vec![line.to_owned()] })
     }
 
-    /// Shows it as a whole, so that the echo of its lines doesn't come in between, and answers.
-    fn take_up(self) -> io::Result<()> {
+    /// Echoes all lines together, so that the terminal's echo does not interrupt them, and replies.
+    fn answer(self) -> io::Result<()> {
         for line in &self.lines {
-            show(line)?;
+            echo(line)?;
         }
         let Some(id) = &self.id else { return Ok(()) };
         for line in &self.lines {
@@ -148,35 +158,35 @@ impl Message {
 }
 
 fn run(line: &str) -> io::Result<()> {
-    // What stands at odd places is between quotes.
-    let parts = line.split('"').enumerate().flat_map(|(at, part)| match at % 2 {
+    // Parts with an odd index are in quotes.
+    let parts = line.split('"').enumerate().flat_map(|(index, part)| match index % 2 {
         0 => part.split_whitespace().collect(),
         _ => vec![part],
     });
     let words: Vec<_> = parts.collect();
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let ended = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
-    for said in [ended.stdout, ended.stderr] {
-        print(String::from_utf8_lossy(&said).trim_end())?;
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
+    for stream in [output.stdout, output.stderr] {
+        print(String::from_utf8_lossy(&stream).trim_end())?;
     }
-    print(&format!("it ended with {}", ended.status.code().unwrap_or(-1)))
+    print(&format!("it ended with {}", output.status.code().unwrap_or(-1)))
 }
 
 fn exit(code: &str) -> ! {
     process::exit(code.parse().unwrap_or_default())
 }
 
-fn show(line: &str) -> io::Result<()> {
+fn echo(line: &str) -> io::Result<()> {
     print(&format!("heard: {line}"))
 }
 
-fn ends(text: &str) -> String {
+fn unescape(text: &str) -> String {
     text.replace(r"\n", "\n")
 }
 
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    // In raw mode a line's end takes nobody to the beginning of the next.
+    // In raw mode a line feed does not return to the first column.
     write!(out, "{}\r\n", text.replace("\r\n", "\n").replace('\n', "\r\n"))?;
     out.flush()
 }

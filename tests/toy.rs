@@ -1,12 +1,16 @@
-//! A small agent's command line that can give way to other programs: a stand-in in the tests.
+//! A small agent that hands its terminal to other programs: a stand-in in the tests.
 //!
-//! It wants pastes marked, and shows its composer, `❯ `, in the last row. What it is told, it does:
-//! `work` has it show `working` above the composer until it is told something else, or suspended;
-//! `run PROGRAM ARGUMENT…` runs a program in its own process group and terminal, and says `back`
-//! when that has ended; Ctrl-Z suspends it; `quit` ends it. Anything else it counts. Its arguments
-//! are lines that it is told first; after these it says `ready`.
+//! It asks the terminal to mark pastes, and shows its composer, `❯ `, in the last row. Each
+//! argument is a line to run first; then it prints `ready`, and runs each line of input. Ctrl-Z
+//! suspends it.
+//!
+//! Commands; of any other text it prints the number of lines:
+//! - `work` shows `working` above the composer until the next command or until it is suspended.
+//! - `run PROGRAM ARGUMENT…` runs a program in its own process group and terminal, and prints
+//!   `back` at its end.
+//! - `quit` ends the program.
 
-#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
 use platform::terminal::RawMode;
 use std::{
@@ -23,26 +27,26 @@ fn main() -> io::Result<()> {
     let mut toy = Toy { raw: Some(RawMode::enter()?), ..Toy::default() };
     print(PASTES_ON)?;
     for line in env::args().skip(1) {
-        toy.obey(&line)?;
+        toy.execute(&line)?;
     }
     print("ready\r\n")?;
-    toy.compose()?;
+    toy.show_composer()?;
     let mut key = [0];
-    while !toy.ended && io::stdin().read(&mut key)? > 0 {
+    while !toy.has_ended && io::stdin().read(&mut key)? > 0 {
         toy.press(key[0])?;
     }
-    toy.step_back()
+    toy.release_terminal()
 }
 
 #[derive(Default)]
 struct Toy {
     raw: Option<RawMode>,
     input: Vec<u8>,
-    /// An escape sequence that has begun.
+    /// The bytes of an incomplete escape sequence, without the escape.
     sequence: Option<Vec<u8>>,
     pasting: bool,
     working: bool,
-    ended: bool,
+    has_ended: bool,
 }
 
 impl Toy {
@@ -77,21 +81,21 @@ impl Toy {
     fn submit(&mut self) -> io::Result<()> {
         print("\r\n")?;
         let input = std::mem::take(&mut self.input);
-        self.obey(&String::from_utf8_lossy(&input))?;
-        if self.ended { Ok(()) } else { self.compose() }
+        self.execute(&String::from_utf8_lossy(&input))?;
+        if self.has_ended { Ok(()) } else { self.show_composer() }
     }
 
-    fn obey(&mut self, line: &str) -> io::Result<()> {
+    fn execute(&mut self, line: &str) -> io::Result<()> {
         if std::mem::replace(&mut self.working, line == "work") {
             print(CLEAR)?;
         }
         let mut words = line.split(' ');
         match words.next() {
-            Some("quit") => self.ended = true,
+            Some("quit") => self.has_ended = true,
             Some("run") => {
-                self.step_back()?;
+                self.release_terminal()?;
                 Command::new(words.next().unwrap_or_default()).args(words).status()?;
-                self.step_forward()?;
+                self.take_terminal()?;
                 print("back\r\n")?;
             }
             _ if line.is_empty() || self.working => {}
@@ -100,26 +104,27 @@ impl Toy {
         Ok(())
     }
 
-    fn compose(&self) -> io::Result<()> {
+    fn show_composer(&self) -> io::Result<()> {
         let above = if self.working { "working\r\n" } else { "" };
         print(&format!("{above}❯ "))
     }
 
     fn suspend(&mut self) -> io::Result<()> {
         print(CLEAR)?;
-        self.step_back()?;
+        self.release_terminal()?;
         Command::new("kill").args(["-TSTP", &process::id().to_string()]).status()?;
-        self.step_forward()?;
-        self.compose()
+        self.take_terminal()?;
+        self.show_composer()
     }
 
-    /// Leaves the terminal as it was.
-    fn step_back(&mut self) -> io::Result<()> {
+    /// Restores the terminal's own modes.
+    fn release_terminal(&mut self) -> io::Result<()> {
         self.raw = None;
         print(PASTES_OFF)
     }
 
-    fn step_forward(&mut self) -> io::Result<()> {
+    /// Sets the modes that the program needs.
+    fn take_terminal(&mut self) -> io::Result<()> {
         self.raw = Some(RawMode::enter()?);
         print(PASTES_ON)
     }

@@ -1,8 +1,8 @@
-//! What programs do with messages that would do harm if one of them were run.
+//! Programs that must not run harmful messages.
 //!
-//! Each test is one program in a terminal of its own. Every message it gets would create a file of
-//! its own. A message may be typed in a form that does nothing, or wait with a reason; no file may
-//! ever be there.
+//! Each test wraps one program in a terminal. Every message would create a file of its own if it
+//! were run. A message may be typed in a harmless form, or wait for a reason; none of the files may
+//! exist at any time.
 
 mod agents;
 mod disguises;
@@ -24,41 +24,41 @@ use std::{
     thread,
 };
 
-/// A program, how a person sees that it is ready, and how a person ends it.
+/// A program under test: how to start it, how to see that it is ready, and how to end it.
 ///
-/// In its texts `{dir}` is the sandbox, `{name}` a name for this test alone, `{toy}` and `{lines}`
-/// are the tests' own programs, `{relay}` is `agent-relay`.
+/// In its texts `{dir}` is the sandbox, `{name}` a name unique to the test, `{toy}` and `{lines}`
+/// are programs of the tests, and `{relay}` is `agent-relay`.
 struct Program {
-    /// The programs that it wants on the `PATH`.
+    /// The programs that must be on the `PATH`; otherwise the test is skipped.
     needs: &'static [&'static str],
-    /// What is there before it starts.
+    /// The files in the sandbox before the start.
     files: &'static [(&'static str, File)],
     command: &'static [&'static str],
-    /// The end of a row that shows that it is ready.
+    /// The end of a row that shows that the program is ready.
     prompt: &'static str,
-    /// What a person types then, and what shows that it was done.
-    first: &'static [(&'static str, &'static str)],
-    /// Bodies in its own language. `{mark}` is the file's path.
+    /// Keys to press before the messages, each with the text that shows their effect.
+    setup: &'static [(&'static str, &'static str)],
+    /// Harmful bodies in the program's own language. `{mark}` is the path of the file to create.
     bodies: &'static [&'static str],
     expected: Expected,
-    /// What a person presses in the end. The program shows something for each but the last.
+    /// The keys that end the program. It shows something after each but the last.
     leave: &'static [&'static str],
-    /// A command that ends what would outlive the terminal.
+    /// A command that ends processes which would outlive the terminal.
     cleanup: &'static [&'static str],
 }
 
 /// A file in the sandbox, by its path there.
 enum File {
     Text(&'static str),
-    /// A text that can be run.
+    /// An executable script.
     Script(&'static str),
-    /// The executable of this name, under another name.
+    /// A copy of an executable on the `PATH`.
     Copy(&'static str),
-    /// The tests' own program under another name.
+    /// A copy of the tests' program `toy`.
     Toy,
 }
 
-/// What becomes of the messages.
+/// The expected fate of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     /// All are typed.
@@ -69,21 +69,22 @@ enum Expected {
     Waiting,
 }
 
-/// A program about which nothing was said.
+/// The defaults for each test's program.
 const PROGRAM: Program = Program {
     needs: &[],
     files: &[],
     command: &[],
     prompt: "$",
-    first: &[],
+    setup: &[],
     bodies: &[],
     expected: Expected::Waiting,
     leave: &["\r", "\u{3}", "exit\r"],
     cleanup: &[],
 };
 
-/// What a shell would run, and what would end any form in which it is typed. `{mark}` is the file's
-/// path, `{file}` its name in the program's directory.
+/// Bodies that a shell would run, some after ending the form in which they are typed.
+///
+/// `{mark}` is the path of the file to create, `{file}` its name in the program's directory.
 const BODIES: [&str; 11] = [
     "touch {mark}",
     "touch {file}",
@@ -98,18 +99,18 @@ const BODIES: [&str; 11] = [
     "x\u{3}touch {mark}\r\u{4}x\u{16}\rtouch {mark}\r",
 ];
 
-/// Ends of reasons that end by themselves, after which a message may still be typed.
-const PASSING: [&str; 3] = ["has not shown its prompt yet", "is printing", "is typing"];
+/// Ends of reasons that pass by themselves, after which a message may still be typed.
+const TRANSIENT_REASONS: [&str; 3] = ["has not shown its prompt yet", "is printing", "is typing"];
 
 impl Program {
-    /// Runs it from its start to its end.
+    /// Starts the program, sends all bodies, and checks that none is run until its end.
     #[track_caller]
     fn runs_no_message(&self) {
         if let Some(mut stage) = Stage::start(self) {
             stage.send(&BODIES);
             stage.send(self.bodies);
             stage.settle(self.expected);
-            // What waits does so for longer than a moment.
+            // Later messages wait, too.
             if self.expected == Expected::Waiting {
                 stage.send(&BODIES[..1]);
                 stage.settle(Expected::Waiting);
@@ -135,12 +136,12 @@ struct Stage<'a> {
     terminal: Option<Terminal>,
     operator: Raw,
     bodies: Vec<String>,
-    /// How they were when they were last looked at.
-    told: Vec<State>,
+    /// The states of the messages at the last check.
+    last_states: Vec<State>,
 }
 
 impl<'a> Stage<'a> {
-    /// Starts the program and waits until it is ready. `None` where this machine has none.
+    /// Starts the program, and waits until it is ready. `None` if this machine lacks it.
     #[track_caller]
     fn start(program: &'a Program) -> Option<Self> {
         if let Some(name) = program.missing() {
@@ -151,27 +152,30 @@ impl<'a> Stage<'a> {
         fs::write(sandbox.home().join("recipes.toml"), TOY_RECIPE).unwrap();
         write_files(&sandbox, program.files);
         let operator = sandbox.operator();
-        let (terminal, bodies, told) = (None, Vec::new(), Vec::new());
-        let mut stage = Self { program, sandbox, terminal, operator, bodies, told };
+        let (terminal, bodies, last_states) = (None, Vec::new(), Vec::new());
+        let mut stage = Self { program, sandbox, terminal, operator, bodies, last_states };
         let command: Vec<_> = program.command.iter().map(|word| stage.render(word)).collect();
         let command: Vec<_> = command.iter().map(String::as_str).collect();
         stage.terminal = Some(Terminal::wrap(&stage.sandbox, "Ann", &command));
-        until("Ann is here", || stage.operator.agents().iter().any(|agent| agent["name"] == "Ann"));
-        stage.shows(program.prompt);
-        for (keys, shown) in program.first {
+        until("Ann is connected", || {
+            stage.operator.agents().iter().any(|agent| agent["name"] == "Ann")
+        });
+        stage.wait_for_row_end(program.prompt);
+        for (keys, shown) in program.setup {
             stage.press(keys, shown);
         }
         Some(stage)
     }
 
+    /// Fills in the placeholders of a text.
     fn render(&self, text: &str) -> String {
         let directory = self.sandbox.directory();
         let name = directory.file_name().unwrap().to_str().unwrap();
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         text.replace("{dir}", directory.to_str().unwrap())
             .replace("{name}", name)
-            .replace("{toy}", stand_in("toy").to_str().unwrap())
-            .replace("{lines}", stand_in("lines").to_str().unwrap())
+            .replace("{toy}", test_program("toy").to_str().unwrap())
+            .replace("{lines}", test_program("lines").to_str().unwrap())
             .replace("{relay}", relay.to_str().unwrap())
     }
 
@@ -179,16 +183,16 @@ impl<'a> Stage<'a> {
         self.terminal.as_ref().expect("the terminal is open")
     }
 
-    /// Waits for a row that ends so.
+    /// Waits for a row with this end.
     #[track_caller]
-    fn shows(&self, end: &str) {
+    fn wait_for_row_end(&self, end: &str) {
         let end = self.render(end);
         self.terminal().wait_until(&format!("a row that ends with {end:?}"), |screen| {
             screen.lines().any(|row| row.trim_end().ends_with(&end))
         });
     }
 
-    /// Types as a person, and waits until the program has shown this since.
+    /// Presses keys as the user, and waits until the program has shown a text since.
     #[track_caller]
     fn press(&mut self, keys: &str, shown: &str) {
         let keys = self.render(keys);
@@ -200,7 +204,7 @@ impl<'a> Stage<'a> {
         });
     }
 
-    /// Sends each of them, in a stream of its own, so that none waits for another.
+    /// Sends each body under its own topic, so that none waits for another.
     #[track_caller]
     fn send(&mut self, bodies: &[&str]) {
         let mut sender = self.sandbox.join("Cyd");
@@ -221,11 +225,11 @@ impl<'a> Stage<'a> {
             let answer = sender.expect("ACK");
             assert_eq!(answer["payload"]["state"], "accepted", "{answer}");
         }
-        // An acknowledgement may come before the goodbye.
+        // The answer is not awaited: Ann's acknowledgements may arrive before it.
         sender.send_json(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
     }
 
-    /// How each message is, as `status ID` says it.
+    /// The state of each message, as `status ID` reports it.
     fn states(&mut self) -> Vec<State> {
         (0..self.bodies.len()).map(|number| self.state(number)).collect()
     }
@@ -237,47 +241,48 @@ impl<'a> Stage<'a> {
         }
         let reported = &row["reported"];
         let why = reported["why"].as_str().filter(|_| reported["state"] == "waiting");
-        why.map_or_else(|| State::Open(row.clone()), |why| State::Waiting(why.to_owned()))
+        why.map_or_else(|| State::Undecided(row.clone()), |why| State::Waiting(why.to_owned()))
     }
 
-    /// Waits until all messages are typed, or all wait for a reason that does not pass by itself;
-    /// and checks that none ran.
+    /// Waits until all messages are typed, or all wait for a lasting reason. Checks that none ran.
     #[track_caller]
     fn settle(&mut self, expected: Expected) {
-        self.told.clear();
-        self.settle_anew(expected);
+        self.last_states.clear();
+        self.settle_for_another_reason(expected);
     }
 
-    /// The same where they have waited before: the reason has to be another one.
+    /// Like [`Stage::settle`], but waiting messages must have changed their reason.
     #[track_caller]
-    fn settle_anew(&mut self, expected: Expected) {
-        let told = std::mem::take(&mut self.told);
-        until(&format!("the messages are as they should be: {expected:?}"), || {
-            // The last one is the last to be decided.
-            let is_open = matches!(self.state(self.bodies.len() - 1), State::Open(_));
-            self.told = if is_open { Vec::new() } else { self.states() };
-            let is = |decided: &dyn Fn(&State) -> bool| self.told.iter().all(decided) && !is_open;
-            let typed = is(&|state| *state == State::Typed);
-            let waiting = is(&|state| state.lasts() && !told.contains(state));
+    fn settle_for_another_reason(&mut self, expected: Expected) {
+        let previous = std::mem::take(&mut self.last_states);
+        until(&format!("the messages settle as {expected:?}"), || {
+            // The last message is decided last.
+            let is_undecided = matches!(self.state(self.bodies.len() - 1), State::Undecided(_));
+            self.last_states = if is_undecided { Vec::new() } else { self.states() };
+            let all = |decided: &dyn Fn(&State) -> bool| {
+                self.last_states.iter().all(decided) && !is_undecided
+            };
+            let typed = all(&|state| *state == State::Typed);
+            let waiting = all(&|state| state.is_lasting_wait() && !previous.contains(state));
             let decided = match expected {
                 Expected::Typed => typed,
                 Expected::TypedOrWaiting | Expected::Waiting => typed || waiting,
             };
             decided || self.has_run() || self.has_ended()
         });
-        self.nothing_ran();
+        self.check_nothing_ran();
         assert!(!self.has_ended(), "the messages ended {:?}", self.program.command);
         let text = self.terminal().text();
         if expected == Expected::Waiting {
-            assert_ne!(self.told[0], State::Typed, "all are typed:\n{text}");
-            assert!(!self.shows_frames(), "a part is typed:\n{text}");
-            self.status_says_why();
+            assert_ne!(self.last_states[0], State::Typed, "all are typed:\n{text}");
+            assert!(!self.shows_frames(), "a frame is typed:\n{text}");
+            self.check_status_names_the_reason();
         }
     }
 
-    /// A person's command says of the first message why it waits.
+    /// Checks that `status` reports why the first message waits.
     #[track_caller]
-    fn status_says_why(&mut self) {
+    fn check_status_names_the_reason(&mut self) {
         let row = self.operator.ask("message", &json!({"id": id(0)}))["messages"][0].take();
         let status = run(&self.sandbox, &["status", row["id"].as_str().unwrap(), "--json"], DONE);
         let status: Value = serde_json::from_slice(&status.stdout).unwrap();
@@ -285,14 +290,15 @@ impl<'a> Stage<'a> {
         assert_ne!(status["reported"]["why"].as_str().unwrap_or_default(), "", "{status}");
     }
 
-    /// Whether a frame was ever shown, as the terminal's echo does with what is typed.
+    /// Whether a frame was ever shown, as the terminal echoes typed text.
     fn shows_frames(&self) -> bool {
         String::from_utf8_lossy(&self.terminal().bytes()).contains("[relay ")
     }
 
-    fn marks(&self) -> Vec<usize> {
+    /// The numbers of the messages that were run.
+    fn messages_run(&self) -> Vec<usize> {
         let mut found = Vec::new();
-        find(self.sandbox.directory(), &mut |path| {
+        visit_files(self.sandbox.directory(), &mut |path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             found.extend(
                 name.strip_prefix("pwned-").and_then(|number| number.parse::<usize>().ok()),
@@ -307,28 +313,28 @@ impl<'a> Stage<'a> {
     }
 
     fn has_run(&self) -> bool {
-        !self.marks().is_empty()
+        !self.messages_run().is_empty()
     }
 
     #[track_caller]
-    fn nothing_ran(&self) {
-        let ran: Vec<_> = self.marks().iter().map(|number| &self.bodies[*number]).collect();
+    fn check_nothing_ran(&self) {
+        let ran: Vec<_> = self.messages_run().iter().map(|number| &self.bodies[*number]).collect();
         let screen = self.terminal.as_ref().map(Terminal::text).unwrap_or_default();
         assert!(ran.is_empty(), "{:?} ran {ran:#?}:\n{screen}", self.program.command);
     }
 
-    /// Ends the program as a person does. What waited waits on, and nothing ran.
+    /// Ends the program with its keys. Waiting messages stay queued, and no message ran.
     #[track_caller]
     fn leave(&mut self) {
         let keys = self.program.leave.iter().map(|keys| self.render(keys)).collect::<Vec<_>>();
-        let (last, before) = keys.split_last().expect("a program is left somehow");
+        let (last, before) = keys.split_last().expect("every program has keys to end it");
         for keys in before {
             self.press_and_see(keys);
         }
         let mut terminal = self.terminal.take().expect("the terminal is open");
         terminal.press(last);
         terminal.finish();
-        self.nothing_ran();
+        self.check_nothing_ran();
         let states = self.states();
         let waiting = states.iter().filter(|state| **state != State::Typed).count();
         let has_to_wait = self.program.expected == Expected::Waiting;
@@ -352,32 +358,33 @@ impl Drop for Stage<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let screen = self.terminal.as_ref().map(Terminal::text).unwrap_or_default();
-            eprintln!("--- ran {:?}; the screen\n{screen}\n---", self.marks());
+            eprintln!("--- ran {:?}; the screen\n{screen}\n---", self.messages_run());
         }
         self.terminal = None;
         if let Some((program, arguments)) = self.program.cleanup.split_first() {
             let mut cleanup = self.sandbox.program(program);
             cleanup.args(arguments.iter().map(|word| self.render(word)));
-            // It has ended by itself in most cases.
+            // In most cases the process has already ended.
             output(cleanup);
         }
     }
 }
 
-/// What has become of a message.
+/// The state of a message.
 #[derive(Debug, PartialEq)]
 enum State {
     Typed,
-    /// It waits for this reason.
+    /// The message waits for this reason.
     Waiting(String),
-    /// Nothing is known.
-    Open(Value),
+    /// Neither typed nor waiting; the row of its status.
+    Undecided(Value),
 }
 
 impl State {
-    fn lasts(&self) -> bool {
+    /// Whether the message waits for a reason that does not pass by itself.
+    fn is_lasting_wait(&self) -> bool {
         let Self::Waiting(why) = self else { return false };
-        !why.is_empty() && !PASSING.iter().any(|passing| why.ends_with(passing))
+        !why.is_empty() && !TRANSIENT_REASONS.iter().any(|end| why.ends_with(end))
     }
 }
 
@@ -385,8 +392,8 @@ fn id(number: usize) -> String {
     format!("hostile-{number}")
 }
 
-/// A program of the tests' own, which `cargo test` builds beside them.
-fn stand_in(name: &str) -> PathBuf {
+/// A program of the tests, which `cargo test` builds as an example.
+fn test_program(name: &str) -> PathBuf {
     let tests = env::current_exe().unwrap();
     let built = tests.parent().and_then(Path::parent).unwrap().join("examples");
     let program = built.join(format!("{name}{}", env::consts::EXE_SUFFIX));
@@ -394,7 +401,7 @@ fn stand_in(name: &str) -> PathBuf {
     program
 }
 
-/// Makes the tests' own program an agent that is known.
+/// A recipe that makes the program `toy` a known agent.
 const TOY_RECIPE: &str = r#"
 [[recipe]]
 name = "toy"
@@ -410,31 +417,31 @@ fn write_files(sandbox: &Sandbox, files: &[(&str, File)]) {
         match file {
             File::Text(text) => fs::write(&path, text).unwrap(),
             File::Script(text) => {
-                let toy = stand_in("toy");
+                let toy = test_program("toy");
                 let text = text.replace("{dir}", sandbox.directory().to_str().unwrap());
                 fs::write(&path, text.replace("{toy}", toy.to_str().unwrap())).unwrap();
                 let mut chmod = sandbox.program("chmod");
                 chmod.arg("+x").arg(&path);
                 assert!(output(chmod).status.success());
             }
-            File::Copy(program) => drop(fs::copy(on_path(program), &path).unwrap()),
-            File::Toy => drop(fs::copy(stand_in("toy"), &path).unwrap()),
+            File::Copy(program) => drop(fs::copy(find_on_path(program), &path).unwrap()),
+            File::Toy => drop(fs::copy(test_program("toy"), &path).unwrap()),
         }
     }
 }
 
-fn on_path(program: &str) -> PathBuf {
+fn find_on_path(program: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders = env::split_paths(&path).map(|folder| folder.join(program));
-    folders.find(|path| path.is_file()).expect("`needs` names it")
+    folders.find(|path| path.is_file()).expect("`needs` lists the program")
 }
 
-/// All files below a directory. What goes away meanwhile is passed over.
-fn find(directory: &Path, found: &mut impl FnMut(&Path)) {
+/// Calls `found` for all files below a directory. Files that vanish meanwhile are skipped.
+fn visit_files(directory: &Path, found: &mut impl FnMut(&Path)) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => find(&entry.path(), found),
+            Ok(kind) if kind.is_dir() => visit_files(&entry.path(), found),
             _ => found(&entry.path()),
         }
     }

@@ -1,8 +1,9 @@
-//! An agent's own program that is in front, and then is not.
+//! Agents that give the terminal to another program: a shell after their end, an editor, a shell
+//! of their own.
 
 use super::{BODIES, Expected, File, PROGRAM, Program, Stage};
 
-/// An agent is given time for each message.
+/// A few bodies only, since an agent takes time for each message.
 const FEW: &[&str] = &["touch {mark}", "\u{1b}[201~\rtouch {mark}\r"];
 
 const TOY: Program = Program {
@@ -17,19 +18,19 @@ const TOY: Program = Program {
     ..PROGRAM
 };
 
-/// A shell that looks like the agent, from which a person starts the agent.
+/// A shell with the agent's prompt, from which the user starts the agent.
 const SHELL: Program = Program {
     needs: &["bash"],
     files: &[("rc", File::Text("PS1='❯ '\n"))],
     command: &["bash", "--noprofile", "--rcfile", "{dir}/rc"],
     prompt: "❯",
-    first: &[("{toy}\r", "ready")],
+    setup: &[("{toy}\r", "ready")],
     expected: Expected::TypedOrWaiting,
     leave: &["\r", "\u{3}", "exit\r"],
     ..PROGRAM
 };
 
-/// The same shell after an agent of a known name, as a launcher leaves it behind.
+/// A launcher with the agent's name that leaves such a shell behind.
 const LAUNCHER: Program = Program {
     needs: &["bash"],
     files: &[
@@ -38,26 +39,32 @@ const LAUNCHER: Program = Program {
     ],
     command: &["{dir}/bin/toy"],
     prompt: "ready",
-    first: &[],
+    setup: &[],
     ..SHELL
 };
 
-/// Messages come while the agent works, and the person ends or suspends it with `keys`.
+/// Messages arrive while the agent works, before the user ends or suspends it with `keys`.
 #[track_caller]
-fn gives_way_to_a_shell(program: &Program, keys: &str) {
+fn check_shell_gets_no_message(program: &Program, keys: &str) {
     let Some(mut stage) = Stage::start(program) else { return };
     stage.press("work\r", "working");
     stage.send(&BODIES);
     stage.settle(Expected::Waiting);
     stage.press(keys, "❯");
     stage.press("echo b''ack\r", "back");
-    stage.settle_anew(Expected::TypedOrWaiting);
+    stage.settle_for_another_reason(Expected::TypedOrWaiting);
     stage.leave();
 }
 
-/// Messages come while the agent has started another program, which `keys` end.
+/// Messages arrive while a program that the agent has started runs, until `keys` end it.
 #[track_caller]
-fn starts(needs: &'static [&'static str], line: &str, shown: &str, bodies: &[&str], keys: &str) {
+fn check_child_gets_no_message(
+    needs: &'static [&'static str],
+    line: &str,
+    shown: &str,
+    bodies: &[&str],
+    keys: &str,
+) {
     let toy = Program { needs, ..TOY };
     let Some(mut stage) = Stage::start(&toy) else { return };
     stage.press(line, shown);
@@ -70,49 +77,55 @@ fn starts(needs: &'static [&'static str], line: &str, shown: &str, bodies: &[&st
 }
 
 #[test]
-fn an_agent_gets_messages_by_its_recipe() {
-    let mut stage = Stage::start(&TOY).expect("the tests' own program is there");
+fn agent_with_a_recipe_gets_messages() {
+    let mut stage = Stage::start(&TOY).expect("the program `toy` is built");
     stage.send(FEW);
     stage.settle(Expected::Typed);
     stage.leave();
 }
 
 #[test]
-fn an_agent_that_ends_leaves_messages_to_no_shell() {
-    gives_way_to_a_shell(&SHELL, "quit\r");
+fn shell_after_an_ended_agent_gets_no_message() {
+    check_shell_gets_no_message(&SHELL, "quit\r");
 }
 
 #[test]
-fn a_launched_agent_that_ends_leaves_messages_to_no_shell() {
-    gives_way_to_a_shell(&LAUNCHER, "quit\r");
+fn shell_of_a_launcher_after_an_ended_agent_gets_no_message() {
+    check_shell_gets_no_message(&LAUNCHER, "quit\r");
 }
 
 #[test]
-fn an_agent_that_is_suspended_leaves_messages_to_no_shell() {
-    // The first makes the shell tell of it.
+fn shell_after_a_suspended_agent_gets_no_message() {
+    // The first `exit` only makes the shell report the stopped job.
     let leave = &["\r", "\u{3}", "exit\r", "exit\r"];
-    gives_way_to_a_shell(&Program { leave, ..SHELL }, "\u{1a}");
+    check_shell_gets_no_message(&Program { leave, ..SHELL }, "\u{1a}");
 }
 
 #[test]
-fn an_agents_editor_gets_no_messages() {
-    starts(&["ed"], "run ed nine\r", "9", &["!touch {mark}", "w {mark}"], "Q\r");
+fn editor_of_an_agent_gets_no_message() {
+    check_child_gets_no_message(
+        &["ed"],
+        "run ed nine\r",
+        "9",
+        &["!touch {mark}", "w {mark}"],
+        "Q\r",
+    );
 }
 
 #[test]
-fn an_agents_full_screen_editor_gets_no_messages() {
+fn full_screen_editor_of_an_agent_gets_no_message() {
     let bodies = [":!touch {mark}", "i\nx\u{1b}:w {mark}\r"];
     let line = "run vim.tiny -u NONE -i NONE -n\r";
-    starts(&["vim.tiny"], line, "~", &bodies, ":q!\r");
+    check_child_gets_no_message(&["vim.tiny"], line, "~", &bodies, ":q!\r");
 }
 
 #[test]
-fn an_agents_shell_gets_no_messages() {
-    starts(&["bash"], "run bash --norc --noprofile\r", "$", &[], "exit\r");
+fn shell_of_an_agent_gets_no_message() {
+    check_child_gets_no_message(&["bash"], "run bash --norc --noprofile\r", "$", &[], "exit\r");
 }
 
-/// It stays in the agent's process group, and looks like the agent.
+/// The shell stays in the agent's process group and has the agent's prompt.
 #[test]
-fn an_agents_shell_without_job_control_gets_no_messages() {
-    starts(&["dash"], "run {dir}/bin/below\r", "❯", &[], "exit\r");
+fn shell_of_an_agent_without_job_control_gets_no_message() {
+    check_child_gets_no_message(&["dash"], "run {dir}/bin/below\r", "❯", &[], "exit\r");
 }

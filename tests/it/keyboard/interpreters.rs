@@ -15,26 +15,26 @@ const PYTHON: Program = Program {
 };
 
 #[test]
-fn python_runs_nothing() {
+fn python_runs_no_message() {
     let command = &["python3", "-E", "-S", "-i", "-c", "exit = __import__('os')._exit"];
     let leave = &["\r", "\u{3}", "exit(0)\r"];
     Program { command, prompt: ">>>", leave, ..PYTHON }.runs_no_message();
 }
 
 #[test]
-fn python_with_a_readers_prompt_runs_nothing() {
+fn python_with_a_prompt_like_a_line_reader_runs_no_message() {
     let command = &["python3", "-E", "-i", "-c", "import sys; sys.ps1 = '> '"];
     Program { command, prompt: ">", ..PYTHON }.runs_no_message();
 }
 
 #[test]
-fn python_with_claudes_prompt_runs_nothing() {
+fn python_with_the_prompt_of_claude_runs_no_message() {
     let command = &["python3", "-E", "-i", "-c", "import sys; sys.ps1 = '❯ '"];
     Program { command, prompt: "❯", ..PYTHON }.runs_no_message();
 }
 
 #[test]
-fn a_script_that_runs_its_lines_runs_nothing() {
+fn script_that_executes_its_input_runs_no_message() {
     const SCRIPT: &str = "import os\nwhile True:\n    line = input('> ')\n    \
                           if line == 'exit': break\n    os.system(line)\n";
     Program {
@@ -49,7 +49,7 @@ fn a_script_that_runs_its_lines_runs_nothing() {
 }
 
 #[test]
-fn node_runs_nothing() {
+fn node_runs_no_message() {
     Program {
         needs: &["node"],
         command: &["node"],
@@ -66,7 +66,7 @@ fn node_runs_nothing() {
 }
 
 #[test]
-fn sqlite3_runs_nothing() {
+fn sqlite3_runs_no_message() {
     Program {
         needs: &["sqlite3"],
         command: &["sqlite3"],
@@ -84,7 +84,7 @@ fn sqlite3_runs_nothing() {
 }
 
 #[test]
-fn a_copy_of_sqlite3_named_claude_runs_nothing() {
+fn copy_of_sqlite3_named_claude_runs_no_message() {
     Program {
         needs: &["sqlite3"],
         files: &[("bin/claude", File::Copy("sqlite3"))],
@@ -98,7 +98,7 @@ fn a_copy_of_sqlite3_named_claude_runs_nothing() {
 }
 
 #[test]
-fn gdb_runs_nothing() {
+fn gdb_runs_no_message() {
     Program {
         needs: &["gdb"],
         command: &["gdb", "-q", "-nx"],
@@ -111,7 +111,7 @@ fn gdb_runs_nothing() {
 }
 
 #[test]
-fn perls_debugger_runs_nothing() {
+fn perl_debugger_runs_no_message() {
     Program {
         needs: &["perl"],
         command: &["perl", "-d", "-e", "1"],
@@ -129,7 +129,7 @@ fn perls_debugger_runs_nothing() {
 }
 
 #[test]
-fn lua_runs_nothing() {
+fn lua_runs_no_message() {
     Program {
         needs: &["lua5.4"],
         command: &["lua5.4"],
@@ -142,7 +142,7 @@ fn lua_runs_nothing() {
 }
 
 #[test]
-fn expect_runs_nothing() {
+fn expect_runs_no_message() {
     Program {
         needs: &["expect"],
         command: &["expect"],
@@ -155,7 +155,7 @@ fn expect_runs_nothing() {
 }
 
 #[test]
-fn ed_runs_nothing() {
+fn ed_runs_no_message() {
     Program {
         needs: &["ed"],
         command: &["ed", "-p", "> "],
@@ -168,12 +168,12 @@ fn ed_runs_nothing() {
 }
 
 #[test]
-fn dc_runs_nothing() {
+fn dc_runs_no_message() {
     Program {
         needs: &["dc"],
         command: &["dc"],
         prompt: "",
-        first: &[("6 7*p\r", "42")],
+        setup: &[("6 7*p\r", "42")],
         bodies: &["!touch {mark}", "[!touch {mark}]x"],
         leave: &["\r", "q\r"],
         ..PROGRAM
@@ -182,12 +182,12 @@ fn dc_runs_nothing() {
 }
 
 #[test]
-fn bc_runs_nothing() {
+fn bc_runs_no_message() {
     Program {
         needs: &["bc"],
         command: &["bc", "-q"],
         prompt: "",
-        first: &[("6*7\r", "42")],
+        setup: &[("6*7\r", "42")],
         leave: &["\r", "quit\r"],
         ..PROGRAM
     }
@@ -195,12 +195,12 @@ fn bc_runs_nothing() {
 }
 
 #[test]
-fn cat_is_shown_nothing() {
+fn cat_gets_no_message() {
     Program {
         needs: &["cat"],
         command: &["cat"],
         prompt: "",
-        first: &[("here\r", "here")],
+        setup: &[("here\r", "here")],
         leave: &["\r", "\u{4}"],
         ..PROGRAM
     }

@@ -1,9 +1,9 @@
-//! Programs that take the whole screen, and keys rather than lines.
+//! Programs that use the whole screen and read keys instead of lines.
 
 use super::{File, PROGRAM, Program};
 
 #[test]
-fn vim_runs_nothing() {
+fn vim_runs_no_message() {
     Program {
         needs: &["vim.tiny"],
         command: &["vim.tiny", "-u", "NONE", "-i", "NONE", "-n"],
@@ -16,7 +16,7 @@ fn vim_runs_nothing() {
 }
 
 #[test]
-fn nano_runs_nothing() {
+fn nano_runs_no_message() {
     Program {
         needs: &["nano"],
         command: &["nano", "--ignorercfiles"],
@@ -29,7 +29,7 @@ fn nano_runs_nothing() {
 }
 
 #[test]
-fn less_runs_nothing() {
+fn less_runs_no_message() {
     Program {
         needs: &["less"],
         files: &[("long", File::Text("one\ntwo\nthree\n"))],
@@ -43,7 +43,7 @@ fn less_runs_nothing() {
 }
 
 #[test]
-fn more_runs_nothing() {
+fn more_runs_no_message() {
     Program {
         needs: &["more", "seq"],
         command: &["sh", "-c", "seq 1000 >long; exec more long"],
@@ -56,7 +56,7 @@ fn more_runs_nothing() {
 }
 
 #[test]
-fn midnight_commander_runs_nothing() {
+fn midnight_commander_runs_no_message() {
     Program {
         needs: &["mc"],
         command: &["mc", "--nosubshell", "--nomouse"],
@@ -68,7 +68,7 @@ fn midnight_commander_runs_nothing() {
 }
 
 #[test]
-fn midnight_commander_with_a_shell_runs_nothing() {
+fn midnight_commander_with_a_shell_runs_no_message() {
     Program {
         needs: &["mc", "bash"],
         command: &["env", "SHELL=/bin/bash", "mc", "--nomouse"],
@@ -80,7 +80,7 @@ fn midnight_commander_with_a_shell_runs_nothing() {
 }
 
 #[test]
-fn top_runs_nothing() {
+fn top_runs_no_message() {
     Program {
         needs: &["top"],
         command: &["top"],
@@ -92,7 +92,7 @@ fn top_runs_nothing() {
 }
 
 #[test]
-fn watch_runs_nothing() {
+fn watch_runs_no_message() {
     Program {
         needs: &["watch"],
         command: &["watch", "-t", "echo watched"],

@@ -11,19 +11,19 @@ const BASH: Program = Program {
 };
 
 #[test]
-fn bash_with_its_usual_prompt_runs_nothing() {
+fn bash_with_its_usual_prompt_runs_no_message() {
     let command = &["bash", "--norc", "--noprofile"];
     Program { command, expected: Expected::Typed, ..BASH }.runs_no_message();
 }
 
-/// What would end the quote, and run.
+/// Bodies that would end an open quote and then run.
 const IN_QUOTES: [&str; 3] = ["don't\ntouch {mark}\n'", "'; touch {mark}; '", "\ntouch {mark}\n"];
 
 #[test]
-fn bash_in_an_open_quote_runs_nothing() {
+fn bash_in_an_open_quote_runs_no_message() {
     Program {
         files: &[("rc", File::Text("PS1='$ '\nPS2='∙ '\n"))],
-        first: &[("echo 'abc\r", "∙")],
+        setup: &[("echo 'abc\r", "∙")],
         bodies: &IN_QUOTES,
         expected: Expected::Waiting,
         leave: &["\u{3}", "exit\r"],
@@ -33,12 +33,12 @@ fn bash_in_an_open_quote_runs_nothing() {
 }
 
 #[test]
-fn zsh_in_an_open_quote_runs_nothing() {
+fn zsh_in_an_open_quote_runs_no_message() {
     Program {
         needs: &["zsh"],
         files: &[(".zshrc", File::Text("PROMPT='$ '\nPROMPT2='∙ '\n"))],
         command: &["env", "ZDOTDIR={dir}", "zsh"],
-        first: &[("echo 'abc\r", "∙")],
+        setup: &[("echo 'abc\r", "∙")],
         bodies: &IN_QUOTES,
         expected: Expected::Waiting,
         leave: &["\u{3}", "exit\r"],
@@ -48,37 +48,37 @@ fn zsh_in_an_open_quote_runs_nothing() {
 }
 
 #[test]
-fn bash_with_a_word_for_a_prompt_runs_nothing() {
+fn bash_with_a_word_for_a_prompt_runs_no_message() {
     let files = &[("rc", File::Text("PS1='lambda '\n"))];
     Program { files, prompt: "lambda", ..BASH }.runs_no_message();
 }
 
 #[test]
-fn bash_with_claudes_prompt_runs_nothing() {
+fn bash_with_the_prompt_of_claude_runs_no_message() {
     let files = &[("rc", File::Text("PS1='❯ '\n"))];
     Program { files, prompt: "❯", ..BASH }.runs_no_message();
 }
 
 #[test]
-fn bash_with_a_continuations_prompt_runs_nothing() {
+fn bash_with_a_continuation_prompt_runs_no_message() {
     let files = &[("rc", File::Text("PS1='> '\n"))];
     Program { files, prompt: ">", ..BASH }.runs_no_message();
 }
 
 #[test]
-fn bash_with_a_prompt_of_two_lines_runs_nothing() {
+fn bash_with_a_prompt_of_two_lines_runs_no_message() {
     let files = &[("rc", File::Text("PS1='in a folder\\n$ '\n"))];
     Program { files, ..BASH }.runs_no_message();
 }
 
 #[test]
-fn bash_with_a_right_prompt_runs_nothing() {
+fn bash_with_a_right_prompt_runs_no_message() {
     let files = &[("rc", File::Text("PS1='\\[\\e7\\e[60Cright\\e8\\]$ '\n"))];
     Program { files, prompt: "right", ..BASH }.runs_no_message();
 }
 
 #[test]
-fn bash_that_joins_lines_of_its_history_runs_nothing() {
+fn bash_with_multi_line_history_runs_no_message() {
     const FILES: &[(&str, File)] = &[(
         "rc",
         File::Text("PS1='$ '\nset -o history -o histexpand\nshopt -s histverify cmdhist lithist\n"),
@@ -87,45 +87,45 @@ fn bash_that_joins_lines_of_its_history_runs_nothing() {
 }
 
 #[test]
-fn bash_in_vi_mode_runs_nothing() {
+fn bash_in_vi_mode_runs_no_message() {
     let files = &[("rc", File::Text("PS1='$ '\nset -o vi\n"))];
     Program { files, ..BASH }.runs_no_message();
 }
 
 #[test]
-fn bash_without_bracketed_paste_runs_nothing() {
+fn bash_without_bracketed_paste_runs_no_message() {
     const FILES: &[(&str, File)] =
         &[("rc", File::Text("PS1='$ '\nbind 'set enable-bracketed-paste off'\n"))];
     Program { files: FILES, ..BASH }.runs_no_message();
 }
 
 #[test]
-fn sh_runs_nothing() {
-    // Only some have a line editor.
+fn sh_runs_no_message() {
+    // Only some shells named `sh` have a line editor.
     let expected = Expected::TypedOrWaiting;
     Program { needs: &["sh"], command: &["sh", "-i"], expected, ..PROGRAM }.runs_no_message();
 }
 
 #[test]
-fn zsh_runs_nothing() {
+fn zsh_runs_no_message() {
     let command = &["zsh", "-f"];
     Program { needs: &["zsh"], command, expected: Expected::TypedOrWaiting, ..PROGRAM }
         .runs_no_message();
 }
 
 #[test]
-fn zsh_with_a_right_prompt_runs_nothing() {
+fn zsh_with_a_right_prompt_runs_no_message() {
     Program {
         needs: &["zsh"],
         command: &["zsh", "-f"],
-        first: &[("RPROMPT=r''ight\r", "right")],
+        setup: &[("RPROMPT=r''ight\r", "right")],
         expected: Expected::TypedOrWaiting,
         ..PROGRAM
     }
     .runs_no_message();
 }
 
-/// fish with a prompt of its own: its usual one depends on the user.
+/// fish, for which each test sets a prompt: the default one depends on the user.
 const FISH: Program = Program {
     needs: &["fish"],
     // Ctrl-C in an empty line shows nothing.
@@ -134,46 +134,46 @@ const FISH: Program = Program {
 };
 
 #[test]
-fn fish_runs_nothing() {
+fn fish_runs_no_message() {
     const PROMPT: &str = "function fish_prompt; printf '~> '; end";
     let command = &["fish", "--no-config", "-C", PROMPT];
     Program { command, prompt: "~>", ..FISH }.runs_no_message();
 }
 
 #[test]
-fn fish_with_claudes_prompt_runs_nothing() {
+fn fish_with_the_prompt_of_claude_runs_no_message() {
     const PROMPT: &str = "function fish_prompt; printf '❯ '; end";
     let command = &["fish", "--no-config", "-C", PROMPT];
     Program { command, prompt: "❯", ..FISH }.runs_no_message();
 }
 
 #[test]
-fn dash_runs_nothing() {
+fn dash_runs_no_message() {
     let command = &["dash", "-i"];
     Program { needs: &["dash"], command, expected: Expected::TypedOrWaiting, ..PROGRAM }
         .runs_no_message();
 }
 
 #[test]
-fn busyboxs_shell_runs_nothing() {
+fn busybox_shell_runs_no_message() {
     let command = &["busybox", "sh"];
     Program { needs: &["busybox"], command, expected: Expected::TypedOrWaiting, ..PROGRAM }
         .runs_no_message();
 }
 
 #[test]
-fn ksh_runs_nothing() {
+fn ksh_runs_no_message() {
     Program { needs: &["ksh"], command: &["ksh", "-i"], ..PROGRAM }.runs_no_message();
 }
 
 #[test]
-fn mksh_runs_nothing() {
+fn mksh_runs_no_message() {
     let files = &[(".mkshrc", File::Text("PS1='$ '\n"))];
     Program { needs: &["mksh"], files, command: &["mksh", "-i"], ..PROGRAM }.runs_no_message();
 }
 
 #[test]
-fn tcsh_runs_nothing() {
+fn tcsh_runs_no_message() {
     let files = &[(".tcshrc", File::Text("set prompt = '> '\n"))];
     Program { needs: &["tcsh"], files, command: &["tcsh"], prompt: ">", ..PROGRAM }
         .runs_no_message();
