@@ -1,6 +1,6 @@
-//! Whatever a program shows, a person presses and the relay says, in whatever order: a bridge types one
-//! message at a time, presses no key but what sends it off, and each message is acknowledged once, or
-//! given back, or waits.
+//! Arbitrary output of a program, keys of a person, and events of the relay, in any order: a bridge
+//! types one message at a time, presses only the keys that submit it, and acknowledges each message
+//! once, or returns it, or keeps it waiting.
 
 use agent_relay::bridge::{
     Bridge, DeliveryFailure, FailureCause, IncomingMessage, Input, Output, Progress, SendHandle,
@@ -18,16 +18,16 @@ use agent_relay::protocol::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Operations of one input; more only take longer.
+/// Operations of one input. More would only take longer.
 const OPERATIONS_MAX: usize = 300;
 
-/// Deadlines that one operation may meet.
+/// Deadlines during one operation.
 const TICKS_MAX: usize = 2_000;
 
-/// A text is sent off so often at most.
+/// Submissions of one text.
 const PRESSES_MAX: usize = 4;
 
-/// What is wrapped, and what its empty line to type into begins with.
+/// Commands, each with the text before its empty input line.
 const COMMANDS: [(&str, &str); 7] = [
     ("claude", "❯\u{a0}"),
     ("codex", "› "),
@@ -38,8 +38,8 @@ const COMMANDS: [(&str, &str); 7] = [
     ("bash", "$ "),
 ];
 
-/// What programs print.
-const SHOWN: [&str; 36] = [
+/// Output of programs.
+const OUTPUTS: [&str; 36] = [
     "\x1b[2J\x1b[H",
     "\r\n",
     "\x1b[?2004h",
@@ -78,8 +78,8 @@ const SHOWN: [&str; 36] = [
     "All is done, and this stands here.\r\n",
 ];
 
-/// What people press, and terminals answer by themselves.
-const PRESSED: [&str; 14] = [
+/// Keys of people, and answers of terminals.
+const KEYS: [&str; 14] = [
     "a",
     "hello there",
     "\r",
@@ -96,7 +96,7 @@ const PRESSED: [&str; 14] = [
     "[relay 000000 from Ann, id 00000000]",
 ];
 
-/// The first bytes are the settings, then each is an operation, or more where it says so.
+/// Reads two bytes as settings, and each further byte as an operation, some with arguments.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[command, settings], rest)) = bytes.split_first_chunk() else { return };
     let mut world = World::new(usize::from(command), settings);
@@ -110,7 +110,7 @@ pub(crate) fn run(bytes: &[u8]) {
     world.end();
 }
 
-/// The input, taken from its front; behind its end stand zeros.
+/// The rest of the input; zeros follow its end.
 struct Operations<'a>(&'a [u8]);
 
 impl<'a> Operations<'a> {
@@ -131,33 +131,34 @@ impl<'a> Operations<'a> {
         String::from_utf8_lossy(self.take()).into_owned()
     }
 
-    fn one_of<'b>(&mut self, texts: &[&'b str]) -> &'b str {
+    fn choose<'b>(&mut self, texts: &[&'b str]) -> &'b str {
         texts[usize::from(self.byte()) % texts.len()]
     }
 }
 
-/// What has become of a message.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Waits,
+enum MessageState {
+    Waiting,
     Acknowledged,
-    GivenBack,
+    Returned,
 }
 
-/// A text that was typed and is not done with.
-struct Open {
-    /// A message's id; none for the relay's own words.
+/// A text that was typed, and whose end is not known.
+struct Injection {
+    /// The message's id, or `None` for a text of the relay itself.
     id: Option<String>,
     presses: usize,
-    /// The terminal has taken all of it at this count of bytes.
-    until: u64,
-    /// The program says that it got it.
-    is_written_down: bool,
+    /// The count of accepted bytes at which the terminal has accepted the text and its last
+    /// submission.
+    end_bytes: u64,
+    /// Whether the transcript has the text.
+    is_in_transcript: bool,
 }
 
-impl Open {
-    fn was_sent_off(&self, written: u64) -> bool {
-        self.is_written_down || (self.presses > 0 && self.until <= written)
+impl Injection {
+    fn was_submitted(&self, written: u64) -> bool {
+        self.is_in_transcript || (self.presses > 0 && self.end_bytes <= written)
     }
 }
 
@@ -167,24 +168,24 @@ struct World {
     prompt: &'static str,
     attached: bool,
     now: Moment,
-    /// The program that reads while the command has the terminal, and the one that reads now.
+    /// The reader while the command has the terminal, and the current reader.
     own: Reader,
     reader: Reader,
-    /// The terminal takes nothing until it is said to.
-    stalls: bool,
-    handed: u64,
-    written: u64,
-    mail: BTreeMap<String, Fate>,
+    /// Whether the terminal accepts nothing.
+    is_stalled: bool,
+    typed_bytes: u64,
+    accepted_bytes: u64,
+    messages: BTreeMap<String, MessageState>,
     urgent: VecDeque<String>,
     usual: VecDeque<String>,
-    open: Option<Open>,
-    /// The person pressed these, and they have not been passed on.
-    keys: Vec<u8>,
-    /// Typed, and not shown so far.
-    unseen: String,
-    /// The last frame's first line.
+    injection: Option<Injection>,
+    /// Keys of the person that have not been passed on.
+    pending_keys: Vec<u8>,
+    /// Typed text that has not been echoed.
+    unechoed: String,
+    /// The first line of the last frame.
     header: String,
-    said: Option<SendHandle>,
+    last_send: Option<SendHandle>,
 }
 
 impl World {
@@ -219,34 +220,34 @@ impl World {
             now: Moment(0),
             reader: own.clone(),
             own,
-            stalls: false,
-            handed: 0,
-            written: 0,
-            mail: BTreeMap::new(),
+            is_stalled: false,
+            typed_bytes: 0,
+            accepted_bytes: 0,
+            messages: BTreeMap::new(),
             urgent: VecDeque::new(),
             usual: VecDeque::new(),
-            open: None,
-            keys: Vec::new(),
-            unseen: String::new(),
+            injection: None,
+            pending_keys: Vec::new(),
+            unechoed: String::new(),
             header: String::new(),
-            said: None,
+            last_send: None,
         }
     }
 
     fn step(&mut self, operations: &mut Operations<'_>) {
         match operations.byte() % 24 {
-            0..=3 => self.pass(u64::from(operations.byte()) * 20),
-            4 | 5 => self.prints(operations.one_of(&SHOWN).as_bytes()),
-            6 => self.prints(operations.take()),
-            7 | 8 => self.shows_its_prompt(),
-            9 | 10 => self.echoes(),
-            11 => self.presses(operations.one_of(&PRESSED).as_bytes()),
-            12 => self.presses(operations.take()),
-            13 | 14 => self.gets_mail(operations),
-            15 => self.gets_it_again(operations.byte()),
-            16 | 17 => self.writes_down(operations),
-            18 => self.resizes(operations.byte(), operations.byte()),
-            19 => self.hears(operations),
+            0..=3 => self.pass_time(u64::from(operations.byte()) * 20),
+            4 | 5 => self.print(operations.choose(&OUTPUTS).as_bytes()),
+            6 => self.print(operations.take()),
+            7 | 8 => self.show_prompt(),
+            9 | 10 => self.echo(),
+            11 => self.press(operations.choose(&KEYS).as_bytes()),
+            12 => self.press(operations.take()),
+            13 | 14 => self.deliver_new(operations),
+            15 => self.deliver_again(operations.byte()),
+            16 | 17 => self.add_record(operations),
+            18 => self.resize(operations.byte(), operations.byte()),
+            19 => self.handle_event(operations),
             20 => self.input(Input::Held(operations.byte() % 2 == 1)),
             21 => {
                 let barred = |why| Reader::Barred(why, None);
@@ -257,13 +258,13 @@ impl World {
                 };
                 self.input(Input::Reads(self.reader.clone()));
             }
-            22 => self.stalls = !self.stalls,
-            _ => self.takes(u64::from(operations.byte())),
+            22 => self.is_stalled = !self.is_stalled,
+            _ => self.accept_part(u64::from(operations.byte())),
         }
     }
 
-    /// Lets time pass, with all ticks on the way.
-    fn pass(&mut self, ms: u64) {
+    /// Lets time pass, and calls `tick` at each deadline.
+    fn pass_time(&mut self, ms: u64) {
         let until = self.now.plus(ms);
         let mut ticks = 0;
         while let Some(due) = self.bridge.deadline().filter(|&due| due <= until) {
@@ -275,48 +276,48 @@ impl World {
         self.now = until;
     }
 
-    fn prints(&mut self, bytes: &[u8]) {
+    fn print(&mut self, bytes: &[u8]) {
         self.input(Input::Printed(bytes));
     }
 
-    /// The line to type into, empty, on a clear screen.
-    fn shows_its_prompt(&mut self) {
-        self.unseen.clear();
+    /// Prints an empty input line on a cleared screen.
+    fn show_prompt(&mut self) {
+        self.unechoed.clear();
         let picture = format!("\x1b[2J\x1b[H\x1b[?2004hWelcome.\r\n\r\n{}", self.prompt);
-        self.prints(picture.as_bytes());
+        self.print(picture.as_bytes());
     }
 
-    /// Shows what was typed.
-    fn echoes(&mut self) {
-        let shown = std::mem::take(&mut self.unseen).replace('\n', "\r\n");
-        self.prints(shown.as_bytes());
+    /// Prints the text that was typed.
+    fn echo(&mut self) {
+        let shown = std::mem::take(&mut self.unechoed).replace('\n', "\r\n");
+        self.print(shown.as_bytes());
     }
 
-    fn presses(&mut self, bytes: &[u8]) {
+    fn press(&mut self, bytes: &[u8]) {
         if bytes.is_empty() || !self.bridge.wants_keys() {
             return;
         }
-        self.keys.extend_from_slice(bytes);
+        self.pending_keys.extend_from_slice(bytes);
         self.input(Input::Keys(bytes));
-        // What is kept back can be told from what sends a text off.
-        if (1..4).contains(&self.keys.len()) {
-            self.presses(b"and more");
+        // More keys make keys that are held back differ from a submission.
+        if (1..4).contains(&self.pending_keys.len()) {
+            self.press(b"and more");
         }
     }
 
-    fn gets_mail(&mut self, operations: &mut Operations<'_>) {
+    fn deliver_new(&mut self, operations: &mut Operations<'_>) {
         let urgent = operations.byte().is_multiple_of(4);
-        let (body, number) = (operations.text(), self.mail.len());
+        let (body, number) = (operations.text(), self.messages.len());
         let id = format!("{number:08}-mail");
-        self.mail.insert(id.clone(), Fate::Waits);
+        self.messages.insert(id.clone(), MessageState::Waiting);
         if urgent { &mut self.urgent } else { &mut self.usual }.push_back(id.clone());
         self.deliver(id, urgent, 1, body);
     }
 
-    /// As after a connection that was lost.
-    fn gets_it_again(&mut self, which: u8) {
-        let id = format!("{:08}-mail", usize::from(which) % (self.mail.len() + 1));
-        if self.mail.contains_key(&id) {
+    /// Delivers a message another time, as after a lost connection.
+    fn deliver_again(&mut self, which: u8) {
+        let id = format!("{:08}-mail", usize::from(which) % (self.messages.len() + 1));
+        if self.messages.contains_key(&id) {
             self.deliver(id, false, 2, "again".to_owned());
         }
     }
@@ -333,39 +334,39 @@ impl World {
         }));
     }
 
-    /// A file that may be the program's transcript goes on, or is known to be it.
-    fn writes_down(&mut self, operations: &mut Operations<'_>) {
+    /// Adds a record to a file that may be the program's transcript, or confirms that it is.
+    fn add_record(&mut self, operations: &mut Operations<'_>) {
         let what = operations.byte();
         let id = TranscriptId(u32::from(what / 16 % 3));
         let record = match what % 16 {
             0 => return self.input(Input::Owned(id)),
             1 => Record::Prompt(format!("{}\nits first lines", self.header)),
-            2 | 3 => Record::Prompt(self.writes_it_all_down()),
-            4 | 5 => Record::Prompt(operations.one_of(&PRESSED).to_owned()),
-            6..=9 => Record::Reply(operations.one_of(&SHOWN).replace("\r\n", "\n")),
+            2 | 3 => Record::Prompt(self.last_frame()),
+            4 | 5 => Record::Prompt(operations.choose(&KEYS).to_owned()),
+            6..=9 => Record::Reply(operations.choose(&OUTPUTS).replace("\r\n", "\n")),
             10 | 11 => Record::Reply(operations.text()),
             _ => Record::TurnOver,
         };
         self.input(Input::Recorded(id, record));
     }
 
-    /// The last frame, whole: so it was sent off, by whatever.
-    fn writes_it_all_down(&mut self) -> String {
+    /// Returns the last frame as a prompt, which proves that it was submitted.
+    fn last_frame(&mut self) -> String {
         let hex = self.header.get(7..13).unwrap_or("000000");
         let prompt = format!("{}\nbody\n[/relay {hex}]", self.header);
-        if let Some(open) = &mut self.open {
-            open.is_written_down = true;
+        if let Some(injection) = &mut self.injection {
+            injection.is_in_transcript = true;
         }
         prompt
     }
 
-    fn resizes(&mut self, columns: u8, rows: u8) {
+    fn resize(&mut self, columns: u8, rows: u8) {
         let (columns, rows) = (usize::from(columns), usize::from(rows % 32));
         self.input(Input::Resized { columns, rows });
     }
 
-    /// What the relay says.
-    fn hears(&mut self, operations: &mut Operations<'_>) {
+    /// Handles an event of the relay.
+    fn handle_event(&mut self, operations: &mut Operations<'_>) {
         let what = operations.byte();
         let handle = SendHandle(u64::from(what / 8));
         let input = match what % 8 {
@@ -388,119 +389,130 @@ impl World {
         self.input(input);
     }
 
-    /// The terminal takes a part of what was typed.
-    fn takes(&mut self, part: u64) {
-        let bytes = (self.handed - self.written) * part / 255;
+    /// Lets the terminal accept a part of what was typed.
+    fn accept_part(&mut self, part: u64) {
+        let bytes = (self.typed_bytes - self.accepted_bytes) * part / 255;
         self.report_written(bytes);
     }
 
     fn report_written(&mut self, bytes: u64) {
-        self.written += bytes;
-        self.input(Input::Written(usize::try_from(bytes).expect("it was typed")));
+        self.accepted_bytes += bytes;
+        self.input(Input::Written(usize::try_from(bytes).expect("typed bytes")));
     }
 
-    /// The program ends: nothing is left undone.
+    /// Ends the program, and checks that no message is left waiting.
     fn end(mut self) {
-        self.pass(10_000);
+        self.pass_time(10_000);
         self.input(Input::ChildGone);
         assert_eq!((self.bridge.deadline(), self.bridge.state().waiting), (None, 0));
-        assert!(self.mail.values().all(|fate| *fate != Fate::Waits), "{:?}", self.mail);
-        self.mail.insert("late".to_owned(), Fate::Waits);
+        assert!(
+            self.messages.values().all(|state| *state != MessageState::Waiting),
+            "{:?}",
+            self.messages
+        );
+        self.messages.insert("late".to_owned(), MessageState::Waiting);
         self.deliver("late".to_owned(), true, 1, String::new());
-        assert_eq!(self.mail["late"], Fate::GivenBack);
+        assert_eq!(self.messages["late"], MessageState::Returned);
     }
 
     fn input(&mut self, input: Input<'_>) {
         let is_tick = matches!(input, Input::Tick);
-        let again = match &input {
+        let redelivered = match &input {
             Input::Delivered(mail) => Some(mail.id.clone()),
             _ => None,
         };
-        let is_over = matches!(input, Input::ChildGone);
+        let has_ended = matches!(input, Input::ChildGone);
         let mut out = Vec::new();
         self.bridge.handle(self.now, input, &mut out);
         for output in out {
             match output {
-                Output::Write(bytes) => self.is_typed(bytes, is_tick),
-                Output::Acknowledge(id) => self.is_acknowledged(&id, again.as_deref()),
+                Output::Write(bytes) => self.check_write(bytes, is_tick),
+                Output::Acknowledge(id) => self.check_acknowledged(&id, redelivered.as_deref()),
                 Output::Return(id) => {
-                    let is_open = |open: &Open| open.id.as_ref() == Some(&id);
-                    if !is_over && self.open.as_ref().is_some_and(is_open) {
-                        self.is_taken_back();
+                    let is_open = |injection: &Injection| injection.id.as_ref() == Some(&id);
+                    if !has_ended && self.injection.as_ref().is_some_and(is_open) {
+                        self.check_taken_back();
                     }
-                    let fate = self.mail.insert(id, Fate::GivenBack);
-                    assert_eq!(fate, Some(Fate::Waits), "it is given back once");
+                    let state = self.messages.insert(id, MessageState::Returned);
+                    assert_eq!(state, Some(MessageState::Waiting), "a message is returned once");
                 }
-                Output::Report(id, progress) => self.is_reported(&id, progress, again.as_deref()),
+                Output::Report(id, progress) => {
+                    self.check_report(&id, progress, redelivered.as_deref())
+                }
                 Output::Send(number, said) => {
-                    assert!(self.said.is_none_or(|before| before < number));
-                    self.said = Some(number);
+                    assert!(self.last_send.is_none_or(|before| before < number));
+                    self.last_send = Some(number);
                     assert!(said.to == EVERYONE || Name::parse(&said.to).is_ok(), "{said:?}");
                     assert!(!said.body.trim().is_empty(), "{said:?}");
                 }
                 Output::Log(line) if line.starts_with("the agent did not get ") => {
-                    self.is_taken_back();
+                    self.check_taken_back();
                 }
                 Output::Log(line) => assert!(!line.is_empty()),
             }
         }
-        if is_over {
-            self.open = None;
+        if has_ended {
+            self.injection = None;
             return;
         }
-        self.count();
-        if !self.stalls && self.written < self.handed {
-            self.report_written(self.handed - self.written);
+        self.check_count();
+        if !self.is_stalled && self.accepted_bytes < self.typed_bytes {
+            self.report_written(self.typed_bytes - self.accepted_bytes);
         }
     }
 
-    /// What was being typed is, where it is not seen any more.
-    fn is_taken_back(&mut self) {
-        assert!(self.open.take().is_some(), "it was typed");
+    /// Checks that the input line no longer holds the text that was being typed.
+    fn check_taken_back(&mut self) {
+        assert!(self.injection.take().is_some(), "a text was typed");
         let spot = Spot::of(self.bridge.screen());
-        assert!(!self.recipe.holds_text(&spot), "it would be there twice: {spot:?}");
+        assert!(!self.recipe.holds_text(&spot), "it would be typed twice: {spot:?}");
     }
 
-    /// What waits is what was not acknowledged, and the relay's own words while they are typed.
-    fn count(&mut self) {
-        let waiting = self.mail.values().filter(|fate| **fate == Fate::Waits).count();
-        let own = self.open.as_ref().is_some_and(|open| open.id.is_none());
+    /// Checks that `waiting` counts unacknowledged messages, and a text of the relay while it is
+    /// typed.
+    fn check_count(&mut self) {
+        let waiting =
+            self.messages.values().filter(|state| **state == MessageState::Waiting).count();
+        let own = self.injection.as_ref().is_some_and(|injection| injection.id.is_none());
         let counted = self.bridge.state().waiting;
         if own && counted == waiting {
-            let open = self.open.take().expect("it is open");
-            assert!(open.was_sent_off(self.written), "it was sent off");
+            let injection = self.injection.take().expect("a text is being typed");
+            assert!(injection.was_submitted(self.accepted_bytes), "the text was submitted");
         } else {
             assert_eq!(counted, waiting + usize::from(own));
         }
     }
 
-    fn is_typed(&mut self, bytes: Vec<u8>, is_tick: bool) {
-        self.handed += bytes.len() as u64;
-        self.unseen.push_str(&String::from_utf8_lossy(&bytes));
-        if !self.keys.is_empty() && self.keys == bytes {
-            return self.keys.clear();
+    fn check_write(&mut self, bytes: Vec<u8>, is_tick: bool) {
+        self.typed_bytes += bytes.len() as u64;
+        self.unechoed.push_str(&String::from_utf8_lossy(&bytes));
+        if !self.pending_keys.is_empty() && self.pending_keys == bytes {
+            return self.pending_keys.clear();
         }
-        if !self.attached && is_answer(&bytes) {
+        if !self.attached && is_terminal_answer(&bytes) {
             return;
         }
         let text = String::from_utf8(bytes).expect("what is typed is text");
-        assert!(is_tick, "nothing is typed at once: {text:?}");
-        assert_eq!(self.reader, self.own, "another program reads it");
-        if let Some(open) = &mut self.open {
-            assert_eq!(text, self.recipe.submit, "one at a time");
-            open.presses += 1;
-            open.until = self.handed;
-            assert!(open.presses <= PRESSES_MAX, "it is enough");
+        assert!(is_tick, "typed without a tick: {text:?}");
+        assert_eq!(self.reader, self.own, "another program reads the text");
+        if let Some(injection) = &mut self.injection {
+            assert_eq!(text, self.recipe.submit, "one text at a time");
+            injection.presses += 1;
+            injection.end_bytes = self.typed_bytes;
+            assert!(injection.presses <= PRESSES_MAX, "too many submissions");
             let spot = Spot::of(self.bridge.screen());
-            assert!(self.recipe.holds_text(&spot), "an Enter would do something else: {spot:?}");
+            assert!(
+                self.recipe.holds_text(&spot),
+                "the input line no longer holds the text: {spot:?}"
+            );
         } else {
-            self.begins(&text);
+            self.check_frame(&text);
         }
     }
 
-    /// A text is typed, which presses no key.
-    fn begins(&mut self, text: &str) {
-        assert!(!self.bridge.state().held, "its person holds it");
+    /// Checks a new frame, which must contain no control keys.
+    fn check_frame(&mut self, text: &str) {
+        assert!(!self.bridge.state().held, "messages are held");
         let spot = Spot::of(self.bridge.screen());
         let prompts = [spot.before.clone()];
         let state = ReaderState { reader: &self.reader, prompts: &prompts, at_work: false };
@@ -510,36 +522,40 @@ impl World {
         let (inner, keys) = inner.map_or((text, "\n\r"), |inner| (inner, "\n\t"));
         assert!(inner.chars().all(|c| !c.is_control() || keys.contains(c)), "{text:?}");
         let (start, header) =
-            (inner.find("[relay "), inner.lines().find(|it| it.contains("[relay ")));
+            (inner.find("[relay "), inner.lines().find(|line| line.contains("[relay ")));
         let (Some(start), Some(header)) = (start, header) else { panic!("no frame: {text:?}") };
         let before = &inner[..start];
         assert!(before.is_empty() || before.starts_with(": <<'relay-"), "{text:?}");
         header.clone_into(&mut self.header);
-        let is_own = [" from @relay] ", " from \\@relay] "].iter().any(|it| header.contains(it));
+        let is_own =
+            [" from @relay] ", " from \\@relay] "].iter().any(|line| header.contains(line));
         let id = (!is_own).then(|| {
             let next = self.urgent.pop_front().or_else(|| self.usual.pop_front());
             let next = next.unwrap_or_else(|| panic!("nothing waits: {text:?}"));
             assert!(header.contains(&next[..8]), "{next} is next: {text:?}");
-            assert_eq!(self.mail[&next], Fate::Waits);
+            assert_eq!(self.messages[&next], MessageState::Waiting);
             next
         });
-        self.open = Some(Open { id, presses: 0, until: u64::MAX, is_written_down: false });
+        self.injection =
+            Some(Injection { id, presses: 0, end_bytes: u64::MAX, is_in_transcript: false });
     }
 
-    fn is_acknowledged(&mut self, id: &str, again: Option<&str>) {
-        if again == Some(id) {
-            return assert_eq!(self.mail[id], Fate::Acknowledged, "{id}");
+    fn check_acknowledged(&mut self, id: &str, redelivered: Option<&str>) {
+        if redelivered == Some(id) {
+            return assert_eq!(self.messages[id], MessageState::Acknowledged, "{id}");
         }
-        let open = self.open.take().unwrap_or_else(|| panic!("{id} was not typed"));
-        assert_eq!(open.id.as_deref(), Some(id));
-        assert!(open.was_sent_off(self.written), "{id} was sent off");
-        let fate = self.mail.insert(id.to_owned(), Fate::Acknowledged);
-        assert_eq!(fate, Some(Fate::Waits), "{id} is acknowledged once");
+        let injection = self.injection.take().unwrap_or_else(|| panic!("{id} was not typed"));
+        assert_eq!(injection.id.as_deref(), Some(id));
+        assert!(injection.was_submitted(self.accepted_bytes), "{id} was submitted");
+        let state = self.messages.insert(id.to_owned(), MessageState::Acknowledged);
+        assert_eq!(state, Some(MessageState::Waiting), "{id} is acknowledged once");
     }
 
-    fn is_reported(&mut self, id: &str, progress: Progress, again: Option<&str>) {
-        let is_open = self.open.as_ref().is_some_and(|open| open.id.as_deref() == Some(id));
-        let presses = self.open.as_ref().filter(|_| is_open).map_or(0, |open| open.presses);
+    fn check_report(&mut self, id: &str, progress: Progress, redelivered: Option<&str>) {
+        let is_open =
+            self.injection.as_ref().is_some_and(|injection| injection.id.as_deref() == Some(id));
+        let presses =
+            self.injection.as_ref().filter(|_| is_open).map_or(0, |injection| injection.presses);
         let expected = match progress {
             Progress::Waiting(why) => {
                 let holds_up = match why {
@@ -547,19 +563,21 @@ impl World {
                     Obstacle::NoEnterTaken => presses == PRESSES_MAX,
                     _ => !is_open,
                 };
-                holds_up && self.mail[id] == Fate::Waits
+                holds_up && self.messages[id] == MessageState::Waiting
             }
-            Progress::Unhindered => self.mail[id] == Fate::Waits,
-            Progress::Injected if again == Some(id) => self.mail[id] == Fate::Acknowledged,
+            Progress::Unhindered => self.messages[id] == MessageState::Waiting,
+            Progress::Injected if redelivered == Some(id) => {
+                self.messages[id] == MessageState::Acknowledged
+            }
             Progress::Injected => is_open,
-            Progress::Confirmed => self.mail[id] == Fate::Acknowledged,
+            Progress::Confirmed => self.messages[id] == MessageState::Acknowledged,
         };
-        assert!(expected, "{id} is said to be {progress:?}: {:?}", self.mail[id]);
+        assert!(expected, "{id} is reported as {progress:?}: {:?}", self.messages[id]);
     }
 }
 
-/// What a terminal answers by itself: digits.
-fn is_answer(bytes: &[u8]) -> bool {
+/// Reports whether the bytes are answers of a terminal to queries, which consist of digits.
+fn is_terminal_answer(bytes: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_digit() || b"?>;".contains(byte);
     let mut answers = bytes.split(|byte| *byte == 0x1b);
     answers.next().is_some_and(<[u8]>::is_empty)

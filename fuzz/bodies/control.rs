@@ -1,5 +1,5 @@
-//! What a person's command and a wrapper say to each other is read as it was written, and everything
-//! else refused with a sentence.
+//! Frames between a person's command and a wrapper are read as they were written, and others are
+//! refused with a sentence.
 
 use agent_relay::protocol::{
     control::{
@@ -9,53 +9,55 @@ use agent_relay::protocol::{
     frame::{Decoder, PREFIX},
 };
 
-/// What a sentence about a frame may have beyond that.
+/// Bytes of an error's text beyond the frame that it quotes.
 const SENTENCE_BYTES_MAX: usize = 512;
 
-/// The bytes are a frame's JSON, and then what stands in one of ours.
+/// Reads the bytes as a frame's JSON, and puts them into frames of all types.
 pub(crate) fn run(bytes: &[u8]) {
-    if let Some(request) = taken(bytes, Request::read(bytes)) {
-        is_read_as_it_was_written(&request, Request::append, Request::read, usize::MAX);
+    if let Some(request) = check_read(bytes, Request::read(bytes)) {
+        check_round_trip(&request, Request::append, Request::read, usize::MAX);
     }
-    if let Some(answer) = taken(bytes, Answer::read(bytes)) {
-        is_read_as_it_was_written(&answer, Answer::append, Answer::read, usize::MAX);
+    if let Some(answer) = check_read(bytes, Answer::read(bytes)) {
+        check_round_trip(&answer, Answer::append, Answer::read, usize::MAX);
     }
     for request in requests(bytes) {
-        is_read_as_it_was_written(&request, Request::append, Request::read, REQUEST_BYTES_MAX);
+        check_round_trip(&request, Request::append, Request::read, REQUEST_BYTES_MAX);
     }
     for answer in answers(bytes) {
-        is_read_as_it_was_written(&answer, Answer::append, Answer::read, ANSWER_BYTES_MAX);
+        check_round_trip(&answer, Answer::append, Answer::read, ANSWER_BYTES_MAX);
     }
 }
 
-fn taken<T>(bytes: &[u8], read: Result<T, String>) -> Option<T> {
-    let about = |why: &String| {
-        let told = why.strip_prefix("invalid wrapper ").is_some_and(|rest| rest.contains(": "));
-        // It may quote what it is about, with escapes.
-        assert!(told && why.len() <= 10 * bytes.len() + SENTENCE_BYTES_MAX, "{why}");
+fn check_read<T>(bytes: &[u8], read: Result<T, String>) -> Option<T> {
+    let check_error = |why: &String| {
+        let is_sentence =
+            why.strip_prefix("invalid wrapper ").is_some_and(|rest| rest.contains(": "));
+        // The text may quote the frame with escapes.
+        assert!(is_sentence && why.len() <= 10 * bytes.len() + SENTENCE_BYTES_MAX, "{why}");
     };
-    read.inspect_err(about).ok()
+    read.inspect_err(check_error).ok()
 }
 
-/// And fits into a frame that the other takes.
-fn is_read_as_it_was_written<T: PartialEq + std::fmt::Debug>(
-    it: &T,
+/// Checks that a frame fits the reader's limit, is read as the same value, and is written the same
+/// again.
+fn check_round_trip<T: PartialEq + std::fmt::Debug>(
+    value: &T,
     append: impl Fn(&T, &mut Vec<u8>),
     read: impl Fn(&[u8]) -> Result<T, String>,
-    most: usize,
+    bytes_max: usize,
 ) {
     let mut frame = Vec::new();
-    append(it, &mut frame);
-    let mut decoder = Decoder::new(most.min(frame.len()));
+    append(value, &mut frame);
+    let mut decoder = Decoder::new(bytes_max.min(frame.len()));
     let space = decoder.space();
     let count = frame.len().min(space.len());
     space[..count].copy_from_slice(&frame[..count]);
     decoder.filled(count);
     assert!(decoder.batch().is_ok(), "{} bytes", frame.len());
-    let again = read(&frame[PREFIX..]).expect("what is written can be read");
-    assert_eq!(&again, it);
+    let reread = read(&frame[PREFIX..]).expect("what is written can be read");
+    assert_eq!(&reread, value);
     let mut written = Vec::new();
-    append(&again, &mut written);
+    append(&reread, &mut written);
     assert_eq!(written, frame, "and written the same");
 }
 

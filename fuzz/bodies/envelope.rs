@@ -13,16 +13,16 @@ use agent_relay::protocol::{
 };
 use serde_json::{Value, value::RawValue};
 
-/// Judges the bytes as a frame's JSON.
+/// Reads the bytes as a frame's JSON.
 pub(crate) fn run(bytes: &[u8]) {
     let stated = envelope::stated_kind(bytes);
     match Envelope::read(bytes) {
         Ok(envelope) => {
             assert!(is_object(bytes), "what was read is JSON");
             assert_eq!(stated, Some(envelope.kind));
-            agrees_with_a_tree(bytes, &envelope);
-            is_written_as_it_was_read(&envelope);
-            type_all(&envelope);
+            check_against_tree(bytes, &envelope);
+            check_round_trip(&envelope);
+            check_typed_payloads(&envelope);
         }
         Err(violation) => {
             assert!(!violation.message.is_empty() && violation.message.len() < 1024);
@@ -35,20 +35,22 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// What serde_json takes for an object, with white space around it at most.
+/// Reports whether serde_json reads the bytes as an object, with only white space around it.
 fn is_object(bytes: &[u8]) -> bool {
     let Ok(text) = str::from_utf8(bytes) else { return false };
     let first = text.trim_start_matches([' ', '\t', '\r', '\n']).as_bytes().first();
     first == Some(&b'{') && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// Whether it may be too deep: depth is judged before the rest of the grammar.
+/// Reports whether the bytes may be nested too deep, which is checked before the rest of the
+/// grammar.
 fn is_deep(bytes: &[u8]) -> bool {
     bytes.iter().filter(|byte| b"{[".contains(byte)).count() > DEPTH_MAX
 }
 
-/// A tree of the same text has the same header. (A tree refuses some JSON that the relay passes on.)
-fn agrees_with_a_tree(bytes: &[u8], envelope: &Envelope<'_>) {
+/// Checks that serde_json's tree has the same header. It refuses some JSON that the relay passes
+/// on.
+fn check_against_tree(bytes: &[u8], envelope: &Envelope<'_>) {
     assert!((1..=ID_BYTES_MAX).contains(&envelope.id.len()));
     for object in [Some(envelope.payload), envelope.payload_meta, envelope.delivery] {
         assert!(object.is_none_or(|object| is_object(object.as_bytes())));
@@ -73,8 +75,8 @@ fn agrees_with_a_tree(bytes: &[u8], envelope: &Envelope<'_>) {
     }
 }
 
-/// Its own writer's frame is read as the same.
-fn is_written_as_it_was_read(envelope: &Envelope<'_>) {
+/// Checks that a frame written from the envelope is read as the same.
+fn check_round_trip(envelope: &Envelope<'_>) {
     let header = Header {
         from: envelope.from.as_deref(),
         to: envelope.to.as_deref(),
@@ -86,17 +88,17 @@ fn is_written_as_it_was_read(envelope: &Envelope<'_>) {
         [Some(("payload", envelope.payload)), meta].into_iter().flatten().collect();
     let mut frame = Vec::new();
     header.append_raw(&mut frame, &members);
-    let again = Envelope::read(&frame[PREFIX..]).expect("what is written can be read");
-    assert_eq!((again.kind, &again.id), (envelope.kind, &envelope.id));
+    let reread = Envelope::read(&frame[PREFIX..]).expect("what is written can be read");
+    assert_eq!((reread.kind, &reread.id), (envelope.kind, &envelope.id));
     assert_eq!(
-        (&again.from, &again.to, &again.topic),
+        (&reread.from, &reread.to, &reread.topic),
         (&envelope.from, &envelope.to, &envelope.topic)
     );
-    assert_eq!((again.payload, again.payload_meta), (envelope.payload, envelope.payload_meta));
+    assert_eq!((reread.payload, reread.payload_meta), (envelope.payload, envelope.payload_meta));
 }
 
-/// Whatever type a payload is taken for, it is that or it is refused with a sentence.
-fn type_all(envelope: &Envelope<'_>) {
+/// Checks that each type of payload is read, or refused with a sentence.
+fn check_typed_payloads(envelope: &Envelope<'_>) {
     macro_rules! typed {
         ($($type:ty),*) => {
             $(if let Err(violation) = envelope.typed::<$type>(envelope.payload) {

@@ -1,6 +1,6 @@
-//! Whatever stands in a file of the home, it is read or refused with a sentence that says where.
+//! Arbitrary text in config.toml is read, or refused with a sentence that names the line.
 //!
-//! config.toml. The policy's file and the rows of the store have bodies of their own.
+//! The policy and the rows of the store have bodies of their own.
 
 use agent_relay::config::{Config, EndpointSources};
 use std::path::Path;

@@ -1,35 +1,35 @@
-//! However a stream of bytes is cut into pieces, the same frames come out of it, and the same violation.
+//! A stream of bytes gives the same frames and the same violation, however it is cut into pieces.
 
 use agent_relay::protocol::{
     code::{ErrorCode, Violation},
     frame::{Decoder, PREFIX},
 };
 
-/// Bytes that one input may grow to.
+/// Bytes of a stream that an input describes.
 const STREAM_BYTES_MAX: usize = 1 << 20;
 
-/// What came out: frames, the violation after them, and how many bytes are left over.
+/// The frames, the violation after them, and the number of bytes left over.
 type Outcome = (Vec<Vec<u8>>, Option<ErrorCode>, usize);
 
-/// Makes a stream of the bytes, and decodes it at once, in pieces, and by a model.
+/// Makes a stream of the input, and decodes it at once, in pieces, and with a model.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[cuts, limit], plan)) = bytes.split_first_chunk() else { return };
-    let most = [1, 10, 300, 70_000][usize::from(limit % 4)];
+    let bytes_max = [1, 10, 300, 70_000][usize::from(limit % 4)];
     let stream = stream(plan);
-    let expected = model(&stream, most);
-    let at_once = decode(&stream, most, |left| left);
+    let expected = model(&stream, bytes_max);
+    let at_once = decode(&stream, bytes_max, |left| left);
     assert_eq!(at_once, expected, "at once");
     let mut state = u64::from(cuts) + 1;
-    let in_pieces = decode(&stream, most, |left| {
+    let in_pieces = decode(&stream, bytes_max, |left| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Small pieces of small streams, larger ones of large.
+        // Small pieces of small streams, and larger pieces of large streams.
         let piece = (state >> 33) as usize % (1 + left / 64 + usize::from(cuts % 16));
         piece.clamp(1, left)
     });
     assert_eq!(in_pieces, expected, "in pieces");
 }
 
-/// Frames that are announced as long as they are, lengths that lie, and bytes as they stand.
+/// Frames, wrong lengths, and arbitrary bytes.
 fn stream(mut plan: &[u8]) -> Vec<u8> {
     let mut stream = Vec::new();
     while let Some((&[kind, a, b], rest)) = plan.split_first_chunk() {
@@ -42,7 +42,7 @@ fn stream(mut plan: &[u8]) -> Vec<u8> {
                 plan = &plan[taken..];
             }
             1 | 2 => {
-                // Every length from one byte to all that the largest limit allows.
+                // Any length from one byte to the largest limit.
                 let length = if kind % 4 == 1 { number % 310 } else { number + number / 8 };
                 stream.extend_from_slice(&(length as u32).to_be_bytes());
                 stream.resize(stream.len() + length, kind);
@@ -57,15 +57,15 @@ fn stream(mut plan: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Frames by the words of the protocol.
-fn model(mut stream: &[u8], most: usize) -> Outcome {
+/// Splits a stream as PROTOCOL.md says.
+fn model(mut stream: &[u8], bytes_max: usize) -> Outcome {
     let mut frames = Vec::new();
     while let Some((prefix, rest)) = stream.split_first_chunk::<PREFIX>() {
         let length = u32::from_be_bytes(*prefix) as usize;
         if length == 0 {
             return (frames, Some(ErrorCode::BadFrame), 0);
         }
-        if length > most {
+        if length > bytes_max {
             return (frames, Some(ErrorCode::FrameTooLarge), 0);
         }
         if rest.len() < length {
@@ -77,19 +77,19 @@ fn model(mut stream: &[u8], most: usize) -> Outcome {
     (frames, None, stream.len())
 }
 
-/// Feeds the decoder; `piece` says how much of what is left comes next.
-fn decode(mut stream: &[u8], most: usize, mut piece: impl FnMut(usize) -> usize) -> Outcome {
-    let (mut decoder, mut frames) = (Decoder::new(most), Vec::new());
+/// Feeds the decoder; `piece` returns how many of the remaining bytes come next.
+fn decode(mut stream: &[u8], bytes_max: usize, mut piece: impl FnMut(usize) -> usize) -> Outcome {
+    let (mut decoder, mut frames) = (Decoder::new(bytes_max), Vec::new());
     while !stream.is_empty() {
         let wanted = piece(stream.len());
         let space = decoder.space();
-        assert!(!space.is_empty() && space.len() <= 2 * (PREFIX + most) + (128 << 10));
+        assert!(!space.is_empty() && space.len() <= 2 * (PREFIX + bytes_max) + (128 << 10));
         let count = wanted.min(space.len());
         space[..count].copy_from_slice(&stream[..count]);
         decoder.filled(count);
         stream = &stream[count..];
         match drain(&mut decoder, &mut frames) {
-            Ok(()) => assert!(!decoder.has_next() && decoder.pending() < PREFIX + most),
+            Ok(()) => assert!(!decoder.has_next() && decoder.pending() < PREFIX + bytes_max),
             Err(violation) => {
                 assert!(decoder.has_next(), "a violation stays");
                 assert_eq!(decoder.batch(), Err(violation.clone()), "for ever");
@@ -100,7 +100,7 @@ fn decode(mut stream: &[u8], most: usize, mut piece: impl FnMut(usize) -> usize)
     (frames, None, decoder.pending())
 }
 
-/// Takes what is whole, in place and as a value of its own by turns.
+/// Takes complete frames, alternately borrowed and owned.
 fn drain(decoder: &mut Decoder, frames: &mut Vec<Vec<u8>>) -> Result<(), Violation> {
     loop {
         let before = frames.len();

@@ -1,5 +1,5 @@
-//! Whatever stands in policy.toml, it is read or refused with a sentence that says where, and never with
-//! a key.
+//! Arbitrary text in policy.toml is read, or refused with a sentence that names the line. No text
+//! contains a key.
 
 use agent_relay::{
     config::policy::{in_words, keyed_names, parse},
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Digits of a key.
 const KEY_DIGITS: usize = 64;
 
-/// Reads the bytes as policy.toml, and asks what it allows.
+/// Reads the bytes as policy.toml, and checks decisions of the policy.
 pub(crate) fn run(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     match parse(Path::new("policy.toml"), text) {

@@ -1,5 +1,5 @@
-//! Whatever stands in recipes.toml, it is read or refused with a sentence that says where; no recipe
-//! presses anything but Enter, or waits for ever.
+//! Arbitrary text in recipes.toml is read, or refused with a sentence that names the line. No
+//! recipe presses another key than Enter, or waits forever.
 
 use agent_relay::{
     bridge::{
@@ -11,17 +11,17 @@ use agent_relay::{
 };
 use std::path::Path;
 
-/// Times of a recipe, in milliseconds.
+/// The longest time in a recipe.
 const MS_MAX: u64 = 60_000;
 
 const COMMANDS: [&str; 8] =
     ["claude", "/usr/bin/codex", "bash -l", "python3 -i", "fish", "agent", "C:\\x\\AGY.EXE", ""];
 
-/// Reads the bytes as recipes.toml, chooses from it, and asks what is chosen about a screen.
+/// Reads the bytes as recipes.toml, and checks its recipes for some commands and screens.
 pub(crate) fn run(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     match parse(Path::new("recipes.toml"), text) {
-        Ok(book) => COMMANDS.iter().for_each(|command| choose(&book, command, text)),
+        Ok(book) => COMMANDS.iter().for_each(|command| check_choices(&book, command, text)),
         Err(error) => {
             let lines = 1 + text.bytes().filter(|byte| *byte == b'\n').count();
             assert!(error.line.is_none_or(|line| (1..=lines).contains(&line)), "{error}");
@@ -31,7 +31,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-fn choose(book: &Book, command: &str, text: &str) {
+fn check_choices(book: &Book, command: &str, text: &str) {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
     for system in ["linux", "macos", "windows", "plan9"] {
         for version in [None, Version::parse("0"), Version::parse("2.1.197")] {
@@ -40,13 +40,13 @@ fn choose(book: &Book, command: &str, text: &str) {
             let times = times.into_iter().chain([recipe.guard_ms, recipe.guard_ms_max]);
             assert!(times.max() <= Some(MS_MAX), "{recipe:?}");
             assert!(["\r", "\n", "\r\n", "\x1b\r"].contains(&&*recipe.submit), "{recipe:?}");
-            judge(&recipe, text);
+            check_recipe(&recipe, text);
         }
     }
 }
 
-/// A screen that shows what stands in the file.
-fn judge(recipe: &Recipe, text: &str) {
+/// Checks a recipe's decisions about screens that show parts of the file.
+fn check_recipe(recipe: &Recipe, text: &str) {
     for line in text.split(['"', '\n']).take(16) {
         let rows = vec![line.to_owned(), text.to_owned()];
         let spot = Spot { before: line.to_owned(), at: ' ', rows, ..Spot::default() };

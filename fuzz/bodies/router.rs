@@ -19,7 +19,7 @@ use testbed::{Event, Testbed};
 #[path = "../../src/router/testbed.rs"]
 mod testbed;
 
-/// Operations of one input; more only take longer.
+/// Operations of one input. More would only take longer.
 const OPERATIONS_MAX: usize = 2_000;
 
 /// Operations between two checks of the memory that the router counts.
@@ -106,10 +106,10 @@ struct Peer {
 struct World {
     bed: Testbed,
     peers: BTreeMap<ClientId, Peer>,
-    outside: usize,
-    /// The store keeps nothing for now; it has no space for messages.
-    is_held: bool,
-    is_full: bool,
+    outside_bytes: usize,
+    /// Whether the store confirms nothing for now, and whether it has no space for messages.
+    is_store_held: bool,
+    is_store_full: bool,
     /// Clients whose queries the store has not answered.
     queries: Vec<ClientId>,
 }
@@ -120,42 +120,42 @@ impl World {
         Self {
             bed: Testbed::new(&limits(), [7; 32], now),
             peers: BTreeMap::new(),
-            outside: 0,
-            is_held: false,
-            is_full: false,
+            outside_bytes: 0,
+            is_store_held: false,
+            is_store_full: false,
             queries: Vec::new(),
         }
     }
 
     fn step(&mut self, operations: &mut Operations<'_>) {
-        let (kind, who, how) = (operations.byte(), operations.byte(), operations.byte());
+        let (kind, client, option) = (operations.byte(), operations.byte(), operations.byte());
         if kind % 16 == 0 || self.peers.is_empty() {
             self.connect();
         }
-        let id = self.peer(who);
+        let id = self.peer(client);
         match kind % 16 {
-            0 | 1 => self.hello(id, how),
-            2..=4 => self.send(id, how, operations.byte(), operations.byte()),
-            5 => self.answer_delivery(id, how, false),
-            6 => self.answer_delivery(id, how, true),
-            7 => self.subscribe(id, how),
+            0 | 1 => self.hello(id, option),
+            2..=4 => self.send(id, option, operations.byte(), operations.byte()),
+            5 => self.answer_delivery(id, option, false),
+            6 => self.answer_delivery(id, option, true),
+            7 => self.subscribe(id, option),
             8 => self.write(id, usize::MAX),
-            9 => self.write(id, usize::from(how) * 8),
-            10 => self.pass_time(how),
+            9 => self.write(id, usize::from(option) * 8),
+            10 => self.pass_time(option),
             11 => self.disconnect(id),
-            12 => self.say_little(id, how),
+            12 => self.send_small(id, option),
             13 => {
-                let json = operations.take(usize::from(how));
+                let json = operations.take(usize::from(option));
                 self.frame(id, json);
             }
-            14 => self.request(id, how),
-            _ => self.trouble(id, how),
+            14 => self.request(id, option),
+            _ => self.disturb(id, option),
         }
     }
 
-    fn peer(&self, who: u8) -> ClientId {
+    fn peer(&self, client: u8) -> ClientId {
         let ids: Vec<_> = self.peers.keys().collect();
-        ids.get(usize::from(who) % ids.len().max(1)).map_or(ClientId(0), |id| **id)
+        ids.get(usize::from(client) % ids.len().max(1)).map_or(ClientId(0), |id| **id)
     }
 
     fn connect(&mut self) -> ClientId {
@@ -165,78 +165,78 @@ impl World {
         id
     }
 
-    fn hello(&mut self, id: ClientId, how: u8) {
-        let name = NAMES[usize::from(how % 8)];
-        let capabilities = match how >> 3 & 3 {
+    fn hello(&mut self, id: ClientId, option: u8) {
+        let name = NAMES[usize::from(option % 8)];
+        let capabilities = match option >> 3 & 3 {
             0 => json!({}),
-            1 => json!({"max_inflight": how >> 5}),
-            2 => json!({"ack": how >> 5 & 1 == 0, "resume": true}),
-            _ => json!({"supports_topics": how >> 5 & 1 == 0, "max_inflight": 1}),
+            1 => json!({"max_inflight": option >> 5}),
+            2 => json!({"ack": option >> 5 & 1 == 0, "resume": true}),
+            _ => json!({"supports_topics": option >> 5 & 1 == 0, "max_inflight": 1}),
         };
         let mut payload = json!({"agent": name, "capabilities": capabilities});
-        match how >> 6 {
+        match option >> 6 {
             2 => payload["mode"] = json!("guest"),
             3 => payload["session"] = json!({"resume_token": "stolen"}),
             _ => {}
         }
-        self.say(id, "HELLO", json!({"payload": payload}));
+        self.send_frame(id, "HELLO", json!({"payload": payload}));
     }
 
-    fn send(&mut self, id: ClientId, how: u8, whom: u8, size: u8) {
+    fn send(&mut self, id: ClientId, option: u8, recipient: u8, size: u8) {
         let names: Vec<_> = self.peers.values().filter_map(|peer| peer.name.clone()).collect();
         let mut members = json!({
-            "id": format!("m-{}", how >> 4),
+            "id": format!("m-{}", option >> 4),
             "payload": {"kind": "message", "body": "x".repeat(usize::from(size) * 15)},
-            "payload_meta": {"requires_ack": how & 1 == 1},
+            "payload_meta": {"requires_ack": option & 1 == 1},
         });
-        match whom % 4 {
+        match recipient % 4 {
             0 => members["to"] = json!("*"),
             1 => {}
-            2 => members["to"] = json!(NAMES[usize::from(whom >> 2) % NAMES.len()]),
-            _ => members["to"] = json!(names.get(usize::from(whom >> 2) % names.len().max(1))),
+            2 => members["to"] = json!(NAMES[usize::from(recipient >> 2) % NAMES.len()]),
+            _ => members["to"] = json!(names.get(usize::from(recipient >> 2) % names.len().max(1))),
         }
-        if how & 2 == 2 || whom % 4 == 1 {
-            members["topic"] = json!(TOPICS[usize::from(whom >> 2) % TOPICS.len()]);
+        if option & 2 == 2 || recipient % 4 == 1 {
+            members["topic"] = json!(TOPICS[usize::from(recipient >> 2) % TOPICS.len()]);
         }
-        if how & 12 == 12 {
+        if option & 12 == 12 {
             members["payload_meta"]["ttl_ms"] = json!(u64::from(size) * 40);
         }
-        self.say(id, "SEND", members);
+        self.send_frame(id, "SEND", members);
     }
 
-    /// ACK or NACK of a delivery: mostly its own.
-    fn answer_delivery(&mut self, id: ClientId, how: u8, gives_back: bool) {
+    /// Sends an ACK or NACK of a delivery, mostly as the client that received it.
+    fn answer_delivery(&mut self, id: ClientId, option: u8, is_nack: bool) {
         let mut owners = self.peers.iter().filter(|(_, peer)| !peer.received.is_empty());
         let (owner, received) = match owners.find(|(other, _)| **other >= id) {
             Some((owner, peer)) => (*owner, &peer.received[..]),
             None => (id, &[][..]),
         };
-        let id = if how & 0x80 == 0 { owner } else { id };
-        // Counted from the last: the first are mostly settled.
-        let index = received.len().saturating_sub(1 + usize::from(how & 3));
+        let id = if option & 0x80 == 0 { owner } else { id };
+        // Counted from the last delivery, since most of the earlier ones are settled.
+        let index = received.len().saturating_sub(1 + usize::from(option & 3));
         let (ack_id, seq) =
             received.get(index).cloned().unwrap_or_else(|| ("nothing".to_owned(), 1));
         let mut payload = json!({"ack_id": ack_id, "seq": seq});
-        if gives_back {
+        if is_nack {
             payload = json!({"ack_id": ack_id, "code": "REFUSED", "message": "not now"});
-            match how >> 4 & 3 {
+            match option >> 4 & 3 {
                 0 => {}
                 1 => payload["retry_after_ms"] = json!(0),
                 2 => payload["retry_after_ms"] = json!(3_000),
                 _ => payload["retry_after_ms"] = json!(u64::MAX),
             }
-        } else if how & 0x40 == 0x40 {
-            payload["cumulative_seq"] = json!(if how & 0x20 == 0 { seq } else { u64::MAX });
+        } else if option & 0x40 == 0x40 {
+            payload["cumulative_seq"] = json!(if option & 0x20 == 0 { seq } else { u64::MAX });
         }
-        self.say(id, if gives_back { "NACK" } else { "ACK" }, json!({"payload": payload}));
+        self.send_frame(id, if is_nack { "NACK" } else { "ACK" }, json!({"payload": payload}));
     }
 
-    fn subscribe(&mut self, id: ClientId, how: u8) {
-        let kind = if how & 8 == 0 { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
-        self.say(id, kind, json!({"topic": TOPICS[usize::from(how % 8)], "payload": {}}));
+    fn subscribe(&mut self, id: ClientId, option: u8) {
+        let kind = if option & 8 == 0 { "SUBSCRIBE" } else { "UNSUBSCRIBE" };
+        self.send_frame(id, kind, json!({"topic": TOPICS[usize::from(option % 8)], "payload": {}}));
     }
 
-    /// Lets so many bytes leave, at most.
+    /// Writes up to this many bytes to a client.
     fn write(&mut self, id: ClientId, bytes: usize) {
         let Some(end) = self.bed.ends.get(&id) else { return };
         let bytes = bytes.min(end.unwritten_bytes());
@@ -244,19 +244,19 @@ impl World {
         self.handle(Input::Written(id, bytes));
     }
 
-    fn pass_time(&mut self, how: u8) {
+    fn pass_time(&mut self, option: u8) {
         let due = self.bed.router.deadline();
-        let ms = match how >> 6 {
-            0 => u64::from(how) * 10,
+        let ms = match option >> 6 {
+            0 => u64::from(option) * 10,
             1 => due.map_or(0, |due| due.since(self.bed.now.monotonic)),
-            2 => u64::from(how & 63) * 100,
-            // More rarely some hours of suspend, after which most messages are over.
-            _ if how >= 0xf8 => u64::from(how & 7) * 3_600_000,
-            _ => u64::from(how & 63),
+            2 => u64::from(option & 63) * 100,
+            // More rarely some hours of suspend, after which most messages have expired.
+            _ if option >= 0xf8 => u64::from(option & 7) * 3_600_000,
+            _ => u64::from(option & 63),
         };
         self.bed.advance(ms);
         // The wall clock may go back.
-        self.bed.now.unix_ms = self.bed.now.unix_ms.wrapping_sub(u64::from(how & 7) * 500);
+        self.bed.now.unix_ms = self.bed.now.unix_ms.wrapping_sub(u64::from(option & 7) * 500);
         if self.bed.router.deadline().is_some_and(|due| due <= self.bed.now.monotonic) {
             self.handle(Input::Tick);
         }
@@ -268,8 +268,8 @@ impl World {
         }
     }
 
-    fn say_little(&mut self, id: ClientId, how: u8) {
-        let (kind, payload) = match how % 6 {
+    fn send_small(&mut self, id: ClientId, option: u8) {
+        let (kind, payload) = match option % 6 {
             0 => ("BYE", json!({"reason": "enough"})),
             1 => ("PONG", json!({"nonce": "n"})),
             2 => ("RESUME", json!({"session_id": "s-1", "streams": {"a": {"last_seq": 3}}})),
@@ -281,43 +281,43 @@ impl World {
             4 => ("WELCOME", json!({})),
             _ => ("PING", json!({"nonce": 7})),
         };
-        self.say(id, kind, json!({"payload": payload}));
+        self.send_frame(id, kind, json!({"payload": payload}));
     }
 
-    fn request(&mut self, id: ClientId, how: u8) {
-        let (body, data) = match how % 8 {
+    fn request(&mut self, id: ClientId, option: u8) {
+        let (body, data) = match option % 8 {
             0..=2 => ("status", Value::Null),
-            3 => ("agents", json!({"limit": how >> 3})),
-            4 => ("agents", json!({"cursor": NAMES[usize::from(how >> 3) % 8], "limit": 1})),
+            3 => ("agents", json!({"limit": option >> 3})),
+            4 => ("agents", json!({"cursor": NAMES[usize::from(option >> 3) % 8], "limit": 1})),
             5 => ("tap", Value::Null),
             6 => ("history", json!([])),
-            _ if how == 255 => ("stop", Value::Null),
+            _ if option == 255 => ("stop", Value::Null),
             _ => ("what?", json!({})),
         };
         let mut payload = json!({"kind": "request", "body": body});
         if !data.is_null() {
             payload["data"] = data;
         }
-        self.say(id, "SEND", json!({"to": "@relay", "payload": payload}));
+        self.send_frame(id, "SEND", json!({"to": "@relay", "payload": payload}));
     }
 
-    fn trouble(&mut self, id: ClientId, how: u8) {
-        match how % 5 {
+    fn disturb(&mut self, id: ClientId, option: u8) {
+        match option % 5 {
             4 => {
-                self.is_held = how & 0x40 == 0x40;
-                self.is_full = how & 0x80 == 0x80;
-                self.keep();
+                self.is_store_held = option & 0x40 == 0x40;
+                self.is_store_full = option & 0x80 == 0x80;
+                self.persist();
             }
             0 => self.handle(Input::Violated(id, Violation::new(ErrorCode::BadFrame, "no frame"))),
             1 => {
-                self.outside = usize::from(how) << 8;
-                self.handle(Input::Outside(self.outside));
+                self.outside_bytes = usize::from(option) << 8;
+                self.handle(Input::Outside(self.outside_bytes));
             }
-            2 if how == 252 => self.handle(Input::Stop("upgrade")),
+            2 if option == 252 => self.handle(Input::Stop("upgrade")),
             2 => self.handle(Input::Tick),
-            // A late input about a client that is gone, or never was there.
+            // Late inputs about a client that is gone, or never existed.
             _ => {
-                let late = ClientId(u64::from(how));
+                let late = ClientId(u64::from(option));
                 if !self.peers.contains_key(&late) {
                     self.handle(Input::Frame(late, b"{}"));
                     self.handle(Input::Written(late, 100));
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    fn say(&mut self, id: ClientId, kind: &str, members: Value) {
+    fn send_frame(&mut self, id: ClientId, kind: &str, members: Value) {
         let mut envelope = json!({"v": 1, "type": kind, "id": "x", "ts": 1});
         let object = envelope.as_object_mut().expect("it is one");
         let Value::Object(members) = members else { unreachable!("it is one") };
@@ -352,18 +352,18 @@ impl World {
                 Event::Other(_) => {}
             }
         }
-        self.keep();
+        self.persist();
         while let Some(id) = self.queries.pop() {
             self.handle(Input::Found(id, Ok(QueryResult::default())));
         }
     }
 
-    /// Has the store keep what it was given, unless it is held.
-    fn keep(&mut self) {
-        if self.is_held || self.bed.pending.is_empty() {
+    /// Confirms all changes, unless the store is held.
+    fn persist(&mut self) {
+        if self.is_store_held || self.bed.pending.is_empty() {
             return;
         }
-        let (_, report) = self.bed.commit(self.bed.pending.len(), !self.is_full);
+        let (_, report) = self.bed.commit(self.bed.pending.len(), !self.is_store_full);
         self.handle(report);
     }
 
@@ -385,16 +385,16 @@ impl World {
     fn check_memory(&mut self) {
         let Some(status) = self.status() else { return };
         let counted = status["memory_bytes"].as_u64().expect("a number") as usize;
-        let most = limits().memory_bytes_max
-            + self.outside
+        let bytes_max = limits().memory_bytes_max
+            + self.outside_bytes
             + self.peers.len() * (limits().answers_bytes_max + ANSWERS_BYTES_BEYOND);
-        assert!(counted <= most, "{counted} bytes of {most}");
+        assert!(counted <= bytes_max, "{counted} bytes of {bytes_max}");
     }
 
     /// Returns the daemon's status as a guest reads it, if there is room for one.
     fn status(&mut self) -> Option<Value> {
         let guest = self.connect();
-        self.say(guest, "HELLO", json!({"payload": {"mode": "guest"}}));
+        self.send_frame(guest, "HELLO", json!({"payload": {"mode": "guest"}}));
         self.write(guest, usize::MAX);
         self.request(guest, 0);
         let status = self.peers.get_mut(&guest).and_then(|peer| peer.answer.take());
@@ -404,8 +404,8 @@ impl World {
 
     /// Checks that nothing is left when all clients have gone and all timers have run out.
     fn forget_all(&mut self) {
-        (self.is_held, self.is_full) = (false, false);
-        self.keep();
+        (self.is_store_held, self.is_store_full) = (false, false);
+        self.persist();
         self.handle(Input::Outside(0));
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             self.disconnect(id);
@@ -430,7 +430,7 @@ impl World {
 
 impl Peer {
     fn deliver(&mut self, envelope: &Envelope<'_>) {
-        let from = envelope.from.as_deref().expect("a DELIVER says from whom");
+        let from = envelope.from.as_deref().expect("a DELIVER has a sender");
         if from == "@relay" {
             let response: Value = serde_json::from_str(envelope.payload).expect("JSON");
             self.answer = Some(response["data"].clone());

@@ -16,7 +16,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Values of one input; more only take longer.
+/// Values of one input. More would only take longer.
 const VALUES_MAX: usize = 32;
 
 /// Jobs that a store is given at a time.
@@ -65,7 +65,7 @@ fn run_router(opened: Opened) {
     changes.handle(&mut router, now, Input::Tick);
     changes.handle(&mut router, now, Input::Stop("stop"));
     let store = changes.store.take().expect("it was restored");
-    jobs.send(Job::Write { changes: changes.said, clock: Clock(now) }).expect("it waits here");
+    jobs.send(Job::Write { changes: changes.list, clock: Clock(now) }).expect("it waits here");
     drop(jobs);
     store.run(&waiting, |_| {});
 }
@@ -73,7 +73,7 @@ fn run_router(opened: Opened) {
 /// The changes that a router has made, and its store.
 #[derive(Default)]
 struct Changes {
-    said: Vec<Change>,
+    list: Vec<Change>,
     store: Option<Store>,
 }
 
@@ -82,21 +82,21 @@ impl Changes {
         let mut out = Vec::new();
         router.restore(now, opened.image, &mut out);
         self.store = Some(opened.store);
-        self.keep(out);
+        self.collect(out);
     }
 
     fn handle(&mut self, router: &mut Router, now: Now, input: Input<'_>) {
         let mut out = Vec::new();
         router.handle(now, input, &mut out);
-        self.keep(out);
+        self.collect(out);
     }
 
-    fn keep(&mut self, out: Vec<Output>) {
-        let kept = out.into_iter().filter_map(|output| match output {
+    fn collect(&mut self, out: Vec<Output>) {
+        let changes = out.into_iter().filter_map(|output| match output {
             Output::Persist(change) => Some(change),
             _ => None,
         });
-        self.said.extend(kept);
+        self.list.extend(changes);
     }
 }
 
@@ -115,8 +115,8 @@ fn template() -> &'static [u8] {
             changes.handle(&mut router, now, Input::Connected(ClientId(id)));
             for frame in frames {
                 changes.handle(&mut router, now, Input::Frame(ClientId(id), frame.as_bytes()));
-                let said = changes.said.len() as u64;
-                changes.handle(&mut router, now, Input::Persisted(said));
+                let count = changes.list.len() as u64;
+                changes.handle(&mut router, now, Input::Persisted(count));
             }
         }
         // Ann is away when her question times out.
@@ -124,10 +124,10 @@ fn template() -> &'static [u8] {
         let now = Now { monotonic: Moment(100), unix_ms: UNIX_MS + 99 };
         changes.handle(&mut router, now, Input::Tick);
         let is_answer = |change: &Change| matches!(change, Change::Notice(_));
-        assert!(changes.said.iter().any(is_answer), "an answer waits for Ann");
+        assert!(changes.list.iter().any(is_answer), "an answer waits for Ann");
         let (jobs, waiting) = bounded(JOBS_MAX);
         let store = changes.store.take().expect("it was restored");
-        jobs.send(Job::Write { changes: changes.said, clock: Clock(now) }).expect("it waits here");
+        jobs.send(Job::Write { changes: changes.list, clock: Clock(now) }).expect("it waits here");
         drop(jobs);
         store.run(&waiting, |_| {});
         // A question whose delivery is over.

@@ -77,7 +77,7 @@ fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
         extractor.feed(now, piece, &mut found);
         check_screen(extractor.screen_mut());
     }
-    // After a deadline that is met comes a later one, or none.
+    // After each deadline there is a later one, or none.
     let mut ticks = 0;
     while let Some(deadline) = extractor.deadline() {
         now = now.max(deadline);

@@ -1,5 +1,5 @@
-//! Whatever stands in a CLI's transcript, and however it comes: the same records, no more than was
-//! written, nothing twice, and what is well said after it is heard word for word.
+//! Arbitrary text in a CLI's transcript gives the same records however it is cut, without
+//! duplicates, and does not affect the records after it.
 
 use agent_relay::bridge::{
     agents,
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
 const LATER: &str = "2026-11-20T12:00:01.000Z";
 
-/// The first byte says whose file it is, the second how it is cut.
+/// Reads a byte as the format, another as the cuts, and the rest as the file.
 pub(crate) fn run(bytes: &[u8]) {
-    let Some((&[whose, cuts], file)) = bytes.split_first_chunk() else { return };
+    let Some((&[format_number, cuts], file)) = bytes.split_first_chunk() else { return };
     let formats: Vec<_> = agents::formats().collect();
-    let format = formats[usize::from(whose) % formats.len()];
+    let format = formats[usize::from(format_number) % formats.len()];
     let (mut at_once, mut records) = reader(format);
     at_once.feed(file, &mut records);
     assert_eq!(in_pieces(format, file, cuts), records, "in pieces");
-    let read: usize = records.iter().map(said).map(str::len).sum();
+    let read: usize = records.iter().map(text_of).map(str::len).sum();
     assert!(read <= file.len(), "{read} bytes of {}", file.len());
     let known = records.len();
     at_once.restart();
     at_once.feed(file, &mut records);
     assert_eq!(records[known..], [], "read again");
     if let Ok(text) = str::from_utf8(&file[..file.len().min(1024)]) {
-        goes_on(&mut at_once, format, &format!("> {text}"));
+        check_next_turn(&mut at_once, format, &format!("> {text}"));
     }
 }
 
@@ -33,14 +33,14 @@ fn reader(format: &Format) -> (Reader, Vec<Record>) {
     (Reader::new(format, SINCE.to_owned()), Vec::new())
 }
 
-/// The same file, as it grows.
+/// Reads a file that grows in pieces.
 fn in_pieces(format: &Format, mut file: &[u8], cuts: u8) -> Vec<Record> {
     let (mut reader, mut records) = reader(format);
     let mut state = u64::from(cuts) + 1;
     while !file.is_empty() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let most = 1 + usize::from(cuts) * usize::from(cuts % 8) + file.len() / 512;
-        let piece = 1 + (state >> 33) as usize % most;
+        let bytes_max = 1 + usize::from(cuts) * usize::from(cuts % 8) + file.len() / 512;
+        let piece = 1 + (state >> 33) as usize % bytes_max;
         let (piece, rest) = file.split_at(piece.min(file.len()));
         reader.feed(piece, &mut records);
         file = rest;
@@ -48,22 +48,22 @@ fn in_pieces(format: &Format, mut file: &[u8], cuts: u8) -> Vec<Record> {
     records
 }
 
-fn said(record: &Record) -> &str {
+fn text_of(record: &Record) -> &str {
     match record {
         Record::Prompt(text) | Record::Reply(text) => text,
         Record::TurnOver => "",
     }
 }
 
-/// A prompt and its answer, as the CLI writes them on lines of their own.
-fn goes_on(reader: &mut Reader, format: &Format, text: &str) {
+/// Checks that a prompt and its reply, as the CLI writes them, are read.
+fn check_next_turn(reader: &mut Reader, format: &Format, text: &str) {
     let [prompt, reply] = lines(format, text);
     let mut records = Vec::new();
     for line in [String::new(), prompt.to_string(), reply.to_string(), String::new()] {
         reader.feed(line.as_bytes(), &mut records);
         reader.feed(b"\n", &mut records);
     }
-    // The line before them may be whole only now.
+    // A line before them may have been incomplete until now.
     let at = records.len().checked_sub(2).expect("a prompt and an answer");
     assert_eq!(
         records[at..],

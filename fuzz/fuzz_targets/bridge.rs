@@ -1,4 +1,4 @@
-//! Has a bridge's terminal and relay do what they like; what has to hold is in the body.
+//! Runs a bridge with arbitrary events; the body has the checks.
 
 #![no_main]
 

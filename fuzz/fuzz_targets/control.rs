@@ -1,4 +1,4 @@
-//! Reads what is said at a wrapper's endpoint; what has to hold is in the body.
+//! Reads frames at a wrapper's endpoint; the body has the checks.
 
 #![no_main]
 

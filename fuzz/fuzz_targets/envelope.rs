@@ -1,4 +1,4 @@
-//! Judges a frame's JSON; what has to hold is in the body.
+//! Reads a frame's JSON; the body has the checks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads configuration files; what has to hold is in the body.
+//! Reads configuration files; the body has the checks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Cuts bytes into frames; what has to hold is in the body.
+//! Splits bytes into frames; the body has the checks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads policy files; what has to hold is in the body.
+//! Reads policy files; the body has the checks.
 
 #![no_main]
 

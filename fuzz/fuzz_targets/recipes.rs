@@ -1,4 +1,4 @@
-//! Reads files of recipes; what has to hold is in the body.
+//! Reads files of recipes; the body has the checks.
 
 #![no_main]
 

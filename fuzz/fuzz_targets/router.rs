@@ -1,4 +1,4 @@
-//! Runs a router through a list of operations; what has to hold is in the body.
+//! Runs a router with arbitrary operations; the body has the checks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Opens stores with arbitrary rows; what has to hold is in the body.
+//! Opens stores with arbitrary rows; the body has the checks.
 
 #![no_main]
 

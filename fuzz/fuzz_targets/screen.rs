@@ -1,4 +1,4 @@
-//! Paints bytes on a screen and reads messages off it; what has to hold is in the body.
+//! Prints bytes on a screen and extracts messages; the body has the checks.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads transcripts; what has to hold is in the body.
+//! Reads transcripts; the body has the checks.
 
 #![no_main]
 

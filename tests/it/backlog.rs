@@ -23,9 +23,9 @@ const BODY_BYTES: usize = 256;
 
 #[test]
 fn daemon_starts_with_a_large_backlog() {
-    let asked = env::var("AGENT_RELAY_BACKLOG");
+    let setting = env::var("AGENT_RELAY_BACKLOG");
     let backlog: usize =
-        asked.map_or(BACKLOG, |text| text.parse().expect("AGENT_RELAY_BACKLOG is a number"));
+        setting.map_or(BACKLOG, |text| text.parse().expect("AGENT_RELAY_BACKLOG is a number"));
     let each = backlog / (SENDERS * READERS);
     let mut sandbox = Sandbox::with_config("durability = \"process\"\n");
     let empty = restart(&mut sandbox);

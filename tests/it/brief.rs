@@ -28,7 +28,7 @@ fn read(sandbox: &Sandbox, name: &str) -> String {
     fs::read_to_string(sandbox.directory().join(name)).unwrap()
 }
 
-fn here(sandbox: &Sandbox, name: &str) -> bool {
+fn exists(sandbox: &Sandbox, name: &str) -> bool {
     sandbox.directory().join(name).exists()
 }
 
@@ -59,7 +59,7 @@ fn brief_is_printed_with_or_without_a_name() {
         let refused = run(&sandbox, line, USAGE);
         assert!(err(&refused).contains(words), "{refused:?}");
     }
-    assert!(!here(&sandbox, "Ann"));
+    assert!(!exists(&sandbox, "Ann"));
 }
 
 #[test]
@@ -69,11 +69,11 @@ fn missing_file_is_made_and_removed_again() {
     let made = out(&run(&sandbox, &["brief", "--install"], DONE));
     assert_eq!(made, format!("AGENTS.md was made, with this text:\n\n{text}"));
     assert!(read(&sandbox, "AGENTS.md").contains(&text));
-    let again = out(&run(&sandbox, &["brief", "--install"], DONE));
-    assert!(again.starts_with("AGENTS.md had this text already:\n"), "{again}");
+    let second = out(&run(&sandbox, &["brief", "--install"], DONE));
+    assert!(second.starts_with("AGENTS.md had this text already:\n"), "{second}");
     let removed = out(&run(&sandbox, &["brief", "--remove"], DONE));
     assert_eq!(removed, "AGENTS.md had no other text and was removed\n");
-    assert!(!here(&sandbox, "AGENTS.md"));
+    assert!(!exists(&sandbox, "AGENTS.md"));
     let nothing = out(&run(&sandbox, &["brief", "--remove"], DONE));
     assert!(nothing.starts_with("nothing to remove: "), "{nothing}");
 }
@@ -83,12 +83,12 @@ fn existing_files_get_the_brief_and_keep_their_text() {
     let (claude, gemini) = ("# Rules\r\n\r\n- be kind\r\n", "no end of the line");
     let sandbox = project(&[("CLAUDE.md", claude), ("GEMINI.md", gemini)]);
     let installed = json_lines(&run(&sandbox, &["brief", "--install", "--json"], DONE));
-    let told: Vec<_> = installed.iter().map(|it| (&it["path"], &it["done"])).collect();
+    let changes: Vec<_> = installed.iter().map(|entry| (&entry["path"], &entry["done"])).collect();
     assert_eq!(
-        told,
+        changes,
         [(&json!("CLAUDE.md"), &json!("added")), (&json!("GEMINI.md"), &json!("added"))]
     );
-    assert!(!here(&sandbox, "AGENTS.md"));
+    assert!(!exists(&sandbox, "AGENTS.md"));
     let with = read(&sandbox, "CLAUDE.md");
     assert!(with.starts_with(claude) && with.lines().count() > 20);
     assert_eq!(with.matches("\r\n").count(), with.matches('\n').count(), "{with:?}");
@@ -103,12 +103,12 @@ fn existing_files_get_the_brief_and_keep_their_text() {
     run(&sandbox, &["brief", "--remove"], DONE);
     assert_eq!(read(&sandbox, "CLAUDE.md"), format!("{claude}more\r\n"));
     assert_eq!(read(&sandbox, "GEMINI.md"), gemini);
-    assert!(!here(&sandbox, "AGENTS.md"));
+    assert!(!exists(&sandbox, "AGENTS.md"));
     let absent = out(&run(&sandbox, &["brief", "--remove", "GEMINI.md"], DONE));
     assert_eq!(absent, "GEMINI.md does not have the text\n");
     let left = fs::read_dir(sandbox.directory()).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("md")).collect();
-    assert_eq!(left.len(), 2, "nothing is left beside them: {left:?}");
+    assert_eq!(left.len(), 2, "other files are left: {left:?}");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn link_is_followed_and_its_target_is_not_removed() {
         let installed = out(&run(&sandbox, &["brief", "--install"], DONE));
         let (first, _) = installed.split_once('\n').unwrap();
         assert!(first.starts_with("CLAUDE.md (which leads to "), "{installed}");
-        assert!(!installed.contains("\nAGENTS.md "), "it is one file: {installed}");
+        assert!(!installed.contains("\nAGENTS.md "), "both names are one file: {installed}");
         run(&sandbox, &["brief", "--remove", "--claude"], DONE);
         assert_eq!(read(&sandbox, "CLAUDE.md"), "");
         fs::remove_file(sandbox.directory().join("AGENTS.md")).unwrap();
@@ -178,7 +178,7 @@ fn agent_gets_the_brief_once_before_any_message() {
     let count = |words: &str| typed().matches(words).count();
     until("Ann is here", || out(&sandbox.run(["agents", "--json"])).contains(r#""here":true"#));
     run(&sandbox, &["send", "Ann", "the first mail"], DONE);
-    until("it is typed", || count("the first mail") == 1);
+    until("the message is typed", || count("the first mail") == 1);
     let text = typed();
     assert_eq!(count("Your name is Ann."), 1, "{text}");
     assert!(text.find("Your name is Ann.") < text.find("the first mail"), "{text}");
@@ -188,10 +188,10 @@ fn agent_gets_the_brief_once_before_any_message() {
     sandbox.start();
     until("Ann is back", || out(&sandbox.run(["agents", "--json"])).contains(r#""here":true"#));
     run(&sandbox, &["send", "Ann", "the next mail"], DONE);
-    until("it is typed", || count("the next mail") == 1);
-    assert_eq!(count("Your name is Ann."), 1, "it is not told again");
-    let said = out(&run(&sandbox, &["history", "--json"], DONE));
-    assert!(!said.contains(r#""from":"Ann""#), "what was typed is not sent: {said}");
+    until("the message is typed", || count("the next mail") == 1);
+    assert_eq!(count("Your name is Ann."), 1, "the brief is not repeated");
+    let history = out(&run(&sandbox, &["history", "--json"], DONE));
+    assert!(!history.contains(r#""from":"Ann""#), "what was typed is not sent: {history}");
 }
 
 #[test]

@@ -562,8 +562,8 @@ fn name_in_use_is_reported() {
     let _ann = sandbox.join("Ann");
     let program = fullscreen();
     for line in [&["listen", "--as", "ann"][..], &["run", "-n", "Ann", "--", &program]] {
-        let taken = err(&run(&sandbox, line, FAILED));
-        assert!(taken.contains("is connected already"), "{taken}");
+        let refused = err(&run(&sandbox, line, FAILED));
+        assert!(refused.contains("is connected already"), "{refused}");
     }
 }
 

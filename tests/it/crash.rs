@@ -4,7 +4,7 @@
 //! `AGENT_RELAY_CRASHES` is the number of kills; CI does a thousand (see ci/run).
 
 use crate::{
-    line::Line,
+    fallible_client::FallibleClient,
     sandbox::{Sandbox, WATCHDOG},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -28,19 +28,19 @@ const READERS: [&str; 2] = ["Cid", "Dan"];
 
 /// Returns the number of kills.
 pub(crate) fn crashes() -> usize {
-    let asked = env::var("AGENT_RELAY_CRASHES");
-    asked.map_or(CRASHES, |text| text.parse().expect("AGENT_RELAY_CRASHES is a number"))
+    let setting = env::var("AGENT_RELAY_CRASHES");
+    setting.map_or(CRASHES, |text| text.parse().expect("AGENT_RELAY_CRASHES is a number"))
 }
 
 /// Joins once a daemon accepts the name. Returns `None` if the test ends before.
-fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Line> {
+fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<FallibleClient> {
     let end = Instant::now() + WATCHDOG;
     while !is_over.load(Ordering::Acquire) {
         assert!(Instant::now() < end, "{name} finds no daemon");
-        if let Some(mut line) = Line::connect(endpoint)
-            && line.join(name).is_some()
+        if let Some(mut client) = FallibleClient::connect(endpoint)
+            && client.join(name).is_some()
         {
-            return Some(line);
+            return Some(client);
         }
         // No event shows that a killed daemon has been replaced.
         thread::sleep(Duration::from_millis(5));
@@ -68,7 +68,7 @@ pub(crate) struct SharedRecord {
     record: Mutex<Record>,
     changed: Condvar,
     senders_stop: AtomicBool,
-    over: AtomicBool,
+    is_over: AtomicBool,
 }
 
 impl SharedRecord {
@@ -77,17 +77,17 @@ impl SharedRecord {
     }
 
     /// Waits until `is_so` holds; `what` names the condition.
-    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Record) -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&Record) -> bool) {
         let end = Instant::now() + WATCHDOG;
         let mut record = self.record.lock();
-        while !is_so(&record) {
+        while !condition(&record) {
             let late = self.changed.wait_until(&mut record, end).timed_out();
             let missing: Vec<_> = record
                 .accepted
                 .iter()
                 .filter(|body| !record.received.contains_key(*body))
                 .collect();
-            assert!(!late, "it does not come that {what}; accepted and not received: {missing:?}");
+            assert!(!late, "timed out before {what}; accepted and not received: {missing:?}");
         }
     }
 
@@ -100,18 +100,18 @@ impl SharedRecord {
 
 /// Sends numbered messages to the readers in turn, each again until it is accepted.
 fn send(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
-    let mut line = None;
+    let mut client = None;
     for number in 1_u64.. {
         let to = READERS[number as usize % READERS.len()];
         let body = format!("{name}>{to}:{number}");
         let id = format!("{name}-{number}");
         loop {
-            if line.is_none() {
-                line = join(endpoint, name, &shared.over);
+            if client.is_none() {
+                client = join(endpoint, name, &shared.is_over);
             }
-            let Some(open) = &mut line else { return };
-            match open.send(&id, to, &body).and_then(|()| open.receive()) {
-                None => line = None,
+            let Some(connected) = &mut client else { return };
+            match connected.send(&id, to, &body).and_then(|()| connected.receive()) {
+                None => client = None,
                 Some(answer) if answer["type"] == "ACK" => {
                     let durability = answer["payload"]["durability"].as_str().unwrap().to_owned();
                     shared.update(|record| record.durabilities.insert(durability));
@@ -130,10 +130,10 @@ fn send(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
 
 /// Receives and acknowledges messages.
 fn read(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
-    while let Some(mut line) = join(endpoint, name, &shared.over) {
-        while let Some(deliver) = line.receive() {
+    while let Some(mut client) = join(endpoint, name, &shared.is_over) {
+        while let Some(deliver) = client.receive() {
             shared.update(|record| record.receive(name, &deliver));
-            if line.acknowledge(&deliver).is_none() {
+            if client.acknowledge(&deliver).is_none() {
                 break;
             }
         }
@@ -151,16 +151,16 @@ impl Record {
             .numbers
             .entry((from.clone(), reader.to_owned(), seq))
             .or_insert_with(|| body.clone());
-        assert_eq!(*owner, body, "a number is used once: {deliver}");
+        assert_eq!(*owner, body, "a number was reused: {deliver}");
         if let Some(before) = self.received.insert(body.clone(), id.clone()) {
             assert_eq!(before, id, "a message has one DELIVER: {deliver}");
             let attempt = deliver["delivery"]["attempt"].as_u64().unwrap_or(1);
-            assert!(attempt > 1, "what comes again says so: {deliver}");
+            assert!(attempt > 1, "a redelivery without its attempt: {deliver}");
             return;
         }
         let number: u64 = body.rsplit(':').next().unwrap().parse().unwrap();
         let last = self.last.entry((reader.to_owned(), from)).or_default();
-        assert!(*last < number, "{number} comes after {last}");
+        assert!(*last < number, "{number} arrived after {last}");
         *last = number;
     }
 }
@@ -204,7 +204,7 @@ fn messages_accepted_before_a_kill_arrive_once_and_in_order() {
         shared.wait_until("all that was accepted is received", |record| {
             record.accepted.iter().all(|body| record.received.contains_key(body))
         });
-        shared.over.store(true, Ordering::Release);
+        shared.is_over.store(true, Ordering::Release);
         sandbox.kill();
     });
     let record = shared.record.lock();

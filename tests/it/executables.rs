@@ -18,16 +18,16 @@ fn windows_executables_have_a_manifest_and_a_version() {
         let at = find(&bytes, manifest).unwrap_or_else(|| panic!("{path} has no manifest of ours"));
         // The resources are in one section; the rest of the file is large.
         let resources = &bytes[at.saturating_sub(64 << 10)..];
-        let says = |key: &str, value: &str| {
+        let check = |key: &str, value: &str| {
             let key = wide(key);
             let after = find(resources, &key).unwrap_or_else(|| panic!("{path} has no {key:?}"));
             // The value begins at a multiple of four bytes.
-            let said = resources[after + key.len()..].iter().skip_while(|byte| **byte == 0);
+            let actual = resources[after + key.len()..].iter().skip_while(|byte| **byte == 0);
             let value = wide(value);
-            assert!(said.take(value.len()).eq(&value), "{path}: {value:?}");
+            assert!(actual.take(value.len()).eq(&value), "{path}: {value:?}");
         };
-        says("FileVersion", env!("CARGO_PKG_VERSION"));
-        says("OriginalFilename", &format!("{name}.exe"));
+        check("FileVersion", env!("CARGO_PKG_VERSION"));
+        check("OriginalFilename", &format!("{name}.exe"));
     }
 }
 

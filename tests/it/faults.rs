@@ -129,7 +129,7 @@ fn report(tried: Vec<(Cell, Option<Outcome>)>, count: usize, seed: u64) {
         refused += end.map_or(0, |end| end.1);
     }
     eprintln!(
-        "{} of {count} cells with seed {seed}: {ends:?}; STORE_FAILED was stderr {refused} times",
+        "{} of {count} cells with seed {seed}: {ends:?}; STORE_FAILED was sent {refused} times",
         tried.len()
     );
     let failed = tried.iter().filter(|(_, end)| end.is_none());
@@ -195,7 +195,7 @@ fn run(sandbox: &Sandbox, scene: Scene, cell: Option<&Cell>) -> RunResult {
     let (log, stderr) = (sandbox.directory().join("log"), sandbox.directory().join(cell::STDERR));
     let watchdog = Watchdog::start(Some(start(sandbox, cell, &log, &stderr)));
     Conversation::new(&endpoint, &watchdog, &mut messages).run();
-    let mut daemon = watchdog.end().expect("it was given one");
+    let mut daemon = watchdog.end().expect("the watchdog has the daemon");
     let mut end = daemon.try_wait().unwrap();
     if scene == Scene::Used || cell.is_some_and(Cell::is_kill) {
         kill(Some(daemon));
@@ -224,7 +224,7 @@ fn start(sandbox: &Sandbox, cell: Option<&Cell>, log: &PathBuf, stderr: &PathBuf
 }
 
 fn kill(daemon: Option<Child>) {
-    let mut daemon = daemon.expect("it was given one");
+    let mut daemon = daemon.expect("the watchdog has the daemon");
     daemon.kill().ok();
     daemon.wait().unwrap();
 }

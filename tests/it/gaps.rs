@@ -26,12 +26,15 @@ fn subscribe(raw: &mut Raw, pattern: &str) {
 
 /// Returns the bodies of all messages that are deliverable now.
 fn bodies(raw: &mut Raw) -> Vec<String> {
-    let heard = raw.drain();
-    heard.iter().map(|it| it["payload"]["body"].as_str().unwrap().to_owned()).collect()
+    let received = raw.drain();
+    received
+        .iter()
+        .map(|envelope| envelope["payload"]["body"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 /// Sends HELLO as Bob with a token. Returns the first answer.
-fn come_back(sandbox: &Sandbox, token: &Value) -> (Raw, Value) {
+fn hello_as_bob(sandbox: &Sandbox, token: &Value) -> (Raw, Value) {
     let mut bob = sandbox.connect();
     bob.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
         "agent": "Bob", "capabilities": {"resume": true}, "session": {"resume_token": token}}}));
@@ -64,11 +67,11 @@ fn point_1_full_queue_answers_busy_and_loses_nothing() {
 #[test]
 fn point_2_token_is_valid_once_for_its_name_within_the_window() {
     let sandbox = Sandbox::with_config("resume_window_ms = 300\n");
-    let code = |heard: &Value| heard["payload"]["code"].clone();
+    let code = |received: &Value| received["payload"]["code"].clone();
     let mut bob = sandbox.join("Bob");
     drop(bob.drain());
     bob.hang_up();
-    let (mut bob, fresh) = come_back(&sandbox, &json!("0".repeat(64)));
+    let (mut bob, fresh) = hello_as_bob(&sandbox, &json!("0".repeat(64)));
     assert_eq!(code(&fresh), "RESUME_REJECTED", "one that was made up");
     let first = bob.expect("WELCOME")["payload"].take();
     let mut ann = sandbox.connect();
@@ -76,11 +79,14 @@ fn point_2_token_is_valid_once_for_its_name_within_the_window() {
         "agent": "Ann", "session": {"resume_token": first["resume_token"]}}}));
     assert_eq!(code(&ann.expect("ERROR")), "RESUME_REJECTED", "another's");
     bob.hang_up();
-    let (bob, again) = come_back(&sandbox, &first["resume_token"]);
-    assert_eq!(again["payload"]["session_id"], first["session_id"], "shown elsewhere, not used up");
-    assert_ne!(again["payload"]["resume_token"], first["resume_token"]);
+    let (bob, second) = hello_as_bob(&sandbox, &first["resume_token"]);
+    assert_eq!(
+        second["payload"]["session_id"], first["session_id"],
+        "shown elsewhere, not used up"
+    );
+    assert_ne!(second["payload"]["resume_token"], first["resume_token"]);
     bob.hang_up();
-    let (mut bob, spent) = come_back(&sandbox, &first["resume_token"]);
+    let (mut bob, spent) = hello_as_bob(&sandbox, &first["resume_token"]);
     assert_eq!(code(&spent), "RESUME_REJECTED", "a used one");
     let last = bob.expect("WELCOME")["payload"].take();
     bob.hang_up();
@@ -91,7 +97,7 @@ fn point_2_token_is_valid_once_for_its_name_within_the_window() {
         let since = away["since"].as_u64().unwrap();
         away["here"] == false && platform::clock::unix_ms() > since + 400
     });
-    let (_, late) = come_back(&sandbox, &last["resume_token"]);
+    let (_, late) = hello_as_bob(&sandbox, &last["resume_token"]);
     assert_eq!(code(&late), "RESUME_REJECTED", "one that is too old");
 }
 
@@ -126,16 +132,16 @@ fn point_4_delivery_is_at_least_once_only_with_requires_ack() {
     ann.send("Bob", "at least once", json!({"requires_ack": true}));
     assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
     ann.send("Bob", "at most once", json!({}));
-    let (kept, once) = (bob.expect("DELIVER"), bob.expect("DELIVER"));
-    assert_eq!(kept["delivery"]["requires_ack"], true);
-    assert_eq!(once["delivery"].get("requires_ack"), None);
+    let (at_least_once, at_most_once) = (bob.expect("DELIVER"), bob.expect("DELIVER"));
+    assert_eq!(at_least_once["delivery"]["requires_ack"], true);
+    assert_eq!(at_most_once["delivery"].get("requires_ack"), None);
     assert_eq!(ann.drain(), Vec::<Value>::new(), "no reply means taken");
     bob.hang_up();
     let mut bob = sandbox.join("Bob");
-    let again = bob.expect("DELIVER");
-    assert_eq!((&again["id"], &again["delivery"]["attempt"]), (&kept["id"], &json!(2)));
+    let second = bob.expect("DELIVER");
+    assert_eq!((&second["id"], &second["delivery"]["attempt"]), (&at_least_once["id"], &json!(2)));
     assert_eq!(bob.drain(), Vec::<Value>::new());
-    bob.acknowledge(&again);
+    bob.acknowledge(&second);
     drop(bob.drain());
     bob.hang_up();
     let mut bob = sandbox.join("Bob");
@@ -185,17 +191,17 @@ fn point_7_sender_name_cannot_be_forged() {
     ann.send_json(&json!({"v": 1, "type": "SEND", "id": "m", "ts": 0, "from": "Cid", "to": "Bob",
         "payload": {"body": "it is me"}}));
     ann.expect_code("NACK", "FORBIDDEN");
-    let mut thief = sandbox.connect();
-    thief.send_json(
+    let mut intruder = sandbox.connect();
+    intruder.send_json(
         &json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": "Ann"}}),
     );
     drop(ann.drain());
-    thief.expect_code("ERROR", "NAME_IN_USE");
-    thief.expect_end();
+    intruder.expect_code("ERROR", "NAME_IN_USE");
+    intruder.expect_end();
     ann.send("Bob", "it is me", json!({}));
-    let heard = bob.expect("DELIVER");
+    let received = bob.expect("DELIVER");
     assert_eq!(
-        (&heard["from"], &heard["delivery"]["sender"]["auth"]),
+        (&received["from"], &received["delivery"]["sender"]["auth"]),
         (&json!("Ann"), &json!("claim"))
     );
 }
@@ -211,8 +217,8 @@ fn point_8_quoted_message_is_not_sent() {
     let mut extract = sandbox.program(env!("CARGO_BIN_EXE_agent-relay-wrap"));
     extract.args(["extract", "--cols=80"]).arg(&recording);
     let extracted = output(extract);
-    let said = String::from_utf8_lossy(&extracted.stdout).into_owned();
-    assert_eq!(said.trim_end(), r#"{"body":"meant","to":"Bob"}"#, "{extracted:?}");
+    let printed = String::from_utf8_lossy(&extracted.stdout).into_owned();
+    assert_eq!(printed.trim_end(), r#"{"body":"meant","to":"Bob"}"#, "{extracted:?}");
 }
 
 #[test]
@@ -238,8 +244,9 @@ fn point_9_question_has_one_answer_or_times_out() {
     );
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!((&answer["type"], &answer["from"]), (&json!("ACK"), &json!("Bob")));
-    let about =
-        |it: &Value| (it["payload"]["ack_id"].clone(), it["payload"]["correlationId"].clone());
+    let about = |envelope: &Value| {
+        (envelope["payload"]["ack_id"].clone(), envelope["payload"]["correlationId"].clone())
+    };
     assert_eq!(about(&answer), (json!(question), json!("c")));
     drop(bob.drain());
     assert_eq!(ann.drain(), Vec::<Value>::new(), "one answer counts");

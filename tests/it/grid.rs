@@ -1,7 +1,7 @@
 //! Messages extracted from the screen of a full-screen program that shows its text unchanged.
 
 use crate::{
-    said::{Body, all},
+    agent_corpus::{Body, all},
     sandbox::{Sandbox, WATCHDOG},
     terminal::Terminal,
     wrap::fullscreen,
@@ -24,8 +24,8 @@ fn message(tag: &str, body: &str) -> String {
 }
 
 /// Returns the bodies that Bob receives until the last message, by their tags.
-fn heard(bob: &Client, terminal: &Terminal) -> BTreeMap<String, Vec<String>> {
-    let (mut heard, end) = (BTreeMap::<_, Vec<_>>::new(), Instant::now() + WATCHDOG);
+fn receive_all(bob: &Client, terminal: &Terminal) -> BTreeMap<String, Vec<String>> {
+    let (mut received, end) = (BTreeMap::<_, Vec<_>>::new(), Instant::now() + WATCHDOG);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let event = bob.events().recv_timeout(left);
@@ -34,9 +34,9 @@ fn heard(bob: &Client, terminal: &Terminal) -> BTreeMap<String, Vec<String>> {
         bob.acknowledge(&delivery.id);
         let tag = delivery.thread.expect("a tag");
         if tag == END {
-            return heard;
+            return received;
         }
-        heard.entry(tag).or_default().push(delivery.body);
+        received.entry(tag).or_default().push(delivery.body);
     }
 }
 
@@ -59,20 +59,20 @@ fn check(columns: u16, options: &[&str]) {
         ann.press(&format!("read {number}.txt\r"));
         ann.wait_for(&format!("That was reply {number}."));
     }
-    let mut heard = heard(&bob, &ann);
-    let mut others = Vec::new();
+    let mut received = receive_all(&bob, &ann);
+    let mut inexact = Vec::new();
     for (n, Body { name, text }) in bodies.iter().enumerate() {
-        let said = heard.remove(&format!("n{n}")).unwrap_or_default();
-        assert!(said.len() < 2, "{name} is doubled at {columns} columns");
-        if said.first().map(String::as_str) != Some(text.trim_matches([' ', '\t', '\r', '\n'])) {
-            others.push((name, said));
+        let arrived = received.remove(&format!("n{n}")).unwrap_or_default();
+        assert!(arrived.len() < 2, "{name} arrived twice at {columns} columns");
+        if arrived.first().map(String::as_str) != Some(text.trim_matches([' ', '\t', '\r', '\n'])) {
+            inexact.push((name, arrived));
         }
     }
-    assert!(heard.is_empty(), "invented: {heard:?}");
-    let exact = bodies.len() - others.len();
-    let names: Vec<_> = others.iter().map(|(name, _)| name).collect();
+    assert!(received.is_empty(), "never sent: {received:?}");
+    let exact = bodies.len() - inexact.len();
+    let names: Vec<_> = inexact.iter().map(|(name, _)| name).collect();
     eprintln!("{columns} columns: {exact} of {} exact, not {names:?}", bodies.len());
-    assert!(exact * 100 >= EXACT_MIN * bodies.len(), "{others:?}");
+    assert!(exact * 100 >= EXACT_MIN * bodies.len(), "{inexact:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ const UNSUPPORTED_CODE: i32 = 77;
 #[test]
 fn client_joins_sends_receives_and_acknowledges() {
     let sandbox = Sandbox::new();
-    let Some((mut ann, welcome)) = Python::join(&sandbox, "Ann") else { return };
+    let Some((mut ann, welcome)) = PythonClient::join(&sandbox, "Ann") else { return };
     assert_eq!(welcome["payload"]["agent"], "Ann");
     let mut bob = sandbox.join("Bob");
 
@@ -32,15 +32,18 @@ fn client_joins_sends_receives_and_acknowledges() {
     assert_eq!(deliver["payload"], json!({"kind": "message", "body": body}));
     assert_eq!(deliver["delivery"]["sender"]["session"], welcome["payload"]["session_id"]);
     assert_eq!(deliver["delivery"]["requires_ack"], true);
-    let taken = ann.expect("ACK");
-    assert_eq!(taken["payload"]["state"], "accepted");
-    assert_eq!(taken["payload"]["durability"], "disk");
+    let accepted = ann.expect("ACK");
+    assert_eq!(accepted["payload"]["state"], "accepted");
+    assert_eq!(accepted["payload"]["durability"], "disk");
     bob.acknowledge(&deliver);
 
     let id = bob.send("Ann", "My turn", json!({"requires_ack": true}));
     assert_eq!(bob.expect("ACK")["payload"]["ack_id"], *id);
-    let heard = ann.expect("DELIVER");
-    assert_eq!((&heard["from"], &heard["payload"]["body"]), (&json!("Bob"), &json!("My turn")));
+    let received = ann.expect("DELIVER");
+    assert_eq!(
+        (&received["from"], &received["payload"]["body"]),
+        (&json!("Bob"), &json!("My turn"))
+    );
     bob.send("Ann", "By the way", json!({}));
     assert_eq!(ann.expect("DELIVER")["delivery"]["seq"], 2);
 
@@ -63,14 +66,14 @@ fn client_joins_sends_receives_and_acknowledges() {
 #[test]
 fn client_subscribes_and_publishes() {
     let sandbox = Sandbox::new();
-    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
+    let Some((mut ann, _)) = PythonClient::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
     ann.command("subscribe build.>");
     ann.expect("ACK");
     assert_eq!(publish(&mut bob, "b-1", "build.linux.arm"), 1);
-    let heard = ann.expect("DELIVER");
-    assert_eq!(heard["topic"], "build.linux.arm");
-    assert_eq!(heard["delivery"]["originalTo"], "*");
+    let received = ann.expect("DELIVER");
+    assert_eq!(received["topic"], "build.linux.arm");
+    assert_eq!(received["delivery"]["originalTo"], "*");
     assert_eq!(publish(&mut bob, "b-2", "build"), 0);
     ann.command("unsubscribe build.>");
     ann.expect("ACK");
@@ -83,8 +86,11 @@ fn client_subscribes_and_publishes() {
     );
     bob.expect("ACK");
     ann.command("publish chat Hello");
-    let heard = bob.expect("DELIVER");
-    assert_eq!((&heard["topic"], &heard["payload"]["body"]), (&json!("chat"), &json!("Hello")));
+    let received = bob.expect("DELIVER");
+    assert_eq!(
+        (&received["topic"], &received["payload"]["body"]),
+        (&json!("chat"), &json!("Hello"))
+    );
     assert_eq!(ann.expect("ACK")["payload"]["recipients"], 1);
     ann.leave();
 }
@@ -92,7 +98,7 @@ fn client_subscribes_and_publishes() {
 #[test]
 fn client_retries_when_busy() {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
-    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
+    let Some((mut ann, _)) = PythonClient::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
     ann.command("send Bob one\nsend Bob two");
     let one = bob.expect("DELIVER");
@@ -114,7 +120,7 @@ fn client_retries_when_busy() {
 #[test]
 fn client_answers_pings() {
     let sandbox = Sandbox::with_config("heartbeat_ms = 700\n");
-    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
+    let Some((mut ann, _)) = PythonClient::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
     bob.answers_pings = false;
     // A PING comes each heartbeat, and a client that answers none is disconnected after three.
@@ -134,8 +140,8 @@ fn client_answers_pings() {
 #[test]
 fn client_reports_a_stop_and_a_refusal() {
     let mut sandbox = Sandbox::new();
-    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else { return };
-    let (error, mut refused) = Python::start(&sandbox, "root").expect("it ran a moment ago");
+    let Some((mut ann, _)) = PythonClient::join(&sandbox, "Ann") else { return };
+    let (error, mut refused) = PythonClient::start(&sandbox, "root").expect("the client runs here");
     assert_eq!(error["payload"]["code"], "INVALID_NAME");
     refused.expect_end_by_daemon();
     sandbox.operator().send_json(&json!({
@@ -158,7 +164,7 @@ fn client_sends_what_the_document_requires() {
         daemon.send_json(&daemon_envelope("WELCOME", json!({"session_id": "s-1", "agent": "Ann"})));
         Some((daemon, hello))
     });
-    let Some((mut ann, _)) = Python::join(&sandbox, "Ann") else {
+    let Some((mut ann, _)) = PythonClient::join(&sandbox, "Ann") else {
         listener.stop();
         assert!(daemon.join().unwrap().is_none());
         return;
@@ -178,7 +184,7 @@ fn client_sends_what_the_document_requires() {
         let ack = daemon.expect("ACK");
         assert_eq!(ack["payload"], json!({"ack_id": "d-1", "seq": 7}));
     }
-    assert_eq!(ann.expect("DELIVER"), deliver, "the double is acknowledged, and not heard");
+    assert_eq!(ann.expect("DELIVER"), deliver, "the duplicate is acknowledged, and not printed");
     deliver["id"] = json!("d-2");
     deliver["payload"] = json!({"body": 7});
     daemon.send_json(&deliver);
@@ -230,13 +236,13 @@ fn queued(asker: &mut Raw) -> Vec<(String, u64)> {
 }
 
 /// A process of tests/client.py, which reads commands and prints envelopes.
-struct Python {
+struct PythonClient {
     process: Child,
     commands: Option<ChildStdin>,
     envelopes: mpsc::Receiver<Value>,
 }
 
-impl Python {
+impl PythonClient {
     /// A client that has joined, with its WELCOME; `None` if the system cannot run it.
     fn join(sandbox: &Sandbox, name: &str) -> Option<(Self, Value)> {
         let (welcome, client) = Self::start(sandbox, name)?;
@@ -259,11 +265,11 @@ impl Python {
         };
         let commands = process.stdin.take();
         let out = process.stdout.take().unwrap();
-        let (heard, envelopes) = mpsc::channel();
+        let (received, envelopes) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines() {
                 let envelope = serde_json::from_str(&line.unwrap()).unwrap();
-                if heard.send(envelope).is_err() {
+                if received.send(envelope).is_err() {
                     break;
                 }
             }
@@ -272,16 +278,16 @@ impl Python {
         match client.envelopes.recv_timeout(WATCHDOG) {
             Ok(first) => Some((first, client)),
             Err(_) => {
-                let (code, words) = client.end();
-                assert_eq!(code, Some(UNSUPPORTED_CODE), "{words}");
-                not_tried(&words);
+                let (code, stderr) = client.end();
+                assert_eq!(code, Some(UNSUPPORTED_CODE), "{stderr}");
+                not_tried(&stderr);
                 None
             }
         }
     }
 
     fn command(&mut self, command: &str) {
-        writeln!(self.commands.as_mut().expect("it has not left"), "{command}").unwrap();
+        writeln!(self.commands.as_mut().expect("the client has not left"), "{command}").unwrap();
     }
 
     #[track_caller]
@@ -303,13 +309,13 @@ impl Python {
     #[track_caller]
     fn leave(mut self) {
         assert_eq!(self.end(), (Some(0), String::new()));
-        assert_eq!(self.envelopes.recv().ok(), None, "it heard nothing that was not asked for");
+        assert_eq!(self.envelopes.recv().ok(), None, "all envelopes were expected");
     }
 
     #[track_caller]
     fn expect_end_by_daemon(&mut self) {
-        let (code, words) = self.end();
-        assert_eq!((code, words.trim()), (Some(1), "the daemon ended the connection"));
+        let (code, stderr) = self.end();
+        assert_eq!((code, stderr.trim()), (Some(1), "the daemon ended the connection"));
     }
 
     /// Ends the client's input, and waits for its end. Returns the exit code and the standard
@@ -317,13 +323,13 @@ impl Python {
     fn end(&mut self) -> (Option<i32>, String) {
         drop(self.commands.take());
         let status = wait(&mut self.process, "client.py");
-        let mut words = String::new();
-        self.process.stderr.take().unwrap().read_to_string(&mut words).unwrap();
-        (status.code(), words)
+        let mut stderr = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (status.code(), stderr)
     }
 }
 
-impl Drop for Python {
+impl Drop for PythonClient {
     fn drop(&mut self) {
         self.process.kill().ok();
         self.process.wait().ok();

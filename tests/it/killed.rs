@@ -136,7 +136,8 @@ fn killed_receivers_and_senders_lose_nothing() {
             let received = shared.record().received.len();
             let _rob = Listener::start(scope, &sandbox, &shared);
             let more = 1 + random.next_u32() as usize % 4;
-            shared.wait_until("Rob hears some", |record| record.received.len() >= received + more);
+            shared
+                .wait_until("Rob receives some", |record| record.received.len() >= received + more);
             receivers += 1;
             progress.deaths.fetch_add(1, Ordering::Relaxed);
         }
@@ -182,7 +183,7 @@ fn processes_suspended_beyond_two_heartbeats_lose_nothing() {
         let _over = Over(progress);
         let more = || {
             let received = shared.record().received.len();
-            shared.wait_until("Rob hears some", |record| record.received.len() >= received + 3);
+            shared.wait_until("Rob receives some", |record| record.received.len() >= received + 3);
         };
         let suspensions = crash::crashes() / CRASHES_PER_SUSPENSION;
         for _ in 0..suspensions.clamp(SUSPENSIONS_MIN, SUSPENSIONS_MAX) {
@@ -195,8 +196,11 @@ fn processes_suspended_beyond_two_heartbeats_lose_nothing() {
             more();
             suspend(sandbox, &rob.process.id().to_string(), || {
                 let mut asking = sandbox.join("Asking");
-                until("Rob is taken for gone", || {
-                    asking.agents().iter().any(|it| it["name"] == "Rob" && it["here"] == false)
+                until("Rob is listed as away", || {
+                    asking
+                        .agents()
+                        .iter()
+                        .any(|agent| agent["name"] == "Rob" && agent["here"] == false)
                 });
                 asking.leave();
             });

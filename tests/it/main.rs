@@ -1,12 +1,15 @@
 //! Integration tests: real processes, real sockets, real terminals. Each test has its own sandbox.
 
-#![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
+#![allow(clippy::disallowed_methods, reason = "threads and channels end with their test")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "all of this is tests, which clippy sees only where `#[test]` stands"
+    reason = "clippy exempts only functions with `#[test]`"
 )]
 
+#[path = "../agents/corpus.rs"]
+#[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
+mod agent_corpus;
 mod asking;
 mod backlog;
 mod brief;
@@ -15,9 +18,9 @@ mod corpus;
 mod crash;
 mod document;
 mod echoes;
-mod elsewhere;
-mod everywhere;
+mod every_system;
 mod executables;
+mod fallible_client;
 mod faults;
 mod gaps;
 mod grid;
@@ -25,7 +28,6 @@ mod hostile;
 mod independent;
 mod keyboard;
 mod killed;
-mod line;
 #[path = "../model/mod.rs"]
 mod model;
 mod outage;
@@ -36,15 +38,13 @@ mod queries;
 mod raw;
 mod resume;
 mod roles;
-#[path = "../agents/corpus.rs"]
-#[allow(dead_code, reason = "what only the real CLIs' tests need")]
-mod said;
 mod sandbox;
 mod sessions;
 mod shells;
 mod soak;
 mod stress;
-#[allow(dead_code, reason = "what only the real CLIs' tests need")]
+mod taken_endpoint;
+#[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
 mod terminal;
 mod tidy;
 mod upgrade;

@@ -57,7 +57,7 @@ fn kill(sandbox: &Sandbox, pid: u64) {
 
 /// Stops the daemon by a signal, or by `down` on a system without signals.
 #[track_caller]
-fn tell_to_stop(detached: &DetachedDaemon) {
+fn stop(detached: &DetachedDaemon) {
     if SYSTEM == "windows" {
         detached.run_ok(&["down"]);
         return;
@@ -91,7 +91,7 @@ fn until_here(sandbox: &Sandbox, name: &str) {
 }
 
 #[track_caller]
-fn is_heard_once(terminal: &Terminal, body: &str) {
+fn expect_heard_once(terminal: &Terminal, body: &str) {
     wait_until_heard(terminal, body);
     let line = format!("heard: {body}");
     assert_eq!(terminal.text().matches(&line).count(), 1, "{}", terminal.text());
@@ -103,7 +103,7 @@ fn wrapped_agents_start_a_killed_daemon_and_lose_nothing() {
     let (mut ann, mut bob) =
         (wrap_line_reader(&sandbox, "Ann", &[]), wrap_line_reader(&sandbox, "Bob", &[]));
     ann.press("say Bob before it\r");
-    is_heard_once(&bob, "before it");
+    expect_heard_once(&bob, "before it");
 
     sandbox.kill();
     ann.press("say Bob said while nobody heard\r");
@@ -112,9 +112,9 @@ fn wrapped_agents_start_a_killed_daemon_and_lose_nothing() {
     bob.wait_for("\nsaid at that time>>>\n");
     sandbox.let_others_start();
 
-    is_heard_once(&bob, "said while nobody heard");
-    is_heard_once(&ann, "said at that time");
-    is_heard_once(&bob, "before it");
+    expect_heard_once(&bob, "said while nobody heard");
+    expect_heard_once(&ann, "said at that time");
+    expect_heard_once(&bob, "before it");
     assert_eq!(starts(&sandbox).len(), 1);
     assert!(log(&sandbox).contains(STARTED), "{}", log(&sandbox));
 
@@ -175,8 +175,8 @@ fn stopped_daemon_marks_its_home_and_a_replaced_one_does_not() {
     assert!(!is_marked(&detached.0));
     assert!(starts(&detached.0).is_empty(), "the wrapper started none");
 
-    tell_to_stop(&detached);
-    until("it is marked", || is_marked(&detached.0));
+    stop(&detached);
+    until("the home is marked", || is_marked(&detached.0));
     until("Ann's wrapper has looked", || log(&detached.0).contains(STOPPED));
     // Any command of a person starts a daemon.
     detached.run_ok(&["send", "Ann", "there again"]);
@@ -198,11 +198,11 @@ fn daemon_is_restarted_at_most_five_times_a_minute() {
     let now = format!("{}\n", clock::unix_ms());
     fs::write(detached.0.home().join("starts"), now.repeat(5)).unwrap();
     kill(&detached.0, daemon(&detached.0).unwrap());
-    until("Ann's wrapper gives it up", || log(&detached.0).contains(TOO_OFTEN));
+    until("Ann's wrapper gives up", || log(&detached.0).contains(TOO_OFTEN));
     assert_eq!((daemon(&detached.0), starts(&detached.0).len()), (None, 5));
 
     kill_and_await_another(&other.0);
-    assert_eq!(starts(&other.0).len(), 1, "another home's starts are its own");
+    assert_eq!(starts(&other.0).len(), 1, "starts are counted for each home");
     // A person's start is never refused, and resets the count.
     detached.run_ok(&["up"]);
     kill_and_await_another(&detached.0);

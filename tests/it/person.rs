@@ -380,8 +380,8 @@ fn failed_spawn_is_explained() {
     run(&sandbox, &["spawn", "a b", "--", program], USAGE);
     run(&sandbox, &["spawn", "Ann", "--key-file", "none", "--", program], FAILED);
     let _ann = sandbox.join("Ann");
-    let taken = run(&sandbox, &["spawn", "Ann", "--", program], FAILED);
-    assert!(err(&taken).contains("Ann did not start: Ann is connected already"), "{taken:?}");
+    let refused = run(&sandbox, &["spawn", "Ann", "--", program], FAILED);
+    assert!(err(&refused).contains("Ann did not start: Ann is connected already"), "{refused:?}");
 }
 
 #[test]

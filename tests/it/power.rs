@@ -69,7 +69,7 @@ fn accepted_messages_survive_a_power_loss() {
 enum Step {
     /// The message with this number has arrived.
     Received(usize),
-    /// Its acceptance is about to be sent.
+    /// The acceptance of the message is about to be sent.
     Accepted(usize),
     Wrote(&'static str, Write),
     Synced(&'static str),
@@ -140,12 +140,12 @@ impl Drop for Traced {
 
 /// The steps between the arrival of a message and its acceptance.
 fn steps_until_acceptance(steps: &[Step], number: usize) -> &[Step] {
-    let heard = steps.iter().position(|step| *step == Step::Received(number));
-    let said = steps.iter().position(|step| *step == Step::Accepted(number));
-    let (Some(heard), Some(said)) = (heard, said) else {
-        panic!("message {number} is not in the log: {heard:?}, {said:?}")
+    let received = steps.iter().position(|step| *step == Step::Received(number));
+    let accepted = steps.iter().position(|step| *step == Step::Accepted(number));
+    let (Some(received), Some(accepted)) = (received, accepted) else {
+        panic!("message {number} is not in the log: {received:?}, {accepted:?}")
     };
-    &steps[heard..said]
+    &steps[received..accepted]
 }
 
 /// Reads strace's log. A sync or a receipt counts when its call returns, an acceptance when its

@@ -131,7 +131,7 @@ impl Raw {
         let envelope = self.expect(kind);
         assert_eq!(envelope["payload"]["code"], code, "{envelope}");
         let sentence = envelope["payload"]["message"].as_str().unwrap_or_default();
-        assert!(sentence.len() > 8, "a sentence that a person understands: {envelope}");
+        assert!(sentence.len() > 8, "no sentence: {envelope}");
         envelope
     }
 
@@ -149,13 +149,13 @@ impl Raw {
             "v": 1, "type": "SEND", "id": "fence", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": "status"},
         }));
-        let mut heard = Vec::new();
+        let mut envelopes = Vec::new();
         loop {
             let envelope = self.receive().expect("an answer to the fence");
             if envelope["payload_meta"]["replyTo"] == "fence" {
-                return heard;
+                return envelopes;
             }
-            heard.push(envelope);
+            envelopes.push(envelope);
         }
     }
 

@@ -194,7 +194,7 @@ impl Agent {
             match fact {
                 Fact::Received(body) => {
                     let number = body.parse().unwrap();
-                    assert!(self.last < Some(number), "{number} comes after {:?}", self.last);
+                    assert!(self.last < Some(number), "{number} arrived after {:?}", self.last);
                     self.last = Some(number);
                     missing.remove(&number);
                 }
@@ -203,7 +203,7 @@ impl Agent {
                     unanswered -= 1;
                 }
                 Fact::Refused(id, code) => {
-                    assert_eq!(code, "AGENT_OFFLINE", "only who is away has not got it");
+                    assert_eq!(code, "AGENT_OFFLINE", "only an absent recipient is a reason");
                     refused.insert(self.sent[&id]);
                 }
                 Fact::Missed(why) => self.missed.push(why),
@@ -296,13 +296,13 @@ fn replaced_daemon_loses_no_at_least_once_message() {
     let mut ann = Agent::join(&endpoint, "Ann");
     let mut bob = Agent::join(&endpoint, "Bob");
     greet(&mut ann, &mut bob);
-    let mut told = detached.0.join("Cid");
+    let mut cid = detached.0.join("Cid");
     for number in 1..=MESSAGES {
         bob.send("Ann", number, true);
         ann.send("Bob", number, true);
         if number == MESSAGES / 2 {
             detached.run_ok(&["up", "--replace"]);
-            assert_eq!(told.expect("BYE")["payload"]["reason"], "upgrade");
+            assert_eq!(cid.expect("BYE")["payload"]["reason"], "upgrade");
         }
     }
     bob.receive((1..=MESSAGES).collect(), MESSAGES);
@@ -325,7 +325,7 @@ fn wrapped_agent_sends_and_receives_after_a_replacement() {
     }
     detached.run_ok(&["send", "--as", "Cid", "Ann", "welcome back"]);
     wait_until_heard(&ann, "welcome back");
-    assert_eq!(ann.text().matches("ready").count(), 1, "it did not begin again");
+    assert_eq!(ann.text().matches("ready").count(), 1, "the program was not restarted");
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
 }
@@ -339,13 +339,13 @@ fn session_keeps_its_subscriptions_over_a_daemon_crash() {
     sandbox.start();
     // Ann is away or back, but always subscribed.
     let news = ["send", "--json", "--topic", "news.today", "*", "heard"];
-    let said = sandbox.run(news);
-    assert!(String::from_utf8_lossy(&said.stdout).contains(r#""recipients":1"#), "{said:?}");
+    let sent = sandbox.run(news);
+    assert!(String::from_utf8_lossy(&sent.stdout).contains(r#""recipients":1"#), "{sent:?}");
     let session = &ann.client.welcome().session_id;
     let back = ann.next_fact();
-    assert!(matches!(&back, Fact::Ready(again) if again == session), "{back:?}");
-    let heard = ann.next_fact();
-    assert!(matches!(&heard, Fact::Received(body) if body == "heard"), "{heard:?}");
+    assert!(matches!(&back, Fact::Ready(session_id) if session_id == session), "{back:?}");
+    let received = ann.next_fact();
+    assert!(matches!(&received, Fact::Received(body) if body == "heard"), "{received:?}");
 }
 
 #[test]

@@ -21,9 +21,9 @@ const USAGE: i32 = 2;
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
 
 /// Makes a key for a name, and puts its hash into force. Returns the key.
-fn keyed(sandbox: &Sandbox, name: &str) -> String {
-    let said = out(&run(sandbox, &["policy", "key", name, "--json"], DONE));
-    let made: Value = serde_json::from_str(&said).unwrap();
+fn make_key(sandbox: &Sandbox, name: &str) -> String {
+    let printed = out(&run(sandbox, &["policy", "key", name, "--json"], DONE));
+    let made: Value = serde_json::from_str(&printed).unwrap();
     let text = format!("[[agent]]\nname = '{name}'\nkey = {}\n", made["hash"]);
     let path = sandbox.home().join("policy.toml");
     platform::paths::write_private_file(&path, text.as_bytes()).unwrap();
@@ -39,19 +39,19 @@ fn secret_file(path: &Path, text: &str) -> String {
 }
 
 /// Writes Ann's key where commands look for it.
-fn put_key(sandbox: &Sandbox, key: &str) {
+fn store_key(sandbox: &Sandbox, key: &str) {
     secret_file(&sandbox.home().join("keys").join("Ann"), key);
 }
 
 #[track_caller]
-fn expect_message(at: &mut Raw, from: &str, auth: &str, body: &str) -> Value {
-    let heard = at.expect("DELIVER");
-    at.acknowledge(&heard);
+fn expect_message(recipient: &mut Raw, from: &str, auth: &str, body: &str) -> Value {
+    let deliver = recipient.expect("DELIVER");
+    recipient.acknowledge(&deliver);
     assert_eq!(
-        (&heard["from"], &heard["delivery"]["sender"]["auth"], &heard["payload"]["body"]),
+        (&deliver["from"], &deliver["delivery"]["sender"]["auth"], &deliver["payload"]["body"]),
         (&json!(from), &json!(auth), &json!(body))
     );
-    heard
+    deliver
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn command_is_the_operator_with_the_key_and_a_guest_without() {
             secret_file(&key, &other);
         }
         run(&sandbox, &["send", "Bob", "from whoever"], DONE);
-        let heard = bob.expect("DELIVER");
-        assert!(heard["from"].as_str().unwrap().starts_with("@guest-"), "{heard}");
+        let deliver = bob.expect("DELIVER");
+        assert!(deliver["from"].as_str().unwrap().starts_with("@guest-"), "{deliver}");
         assert!(out(&run(&sandbox, &["status"], DONE)).contains("the daemon is up"));
         let refused = err(&run(&sandbox, &["dead-letters"], FAILED));
         assert!(refused.contains("is for operators") && refused.contains("--home"), "{refused}");
@@ -83,7 +83,7 @@ fn command_is_the_operator_with_the_key_and_a_guest_without() {
 fn keyed_name_requires_its_key() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let key = keyed(&sandbox, "Ann");
+    let key = make_key(&sandbox, "Ann");
     let refused = err(&run(&sandbox, &["send", "--as", "Ann", "Bob", "hello"], FAILED));
     let why = "policy.toml requires a key for Ann, and this command has none: put it into keys/Ann in the home";
     assert!(refused.contains(why), "{refused}");
@@ -92,7 +92,7 @@ fn keyed_name_requires_its_key() {
     let line = ["send", "--as", "Ann", "--key-file", &file, "Bob", "by its file"];
     run(&sandbox, &line, DONE);
     expect_message(&mut bob, "Ann", "key", "by its file");
-    put_key(&sandbox, &key);
+    store_key(&sandbox, &key);
     run(&sandbox, &["send", "--as", "Ann", "Bob", "by the home"], DONE);
     expect_message(&mut bob, "Ann", "key", "by the home");
     run(&sandbox, &["send", "--as", "ANN", "Bob", "names have no case"], DONE);
@@ -117,14 +117,14 @@ pub(crate) fn open_to_others(sandbox: &Sandbox) -> PathBuf {
 }
 
 /// Returns the words that begin a command as another user than root, or `None` if they do not work.
-fn as_no_root(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
+fn unprivileged_prefix(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
     let mut id = sandbox.program("id");
     id.arg("-u");
     if output(id).stdout != b"0\n" {
         return Some(Vec::new());
     }
-    let found = sandbox.program("setpriv").arg("--version").output().is_ok();
-    found.then(|| vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    let has_setpriv = sandbox.program("setpriv").arg("--version").output().is_ok();
+    has_setpriv.then(|| vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
 }
 
 /// The command runs inside the wrapped agent Ann, where a sandbox denies access to a file.
@@ -136,7 +136,7 @@ fn command_refused_by_a_sandbox_names_the_way_that_works() {
     const WAY: &str = "; printing `->relay:NAME <<<`, the text and `>>>` still works\n";
     let sandbox = Sandbox::empty();
     let directory = open_to_others(&sandbox);
-    let Some(prefix) = as_no_root(&sandbox) else {
+    let Some(prefix) = unprivileged_prefix(&sandbox) else {
         return not_tried("root becomes nobody else without setpriv");
     };
     for (script, why) in [
@@ -153,14 +153,17 @@ fn command_refused_by_a_sandbox_names_the_way_that_works() {
         let line = [&prefix[..], &["sh", "-c", &script, "sh"]].concat();
         let mut command = sandbox.program(line[0]);
         command.args(&line[1..]).arg(&directory);
-        let said = err(&output(command));
-        assert!(said.starts_with("agent-relay: ") && said.lines().count() == 1, "{script}: {said}");
-        assert!(said.contains(why) && said.ends_with(WAY), "{script}: {said}");
+        let printed = err(&output(command));
+        assert!(
+            printed.starts_with("agent-relay: ") && printed.lines().count() == 1,
+            "{script}: {printed}"
+        );
+        assert!(printed.contains(why) && printed.ends_with(WAY), "{script}: {printed}");
     }
 }
 
 /// A line that makes the line reader run a command of `agent-relay`.
-fn inside(command: &str) -> String {
+fn relay_line(command: &str) -> String {
     format!("run \"{}\" {command}", path::absolute(RELAY).unwrap().display())
 }
 
@@ -179,19 +182,19 @@ fn command_inside_a_wrapped_agent_speaks_only_in_its_name() {
         "send --as Cid Bob no",
         "listen --as Cid",
     ];
-    let runs = runs.map(inside);
+    let runs = runs.map(relay_line);
     let mut ann = wrap_line_reader(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
     let first = expect_message(&mut bob, "Ann", "companion", "from inside\n");
     let second = expect_message(&mut bob, "Ann", "companion", "again");
     assert_eq!((&first["delivery"]["seq"], &second["delivery"]["seq"]), (&json!(1), &json!(2)));
     let text = without_blanks(&ann.text());
-    for said in [
+    for notice in [
         "nothing waits for Ann",
         "\"Bob\"'s mail is for operators",
         "\"tap\" is for operators",
         "\"stop\" is for operators",
     ] {
-        assert!(text.contains(&without_blanks(said)), "{said} is not in {text}");
+        assert!(text.contains(&without_blanks(notice)), "{notice} is not in {text}");
     }
     assert_eq!(text.matches(&without_blanks("leave out `--as Cid`")).count(), 2, "{text}");
     let file = sandbox.home().join("run").join("Ann.key");
@@ -206,7 +209,7 @@ fn command_inside_a_wrapped_agent_speaks_only_in_its_name() {
 fn command_of_a_gone_agent_is_refused() {
     let sandbox = Sandbox::new();
     let file = secret_file(&sandbox.directory().join("old.key"), &"2".repeat(64));
-    let inside = |key_file: Option<&str>, line: &[&str]| {
+    let run_inside = |key_file: Option<&str>, line: &[&str]| {
         let mut command = sandbox.command(line);
         command.env("AGENT_RELAY_AGENT", "Ann");
         if let Some(file) = key_file {
@@ -216,18 +219,18 @@ fn command_of_a_gone_agent_is_refused() {
         (output.status.code().unwrap(), err(&output))
     };
     let line = ["send", "Bob", "hello"];
-    let (code, said) = inside(None, &line);
-    assert!(code == FAILED && said.contains("AGENT_RELAY_KEY_FILE is not set"), "{said}");
-    let (code, said) = inside(Some("nowhere"), &line);
-    assert!(code == FAILED && said.contains("read nowhere"), "{said}");
-    let (code, said) = inside(Some(&file), &line);
-    assert!(code == FAILED && said.contains("no agent Ann was ever here"), "{said}");
+    let (code, printed) = run_inside(None, &line);
+    assert!(code == FAILED && printed.contains("AGENT_RELAY_KEY_FILE is not set"), "{printed}");
+    let (code, printed) = run_inside(Some("nowhere"), &line);
+    assert!(code == FAILED && printed.contains("read nowhere"), "{printed}");
+    let (code, printed) = run_inside(Some(&file), &line);
+    assert!(code == FAILED && printed.contains("no agent Ann was ever here"), "{printed}");
     sandbox.join("Ann").leave();
     let _bob = sandbox.join("Bob");
-    let (code, said) = inside(Some(&file), &line);
-    assert!(code == 3 && said.contains("AGENT_OFFLINE"), "{said}");
-    let (code, said) = inside(Some(&file), &["send", "--as", "Bob", "Bob", "hello"]);
-    assert!(code == USAGE && said.contains("can only send as that agent"), "{said}");
+    let (code, printed) = run_inside(Some(&file), &line);
+    assert!(code == 3 && printed.contains("AGENT_OFFLINE"), "{printed}");
+    let (code, printed) = run_inside(Some(&file), &["send", "--as", "Bob", "Bob", "hello"]);
+    assert!(code == USAGE && printed.contains("can only send as that agent"), "{printed}");
 }
 
 #[test]
@@ -235,18 +238,18 @@ fn agent_without_a_name_does_not_speak_as_its_person() {
     let sandbox = Sandbox::new();
     let bob = sandbox.join("Bob");
     for mark in ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"] {
-        let inside = |line: &[&str]| {
+        let run_inside = |line: &[&str]| {
             let mut command = sandbox.command(line);
             command.env(mark, "1");
             output(command)
         };
         for line in [&["send", "Bob", "hello"][..], &["ask", "Bob", "hello?"]] {
-            let refused = inside(line);
-            let said = err(&refused);
-            assert!(refused.status.code() == Some(USAGE) && said.contains(mark), "{said}");
+            let refused = run_inside(line);
+            let printed = err(&refused);
+            assert!(refused.status.code() == Some(USAGE) && printed.contains(mark), "{printed}");
         }
-        assert!(inside(&["send", "--as", "Cid", "Bob", "hello"]).status.success());
-        assert!(inside(&["agents"]).status.success());
+        assert!(run_inside(&["send", "--as", "Cid", "Bob", "hello"]).status.success());
+        assert!(run_inside(&["agents"]).status.success());
     }
     drop(bob);
 }
@@ -298,11 +301,11 @@ fn no_secret_is_revealed() {
     };
     let detached = Detached(&sandbox);
     assert!(trace(sandbox.command(["up"])).status.success());
-    let agent_key = keyed(&sandbox, "Ann");
-    put_key(&sandbox, &agent_key);
+    let agent_key = make_key(&sandbox, "Ann");
+    store_key(&sandbox, &agent_key);
     let mut bob = sandbox.connect();
     let token = bob.hello("Bob")["resume_token"].as_str().unwrap().to_owned();
-    let runs = ["send Bob hi", "status"].map(inside);
+    let runs = ["send Bob hi", "status"].map(relay_line);
     let mut ann = wrap_line_reader(&sandbox, "Ann", &runs.each_ref().map(String::as_str));
     expect_message(&mut bob, "Ann", "companion", "hi");
 
@@ -311,21 +314,21 @@ fn no_secret_is_revealed() {
     let secrets = [&*operator_key, &companion_key, &agent_key, &token].map(str::trim_end);
     // Keys that do not match the mode: each must fail without being repeated.
     for (mode, key) in [("operator", &agent_key), ("operator", &token), ("guest", &agent_key)] {
-        let mut stranger = sandbox.connect();
-        stranger.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        let mut client = sandbox.connect();
+        client.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
             "payload": {"mode": mode, "auth": {"key": key}, "companion_key": key}}));
-        stranger.receive();
+        client.receive();
     }
-    let mut again = sandbox.connect();
-    again.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+    let mut second = sandbox.connect();
+    second.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
         "payload": {"agent": "Bob", "session": {"resume_token": token}}}));
-    let next = again.expect("WELCOME")["payload"]["resume_token"].as_str().unwrap().to_owned();
-    let mut thief = sandbox.connect();
-    thief.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+    let next = second.expect("WELCOME")["payload"]["resume_token"].as_str().unwrap().to_owned();
+    let mut intruder = sandbox.connect();
+    intruder.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
         "payload": {"agent": "Cid", "session": {"resume_token": token}}}));
-    thief.expect_code("ERROR", "RESUME_REJECTED");
+    intruder.expect_code("ERROR", "RESUME_REJECTED");
 
-    let mut told = vec![("Ann's screen".to_owned(), ann.bytes())];
+    let mut outputs = vec![("Ann's screen".to_owned(), ann.bytes())];
     for line in [
         &["status", "--json"][..],
         &["agents", "--json"],
@@ -335,10 +338,10 @@ fn no_secret_is_revealed() {
         &["send", "--as", "Ann", "--key-file", "nowhere", "Bob", "x"],
         &["doctor", "--json"],
     ] {
-        let said = trace(sandbox.command(line));
-        told.push((line.join(" "), [said.stdout, said.stderr].concat()));
+        let printed = trace(sandbox.command(line));
+        outputs.push((line.join(" "), [printed.stdout, printed.stderr].concat()));
     }
-    let processes = all_processes(&sandbox, &mut told);
+    let processes = all_processes(&sandbox, &mut outputs);
     assert!(processes == 0 || processes >= 3, "the daemon, the wrapper and the program");
     ann.press("exit\r");
     ann.finish();
@@ -346,12 +349,12 @@ fn no_secret_is_revealed() {
     until("the log is whole", || {
         contains(&fs::read(sandbox.home().join("daemon.log")).unwrap(), "stopped")
     });
-    all_files(sandbox.directory(), &mut told);
-    assert!(told.iter().any(|(name, bytes)| name.ends_with("relay.db") && !bytes.is_empty()));
+    all_files(sandbox.directory(), &mut outputs);
+    assert!(outputs.iter().any(|(name, bytes)| name.ends_with("relay.db") && !bytes.is_empty()));
     for secret in secrets.into_iter().chain([&*next]) {
         assert_eq!(secret.len(), 64);
-        for (what, bytes) in &told {
-            assert!(!contains(bytes, secret), "{what} tells a secret");
+        for (what, bytes) in &outputs {
+            assert!(!contains(bytes, secret), "{what} contains a secret");
         }
     }
     drop(detached);

@@ -231,7 +231,7 @@ impl Drop for Daemon {
             && let Ok(log) = log.join()
             && thread::panicking()
         {
-            eprintln!("--- the daemon's log\n{log}---");
+            eprintln!("--- the log of the daemon\n{log}---");
         }
     }
 }
@@ -261,11 +261,11 @@ pub(crate) fn not_tried(why: &str) {
 
 /// Polls a condition that no event reports, within [`WATCHDOG`].
 #[track_caller]
-pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let pace = Duration::from_millis(20);
     let end = Instant::now() + WATCHDOG;
-    while !come() {
-        assert!(Instant::now() < end, "it does not come that {what}");
+    while !condition() {
+        assert!(Instant::now() < end, "timed out before {what}");
         thread::sleep(pace);
     }
 }

@@ -36,8 +36,8 @@ fn missed_messages_are_replayed_after_resume() {
     bob.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1,
         "payload": {"streams": {"": {"last_seq": 1}}}}));
     let sync = bob.expect("SYNC")["payload"].take();
-    let place = json!({"topic": "", "peer": "Ann", "last_seq": 1, "server_last_seq": 3});
-    assert_eq!(sync, json!({"session_id": first["session_id"], "streams": [place]}));
+    let stream = json!({"topic": "", "peer": "Ann", "last_seq": 1, "server_last_seq": 3});
+    assert_eq!(sync, json!({"session_id": first["session_id"], "streams": [stream]}));
     assert_eq!(body_and_seq(&bob.expect("DELIVER")), (&json!("two"), &json!(2)));
     assert_eq!(body_and_seq(&bob.expect("DELIVER")), (&json!("three"), &json!(3)));
 }
@@ -67,10 +67,10 @@ fn token_takes_over_once() {
     older.expect_code("ERROR", "SESSION_REPLACED");
     older.expect_end();
     bob.hang_up();
-    let mut thief = sandbox.connect();
-    thief.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1,
+    let mut intruder = sandbox.connect();
+    intruder.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1,
         "payload": {"agent": "Bob", "resume_token": first["resume_token"]}}));
-    assert_eq!(thief.expect_code("ERROR", "RESUME_REJECTED")["payload"]["fatal"], false);
+    assert_eq!(intruder.expect_code("ERROR", "RESUME_REJECTED")["payload"]["fatal"], false);
 }
 
 #[test]

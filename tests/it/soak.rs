@@ -44,8 +44,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 #[test]
 fn long_conversation_loses_nothing_and_memory_is_bounded() {
-    let given = env::var("AGENT_RELAY_SOAK").ok();
-    let given = given.map(|text| text.parse().expect("AGENT_RELAY_SOAK is a number of seconds"));
+    let seconds = env::var("AGENT_RELAY_SOAK").ok();
+    let seconds =
+        seconds.map(|text| text.parse().expect("AGENT_RELAY_SOAK is a number of seconds"));
     let sandbox = Sandbox::new();
     let agents = [("Ann", "--main"), ("Cid", "--alternate")];
     let wrapped = agents.map(|(name, screen)| Wrapped::start(&sandbox, name, screen));
@@ -59,7 +60,7 @@ fn long_conversation_loses_nothing_and_memory_is_bounded() {
     });
     asking.leave();
     let mut soak = Soak::new(&sandbox, wrapped);
-    match given.map(Duration::from_secs) {
+    match seconds.map(Duration::from_secs) {
         None => {
             soak.talk_until(|soak| soak.received_from_all() >= WARM_MESSAGES, None);
             soak.note_memory();
@@ -114,7 +115,7 @@ impl Drop for Wrapped {
     }
 }
 
-/// One of the two programs, with the numbers of messages to and from it.
+/// A wrapped program, with the numbers of messages to and from it.
 struct Agent {
     wrapped: Wrapped,
     sent: usize,
@@ -190,7 +191,7 @@ impl Soak {
             Ok(Event::Ended(ended)) => panic!("{ended}"),
             Ok(_) | Err(_) => {}
         }
-        assert!(self.received_at.elapsed() < WATCHDOG, "nobody answers: {}", self.report());
+        assert!(self.received_at.elapsed() < WATCHDOG, "no answers: {}", self.report());
         if self.reported_at.elapsed() >= REPORT_EVERY {
             self.reported_at = Instant::now();
             eprintln!("{}", self.report());
@@ -212,7 +213,7 @@ impl Soak {
         eprintln!("at the end: {}", self.report());
         let (Some(warm), Some(end)) = (&self.warm, self.resident()) else { return };
         for (before, after) in warm.iter().zip(end) {
-            assert!(after <= before + GROWTH_BYTES_MAX, "it grows: {}", self.report());
+            assert!(after <= before + GROWTH_BYTES_MAX, "the memory grew: {}", self.report());
         }
     }
 

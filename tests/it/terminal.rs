@@ -19,14 +19,14 @@ pub(crate) const SIZE: Size = Size { rows: 30, cols: 100 };
 pub(crate) struct Terminal {
     pub(crate) pty: Pty,
     keys: Writer,
-    picture: Arc<(Mutex<Picture>, Condvar)>,
-    lets_go: bool,
+    state: Arc<(Mutex<State>, Condvar)>,
+    is_closed_by_person: bool,
 }
 
-struct Picture {
+struct State {
     screen: Screen,
     bytes: Vec<u8>,
-    painted: Instant,
+    last_output: Instant,
     ended: bool,
 }
 
@@ -79,41 +79,41 @@ impl Terminal {
         let command: Vec<_> = command.iter().map(OsString::from).collect();
         let pty = Pty::spawn(&command, env, Some(directory), size).unwrap();
         let screen = Screen::new(size.cols.into(), size.rows.into());
-        let picture = Picture { screen, bytes: Vec::new(), painted: Instant::now(), ended: false };
-        let picture = Arc::new((Mutex::new(picture), Condvar::new()));
-        let (mut reader, painted) = (pty.reader().unwrap(), Arc::clone(&picture));
+        let state = State { screen, bytes: Vec::new(), last_output: Instant::now(), ended: false };
+        let state = Arc::new((Mutex::new(state), Condvar::new()));
+        let (mut reader, shared) = (pty.reader().unwrap(), Arc::clone(&state));
         let mut answers = pty.writer().unwrap();
         thread::spawn(move || {
             let mut buffer = [0; 1 << 16];
             loop {
                 let count = reader.read(&mut buffer).unwrap_or(0);
-                let mut picture = lock(&painted.0);
-                picture.screen.feed(&buffer[..count], &mut NoObserver);
-                let owed = picture.screen.take_answers();
-                picture.bytes.extend_from_slice(&buffer[..count]);
-                picture.painted = Instant::now();
-                picture.ended = count == 0;
-                painted.1.notify_all();
+                let mut state = lock(&shared.0);
+                state.screen.feed(&buffer[..count], &mut NoObserver);
+                let replies = state.screen.take_answers();
+                state.bytes.extend_from_slice(&buffer[..count]);
+                state.last_output = Instant::now();
+                state.ended = count == 0;
+                shared.1.notify_all();
                 if count == 0 {
                     return;
                 }
-                drop(picture);
+                drop(state);
                 // This fails once the program has ended.
-                answers.write_all(&owed).ok();
+                answers.write_all(&replies).ok();
             }
         });
         let keys = pty.writer().unwrap();
-        Self { pty, keys, picture, lets_go: false }
+        Self { pty, keys, state, is_closed_by_person: false }
     }
 
     pub(crate) fn resize(&self, size: Size) {
-        lock(&self.picture.0).screen.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
+        lock(&self.state.0).screen.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
         self.pty.resize(size).unwrap();
     }
 
     /// Closes the window: the system informs the programs in it, and the test kills none of them.
     pub(crate) fn close_window(mut self) {
-        self.lets_go = true;
+        self.is_closed_by_person = true;
     }
 
     pub(crate) fn press(&mut self, keys: &str) {
@@ -129,57 +129,59 @@ impl Terminal {
     /// Waits until the screen shows a row with exactly this text, trailing blanks aside.
     #[track_caller]
     pub(crate) fn wait_for_row(&self, row: &str) {
-        self.wait_until(&format!("the row {row:?}"), |screen| screen.lines().any(|r| r == row));
+        self.wait_until(&format!("the row {row:?}"), |screen| {
+            screen.lines().any(|line| line == row)
+        });
     }
 
     /// Waits until the text of the screen satisfies `good`.
     #[track_caller]
-    pub(crate) fn wait_until(&self, what: &str, good: impl Fn(&str) -> bool) {
-        self.wait_until_screen(what, |screen| good(&screen.text()));
+    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&str) -> bool) {
+        self.wait_until_screen(what, |screen| condition(&screen.text()));
     }
 
     /// Waits until the screen, with its cursor and colours, satisfies `good`.
     #[track_caller]
-    pub(crate) fn wait_until_screen(&self, what: &str, good: impl Fn(&Screen) -> bool) {
-        let picture = lock(&self.picture.0);
-        let waiting = |picture: &mut Picture| !good(&picture.screen) && !picture.ended;
-        let (picture, _) = self
-            .picture
+    pub(crate) fn wait_until_screen(&self, what: &str, condition: impl Fn(&Screen) -> bool) {
+        let state = lock(&self.state.0);
+        let waiting = |state: &mut State| !condition(&state.screen) && !state.ended;
+        let (state, _) = self
+            .state
             .1
-            .wait_timeout_while(picture, WATCHDOG, waiting)
+            .wait_timeout_while(state, WATCHDOG, waiting)
             .unwrap_or_else(PoisonError::into_inner);
-        let shown = picture.screen.text();
-        let ended = if picture.ended { " (the program has ended)" } else { "" };
-        assert!(good(&picture.screen), "{what} is not shown{ended}:\n{shown}");
+        let shown = state.screen.text();
+        let ended = if state.ended { " (the program has ended)" } else { "" };
+        assert!(condition(&state.screen), "{what} is not shown{ended}:\n{shown}");
     }
 
     /// Waits until the program has printed this text, even if the screen no longer shows it.
     #[track_caller]
     pub(crate) fn wait_for_bytes(&self, text: &str) {
-        let picture = lock(&self.picture.0);
-        let told = |picture: &Picture| String::from_utf8_lossy(&picture.bytes).contains(text);
-        let waiting = |picture: &mut Picture| !told(picture) && !picture.ended;
-        let (picture, _) = self
-            .picture
+        let state = lock(&self.state.0);
+        let is_printed = |state: &State| String::from_utf8_lossy(&state.bytes).contains(text);
+        let waiting = |state: &mut State| !is_printed(state) && !state.ended;
+        let (state, _) = self
+            .state
             .1
-            .wait_timeout_while(picture, WATCHDOG, waiting)
+            .wait_timeout_while(state, WATCHDOG, waiting)
             .unwrap_or_else(PoisonError::into_inner);
-        assert!(told(&picture), "{text:?} does not come:\n{}", picture.screen.text());
+        assert!(is_printed(&state), "{text:?} does not come:\n{}", state.screen.text());
     }
 
     /// The text of the screen.
     pub(crate) fn text(&self) -> String {
-        lock(&self.picture.0).screen.text()
+        lock(&self.state.0).screen.text()
     }
 
     /// All bytes printed so far.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        lock(&self.picture.0).bytes.clone()
+        lock(&self.state.0).bytes.clone()
     }
 
     /// The time of the last output.
     pub(crate) fn painted(&self) -> Instant {
-        lock(&self.picture.0).painted
+        lock(&self.state.0).last_output
     }
 
     /// Waits for the program's end. Returns its exit code.
@@ -193,7 +195,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        if !self.lets_go {
+        if !self.is_closed_by_person {
             self.pty.kill().ok();
         }
         self.pty.close();
@@ -218,9 +220,9 @@ fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
         ("PS1", "$ ".into()),
         ("TERM", "xterm-256color".into()),
     ];
-    let taken = ["ENV", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "INPUTRC"];
+    let removed = ["ENV", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "INPUTRC"];
     let set = set.into_iter().map(|(name, value): (&str, OsString)| (name.into(), Some(value)));
-    set.chain(taken.map(|name| (name.into(), None))).collect()
+    set.chain(removed.map(|name| (name.into(), None))).collect()
 }
 
 /// The text of a screen that has received these bytes.
@@ -230,6 +232,6 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     screen.text()
 }
 
-fn lock(picture: &Mutex<Picture>) -> MutexGuard<'_, Picture> {
-    picture.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -105,7 +105,7 @@ fn listeners_and_wrapped_agents_survive_a_replaced_daemon() {
     assert!(bob.is_running());
     ann.press("still here?\r");
     ann.wait_for_row("heard: still here?");
-    assert_eq!(ann.text().matches("ready").count(), 1, "it did not begin again");
+    assert_eq!(ann.text().matches("ready").count(), 1, "the program was not restarted");
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
 }
@@ -156,7 +156,7 @@ fn daemon_is_replaced_while_its_program_is_in_use() {
         // On Unix, a process that another test forks has our file open until it execs.
         let mut help = detached.0.program(&program);
         help.arg("--help");
-        until("it can be run", || help.output().is_ok());
+        until("the program can be run", || help.output().is_ok());
     };
     install();
     let run = |line: &[&str]| {

@@ -15,23 +15,23 @@ const PRETTY: &str =
 /// Runs a test beside a bystander. Afterwards the bystander can still send to itself, and the
 /// daemon is up.
 #[track_caller]
-fn beside_a_bystander(test: impl FnOnce(&Sandbox)) {
+fn with_bystander(test: impl FnOnce(&Sandbox)) {
     let mut sandbox = Sandbox::new();
     let mut bystander = sandbox.join("Bystander");
     test(&sandbox);
     bystander.send("Bystander", "still here", json!({}));
-    let mut heard = vec![];
-    while heard.last().is_none_or(|last: &Value| last["type"] != "DELIVER") {
-        heard.push(bystander.receive().expect("the bystander is still connected"));
+    let mut received = vec![];
+    while received.last().is_none_or(|last: &Value| last["type"] != "DELIVER") {
+        received.push(bystander.receive().expect("the bystander is still connected"));
     }
-    assert_eq!(heard.len(), 1, "a bystander notices nothing: {heard:?}");
+    assert_eq!(received.len(), 1, "the bystander was affected: {received:?}");
     assert!(sandbox.is_up());
 }
 
 /// Checks that after a handshake, `bytes` are answered by a fatal ERROR with `code` and the end.
 #[track_caller]
-fn is_fatal(bytes: &[u8], code: &str) {
-    beside_a_bystander(|sandbox| {
+fn expect_fatal(bytes: &[u8], code: &str) {
+    with_bystander(|sandbox| {
         let mut raw = sandbox.join("Ann");
         raw.send_bytes(bytes);
         let error = raw.expect_code("ERROR", code);
@@ -48,33 +48,33 @@ fn frame(json: &str) -> Vec<u8> {
 
 #[test]
 fn empty_frame_is_fatal() {
-    is_fatal(&[0, 0, 0, 0], "BAD_FRAME");
+    expect_fatal(&[0, 0, 0, 0], "BAD_FRAME");
 }
 
 #[test]
 fn frame_that_is_not_utf8_is_fatal() {
-    is_fatal(&[0, 0, 0, 4, b'{', 0xff, 0xfe, b'}'], "BAD_FRAME");
+    expect_fatal(&[0, 0, 0, 4, b'{', 0xff, 0xfe, b'}'], "BAD_FRAME");
 }
 
 #[test]
 fn frame_that_is_not_json_is_fatal() {
-    is_fatal(&frame("{\"v\":1,"), "BAD_FRAME");
+    expect_fatal(&frame("{\"v\":1,"), "BAD_FRAME");
 }
 
 #[test]
 fn frame_that_is_not_an_object_is_fatal() {
-    is_fatal(&frame("[1,2]"), "BAD_FRAME");
+    expect_fatal(&frame("[1,2]"), "BAD_FRAME");
 }
 
 #[test]
 fn bytes_around_the_object_are_fatal() {
-    is_fatal(&frame("{} x"), "BAD_FRAME");
+    expect_fatal(&frame("{} x"), "BAD_FRAME");
 }
 
 #[test]
 fn length_over_the_limit_is_fatal_before_its_bytes_arrive() {
-    is_fatal(&(1024 * 1024 + 1_u32).to_be_bytes(), "FRAME_TOO_LARGE");
-    is_fatal(&u32::MAX.to_be_bytes(), "FRAME_TOO_LARGE");
+    expect_fatal(&(1024 * 1024 + 1_u32).to_be_bytes(), "FRAME_TOO_LARGE");
+    expect_fatal(&u32::MAX.to_be_bytes(), "FRAME_TOO_LARGE");
 }
 
 #[test]
@@ -98,16 +98,16 @@ fn longest_frame_is_accepted_and_a_longer_one_is_fatal() {
 
 #[test]
 fn first_character_is_checked_before_depth_and_depth_before_grammar() {
-    is_fatal(&frame(&"[".repeat(200)), "BAD_FRAME");
-    is_fatal(&frame("  "), "BAD_FRAME");
-    is_fatal(&frame("{}{}"), "BAD_FRAME");
-    is_invalid(&format!("{{\"id\":\"x\",\"a\":{}", "[".repeat(200)), Some("x"));
-    is_invalid(&"{\"a\":".repeat(200), None);
+    expect_fatal(&frame(&"[".repeat(200)), "BAD_FRAME");
+    expect_fatal(&frame("  "), "BAD_FRAME");
+    expect_fatal(&frame("{}{}"), "BAD_FRAME");
+    expect_invalid(&format!("{{\"id\":\"x\",\"a\":{}", "[".repeat(200)), Some("x"));
+    expect_invalid(&"{\"a\":".repeat(200), None);
 }
 
 #[test]
 fn unsupported_version_is_fatal() {
-    is_fatal(
+    expect_fatal(
         &frame(r#"{"v":2,"type":"PONG","id":"x","ts":1,"payload":{}}"#),
         "UNSUPPORTED_VERSION",
     );
@@ -117,18 +117,18 @@ fn unsupported_version_is_fatal() {
 #[test]
 fn version_is_checked_before_other_members() {
     for json in [r#"{"v":2,"type":"PONG","id":"x","id":"x"}"#, r#"{"v":2,"type":7}"#] {
-        is_fatal(&frame(json), "UNSUPPORTED_VERSION");
+        expect_fatal(&frame(json), "UNSUPPORTED_VERSION");
     }
-    first_is_fatal(r#"{"v":2,"type":"HELLO","id":"x","to":7}"#, "UNSUPPORTED_VERSION");
+    expect_fatal_first_frame(r#"{"v":2,"type":"HELLO","id":"x","to":7}"#, "UNSUPPORTED_VERSION");
     for versions in [r#""v":1,"v":2"#, r#""v":2,"v":1"#, r#""v":2,"v":2"#] {
         let json = format!(r#"{{{versions},"type":"PONG","id":"x","ts":1,"payload":{{}}}}"#);
-        is_invalid(&json, Some("x"));
+        expect_invalid(&json, Some("x"));
     }
 }
 
 #[test]
 fn good_frames_before_a_bad_one_are_answered_first() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let good = r#"{"v":1,"type":"SEND","id":"m-1","ts":1,"to":"Nobody","payload":{}}"#;
         ann.send_bytes(&[frame(good), frame("nonsense")].concat());
@@ -141,8 +141,8 @@ fn good_frames_before_a_bad_one_are_answered_first() {
 /// Checks that after a handshake, `json` is answered by ERROR `INVALID` that names `reference`, and
 /// that the connection continues.
 #[track_caller]
-fn is_invalid(json: &str, reference: Option<&str>) {
-    beside_a_bystander(|sandbox| {
+fn expect_invalid(json: &str, reference: Option<&str>) {
+    with_bystander(|sandbox| {
         let mut raw = sandbox.join("Ann");
         raw.send_text(json);
         let error = raw.expect_code("ERROR", "INVALID");
@@ -154,33 +154,33 @@ fn is_invalid(json: &str, reference: Option<&str>) {
 
 #[test]
 fn unknown_type_is_invalid() {
-    is_invalid(r#"{"v":1,"type":"SHOUT","id":"x","ts":1,"payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":"SHOUT","id":"x","ts":1,"payload":{}}"#, Some("x"));
 }
 
 #[test]
 fn missing_field_is_invalid() {
-    is_invalid(r#"{"type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
-    is_invalid(r#"{"v":1,"id":"x","ts":1,"payload":{}}"#, Some("x"));
-    is_invalid(r#"{"v":1,"type":"SEND","ts":1,"payload":{}}"#, None);
-    is_invalid(r#"{"v":1,"type":"SEND","id":"x","payload":{}}"#, Some("x"));
-    is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1}"#, Some("x"));
+    expect_invalid(r#"{"type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"id":"x","ts":1,"payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":"SEND","ts":1,"payload":{}}"#, None);
+    expect_invalid(r#"{"v":1,"type":"SEND","id":"x","payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1}"#, Some("x"));
 }
 
 #[test]
 fn field_of_the_wrong_kind_is_invalid() {
-    is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":"1","payload":{}}"#, Some("x"));
-    is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":3,"payload":{}}"#, Some("x"));
-    is_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"Bob","payload":[]}"#, Some("x"));
-    is_invalid(r#"{"v":1,"type":"ACK","id":"x","ts":1,"payload":{"ack_id":7}}"#, Some("x"));
-    is_invalid(r#"{"v":"1","type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
-    is_invalid(r#"{"v":1,"type":7,"id":"x","ts":1,"payload":{}}"#, Some("x"));
-    is_invalid(r#"{"v":1,"type":"SEND","id":7,"ts":1,"payload":{}}"#, None);
+    expect_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":"1","payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":3,"payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"Bob","payload":[]}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":"ACK","id":"x","ts":1,"payload":{"ack_id":7}}"#, Some("x"));
+    expect_invalid(r#"{"v":"1","type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":7,"id":"x","ts":1,"payload":{}}"#, Some("x"));
+    expect_invalid(r#"{"v":1,"type":"SEND","id":7,"ts":1,"payload":{}}"#, None);
     for member in ["from", "to", "topic", "payload_meta", "delivery"] {
         for value in ["7", "null"] {
             let json = format!(
                 r#"{{"v":1,"type":"SEND","id":"x","ts":1,"to":"Ann","payload":{{}},"{member}":{value}}}"#
             );
-            is_invalid(
+            expect_invalid(
                 &json.replacen(r#""to":"Ann","#, "", usize::from(member == "to")),
                 Some("x"),
             );
@@ -193,9 +193,9 @@ fn id_has_1_to_128_bytes() {
     let json = |id: &str| {
         format!(r#"{{"v":1,"type":"SEND","id":"{id}","ts":1,"to":"Zoe","payload":{{}}}}"#)
     };
-    is_invalid(&json(""), None);
-    is_invalid(&json(&"i".repeat(129)), None);
-    beside_a_bystander(|sandbox| {
+    expect_invalid(&json(""), None);
+    expect_invalid(&json(&"i".repeat(129)), None);
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         for id in ["m-001", " ", &"é".repeat(64)] {
             ann.send_text(&json(id));
@@ -209,17 +209,17 @@ fn types_sent_only_by_the_daemon_are_invalid() {
     for kind in ["WELCOME", "DELIVER", "PING", "ERROR", "BUSY", "SYNC"] {
         let json =
             format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{{"nonce":"n"}}}}"#);
-        is_invalid(&json, Some("x"));
+        expect_invalid(&json, Some("x"));
     }
 }
 
 #[test]
 fn repeated_header_field_is_invalid() {
-    is_invalid(
+    expect_invalid(
         r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"a","to":"b","payload":{}}"#,
         Some("x"),
     );
-    is_invalid(
+    expect_invalid(
         r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"a","\u0074o":"b","payload":{}}"#,
         Some("x"),
     );
@@ -231,8 +231,8 @@ fn too_deep_nesting_is_invalid() {
     let json = |inner: &str| {
         format!(r#"{{"v":1,"type":"SEND","id":"x","ts":1,"to":"Ann","payload":{{"d":{inner}}}}}"#)
     };
-    is_invalid(&json(&deep), Some("x"));
-    beside_a_bystander(|sandbox| {
+    expect_invalid(&json(&deep), Some("x"));
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         ann.send_text(&json(&deep[1..deep.len() - 1]));
         let text = ann.receive_text().expect("the connection goes on");
@@ -242,12 +242,15 @@ fn too_deep_nesting_is_invalid() {
 
 #[test]
 fn second_hello_is_invalid() {
-    is_invalid(r#"{"v":1,"type":"HELLO","id":"x","ts":1,"payload":{"agent":"Ann"}}"#, Some("x"));
+    expect_invalid(
+        r#"{"v":1,"type":"HELLO","id":"x","ts":1,"payload":{"agent":"Ann"}}"#,
+        Some("x"),
+    );
 }
 
 #[test]
 fn unordered_escaped_and_unknown_fields_are_accepted() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         ann.send_text(
             r#"  {"payload":{"body":"x"},"colour":{"a":[1,{}]},"to":"\u0041nn","ts":1e3,"id":"q\"1","type":"SEND","v":1} "#,
@@ -267,7 +270,7 @@ fn payload_bytes_arrive_unchanged() {
         "{}",
         "{\r\n}",
     ];
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         for payload in payloads {
             let meta = payload.replace("body", "requires_Ack");
@@ -284,8 +287,8 @@ fn payload_bytes_arrive_unchanged() {
 
 /// Checks that a SEND with an invalid value is answered by NACK `code`.
 #[track_caller]
-fn is_refused(send: Value, code: &str) {
-    beside_a_bystander(|sandbox| {
+fn expect_refused(send: Value, code: &str) {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let mut envelope = json!({"v": 1, "type": "SEND", "id": "x", "ts": 1, "payload": {}});
         envelope.as_object_mut().unwrap().extend(send.as_object().unwrap().clone());
@@ -298,22 +301,22 @@ fn is_refused(send: Value, code: &str) {
 
 #[test]
 fn invalid_values_are_refused() {
-    is_refused(json!({"topic": "build.*"}), "INVALID");
-    is_refused(json!({"topic": "a..b"}), "INVALID");
-    is_refused(json!({"topic": "t".repeat(257)}), "INVALID");
-    is_refused(json!({}), "INVALID");
-    is_refused(json!({"to": "Bystander", "payload_meta": {"requires_ack": "yes"}}), "INVALID");
-    is_refused(json!({"to": "Bystander", "payload_meta": {"ttl_ms": -5}}), "INVALID");
-    is_refused(json!({"to": "Bystander", "payload_meta": {"sync": 1}}), "INVALID");
+    expect_refused(json!({"topic": "build.*"}), "INVALID");
+    expect_refused(json!({"topic": "a..b"}), "INVALID");
+    expect_refused(json!({"topic": "t".repeat(257)}), "INVALID");
+    expect_refused(json!({}), "INVALID");
+    expect_refused(json!({"to": "Bystander", "payload_meta": {"requires_ack": "yes"}}), "INVALID");
+    expect_refused(json!({"to": "Bystander", "payload_meta": {"ttl_ms": -5}}), "INVALID");
+    expect_refused(json!({"to": "Bystander", "payload_meta": {"sync": 1}}), "INVALID");
     for word in [String::new(), "c".repeat(257)] {
         let meta = json!({"sync": {"correlationId": word}});
-        is_refused(json!({"to": "Bystander", "payload_meta": meta}), "INVALID");
+        expect_refused(json!({"to": "Bystander", "payload_meta": meta}), "INVALID");
     }
 }
 
 #[test]
 fn correlation_id_may_have_256_bytes() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let word = "c".repeat(256);
         ann.send("Bob", "Well?", json!({"sync": {"correlationId": word}}));
@@ -324,12 +327,12 @@ fn correlation_id_may_have_256_bytes() {
 
 #[test]
 fn forged_sender_is_forbidden() {
-    is_refused(json!({"to": "Bystander", "from": "Bystander"}), "FORBIDDEN");
+    expect_refused(json!({"to": "Bystander", "from": "Bystander"}), "FORBIDDEN");
 }
 
 #[test]
 fn names_ignore_case_and_a_topic_may_have_256_bytes() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let topic = "t".repeat(256);
         ann.send_json(
@@ -350,7 +353,7 @@ fn names_ignore_case_and_a_topic_may_have_256_bytes() {
 
 #[test]
 fn too_large_message_is_refused_for_each_recipient() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let body = "x".repeat(1024 * 1024 - 200);
         ann.send("Bystander", &body, json!({}));
@@ -363,7 +366,7 @@ fn too_large_message_is_refused_for_each_recipient() {
 
 #[test]
 fn unknown_recipient_is_refused_with_known_names() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         ann.send("Nobody", "x", json!({}));
         let nack = ann.expect_code("NACK", "UNKNOWN_AGENT");
@@ -373,8 +376,8 @@ fn unknown_recipient_is_refused_with_known_names() {
 
 /// Checks that a first frame is answered by a fatal ERROR.
 #[track_caller]
-fn first_is_fatal(json: &str, code: &str) {
-    beside_a_bystander(|sandbox| {
+fn expect_fatal_first_frame(json: &str, code: &str) {
+    with_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         raw.send_text(json);
         assert_eq!(raw.expect_code("ERROR", code)["payload"]["fatal"], true);
@@ -386,7 +389,7 @@ fn first_is_fatal(json: &str, code: &str) {
 fn first_frame_must_be_hello_or_resume() {
     for kind in ["SEND", "PONG", "BYE", "SHOUT"] {
         let json = format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{{}}}}"#);
-        first_is_fatal(&json, "HANDSHAKE_REQUIRED");
+        expect_fatal_first_frame(&json, "HANDSHAKE_REQUIRED");
     }
 }
 
@@ -396,7 +399,7 @@ fn too_deep_hello_is_invalid_and_other_first_frames_are_fatal() {
     let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     let head = |kind: &str| format!(r#""v":1,"type":"{kind}","id":"x","ts":1"#);
     let payload = format!(r#""payload":{{"agent":"Ann","d":{deep}}}"#);
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         for kind in ["HELLO", "RESUME"] {
             for json in
@@ -409,7 +412,7 @@ fn too_deep_hello_is_invalid_and_other_first_frames_are_fatal() {
         }
         raw.hello("Ann");
     });
-    first_is_fatal(&format!("{{{},{payload}}}", head("SEND")), "HANDSHAKE_REQUIRED");
+    expect_fatal_first_frame(&format!("{{{},{payload}}}", head("SEND")), "HANDSHAKE_REQUIRED");
 }
 
 #[test]
@@ -417,13 +420,13 @@ fn invalid_name_is_fatal() {
     for name in ["", "a b", "-a", "@relay", "*", "operator", "ROOT", &"n".repeat(65)] {
         let hello =
             json!({"v": 1, "type": "HELLO", "id": "x", "ts": 1, "payload": {"agent": name}});
-        first_is_fatal(&hello.to_string(), "INVALID_NAME");
+        expect_fatal_first_frame(&hello.to_string(), "INVALID_NAME");
     }
 }
 
 #[test]
 fn reserved_names_are_fatal_and_the_longest_name_is_not() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         for name in agent_relay::protocol::name::RESERVED {
             let mut raw = sandbox.connect();
             raw.send_json(&hello(json!({"agent": name})));
@@ -442,7 +445,7 @@ fn hello(payload: Value) -> Value {
 
 #[test]
 fn invalid_hello_can_be_repeated() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         for wrong in [
             json!({}),
@@ -466,7 +469,7 @@ fn invalid_hello_can_be_repeated() {
 
 #[test]
 fn capabilities_take_effect() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         let mut bob = sandbox.connect();
         bob.send_json(&hello(json!({"agent": "Bob", "capabilities":
@@ -521,7 +524,7 @@ fn guest_sends_messages_and_is_in_no_broadcast_and_no_list() {
 
 #[test]
 fn claim_of_a_name_in_use_only_pings_its_owner() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut bob = sandbox.join("Bob");
         bob.answers_pings = false;
         let mut second = sandbox.connect();
@@ -534,7 +537,7 @@ fn claim_of_a_name_in_use_only_pings_its_owner() {
 
 /// A script that becomes another user, sends a frame, and prints the answer. It exits with 77 if it
 /// cannot become another user.
-const STRANGER: &str = "
+const OTHER_USER: &str = "
 import os, socket, sys
 try:
     os.setuid(65534)
@@ -551,19 +554,19 @@ sys.stdout.write(told[4:].decode())
 /// The other user is refused even if the mode of the socket allows the connection.
 #[test]
 fn another_user_is_refused() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let endpoint = sandbox.endpoint().as_text().to_owned();
         let mut open = sandbox.program("chmod");
         open.args(["a+rwx", sandbox.directory().to_str().unwrap(), &endpoint]);
         assert!(output(open).status.success());
-        let mut stranger = sandbox.program("python3");
-        stranger.args(["-c", STRANGER, &endpoint, &hello(json!({"agent": "Ann"})).to_string()]);
-        let told = output(stranger);
-        if told.status.code() == Some(77) {
+        let mut other_user = sandbox.program("python3");
+        other_user.args(["-c", OTHER_USER, &endpoint, &hello(json!({"agent": "Ann"})).to_string()]);
+        let answer = output(other_user);
+        if answer.status.code() == Some(77) {
             not_tried("only root can become another user");
             return;
         }
-        let error: Value = serde_json::from_slice(&told.stdout).expect("one frame, and the end");
+        let error: Value = serde_json::from_slice(&answer.stdout).expect("one frame, and the end");
         assert_eq!((&error["type"], &error["payload"]["fatal"]), (&json!("ERROR"), &json!(true)));
         assert_eq!(error["payload"]["code"], "UNAUTHORIZED");
         assert!(error["payload"]["message"].as_str().unwrap().contains("65534"), "{error}");
@@ -574,9 +577,9 @@ fn another_user_is_refused() {
 fn claims_without_proof_are_refused() {
     for mode in ["companion", "operator"] {
         let hello = json!({"v": 1, "type": "HELLO", "id": "x", "ts": 1, "payload": {"agent": "Ann", "mode": mode}});
-        first_is_fatal(&hello.to_string(), "UNAUTHORIZED");
+        expect_fatal_first_frame(&hello.to_string(), "UNAUTHORIZED");
     }
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         raw.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 1, "payload": {"session_id": "s-1"}}));
         raw.expect_code("NACK", "UNAUTHORIZED");
@@ -590,13 +593,17 @@ fn claims_without_proof_are_refused() {
 
 #[test]
 fn welcome_states_what_is_granted() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut raw = sandbox.connect();
         let welcome = raw.hello("Ann");
         assert!(welcome["session_id"].as_str().unwrap().starts_with("s-"));
         let token = welcome["resume_token"].as_str().unwrap();
         assert!(token.len() == 64 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
-        assert_ne!(sandbox.connect().hello("Bob")["resume_token"], token, "each has its own");
+        assert_ne!(
+            sandbox.connect().hello("Bob")["resume_token"],
+            token,
+            "each client has its own token"
+        );
         assert_eq!(welcome["agent"], "Ann");
         assert_eq!(
             welcome["capabilities"],
@@ -613,7 +620,7 @@ fn welcome_states_what_is_granted() {
 
 #[test]
 fn name_in_use_is_refused_in_any_case_until_its_owner_leaves() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let bob = sandbox.join("Bob");
         let mut second = sandbox.connect();
         second.send_json(
@@ -648,7 +655,7 @@ fn silent_client_is_pinged_and_closed() {
 
 #[test]
 fn newest_connection_replaces_the_oldest_without_a_handshake() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut oldest = sandbox.connect();
         let others: Vec<Raw> = (0..256).map(|_| sandbox.connect()).collect();
         oldest.expect_code("ERROR", "TOO_MANY_CLIENTS");
@@ -659,7 +666,7 @@ fn newest_connection_replaces_the_oldest_without_a_handshake() {
 
 #[test]
 fn frame_may_arrive_in_single_bytes() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         for byte in frame(r#"{"v":1,"type":"SEND","id":"m","ts":1,"to":"Ann","payload":{}}"#) {
             ann.send_bytes(&[byte]);
@@ -692,7 +699,7 @@ fn partial_frames_are_bounded_over_all_connections() {
 
 #[test]
 fn bye_ends_the_connection() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let mut ann = sandbox.join("Ann");
         ann.send_json(
             &json!({"v": 1, "type": "BYE", "id": "b", "ts": 1, "payload": {"reason": "done"}}),
@@ -703,7 +710,7 @@ fn bye_ends_the_connection() {
 
 #[test]
 fn subscription_pattern_receives_matching_topics() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let subscribe = |kind: &str, topic: &str| json!({"v": 1, "type": kind, "id": topic, "ts": 1, "topic": topic, "payload": {}});
         bob.send_json(&subscribe("SUBSCRIBE", "build.>"));
@@ -744,7 +751,7 @@ fn full_queue_is_answered_by_busy() {
 
 #[test]
 fn messages_of_one_sender_arrive_in_order() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         bob.send_json(
             &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 1, "topic": "t", "payload": {}}),
@@ -768,7 +775,7 @@ fn messages_of_one_sender_arrive_in_order() {
 
 #[test]
 fn returned_delivery_is_redelivered_or_reported_to_its_sender() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         let id = ann.send("Bob", "x", json!({"requires_ack": true}));
         ann.expect("ACK");
@@ -791,7 +798,7 @@ fn returned_delivery_is_redelivered_or_reported_to_its_sender() {
 
 #[test]
 fn unacknowledged_delivery_goes_to_the_next_client_of_the_name() {
-    beside_a_bystander(|sandbox| {
+    with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
         ann.send("Bob", "keep this", json!({"requires_ack": true}));
         ann.expect("ACK");

@@ -51,8 +51,8 @@ fn receive(at: &mut Raw) -> Value {
 #[track_caller]
 pub(crate) fn expect_message(at: &mut Raw, from: &str, body: &str) {
     let delivered = receive(at);
-    let heard = (&delivered["from"], &delivered["payload"]["body"]);
-    assert_eq!(heard, (&json!(from), &json!(body)));
+    let received = (&delivered["from"], &delivered["payload"]["body"]);
+    assert_eq!(received, (&json!(from), &json!(body)));
 }
 
 /// Waits until every message to Ann has been typed and acknowledged.
@@ -117,8 +117,8 @@ fn two_programs_that_read_lines_talk_both_ways() {
         (wrap_line_reader(&sandbox, "Ann", &[]), wrap_line_reader(&sandbox, "Bob", &[]));
     ann.press("say Bob Your turn\\nto play\r");
     bob.wait_until("Ann's message", |screen| {
-        let heard = screen.lines().filter_map(|row| row.strip_prefix("heard: "));
-        let [header, "Your turn", "to play", end] = heard.collect::<Vec<_>>()[..] else {
+        let received = screen.lines().filter_map(|row| row.strip_prefix("heard: "));
+        let [header, "Your turn", "to play", end] = received.collect::<Vec<_>>()[..] else {
             return false;
         };
         header.contains(" from Ann, id ")
@@ -140,7 +140,7 @@ fn terminal_size_reaches_the_command() {
     ann.press("size\r");
     ann.wait_for_row("30 rows, 100 columns");
     ann.resize(Size { rows: 20, cols: 77 });
-    until("it is told", || {
+    until("the program has the new size", || {
         ann.press("size\r");
         ann.text().contains("20 rows, 77 columns")
     });
@@ -182,8 +182,8 @@ fn program_that_reads_lines_gets_the_frame() {
     ann.wait_until("both echoes", |screen| screen.matches("typed by hand").count() == 2);
     ann.press(if env::var_os("ComSpec").is_some() { "\u{1a}\r" } else { "\u{4}" });
     assert_eq!(ann.finish(), 0);
-    let heard = bob.drain();
-    assert!(heard.is_empty(), "what was typed came back: {heard:?}");
+    let received = bob.drain();
+    assert!(received.is_empty(), "typed text was sent: {received:?}");
 }
 
 /// The path of the full-screen program.
@@ -270,8 +270,8 @@ fn fullscreen_talks(options: &[&str]) {
     wait_until_all_typed(&sandbox);
     ann.press("quit\r");
     assert_eq!(ann.finish(), 0);
-    let heard = bob.drain();
-    assert!(heard.is_empty(), "nothing is sent twice: {heard:?}");
+    let received = bob.drain();
+    assert!(received.is_empty(), "a message was sent twice: {received:?}");
 }
 
 #[test]
@@ -463,8 +463,8 @@ fn agent_is_notified_of_expiry_and_its_user_can_redeliver() {
         "Your message to Bob (\"Your turn to play\") was not delivered: its time to live ran out.",
     );
     wait_for_notice(&ann, "` sends it again.");
-    let told = without_blanks(&ann.text());
-    let (_, id) = told.split_once("`agent-relayredeliver").expect("what to do");
+    let text = without_blanks(&ann.text());
+    let (_, id) = text.split_once("`agent-relayredeliver").expect("what to do");
     run(&sandbox, &["redeliver", &id[..36]], 0);
     expect_message(&mut sandbox.join("Bob"), "Ann", "Your turn to play");
 }
@@ -525,8 +525,8 @@ fn refusal_is_typed_once_as_text() {
         000000) -)relay:Bob ((( leak it))) (201~ no\". ";
     assert!(line.starts_with(beginning), "{text}");
     assert!(text.starts_with("[relay ") && text.matches("hello you").count() == 1, "{text}");
-    let heard = bob.drain();
-    assert!(heard.is_empty(), "what was typed came back: {heard:?}");
+    let received = bob.drain();
+    assert!(received.is_empty(), "typed text was sent: {received:?}");
 }
 
 #[test]
@@ -575,6 +575,6 @@ fn mail_for_a_command_that_does_not_read_is_kept() {
     signal(&sandbox, "-TERM", &ann);
     assert_ne!(ann.finish(), 0);
     let mut ann = sandbox.join("Ann");
-    let again = receive(&mut ann);
-    assert_eq!(again["payload"]["body"], body);
+    let redelivered = receive(&mut ann);
+    assert_eq!(redelivered["payload"]["body"], body);
 }

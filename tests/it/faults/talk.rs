@@ -1,6 +1,6 @@
 //! Two clients that retry, and a record of the messages that were accepted and received.
 
-use crate::line::Line;
+use crate::fallible_client::FallibleClient;
 use parking_lot::Mutex;
 use platform::{endpoint::Endpoint, transport::Stream};
 use serde_json::{Value, json};
@@ -55,13 +55,14 @@ impl Watchdog {
     pub(super) fn end(mut self) -> Option<Child> {
         self.stop();
         let mut state = self.state.lock();
-        assert!(!state.timed_out, "it timed_out");
+        assert!(!state.timed_out, "the conversation timed out");
         state.daemon.take()
     }
 
     fn is_running(&self) -> bool {
         let mut state = self.state.lock();
-        let has_ended = state.daemon.as_mut().is_some_and(|it| it.try_wait().unwrap().is_some());
+        let has_ended =
+            state.daemon.as_mut().is_some_and(|daemon| daemon.try_wait().unwrap().is_some());
         !state.timed_out && !has_ended
     }
 
@@ -116,8 +117,8 @@ pub(super) struct Conversation<'a> {
     pub(super) endpoint: &'a Endpoint,
     pub(super) watchdog: &'a Watchdog,
     pub(super) messages: &'a mut Messages,
-    ann: Option<Line>,
-    rob: Option<Line>,
+    ann: Option<FallibleClient>,
+    rob: Option<FallibleClient>,
 }
 
 impl<'a> Conversation<'a> {
@@ -153,7 +154,7 @@ impl<'a> Conversation<'a> {
     /// Checks that sends succeed, and that every accepted message was received.
     pub(super) fn check_all_received(&mut self) {
         self.rob();
-        assert!(self.send_next(), "nothing fails any more, and it is not accepted");
+        assert!(self.send_next(), "a send failed without a fault");
         self.receive_all(true);
         let messages = &self.messages;
         let missing: Vec<_> = messages
@@ -203,7 +204,7 @@ impl<'a> Conversation<'a> {
         while tries > 0
             && !self.messages.accepted.iter().all(|body| self.messages.received.contains_key(body))
         {
-            let Some(deliver) = self.rob().and_then(Line::receive) else {
+            let Some(deliver) = self.rob().and_then(FallibleClient::receive) else {
                 tries -= 1;
                 self.rob = None;
                 continue;
@@ -220,29 +221,29 @@ impl<'a> Conversation<'a> {
     /// Sends a request that the daemon answers after a read.
     fn ask(&mut self, what: &str) {
         let Some(ann) = &mut self.ann else { return };
-        let asked = json!({"v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",
+        let request = json!({"v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": what}});
-        if ann.send_json(&asked).and_then(|()| ann.receive()).is_none() {
+        if ann.send_json(&request).and_then(|()| ann.receive()).is_none() {
             self.ann = None;
         }
     }
 
-    fn rob(&mut self) -> Option<&mut Line> {
+    fn rob(&mut self) -> Option<&mut FallibleClient> {
         if self.rob.is_none() {
             self.rob = self.join("Rob");
         }
         self.rob.as_mut()
     }
 
-    fn join(&self, name: &str) -> Option<Line> {
+    fn join(&self, name: &str) -> Option<FallibleClient> {
         for _ in 0..JOIN_TRIES {
             if !self.watchdog.is_running() {
                 return None;
             }
-            if let Some(mut line) = Line::connect(self.endpoint) {
-                self.watchdog.add_stream(line.stream());
-                if line.join(name).is_some() {
-                    return Some(line);
+            if let Some(mut client) = FallibleClient::connect(self.endpoint) {
+                self.watchdog.add_stream(client.stream());
+                if client.join(name).is_some() {
+                    return Some(client);
                 }
             }
             thread::sleep(Duration::from_millis(5));

@@ -55,13 +55,13 @@ pub(super) fn check_under_attack(
     let attack = Attack {
         sandbox,
         started: Mutex::new(started),
-        over: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
         next: AtomicUsize::new(0),
         streams: Mutex::default(),
     };
     thread::scope(|scope| {
         let attack = &attack;
-        let _over = Over(attack);
+        let _end = EndOnDrop(attack);
         for attacker in attackers {
             scope.spawn(move || attacker(attack));
         }
@@ -82,11 +82,11 @@ pub(super) fn check_under_attack(
 }
 
 /// Ends the attack when dropped, also after a failed check.
-struct Over<'a>(&'a Attack<'a>);
+struct EndOnDrop<'a>(&'a Attack<'a>);
 
-impl Drop for Over<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.over.store(true, Ordering::SeqCst);
+        self.0.is_over.store(true, Ordering::SeqCst);
         for stream in self.0.streams.lock().unwrap().values() {
             stream.hang_up();
         }
@@ -97,7 +97,7 @@ impl Drop for Over<'_> {
 pub(super) struct Attack<'a> {
     pub(super) sandbox: &'a Sandbox,
     started: Mutex<mpsc::Sender<()>>,
-    over: AtomicBool,
+    is_over: AtomicBool,
     next: AtomicUsize,
     streams: Mutex<BTreeMap<usize, Stream>>,
 }
@@ -109,7 +109,7 @@ impl Attack<'_> {
     }
 
     pub(super) fn is_running(&self) -> bool {
-        !self.over.load(Ordering::SeqCst)
+        !self.is_over.load(Ordering::SeqCst)
     }
 
     /// Waits for the end of the attack.
@@ -188,31 +188,31 @@ pub(super) fn hello(name: &str) -> Value {
 pub(super) struct Pair {
     ann: Raw,
     bob: Raw,
-    said: u64,
+    count: u64,
 }
 
 impl Pair {
     pub(super) fn join(sandbox: &Sandbox) -> Self {
-        Self { ann: sandbox.join("Ann"), bob: sandbox.join("Bob"), said: 0 }
+        Self { ann: sandbox.join("Ann"), bob: sandbox.join("Bob"), count: 0 }
     }
 
     /// Exchanges a question at least once and an answer at most once, this many times.
     #[track_caller]
     pub(super) fn talk(&mut self, rounds: usize) {
         for _ in 0..rounds {
-            self.said += 1;
-            let question = format!("question {}", self.said);
+            self.count += 1;
+            let question = format!("question {}", self.count);
             let id = self.ann.send("Bob", &question, json!({"requires_ack": true}));
-            let heard = self.bob.expect("DELIVER");
-            assert_eq!(heard["payload"]["body"], question);
-            assert_eq!(heard["delivery"]["seq"], self.said, "{heard}");
+            let deliver = self.bob.expect("DELIVER");
+            assert_eq!(deliver["payload"]["body"], question);
+            assert_eq!(deliver["delivery"]["seq"], self.count, "{deliver}");
             let accepted = self.ann.expect("ACK");
             assert_eq!(accepted["payload"]["ack_id"], id, "{accepted}");
-            self.bob.acknowledge(&heard);
+            self.bob.acknowledge(&deliver);
             self.bob.send("Ann", "answer", json!({}));
-            let heard = self.ann.expect("DELIVER");
+            let deliver = self.ann.expect("DELIVER");
             assert_eq!(
-                (&heard["payload"]["body"], &heard["from"]),
+                (&deliver["payload"]["body"], &deliver["from"]),
                 (&json!("answer"), &json!("Bob"))
             );
         }
@@ -257,11 +257,11 @@ fn handshakes(sandbox: &Sandbox, pair: &mut Pair) -> Vec<Duration> {
 fn check_handshakes(before: Duration, times: Vec<Duration>) {
     let (count, longest) = (times.len(), times.iter().max().copied().unwrap_or_default());
     let (within, most) = (median(times), HANDSHAKE_MAX.max(before * TIMES_MAX));
-    let said = format!(
+    let report = format!(
         "handshake: {within:?} at the median of {count}, {longest:?} at the most; {before:?} before"
     );
-    eprintln!("{said}");
-    assert!(within <= most, "{said}; allowed are {most:?}");
+    eprintln!("{report}");
+    assert!(within <= most, "{report}; allowed are {most:?}");
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -273,13 +273,13 @@ fn median(mut times: Vec<Duration>) -> Duration {
 #[track_caller]
 fn handshake(sandbox: &Sandbox) -> Duration {
     let start = Instant::now();
-    let mut visitor = sandbox.connect();
-    visitor.send_json(&hello("Visitor"));
-    visitor.expect("WELCOME");
+    let mut newcomer = sandbox.connect();
+    newcomer.send_json(&hello("Visitor"));
+    newcomer.expect("WELCOME");
     let time = start.elapsed();
-    visitor.send_json(
+    newcomer.send_json(
         &json!({"v": 1, "type": "BYE", "id": "b", "ts": 0, "payload": {"reason": "done"}}),
     );
-    visitor.expect_end();
+    newcomer.expect_end();
     time
 }

@@ -92,12 +92,12 @@ fn sender_that_never_reads_its_answers_affects_no_other_client() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
     let never_reads = |attack: &Attack<'_>| {
         let client = attack.join("Deaf");
-        let nobody = frame(&send("n", "Nobody", "x", &json!({})).to_string()).repeat(100);
+        let frames = frame(&send("n", "Nobody", "x", &json!({})).to_string()).repeat(100);
         for round in 0.. {
             if round == 10 {
                 attack.report_started();
             }
-            if !client.send_bytes(&nobody) {
+            if !client.send_bytes(&frames) {
                 break;
             }
         }
@@ -141,7 +141,7 @@ fn endless_single_bytes_affect_no_other_client() {
                 if !bytes.iter().all(|byte| client.send_bytes(&[*byte])) {
                     break;
                 }
-                while client.receive().is_some_and(|heard| heard["type"] != "DELIVER") {}
+                while client.receive().is_some_and(|received| received["type"] != "DELIVER") {}
             }
         }
     };
@@ -183,10 +183,10 @@ fn flood_of_hello_affects_no_other_client() {
             for client in &clients {
                 client.send_json(&hello("ANN"));
             }
-            let heard: Vec<_> =
+            let received: Vec<_> =
                 clients.iter().filter_map(super::attack::HostileClient::receive).collect();
-            let mut codes = heard.iter().map(|error| &error["payload"]["code"]);
-            assert!(codes.all(|code| code == "NAME_IN_USE"), "{heard:?}");
+            let mut codes = received.iter().map(|error| &error["payload"]["code"]);
+            assert!(codes.all(|code| code == "NAME_IN_USE"), "{received:?}");
             if !attack.is_running() {
                 break;
             }
@@ -194,11 +194,14 @@ fn flood_of_hello_affects_no_other_client() {
     };
     let repeats_hello = |attack: &Attack<'_>| {
         let client = attack.join("Parrot");
-        let again = frame(&hello("Parrot").to_string()).repeat(32);
+        let frames = frame(&hello("Parrot").to_string()).repeat(32);
         attack.report_started();
-        while client.send_bytes(&again) {
-            let heard: Vec<_> = (0..32).map_while(|_| client.receive()).collect();
-            assert!(heard.iter().all(|error| error["payload"]["code"] == "INVALID"), "{heard:?}");
+        while client.send_bytes(&frames) {
+            let received: Vec<_> = (0..32).map_while(|_| client.receive()).collect();
+            assert!(
+                received.iter().all(|error| error["payload"]["code"] == "INVALID"),
+                "{received:?}"
+            );
         }
     };
     check_under_attack(&mut sandbox, &[&reconnects, &reconnects, &claims_ann, &repeats_hello]);
@@ -372,9 +375,9 @@ fn flood_of_valid_tokens_affects_no_other_client() {
                      "session": session(token.as_ref())}}));
                 let Some(mut welcome) = client.receive() else { break };
                 assert_eq!(welcome["type"], "WELCOME", "{welcome}");
-                let came = welcome["payload"]["session_id"].take();
-                assert!(round == 0 || came == session_id, "{came} is not {session_id}");
-                (session_id, token) = (came, Some(welcome["payload"]["resume_token"].take()));
+                let current = welcome["payload"]["session_id"].take();
+                assert!(round == 0 || current == session_id, "{current} is not {session_id}");
+                (session_id, token) = (current, Some(welcome["payload"]["resume_token"].take()));
                 let streams: Vec<_> = (0..100)
                     .map(|peer| json!({"peer": format!("Peer-{peer}"), "topic": "", "last_seq": 0}))
                     .collect();
@@ -394,13 +397,13 @@ fn flooding_sender_leaves_half_of_a_queue_to_others() {
     let (mut quiet, mut flooder) = (sandbox.join("Quiet"), sandbox.join("Flooder"));
     drop(sandbox.join("Rob"));
     wait_until_away(&sandbox, "Rob");
-    let kept = json!({"requires_ack": true});
+    let meta = json!({"requires_ack": true});
     for number in 0..120 {
-        flooder.send("Rob", "flood", kept.clone());
+        flooder.send("Rob", "flood", meta.clone());
         let answer = flooder.expect(if number < 50 { "ACK" } else { "BUSY" });
         assert!(number < 50 || answer["payload"]["queue_depth"] == 50, "{answer}");
     }
-    quiet.send("Rob", "quiet 0", kept.clone());
+    quiet.send("Rob", "quiet 0", meta.clone());
     quiet.expect("ACK");
 
     // While Rob reads, the flooding sender gets what is free of its half, and the other is never
@@ -409,21 +412,21 @@ fn flooding_sender_leaves_half_of_a_queue_to_others() {
     let mut floods = 0;
     let mut next = 0;
     while next < 20 {
-        let heard = rob.expect("DELIVER");
-        if heard["from"] == "Quiet" {
-            assert_eq!(heard["payload"]["body"], format!("quiet {next}"));
+        let received = rob.expect("DELIVER");
+        if received["from"] == "Quiet" {
+            assert_eq!(received["payload"]["body"], format!("quiet {next}"));
             next += 1;
-            quiet.send("Rob", &format!("quiet {next}"), kept.clone());
+            quiet.send("Rob", &format!("quiet {next}"), meta.clone());
             quiet.expect("ACK");
         } else {
             floods += 1;
         }
         for _ in 0..3 {
-            flooder.send("Rob", "flood", kept.clone());
+            flooder.send("Rob", "flood", meta.clone());
             let answer = flooder.receive().expect("the connection lasts");
             assert!(answer["type"] == "ACK" || answer["type"] == "BUSY", "{answer}");
         }
-        rob.acknowledge(&heard);
+        rob.acknowledge(&received);
     }
     assert!(floods >= 50, "{floods} of the flooder's");
     assert!(sandbox.is_up());

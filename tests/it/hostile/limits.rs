@@ -19,7 +19,11 @@ fn session_has_at_most_256_subscriptions() {
     bob.send_json(&subscribe("one.more"));
     bob.expect_code("NACK", "LIMIT");
     bob.send_json(&subscribe("topic.7"));
-    assert_eq!(bob.expect("ACK")["payload"]["ack_id"], "topic.7", "what it has already is no more");
+    assert_eq!(
+        bob.expect("ACK")["payload"]["ack_id"],
+        "topic.7",
+        "a repeated subscription does not count"
+    );
     ann.send_json(&json!({"v": 1, "type": "SEND", "id": "t", "ts": 0, "topic": "topic.255",
         "payload": {"body": "here"}}));
     assert_eq!(bob.expect("DELIVER")["topic"], "topic.255");
@@ -107,9 +111,9 @@ fn largest_numbers_are_accepted_and_larger_ones_refused() {
             "payload": {"body": "x"}, "payload_meta": {"requires_ack": true, "ttl_ms": ttl}}),
         );
         ann.expect("ACK");
-        let heard = bob.expect("DELIVER");
+        let deliver = bob.expect("DELIVER");
         bob.send_json(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0, "payload": {"ack_id":
-            heard["id"], "code": "REFUSED", "message": "later", "retry_after_ms": u64::MAX}}));
+            deliver["id"], "code": "REFUSED", "message": "later", "retry_after_ms": u64::MAX}}));
         bob.send_json(
             &json!({"v": 1, "type": "ACK", "id": "a", "ts": 0, "payload": {"ack_id": "unknown",
             "seq": u64::MAX, "cumulative_seq": u64::MAX}}),
@@ -134,25 +138,28 @@ fn acknowledgement_of_a_foreign_delivery_is_ignored() {
     let mut mallory = sandbox.join("Mallory");
     let id = ann.send("Bob", "for Bob", json!({"requires_ack": true}));
     ann.expect("ACK");
-    let heard = bob.expect("DELIVER");
-    for ack_id in [heard["id"].clone(), json!(id)] {
-        let of_his = json!({"ack_id": ack_id, "seq": 1, "cumulative_seq": 1});
-        let as_a_nack = json!({"ack_id": ack_id, "code": "REFUSED", "message": "I am Bob"});
-        for (kind, payload) in [("ACK", of_his), ("NACK", as_a_nack)] {
-            let said = json!({"v": 1, "type": kind, "id": "x", "ts": 0, "from": "Bob",
+    let deliver = bob.expect("DELIVER");
+    for ack_id in [deliver["id"].clone(), json!(id)] {
+        let ack = json!({"ack_id": ack_id, "seq": 1, "cumulative_seq": 1});
+        let nack = json!({"ack_id": ack_id, "code": "REFUSED", "message": "I am Bob"});
+        for (kind, payload) in [("ACK", ack), ("NACK", nack)] {
+            let forged = json!({"v": 1, "type": kind, "id": "x", "ts": 0, "from": "Bob",
                 "payload": payload});
-            for stranger in [&mut mallory, &mut ann] {
-                stranger.send_json(&said);
-                assert_eq!(stranger.drain(), Vec::<Value>::new(), "without a word");
+            for client in [&mut mallory, &mut ann] {
+                client.send_json(&forged);
+                assert_eq!(client.drain(), Vec::<Value>::new(), "no answer");
             }
         }
     }
     bob.hang_up();
     let mut bob = sandbox.connect();
     bob.hello("Bob");
-    let again = bob.expect("DELIVER");
-    assert_eq!((&again["id"], &again["delivery"]["attempt"]), (&heard["id"], &json!(2)));
-    bob.acknowledge(&again);
+    let redelivered = bob.expect("DELIVER");
+    assert_eq!(
+        (&redelivered["id"], &redelivered["delivery"]["attempt"]),
+        (&deliver["id"], &json!(2))
+    );
+    bob.acknowledge(&redelivered);
     assert_eq!(bob.drain(), Vec::<Value>::new());
     assert_eq!(ann.drain(), Vec::<Value>::new());
 }
@@ -162,16 +169,16 @@ fn second_daemon_fails_and_the_first_continues() {
     let mut sandbox = Sandbox::new();
     let mut pair = Pair::join(&sandbox);
     let same_home = sandbox.run(["up", "--foreground"]);
-    let said = String::from_utf8_lossy(&same_home.stderr);
-    assert_eq!(same_home.status.code(), Some(1), "{said}");
-    assert!(said.contains("is already running"), "{said}");
+    let printed = String::from_utf8_lossy(&same_home.stderr);
+    assert_eq!(same_home.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("is already running"), "{printed}");
     let mut other_home = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
     other_home.arg("--endpoint").arg(sandbox.endpoint().as_text());
     other_home.arg("--home").arg(sandbox.directory().join("other")).args(["up", "--foreground"]);
     let same_endpoint = output(other_home);
-    let said = String::from_utf8_lossy(&same_endpoint.stderr);
-    assert_eq!(same_endpoint.status.code(), Some(1), "{said}");
-    assert!(said.contains("a daemon is already running at"), "{said}");
+    let printed = String::from_utf8_lossy(&same_endpoint.stderr);
+    assert_eq!(same_endpoint.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("a daemon is already running at"), "{printed}");
     pair.talk(20);
     sandbox.join("Newcomer");
     assert!(sandbox.is_up());

@@ -14,20 +14,23 @@ use std::{
 
 /// Checks that `up` fails with these words and leaves the path as it was.
 #[track_caller]
-fn is_left_alone(sandbox: &Sandbox, words: &str) {
+fn expect_left_alone(sandbox: &Sandbox, words: &str) {
     let path = socket(sandbox);
-    let looks =
+    let state =
         || fs::symlink_metadata(&path).map(|there| (there.file_type(), there.len())).unwrap();
-    let before = looks();
+    let before = state();
     for line in [&["up", "--foreground"][..], &["up"]] {
         let refused = sandbox.run(line);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(1), "{said}");
-        assert!(said.contains(words) && said.contains(sandbox.endpoint().as_text()), "{said}");
+        let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{printed}");
+        assert!(
+            printed.contains(words) && printed.contains(sandbox.endpoint().as_text()),
+            "{printed}"
+        );
     }
     let missing = sandbox.run(["status"]);
     assert_eq!(missing.status.code(), Some(1), "{missing:?}");
-    assert_eq!(looks(), before);
+    assert_eq!(state(), before);
 }
 
 fn socket(sandbox: &Sandbox) -> PathBuf {
@@ -46,14 +49,14 @@ const NO_SOCKET: &str = "is not a socket: move it away or choose another endpoin
 fn directory_at_the_socket_path_is_left_alone() {
     let sandbox = Sandbox::empty();
     fs::create_dir(socket(&sandbox)).unwrap();
-    is_left_alone(&sandbox, NO_SOCKET);
+    expect_left_alone(&sandbox, NO_SOCKET);
 }
 
 #[test]
 fn file_at_the_socket_path_is_left_alone() {
     let sandbox = Sandbox::empty();
     fs::write(socket(&sandbox), "somebody's notes").unwrap();
-    is_left_alone(&sandbox, NO_SOCKET);
+    expect_left_alone(&sandbox, NO_SOCKET);
     assert_eq!(fs::read_to_string(socket(&sandbox)).unwrap(), "somebody's notes");
 }
 
@@ -62,7 +65,7 @@ fn file_at_the_socket_path_is_left_alone() {
 fn fifo_at_the_socket_path_is_left_alone() {
     let sandbox = Sandbox::empty();
     run("mkfifo", &[&socket(&sandbox)]);
-    is_left_alone(&sandbox, NO_SOCKET);
+    expect_left_alone(&sandbox, NO_SOCKET);
 }
 
 /// The link leads to nothing, to a file, and to a socket with a listener.
@@ -71,10 +74,10 @@ fn link_at_the_socket_path_is_not_followed() {
     let sandbox = Sandbox::empty();
     let target = sandbox.directory().join("target");
     run("ln", &["-s".as_ref(), &target, &socket(&sandbox)]);
-    is_left_alone(&sandbox, NO_SOCKET);
+    expect_left_alone(&sandbox, NO_SOCKET);
     assert!(!target.exists());
     fs::write(&target, "somebody's notes").unwrap();
-    is_left_alone(&sandbox, NO_SOCKET);
+    expect_left_alone(&sandbox, NO_SOCKET);
     assert_eq!(fs::read_to_string(&target).unwrap(), "somebody's notes");
     fs::remove_file(&target).unwrap();
     let endpoint = platform::endpoint::Endpoint::parse(target.as_os_str()).unwrap();
@@ -89,12 +92,12 @@ fn link_at_the_socket_path_is_not_followed() {
 fn socket_of_another_user_is_left_alone() {
     let mut sandbox = Sandbox::new();
     sandbox.kill();
-    let given = Command::new("chown").arg("65534").arg(socket(&sandbox)).output().unwrap();
-    if !given.status.success() {
-        assert!(env::var_os("CI").is_none(), "CI tries every test, as root: {given:?}");
+    let chown = Command::new("chown").arg("65534").arg(socket(&sandbox)).output().unwrap();
+    if !chown.status.success() {
+        assert!(env::var_os("CI").is_none(), "CI tries every test, as root: {chown:?}");
         return;
     }
-    is_left_alone(&sandbox, "belongs to the user with id 65534");
+    expect_left_alone(&sandbox, "belongs to the user with id 65534");
 }
 
 /// Until the home is made again, messages cannot be stored; everything else works.
@@ -120,14 +123,17 @@ fn removed_home_is_made_again_and_locked() {
     second.arg("--endpoint").arg(elsewhere).arg("--home").arg(sandbox.home());
     second.args(["up", "--foreground"]);
     let second = output(second);
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(said.contains("a daemon with the home") && second.status.code() == Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        printed.contains("a daemon with the home") && second.status.code() == Some(1),
+        "{printed}"
+    );
 
     // Messages accepted before are in the new store, too.
     sandbox.kill();
     sandbox.start();
-    let again = sandbox.join("Bob").expect("DELIVER");
-    assert_eq!((&again["id"], &again["payload"]), (&before["id"], &before["payload"]));
+    let redelivered = sandbox.join("Bob").expect("DELIVER");
+    assert_eq!((&redelivered["id"], &redelivered["payload"]), (&before["id"], &before["payload"]));
     assert!(sandbox.run(["down"]).status.success());
     assert!(sandbox.await_daemon_end().success());
 }
@@ -139,7 +145,7 @@ fn removed_socket_is_made_again_and_connections_stay() {
     fs::remove_file(socket(&sandbox)).unwrap();
     pair.talk(20);
     let second = sandbox.run(["up", "--foreground"]);
-    assert_eq!(second.status.code(), Some(1), "the place is still claimed: {second:?}");
+    assert_eq!(second.status.code(), Some(1), "the endpoint is still locked: {second:?}");
     let pace = Duration::from_millis(20);
     let tries = WATCHDOG.as_millis() / pace.as_millis();
     let back = (0..tries).any(|_| {

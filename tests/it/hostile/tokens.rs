@@ -22,8 +22,8 @@ fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
         let mut racer = sandbox.connect();
         start.wait();
         racer.send_json(&hello(Some(token)));
-        let told = racer.receive().expect("an answer");
-        (racer, told)
+        let answer = racer.receive().expect("an answer");
+        (racer, answer)
     };
     thread::scope(|scope| {
         let other = scope.spawn(run);
@@ -49,7 +49,7 @@ fn token_shown_twice_at_once_resumes_one_session() {
             older = None;
         }
         let mut racers = race(sandbox, &welcome["resume_token"]);
-        racers.sort_by_key(|(_, told)| told["type"] == "ERROR");
+        racers.sort_by_key(|(_, answer)| answer["type"] == "ERROR");
         let [(mut winner, mut won), (mut loser, lost)] = racers;
         assert_eq!(won["type"], "WELCOME", "{won}");
         assert_eq!(lost["payload"]["code"], "RESUME_REJECTED", "{lost}");

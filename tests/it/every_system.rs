@@ -50,7 +50,7 @@ fn processes_talk_both_ways_and_survive_a_daemon_crash() {
     ann.finish();
     bob.finish();
     // Both have left, and what they received is not queued for them.
-    sandbox.wait_until("nobody is here", |agents| {
+    sandbox.wait_until("both have left", |agents| {
         agents.iter().all(|agent| agent["here"] == false && agent["queued"] == 0)
     });
     assert_success(&sandbox.run(["down"]));
@@ -75,14 +75,14 @@ fn spawned_agent_is_held_released_and_stopped() {
     };
     assert_eq!(ask("hold")["held"], true);
     sandbox.send("Bob", "Ann", "hello");
-    until("it waits", || ask("hold")["waiting"] == 1);
+    until("the message waits", || ask("hold")["waiting"] == 1);
     assert_eq!(ask("hold")["why"], "its person holds its messages: `agent-relay release Ann`");
     assert_eq!(ask("release")["held"], false);
-    until("it is typed", || ask("release")["waiting"] == 0);
+    until("the message is typed", || ask("release")["waiting"] == 0);
     let ended = ask("stop");
     assert_eq!(ended["name"], "Ann", "{ended}");
-    let nobody = sandbox.run(["stop", "Ann"]);
-    assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
+    let refused = sandbox.run(["stop", "Ann"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
 }
 
 #[test]
@@ -114,12 +114,12 @@ fn system_shell_sends_messages_and_runs_none() {
     let mut ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--brief"], &words);
     ann.wait_until("a prompt", |screen| screen.trim_end().ends_with(prompt));
     ann.press(line);
-    let heard = bob.expect("DELIVER");
+    let received = bob.expect("DELIVER");
     assert_eq!(
-        (&heard["from"], &heard["payload"]["body"]),
+        (&received["from"], &received["payload"]["body"]),
         (&json!("Ann"), &json!("from a shell"))
     );
-    bob.acknowledge(&heard);
+    bob.acknowledge(&received);
     for body in ["echo x>pwned", "x\r\necho x>pwned\r\n", "& echo x>pwned & rem"] {
         sandbox.send("Carl", "Ann", body);
     }
@@ -132,7 +132,7 @@ fn system_shell_sends_messages_and_runs_none() {
         let why = held["why"].as_str().unwrap_or_default();
         is_over || held["waiting"] == 3 && why.contains(" runs what is typed: leave ")
     });
-    assert!(!ann.text().contains("Your name is"), "a shell is told nothing: {}", ann.text());
+    assert!(!ann.text().contains("Your name is"), "a shell got the brief: {}", ann.text());
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);
     assert!(!sandbox.directory().join("pwned").exists());
@@ -174,10 +174,10 @@ fn text_is_utf_8_in_any_code_page() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let expect_text = |from: &str, bob: &mut Raw| {
-        let heard = bob.expect("DELIVER");
-        let said = (&heard["from"], &heard["payload"]["body"]);
-        assert_eq!(said, (&json!(from), &json!(TEXT)));
-        bob.acknowledge(&heard);
+        let received = bob.expect("DELIVER");
+        let message = (&received["from"], &received["payload"]["body"]);
+        assert_eq!(message, (&json!(from), &json!(TEXT)));
+        bob.acknowledge(&received);
     };
     let mut program = fullscreen();
     if let Ok(shell) = env::var("ComSpec") {
@@ -232,8 +232,8 @@ fn two_hundred_clients_join_at_once_and_send_in_a_ring() {
 fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
     let id =
         raw.send(&format!("agent-{next}"), &format!("from {own}"), json!({"requires_ack": true}));
-    let (mut accepted, mut heard) = (0, 0);
-    while accepted + heard < 2 {
+    let (mut accepted, mut received) = (0, 0);
+    while accepted + received < 2 {
         let envelope = raw.receive().expect("the connection lasts");
         if envelope["type"] == "ACK" {
             assert_eq!(envelope["payload"]["ack_id"], *id);
@@ -243,10 +243,10 @@ fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
             let from = envelope["from"].as_str().unwrap().trim_start_matches("agent-");
             assert_eq!(envelope["payload"]["body"], format!("from {from}"));
             raw.acknowledge(&envelope);
-            heard += 1;
+            received += 1;
         }
     }
-    assert_eq!((accepted, heard), (1, 1));
+    assert_eq!((accepted, received), (1, 1));
 }
 
 impl Sandbox {
@@ -268,18 +268,18 @@ impl Sandbox {
 
     /// Polls `agent-relay agents`, since no event reports the state of another agent.
     #[track_caller]
-    fn wait_until(&self, what: &str, come: impl Fn(&[Value]) -> bool) {
+    fn wait_until(&self, what: &str, condition: impl Fn(&[Value]) -> bool) {
         let mut agents = Vec::new();
         for _ in 0..WATCHDOG.as_secs() * 10 {
             let output = self.run(["agents", "--json"]);
             assert_success(&output);
             let lines = str::from_utf8(&output.stdout).unwrap().lines();
             agents = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-            if come(&agents) {
+            if condition(&agents) {
                 return;
             }
         }
-        panic!("it does not come that {what}: {agents:?}");
+        panic!("timed out before {what}: {agents:?}");
     }
 }
 
@@ -302,10 +302,10 @@ impl Listener {
         let mut process =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
         let out = process.stdout.take().unwrap();
-        let (heard, lines) = mpsc::channel();
+        let (received, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if heard.send(line).is_err() {
+                if received.send(line).is_err() {
                     break;
                 }
             }

@@ -39,10 +39,10 @@ impl<'a> User<'a> {
     }
 
     /// Reports whether this process can become the user.
-    fn can_be(&self) -> bool {
+    fn is_possible(&self) -> bool {
         let mut id = self.program("id");
         id.arg("-u");
-        id.output().is_ok_and(|said| said.stdout == format!("{}\n", self.id).as_bytes())
+        id.output().is_ok_and(|printed| printed.stdout == format!("{}\n", self.id).as_bytes())
     }
 
     fn program(&self, program: &str) -> Command {
@@ -70,14 +70,14 @@ impl<'a> User<'a> {
     }
 
     /// The endpoint with the user's id in it.
-    fn own(&self) -> String {
+    fn own_endpoint(&self) -> String {
         format!("/tmp/agent-relay-{}.sock", self.id)
     }
 
     /// The output of `status --json` without `--endpoint`.
     fn status(&self) -> Value {
-        let said = output(self.relay(&["status", "--json"]));
-        serde_json::from_slice(&said.stdout).unwrap_or_default()
+        let printed = output(self.relay(&["status", "--json"]));
+        serde_json::from_slice(&printed.stdout).unwrap_or_default()
     }
 }
 
@@ -92,16 +92,16 @@ impl Drop for User<'_> {
 }
 
 /// A lock on the machine-wide default endpoint, shared with tests of other checkouts.
-struct Turn {
+struct DefaultEndpointLock {
     _lock: Lock,
     path: PathBuf,
 }
 
-impl Turn {
-    fn await_it() -> Self {
+impl DefaultEndpointLock {
+    fn take() -> Self {
         let path = std::env::temp_dir().join("agent-relay-test.lock");
         let mut taken = None;
-        until("nobody else tests the default endpoint", || {
+        until("no other test uses the default endpoint", || {
             let lock = Lock::take(&path).unwrap();
             taken = lock.filter(|lock| lock.is_current().unwrap());
             taken.is_some()
@@ -110,7 +110,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for DefaultEndpointLock {
     fn drop(&mut self) {
         fs::remove_file(&self.path).unwrap();
     }
@@ -121,23 +121,23 @@ fn daemon_with_a_taken_path_moves_to_the_endpoint_of_its_user() {
     let sandbox = Sandbox::empty();
     let directory = open_to_others(&sandbox);
     let mut user = User::new(0, &sandbox, &directory);
-    if !user.can_be() {
+    if !user.is_possible() {
         return not_tried("only root, with setpriv, can become another user");
     }
-    let first = Endpoint::inside(&directory, "relay").unwrap();
-    user.start(&["--endpoint", first.as_text(), "up", "--foreground"]);
-    assert_eq!(user.status()["endpoint"], first.as_text());
-    fs::remove_file(first.as_text()).unwrap();
-    let taken = Listener::bind(&first).unwrap();
-    until("the daemon has moved", || user.status()["endpoint"] == user.own());
+    let configured = Endpoint::inside(&directory, "relay").unwrap();
+    user.start(&["--endpoint", configured.as_text(), "up", "--foreground"]);
+    assert_eq!(user.status()["endpoint"], configured.as_text());
+    fs::remove_file(configured.as_text()).unwrap();
+    let taken = Listener::bind(&configured).unwrap();
+    until("the daemon has moved", || user.status()["endpoint"] == user.own_endpoint());
     let status = user.status();
     let process = &status["status"]["daemon"];
     assert_eq!(
         (&process["endpoint"], &process["left"]),
-        (&user.own().into(), &first.as_text().into())
+        (&user.own_endpoint().into(), &configured.as_text().into())
     );
-    let said = out(&output(user.relay(&["status"])));
-    assert!(said.contains(first.as_text()), "a person is told as well: {said}");
+    let printed = out(&output(user.relay(&["status"])));
+    assert!(printed.contains(configured.as_text()), "the old path is not printed: {printed}");
     assert_eq!(taken.endpoint_state().unwrap(), EndpointState::Mine);
 }
 
@@ -145,10 +145,10 @@ fn daemon_with_a_taken_path_moves_to_the_endpoint_of_its_user() {
 fn daemon_uses_the_endpoint_of_its_user_if_the_default_is_taken() {
     let sandbox = Sandbox::empty();
     let directory = open_to_others(&sandbox);
-    let _turn = Turn::await_it();
+    let _lock = DefaultEndpointLock::take();
     let (mut other, mut user) =
         (User::new(1, &sandbox, &directory), User::new(2, &sandbox, &directory));
-    if !user.can_be() {
+    if !user.is_possible() {
         return not_tried("only root, with setpriv, can become another user");
     }
     if !fs::exists(Endpoint::shared().as_text()).unwrap() {
@@ -157,9 +157,9 @@ fn daemon_uses_the_endpoint_of_its_user_if_the_default_is_taken() {
     }
     user.start(&["up", "--foreground"]);
     let status = user.status();
-    assert_eq!(status["endpoint"], user.own());
-    assert_eq!(status["status"]["daemon"].get("left"), None, "it never was elsewhere");
+    assert_eq!(status["endpoint"], user.own_endpoint());
+    assert_eq!(status["status"]["daemon"].get("left"), None, "the daemon never moved");
     // Commands look there even if the home does not name an endpoint.
     fs::remove_file(user.home().join("relay").join("endpoint")).unwrap();
-    assert_eq!(user.status()["endpoint"], user.own());
+    assert_eq!(user.status()["endpoint"], user.own_endpoint());
 }

@@ -8,17 +8,17 @@ use std::{
     io::{Read, Write},
 };
 
-pub(crate) struct Line {
+pub(crate) struct FallibleClient {
     stream: Stream,
     decoder: Decoder,
-    heard: VecDeque<Value>,
+    received: VecDeque<Value>,
 }
 
-impl Line {
+impl FallibleClient {
     /// A connection that has sent nothing, or `None` if there is no daemon.
     pub(crate) fn connect(endpoint: &Endpoint) -> Option<Self> {
         let stream = Stream::connect(endpoint).ok()?;
-        Some(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX), heard: VecDeque::new() })
+        Some(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX), received: VecDeque::new() })
     }
 
     /// Sends HELLO. Returns `None` if the daemon does not welcome the client.
@@ -52,7 +52,7 @@ impl Line {
     /// Receives the next envelope other than PING; `None` at the end of the connection.
     pub(crate) fn receive(&mut self) -> Option<Value> {
         loop {
-            if let Some(envelope) = self.heard.pop_front() {
+            if let Some(envelope) = self.received.pop_front() {
                 if envelope["type"] != "PING" {
                     return Some(envelope);
                 }
@@ -65,7 +65,7 @@ impl Line {
             self.decoder.filled(count);
             let frames = self.decoder.take().expect("a daemon's frames are whole or cut off");
             for json in frames.into_iter().flatten() {
-                self.heard.push_back(serde_json::from_slice(json).unwrap());
+                self.received.push_back(serde_json::from_slice(json).unwrap());
             }
         }
     }
@@ -76,7 +76,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for FallibleClient {
     fn drop(&mut self) {
         self.stream.hang_up();
     }
