@@ -1,7 +1,7 @@
 //! The protocol over a real socket: the daemon's answers to valid and to invalid frames.
 //!
-//! Each line of docs/PROTOCOL.md on frames, envelopes, handshake and identity has its test here.
-//! Most tests run beside a bystander, a client that must not be affected.
+//! Each line of docs/PROTOCOL.md on frames, envelopes, handshake and identity has its test here or in
+//! src/router/tests. Most tests run beside a bystander, a client that must not be affected.
 
 use crate::{
     raw::Raw,
@@ -153,11 +153,6 @@ fn expect_invalid(json: &str, reference: Option<&str>) {
 }
 
 #[test]
-fn unknown_type_is_invalid() {
-    expect_invalid(r#"{"v":1,"type":"SHOUT","id":"x","ts":1,"payload":{}}"#, Some("x"));
-}
-
-#[test]
 fn missing_field_is_invalid() {
     expect_invalid(r#"{"type":"SEND","id":"x","ts":1,"payload":{}}"#, Some("x"));
     expect_invalid(r#"{"v":1,"id":"x","ts":1,"payload":{}}"#, Some("x"));
@@ -205,15 +200,6 @@ fn id_has_1_to_128_bytes() {
 }
 
 #[test]
-fn types_sent_only_by_the_daemon_are_invalid() {
-    for kind in ["WELCOME", "DELIVER", "PING", "ERROR", "BUSY", "SYNC"] {
-        let json =
-            format!(r#"{{"v":1,"type":"{kind}","id":"x","ts":1,"payload":{{"nonce":"n"}}}}"#);
-        expect_invalid(&json, Some("x"));
-    }
-}
-
-#[test]
 fn repeated_header_field_is_invalid() {
     expect_invalid(
         r#"{"v":1,"type":"SEND","id":"x","ts":1,"to":"a","to":"b","payload":{}}"#,
@@ -238,14 +224,6 @@ fn too_deep_nesting_is_invalid() {
         let text = ann.receive_text().expect("the connection goes on");
         assert!(text.contains("\"type\":\"DELIVER\""), "{text}");
     });
-}
-
-#[test]
-fn second_hello_is_invalid() {
-    expect_invalid(
-        r#"{"v":1,"type":"HELLO","id":"x","ts":1,"payload":{"agent":"Ann"}}"#,
-        Some("x"),
-    );
 }
 
 #[test]
@@ -464,36 +442,6 @@ fn invalid_hello_can_be_repeated() {
         raw.send_text(r#"{"v":1,"type":"HELLO","id":"h","payload":{"agent":"Ann"}}"#);
         raw.expect_code("ERROR", "INVALID");
         raw.hello("Ann");
-    });
-}
-
-#[test]
-fn capabilities_take_effect() {
-    with_bystander(|sandbox| {
-        let mut ann = sandbox.join("Ann");
-        let mut bob = sandbox.connect();
-        bob.send_json(&hello(json!({"agent": "Bob", "capabilities":
-            {"max_inflight": 0, "supports_topics": false, "resume": true}})));
-        let granted = bob.expect("WELCOME")["payload"]["capabilities"].take();
-        let expected =
-            json!({"ack": true, "resume": true, "max_inflight": 0, "supports_topics": false});
-        assert_eq!(granted, expected);
-        ann.send("Bob", "waits", json!({"requires_ack": true}));
-        ann.expect("ACK");
-        assert_eq!(bob.drain(), Vec::<Value>::new());
-        bob.send_json(
-            &json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 1, "topic": "t", "payload": {}}),
-        );
-        bob.expect_code("NACK", "FORBIDDEN");
-        bob.hang_up();
-        let mut bob = sandbox.connect();
-        bob.send_json(&hello(json!({"agent": "Bob", "capabilities": {"ack": false}})));
-        bob.expect("WELCOME");
-        ann.send("Bob", "for nobody", json!({"requires_ack": true}));
-        ann.expect_code("NACK", "NO_ACK");
-        bob.hang_up();
-        let mut bob = sandbox.join("Bob");
-        assert_eq!(bob.expect("DELIVER")["payload"]["body"], "waits");
     });
 }
 
@@ -737,19 +685,6 @@ fn subscription_pattern_receives_matching_topics() {
 }
 
 #[test]
-fn full_queue_is_answered_by_busy() {
-    let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
-    let (mut ann, bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-    bob.hang_up();
-    let first = ann.send("Bob", "1", json!({"requires_ack": true}));
-    // Bob may still have been connected: the delivery in flight counts as his.
-    assert_eq!(ann.expect("ACK")["payload"]["ack_id"], first);
-    let second = ann.send("Bob", "2", json!({"requires_ack": true}));
-    let busy = ann.expect("BUSY")["payload"].take();
-    assert_eq!(busy, json!({"ack_id": second, "retry_after_ms": 50, "queue_depth": 1}));
-}
-
-#[test]
 fn messages_of_one_sender_arrive_in_order() {
     with_bystander(|sandbox| {
         let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
@@ -770,49 +705,5 @@ fn messages_of_one_sender_arrive_in_order() {
             assert_eq!(deliver["payload"]["body"], number.to_string());
             assert_eq!(deliver["delivery"]["seq"], number + 1);
         }
-    });
-}
-
-#[test]
-fn returned_delivery_is_redelivered_or_reported_to_its_sender() {
-    with_bystander(|sandbox| {
-        let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-        let id = ann.send("Bob", "x", json!({"requires_ack": true}));
-        ann.expect("ACK");
-        let mut give_back = json!({"v": 1, "type": "NACK", "id": "n", "ts": 1, "payload":
-            {"ack_id": bob.expect("DELIVER")["id"], "code": "REFUSED", "message": "later", "retry_after_ms": 1}});
-        bob.send_json(&give_back);
-        assert_eq!(bob.expect("DELIVER")["delivery"]["attempt"], 2);
-        give_back["payload"].as_object_mut().unwrap().remove("retry_after_ms");
-        bob.send_json(&give_back);
-        let nack = ann.expect_code("NACK", "REFUSED");
-        assert_eq!(
-            (&nack["payload"]["ack_id"], &nack["payload"]["to"]),
-            (&json!(id), &json!("Bob"))
-        );
-        ann.send("Bob", "x", json!({"requires_ack": true, "ttl_ms": 1}));
-        ann.expect("ACK");
-        ann.expect_code("NACK", "EXPIRED");
-    });
-}
-
-#[test]
-fn unacknowledged_delivery_goes_to_the_next_client_of_the_name() {
-    with_bystander(|sandbox| {
-        let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-        ann.send("Bob", "keep this", json!({"requires_ack": true}));
-        ann.expect("ACK");
-        let first = bob.expect("DELIVER");
-        bob.hang_up();
-        let mut bob = sandbox.connect();
-        bob.hello("Bob");
-        let second = bob.expect("DELIVER");
-        assert_eq!(
-            (&second["id"], &second["delivery"]["seq"]),
-            (&first["id"], &first["delivery"]["seq"])
-        );
-        assert_eq!(second["delivery"]["attempt"], 2);
-        bob.acknowledge(&second);
-        assert_eq!(bob.drain(), Vec::<Value>::new());
     });
 }

@@ -64,24 +64,6 @@ fn label_of_any_length_arrives() {
     }
 }
 
-/// The members that the daemon adds can make a frame too long.
-#[test]
-fn delivery_over_the_longest_frame_is_refused() {
-    let sandbox = Sandbox::with_config("max_frame_bytes = 4096\n");
-    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-    let send = |id: &str, bytes: usize| {
-        let empty = json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "to": "Bob",
-            "payload": {"b": ""}});
-        let body = "x".repeat(bytes - empty.to_string().len());
-        json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "to": "Bob", "payload": {"b": body}})
-    };
-    ann.send_json(&send("at", 4096));
-    assert_eq!(ann.expect_code("NACK", "TOO_LARGE")["payload"]["ack_id"], "at");
-    ann.send_json(&send("under", 4096 - 512));
-    bob.expect("DELIVER");
-    assert_eq!((ann.drain(), bob.drain()), (vec![], vec![]));
-}
-
 #[test]
 fn client_beyond_max_clients_is_refused() {
     let sandbox = Sandbox::with_config("max_clients = 3\n");
