@@ -1,4 +1,4 @@
-//! Questions from a shell to a wrapped CLI, and messages from an agent's own shell.
+//! Questions from an operator's shell to a wrapped CLI, and messages from an agent's own shell.
 //!
 //! The CLI answers to the name in the frame's header. A message from its shell is its own.
 
@@ -44,7 +44,7 @@ fn answers_an_operator(cli: Cli, options: &[&str]) {
     });
     let answer = String::from_utf8(asked.stdout).unwrap();
     let name = if cli == Cli::Codex { "@operator" } else { r"\@operator" };
-    let asked = &model.asked(1)[0];
+    let asked = &model.wait_for_requests(1)[0];
     assert_eq!(header_value(asked, " from "), name);
     assert_eq!(answer.replace('\\', ""), "8080, @operator\n");
 }
@@ -83,7 +83,7 @@ fn shell_command_sends_in_its_agents_name(cli: Cli) {
     agent.submit("Tell him.");
     let (question, yes) = cli.permission();
     agent.answer(question, yes);
-    let asked = agent.with_screen_on_panic(|| model.asked(2));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(2));
     let received = bob.receive(&agent);
     assert_eq!((&*received.from, &*received.body), ("Ann", "hello"), "{:?}", asked[1].result);
 }

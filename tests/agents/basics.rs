@@ -27,15 +27,15 @@ fn answers_and_records_both_sides(cli: Cli) {
     let mut agent = workspace.start(SIZE, &[]);
     agent.wait_until_idle();
     agent.submit(PROMPT);
-    assert_eq!(model.asked(1)[0].prompt, PROMPT);
+    assert_eq!(model.wait_for_requests(1)[0].prompt, PROMPT);
     agent.terminal.wait_for("THE END");
     until("the transcript has the answer", || workspace.has_recorded(Speaker::Model, REPLY));
     until("the transcript has the prompt", || workspace.has_recorded(Speaker::User, PROMPT));
     agent.wait_until_idle();
     agent.submit("Again?");
     agent.terminal.wait_for("Yes, again.");
-    let asked = model.asked(2);
-    assert_eq!(asked.len(), 2, "only what was typed is asked");
+    let asked = model.wait_for_requests(2);
+    assert_eq!(asked.len(), 2, "only the typed prompts are asked");
     assert_eq!(asked[1].prompt, "Again?");
     until("the transcript has both answers", || {
         workspace.has_recorded(Speaker::Model, "Yes, again.")
@@ -70,11 +70,11 @@ fn asks_before_it_runs_a_command(cli: Cli) {
     agent.submit("Run it.");
     let (question, yes) = cli.permission();
     agent.terminal.wait_for(question);
-    assert!(!workspace.project().join("made").exists(), "it ran without being allowed to");
+    assert!(!workspace.project().join("made").exists(), "the command ran without permission");
     agent.answer(question, yes);
     agent.terminal.wait_for("It has run.");
     agent.wait_until_idle();
-    let asked = model.asked(2);
+    let asked = model.wait_for_requests(2);
     assert_eq!((asked.len(), asked[1].prompt.as_str()), (2, "Run it."));
     assert_eq!(std::fs::read_to_string(workspace.project().join("made")).unwrap(), "ran\n");
 }
@@ -104,7 +104,7 @@ fn works_in_the_wrapper(cli: Cli) {
     assert!(asking.agents().iter().any(|agent| agent["name"] == "Ann" && agent["here"] == true));
     agent.submit("typed by a person");
     agent.terminal.wait_for("TYPED BY A PERSON");
-    assert_eq!(model.asked(1)[0].prompt, "typed by a person");
+    assert_eq!(model.wait_for_requests(1)[0].prompt, "typed by a person");
 }
 
 #[test]

@@ -67,7 +67,9 @@ fn talk(clis: [Cli; 2], turns: usize) {
         for number in 1..=turns {
             let index = number % 2;
             let count = number.div_ceil(2) + usize::from(index == 0);
-            ann.with_screen_on_panic(|| cid.with_screen_on_panic(|| models[index].asked(count)));
+            ann.with_screen_on_panic(|| {
+                cid.with_screen_on_panic(|| models[index].wait_for_requests(count))
+            });
         }
     });
     // A duplicate would have arrived before this message.
@@ -75,10 +77,10 @@ fn talk(clis: [Cli; 2], turns: usize) {
         bob.send(name, &format!("Number {} is no part of it.", turns + 1));
     }
     let odd = turns.div_ceil(2);
-    let asked = models[1].asked(odd + 1);
+    let asked = models[1].wait_for_requests(odd + 1);
     let numbers: Vec<usize> = asked.iter().map(|asked| number(&asked.prompt)).collect();
     assert_eq!(numbers, (1..=turns).step_by(2).chain([turns + 1]).collect::<Vec<_>>());
-    let asked = models[0].asked(turns - odd + 2);
+    let asked = models[0].wait_for_requests(turns - odd + 2);
     assert_eq!(asked[0].prompt, BEGIN);
     let numbers: Vec<usize> = asked[1..].iter().map(|asked| number(&asked.prompt)).collect();
     assert_eq!(numbers, (2..=turns).step_by(2).chain([turns + 1]).collect::<Vec<_>>());

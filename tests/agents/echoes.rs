@@ -37,7 +37,7 @@ fn repeats_a_message_to_others(cli: Cli, options: &[&str]) {
             }
         }
     }
-    assert_eq!(model.asked(0).len(), bodies().len(), "no message to the agent itself");
+    assert_eq!(model.wait_for_requests(0).len(), bodies().len(), "no message to the agent itself");
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn check_user_text_is_expanded(
         Cli::Gemini => ("Look, x@control.txt here".to_owned(), &["VALUE", "Content from @"]),
     };
     agent.submit(&words);
-    let asked = agent.with_screen_on_panic(|| model.asked(count + 1));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count + 1));
     assert_eq!(added(&asked[count]), expanded);
 }
 
@@ -138,7 +138,7 @@ fn expands_nothing_in_a_pasted_message(cli: Cli) {
     let mut wrong = Vec::new();
     for (number, body) in bodies.iter().enumerate() {
         bob.send("Ann", body);
-        let asked = agent.with_screen_on_panic(|| model.asked(number + 1));
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(number + 1));
         let (asked, expected) = (&asked[number], typed(cli, body));
         if frame_body(&asked.prompt) != expected {
             wrong.push(format!("{expected:?} was {:?}", asked.prompt));
@@ -171,7 +171,7 @@ fn expands_nothing_in_a_typed_message(cli: Cli) {
         agent.terminal.wait_until_screen("the typed text", |screen| !cli.is_idle(screen));
         agent.wait_until_still();
         agent.terminal.press("\r");
-        let asked = agent.with_screen_on_panic(|| model.asked(number + 1));
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(number + 1));
         assert!(added(&asked[number]).is_empty(), "{:?}: {:?}", body, added(&asked[number]));
     }
     check_user_text_is_expanded(&mut agent, &workspace, &model, bodies.len());

@@ -80,7 +80,7 @@ impl<'a> Scene<'a> {
     #[track_caller]
     fn expect_asked(&mut self, bodies: &[&str]) {
         self.asked += bodies.len();
-        let asked = self.agent.with_screen_on_panic(|| self.model.asked(self.asked));
+        let asked = self.agent.with_screen_on_panic(|| self.model.wait_for_requests(self.asked));
         let asked: Vec<&str> = asked[self.asked - bodies.len()..]
             .iter()
             .map(|asked| frame_body(&asked.prompt))
@@ -185,7 +185,7 @@ fn editor_gets_no_messages(cli: Cli, editor: &Editor) {
     let mut agent = workspace.wrap("Ann", SIZE, &[]);
     agent.wait_until_idle();
     bob.send("Ann", "first");
-    agent.with_screen_on_panic(|| model.asked(1));
+    agent.with_screen_on_panic(|| model.wait_for_requests(1));
     agent.wait_until_idle();
     agent.wait_until_still();
     agent.terminal.press(cli.editor_key());
@@ -195,7 +195,7 @@ fn editor_gets_no_messages(cli: Cli, editor: &Editor) {
     agent.wait_until_still();
     await_report(&sandbox, &agent, &id, "waiting", editor.why);
     agent.terminal.press(editor.keys);
-    let asked = agent.with_screen_on_panic(|| model.asked(2));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(2));
     assert_eq!(frame_body(&asked[1].prompt), "second");
     let got = fs::read_to_string(workspace.project().join("editor.got")).unwrap_or_default();
     assert_eq!(got, "");
@@ -322,7 +322,7 @@ fn background_processes_delay_no_message(cli: Cli) {
         agent.with_screen_on_panic(|| until("the command runs", || exists(file)));
         agent.wait_until_still();
         let id = bob.send("Ann", file);
-        let asked = agent.with_screen_on_panic(|| model.asked(3 * (number + 1)));
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(3 * (number + 1)));
         assert_eq!(frame_body(&asked[3 * number + 2].prompt), file);
         await_typed(&sandbox, &agent, &id);
     }

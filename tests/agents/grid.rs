@@ -60,10 +60,12 @@ struct Received {
 /// The results for all bodies, by name.
 #[derive(Default)]
 struct Outcome {
+    /// The number of bodies that arrived exactly.
     exact: usize,
     altered: Vec<String>,
     lost: Vec<String>,
     duplicated: Vec<String>,
+    /// Messages that the agent did not send.
     invented: Vec<String>,
 }
 
@@ -165,13 +167,14 @@ fn play(
         let prompt = format!("Tell part {number}");
         submit(&mut agent, &model, &prompt);
         // The wrapper may have typed a notice of its own before.
-        while !agent.with_screen_on_panic(|| model.asked(count + 1)[count].prompt.contains(&prompt))
-        {
+        while !agent.with_screen_on_panic(|| {
+            model.wait_for_requests(count + 1)[count].prompt.contains(&prompt)
+        }) {
             count += 1;
         }
         count += 1;
         thread::scope(|scope| {
-            let answer = scope.spawn(|| model.answered(count));
+            let answer = scope.spawn(|| model.wait_for_answers(count));
             if number < turns.len() {
                 meanwhile(&agent.terminal, &mut || answer.is_finished());
             }
@@ -186,7 +189,7 @@ fn play(
 /// Gemini CLI may take the first Enter as part of the paste, and leftovers of a resize hide that.
 fn submit(agent: &mut Agent, model: &Model, prompt: &str) {
     agent.submit(prompt);
-    let is_asked = || model.asked(0).iter().any(|asked| asked.prompt.contains(prompt));
+    let is_asked = || model.wait_for_requests(0).iter().any(|asked| asked.prompt.contains(prompt));
     let end = Instant::now() + ASKED;
     while !is_asked() && Instant::now() < end {
         thread::sleep(POLL);
@@ -196,6 +199,7 @@ fn submit(agent: &mut Agent, model: &Model, prompt: &str) {
     }
 }
 
+/// Compares the received messages with the bodies.
 fn judge(cli: Cli, bodies: &[Body], received: Vec<Received>) -> Outcome {
     let mut outcome = Outcome::default();
     let mut by_tag: BTreeMap<String, Vec<String>> = BTreeMap::new();

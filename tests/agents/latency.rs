@@ -68,7 +68,7 @@ fn measure_transcript_latency(cli: Cli) {
     let (workspace, mut agent) = start_ann(&sandbox, cli, &model, SIZE.cols);
     let (mut received, mut asked) = (Vec::new(), Vec::new());
     for number in 0..rounds() {
-        model.answered(2 * number);
+        model.wait_for_answers(2 * number);
         agent.wait_until_idle();
         let word = format!("word-{number}-that-is-said");
         agent.submit(&format!("Say {word}"));
@@ -82,12 +82,12 @@ fn measure_transcript_latency(cli: Cli) {
         received.push(at.saturating_duration_since(written));
         wait_until_at_rest(&agent, &model, 2 * number + 1);
         let sent = bob.send_accepted(&agent, "Ann", &format!("number {number}"));
-        let all = agent.with_screen_on_panic(|| model.asked(2 * number + 2));
-        asked.push(all[2 * number + 1].at.saturating_duration_since(sent));
+        let requests = agent.with_screen_on_panic(|| model.wait_for_requests(2 * number + 2));
+        asked.push(requests[2 * number + 1].at.saturating_duration_since(sent));
     }
-    report("from the transcript to the listener", cli, received);
-    report("from the sender to the question", cli, asked);
-    report("from Enter to the question, by itself", cli, measure_bare_cli(cli));
+    report("from the transcript to the recipient", cli, received);
+    report("from the sender to the model", cli, asked);
+    report("from Enter to the model, without the wrapper", cli, measure_bare_cli(cli));
 }
 
 /// Measures from the screen to the recipient: since the message is shown, and since the last
@@ -98,7 +98,7 @@ fn measure_grid_latency(cli: Cli) {
     let (_workspace, mut agent) = start_ann_with(&sandbox, cli, &model, SIZE.cols, &["--grid"]);
     let (mut since_shown, mut since_painted) = (Vec::new(), Vec::new());
     for number in 0..rounds() {
-        model.answered(number);
+        model.wait_for_answers(number);
         agent.wait_until_idle();
         let word = format!("word-{number}-that-is-said");
         agent.submit(&format!("Say {word}"));
@@ -113,14 +113,14 @@ fn measure_grid_latency(cli: Cli) {
         since_shown.push(received.saturating_duration_since(shown));
         since_painted.push(received.saturating_duration_since(painted));
     }
-    report("from a message on the screen to the listener", cli, since_shown);
-    report("from the last byte on the screen to the listener", cli, since_painted);
+    report("from a message on the screen to the recipient", cli, since_shown);
+    report("from the last byte on the screen to the recipient", cli, since_painted);
 }
 
 /// Waits until the agent has given `answers` answers and is idle, and the user counts as away.
 #[track_caller]
 fn wait_until_at_rest(agent: &Agent, model: &Model, answers: usize) {
-    model.answered(answers);
+    model.wait_for_answers(answers);
     agent.wait_until_idle();
     agent.wait_until_still();
     thread::sleep(UNTOUCHED);
@@ -138,9 +138,9 @@ fn measure_bare_cli(cli: Cli) -> Vec<Duration> {
         let entered = Instant::now();
         agent.terminal.press("\r");
         agent.ensure_submitted();
-        let all = agent.with_screen_on_panic(|| model.asked(number + 1));
-        times.push(all[number].at.saturating_duration_since(entered));
-        model.answered(number + 1);
+        let requests = agent.with_screen_on_panic(|| model.wait_for_requests(number + 1));
+        times.push(requests[number].at.saturating_duration_since(entered));
+        model.wait_for_answers(number + 1);
     }
     times
 }

@@ -167,7 +167,7 @@ fn opencode_receives_messages() {
     // On a slow machine opencode shows late that it is busy; later messages join the same turn.
     for (count, body) in (1..).zip(bodies) {
         scene.send(body);
-        let asked = model.asked(count);
+        let asked = model.wait_for_requests(count);
         assert_eq!(asked.len(), count, "each message arrives once");
         assert_eq!(frame_body(&asked[count - 1].prompt), body);
         scene.terminal.wait_for("Noted.");
@@ -220,9 +220,9 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
     scene.terminal.press("\r");
     scene.terminal.wait_for("Wait.");
     scene.await_report(&first, "waiting", "at work");
-    assert_eq!(model.asked(2).len(), 2);
+    assert_eq!(model.wait_for_requests(2).len(), 2);
     gate.open();
-    assert_eq!(frame_body(&model.asked(3)[2].prompt), "1\nyes, do it");
+    assert_eq!(frame_body(&model.wait_for_requests(3)[2].prompt), "1\nyes, do it");
     scene.await_report(&first, "injected", "");
     scene.terminal.wait_for("Noted.");
     // A half-typed line, and one in shell mode.
@@ -235,9 +235,13 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
         scene.terminal.wait_for(if keys == "!" { "esc exit shell mode" } else { keys });
         let id = scene.send(keys);
         scene.await_report(&id, "waiting", why);
-        assert_eq!(model.asked(3 + number).len(), 3 + number, "the message was typed too soon");
+        assert_eq!(
+            model.wait_for_requests(3 + number).len(),
+            3 + number,
+            "the message was typed too soon"
+        );
         scene.terminal.press(&undo);
-        assert_eq!(frame_body(&model.asked(4 + number)[3 + number].prompt), keys);
+        assert_eq!(frame_body(&model.wait_for_requests(4 + number)[3 + number].prompt), keys);
         scene.await_report(&id, "injected", "");
     }
 }

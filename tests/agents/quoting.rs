@@ -101,10 +101,10 @@ fn quoted_text_is_not_sent(cli: Cli) {
 /// Submits a prompt, and waits for its answer, since a prompt before its end joins the next.
 #[track_caller]
 fn submit(model: &Model, agent: &mut Agent, text: &str) {
-    let answers = model.answered(0).len();
+    let answers = model.wait_for_answers(0).len();
     agent.wait_until_idle();
     agent.submit(text);
-    agent.with_screen_on_panic(|| model.answered(answers + 1));
+    agent.with_screen_on_panic(|| model.wait_for_answers(answers + 1));
     // Codex shows no sign of work as long as text arrives.
     agent.wait_until_still();
 }

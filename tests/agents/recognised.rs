@@ -87,7 +87,7 @@ fn is_recognised_when_started(cli: Cli, program: PathBuf, start: &str) {
     for (number, body) in ["first", "second"].into_iter().enumerate() {
         let id = bob.send("Ann", body);
         await_typed(&sandbox, &agent, &id);
-        let asked = agent.with_screen_on_panic(|| model.asked(number + 1));
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(number + 1));
         assert_eq!(frame_body(&asked[number].prompt), body, "{start}");
     }
 }

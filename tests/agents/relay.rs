@@ -62,7 +62,7 @@ fn messages_reach_it_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
             bob.send("Ann", &body.text);
         }
         count += turn.len();
-        let asked = agent.with_screen_on_panic(|| model.asked(count));
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count));
         for (asked, body) in asked[count - turn.len()..].iter().zip(turn) {
             let expected = typed(cli, &body.text);
             if frame_body(&asked.prompt) != expected {
@@ -88,14 +88,17 @@ fn gets_the_brief_first(cli: Cli) {
     drop(Peer::join(&sandbox, "Ann"));
     bob.send("Ann", "first");
     let agent = workspace.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);
-    let asked = agent.with_screen_on_panic(|| model.asked(2));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(2));
     let (brief_prompt, mail) = (&asked[0].prompt, &asked[1].prompt);
     let text =
         escaped(cli, &format!(" from @relay] The relay wrote this, not your user.\n{text}\n"));
     assert!(brief_prompt.contains(&format!("{text}[/relay ")), "{brief_prompt}");
     assert_eq!(frame_body(mail), "first");
     bob.send("Ann", "second");
-    assert_eq!(frame_body(&agent.with_screen_on_panic(|| model.asked(3))[2].prompt), "second");
+    assert_eq!(
+        frame_body(&agent.with_screen_on_panic(|| model.wait_for_requests(3))[2].prompt),
+        "second"
+    );
     assert_eq!(bob.receive(&agent).body, "all");
 }
 

@@ -66,8 +66,8 @@ pub(crate) fn check_shown(cli: Cli, body: &Shown, received: &str) -> Result<(), 
             Some(fence) => {
                 let next = if cli == Cli::Gemini { without_number(next) } else { next.clone() };
                 let moved = indentation_of(&next) as isize - indentation_of(&line.text) as isize;
-                let all = *indentation.get_or_insert((fence, moved));
-                let stays = all == (fence, moved) || all.0 != fence;
+                let of_fence = *indentation.get_or_insert((fence, moved));
+                let stays = of_fence == (fence, moved) || of_fence.0 != fence;
                 indentation = Some((fence, moved));
                 stays && next.trim() == line.text.trim()
             }
@@ -96,6 +96,7 @@ fn is_blank(line: &str, fence: Option<usize>) -> bool {
     line.trim().is_empty() || fence.is_none() && line.chars().count() >= 3 && line.chars().all(rule)
 }
 
+/// The width of a line's indentation.
 fn indentation_of(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }

@@ -28,9 +28,9 @@ fn messages_wait_for_a_dialog(cli: Cli, options: &[&str]) {
     // An Enter or the message's text would have answered the dialog.
     agent.terminal.wait_for(question);
     assert!(!workspace.project().join("made").exists(), "the dialog was answered");
-    assert_eq!(model.asked(1).len(), 1);
+    assert_eq!(model.wait_for_requests(1).len(), 1);
     agent.answer(question, yes);
-    let asked = agent.with_screen_on_panic(|| model.asked(3));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(3));
     assert_eq!(asked[1].prompt, "Run it.");
     assert_eq!(frame_body(&asked[2].prompt), "1\nyes, do it");
     await_report(&sandbox, &agent, &id, "confirmed", "");
@@ -56,9 +56,9 @@ fn messages_wait_for_folder_trust(cli: Cli) {
         "the dialog was answered:\n{}",
         agent.terminal.text()
     );
-    assert_eq!(model.asked(0).len(), 0);
+    assert_eq!(model.wait_for_requests(0).len(), 0);
     agent.terminal.press("\r");
-    let asked = agent.with_screen_on_panic(|| model.asked(2));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(2));
     assert!(asked[0].prompt.contains("@relay] The relay wrote this"), "{}", asked[0].prompt);
     assert_eq!(frame_body(&asked[1].prompt), "1\nyes, do it");
     check_no_duplicates(&bob, &agent, &model, 2);
@@ -68,7 +68,7 @@ fn messages_wait_for_folder_trust(cli: Cli) {
 #[track_caller]
 fn check_no_duplicates(bob: &Peer, agent: &Agent, model: &Model, before: usize) {
     bob.send("Ann", "and this");
-    let asked = agent.with_screen_on_panic(|| model.asked(before + 1));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(before + 1));
     assert_eq!(asked.len(), before + 1);
     assert_eq!(frame_body(&asked[before].prompt), "and this");
 }
@@ -86,11 +86,11 @@ fn messages_wait_for_half_typed_input(cli: Cli) {
         let body = format!("after {keys}");
         let id = bob.send("Ann", &body);
         await_report(&sandbox, &agent, &id, "waiting", why);
-        assert_eq!(model.asked(0).len(), count, "the message was typed too soon");
+        assert_eq!(model.wait_for_requests(0).len(), count, "the message was typed too soon");
         // In Gemini CLI, `!` both begins and ends the shell mode.
         let toggles = cli == Cli::Gemini && keys == "!";
         agent.terminal.press(&if toggles { "!".into() } else { "\x7f".repeat(keys.len()) });
-        let asked = agent.with_screen_on_panic(|| model.asked(count + 1));
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count + 1));
         assert_eq!(frame_body(&asked[count].prompt), body);
         await_report(&sandbox, &agent, &id, "confirmed", "");
     }
@@ -99,7 +99,7 @@ fn messages_wait_for_half_typed_input(cli: Cli) {
     let id = bob.send("Ann", "after it");
     await_report(&sandbox, &agent, &id, "waiting", "half typed");
     agent.terminal.press("\r");
-    let asked = agent.with_screen_on_panic(|| model.asked(inputs.len() + 2));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(inputs.len() + 2));
     assert_eq!(asked[inputs.len()].prompt, "a question");
     assert_eq!(frame_body(&asked[inputs.len() + 1].prompt), "after it");
     check_no_duplicates(&bob, &agent, &model, inputs.len() + 2);
@@ -134,9 +134,9 @@ fn messages_wait_while_it_is_busy(cli: Cli) {
     for id in [&first, &second, &urgent] {
         await_report(&sandbox, &agent, id, "waiting", "at work");
     }
-    assert_eq!(model.asked(1).len(), 1);
+    assert_eq!(model.wait_for_requests(1).len(), 1);
     gate.open();
-    let asked = agent.with_screen_on_panic(|| model.asked(4));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(4));
     let prompts: Vec<&str> = asked[1..].iter().map(|asked| frame_body(&asked.prompt)).collect();
     assert_eq!(prompts, ["before all", "one", "two"]);
     for id in [&first, &second, &urgent] {

@@ -129,7 +129,7 @@ impl Program {
     }
 }
 
-/// A program in a terminal, as the agent Ann, and what was sent to her.
+/// A program in a terminal, wrapped as the agent Ann, and the messages sent to Ann.
 struct Stage<'a> {
     program: &'a Program,
     sandbox: Sandbox,

@@ -279,14 +279,14 @@ impl Model {
 
     /// Waits until the conversation has `count` requests, and returns all of them.
     #[track_caller]
-    pub(crate) fn asked(&self, count: usize) -> Vec<Asked> {
+    pub(crate) fn wait_for_requests(&self, count: usize) -> Vec<Asked> {
         self.wait_for(count, "was asked", |state| &state.conversation)
     }
 
     /// Waits until `count` answers of the conversation are sent completely, and returns the end of
     /// each.
     #[track_caller]
-    pub(crate) fn answered(&self, count: usize) -> Vec<Instant> {
+    pub(crate) fn wait_for_answers(&self, count: usize) -> Vec<Instant> {
         self.wait_for(count, "has answered", |state| &state.answered)
     }
 

@@ -69,10 +69,10 @@ fn messages_are_streamed_in_pieces() {
     assert_eq!(joined(&events, |event| &event["delta"]["text"]), REPLY);
     assert!(events.len() > REPLY.chars().count() / 3);
     assert_eq!(events.last().unwrap()["type"], "message_stop");
-    let asked = model.asked(1);
+    let asked = model.wait_for_requests(1);
     assert_eq!((asked[0].prompt.as_str(), &asked[0].result), ("Hello\nthere ", &None));
     assert_eq!(asked[0].request, request);
-    assert!(model.answered(1)[0] >= asked[0].at);
+    assert!(model.wait_for_answers(1)[0] >= asked[0].at);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn responses_are_streamed_in_pieces() {
     let last = events.last().unwrap();
     assert_eq!(last["type"], "response.completed");
     assert_eq!(last["response"]["output"][0]["content"][0]["text"], REPLY);
-    assert_eq!(model.asked(1)[0].prompt, "Hello\nthere ");
+    assert_eq!(model.wait_for_requests(1)[0].prompt, "Hello\nthere ");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn chat_completions_are_streamed_in_pieces() {
     let events = events(answer);
     assert_eq!(joined(&events, |event| &event["choices"][0]["delta"]["content"]), REPLY);
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "stop");
-    assert_eq!(model.asked(1)[0].prompt, "Hello\nthere ");
+    assert_eq!(model.wait_for_requests(1)[0].prompt, "Hello\nthere ");
     let side_request = json!({"messages": [{"role": "user", "content": "a title"}]});
     assert!(post(&model, "/v1/chat/completions", &side_request).contains("\"Scripted\""));
     assert_eq!(model.side_requests().len(), 1);
@@ -128,7 +128,7 @@ fn generated_content_is_streamed_in_pieces() {
         REPLY
     );
     assert_eq!(events.last().unwrap()["candidates"][0]["finishReason"], "STOP");
-    assert_eq!(model.asked(1)[0].prompt, "Hello\nthere ");
+    assert_eq!(model.wait_for_requests(1)[0].prompt, "Hello\nthere ");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn side_requests_are_answered_and_recorded_apart() {
     assert!(post(&model, "/v1/responses", &title).contains("Scripted"));
     model.answer_side_requests_with("Something else");
     assert!(post(&model, "/v1/responses", &title).contains("Something else"));
-    assert!(model.asked(0).is_empty());
+    assert!(model.wait_for_requests(0).is_empty());
     assert_eq!(model.side_requests().len(), 6);
 }
 
@@ -198,7 +198,7 @@ fn result_of_a_called_tool_is_reported() {
     messages.push(json!({"role": "assistant", "content": []}));
     messages.push(json!({"role": "user", "content": [result]}));
     post(&model, "/v1/messages", &request);
-    let asked = model.asked(2);
+    let asked = model.wait_for_requests(2);
     assert_eq!((asked[1].prompt.as_str(), asked[1].result.as_deref()), ("list", Some("a b")));
 }
 
@@ -212,8 +212,8 @@ fn reply_pauses_at_a_gate() {
     });
     thread::scope(|threads| {
         let answer = threads.spawn(|| post(&model, "/v1/messages", &request));
-        model.asked(1);
-        assert!(model.answered(0).is_empty());
+        model.wait_for_requests(1);
+        assert!(model.wait_for_answers(0).is_empty());
         gate.open();
         let events = events(&answer.join().unwrap());
         assert_eq!(joined(&events, |event| &event["delta"]["text"]), "one two");
@@ -225,10 +225,10 @@ fn ending_model_does_not_wait_at_a_gate() {
     let gate = Gate::default();
     let model = Model::with_replies([Reply::new().says("one").waits(&gate)]);
     let _stream = send(&model, REQUEST);
-    model.asked(1);
-    let begun = Instant::now();
+    model.wait_for_requests(1);
+    let start = Instant::now();
     drop(model);
-    assert!(begun.elapsed() < WATCHDOG);
+    assert!(start.elapsed() < WATCHDOG);
 }
 
 #[test]

@@ -97,14 +97,14 @@ fn in_session(sandbox: &Sandbox, mut command: Command) -> Command {
 /// All files below a directory.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
-    let mut all = Vec::new();
+    let mut found = Vec::new();
     for entry in entries {
         match entry.file_type().unwrap().is_dir() {
-            true => all.extend(files(&entry.path())),
-            false => all.push(entry.path()),
+            true => found.extend(files(&entry.path())),
+            false => found.push(entry.path()),
         }
     }
-    all
+    found
 }
 
 #[test]
