@@ -10,7 +10,7 @@ mod cell;
 mod talk;
 
 use crate::sandbox::{Sandbox, not_tried, output, wait};
-use cell::{Cell, Scene};
+use cell::{Cell, Setup};
 use parking_lot::Mutex;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -38,35 +38,35 @@ fn failed_system_call_loses_no_accepted_message() {
         return not_tried("strace is not installed (ci/setup does it)");
     }
     let options = Options::read();
-    let mut cells: VecDeque<_> = [Scene::Fresh, Scene::Used].into_iter().flat_map(table).collect();
+    let mut cells: VecDeque<_> = [Setup::Fresh, Setup::Used].into_iter().flat_map(table).collect();
     cells.retain(|cell| options.cell.as_deref().is_none_or(|part| cell.to_string().contains(part)));
     shuffle(cells.make_contiguous(), options.seed);
     let count = cells.len();
-    assert!(count > 0, "no cell is called so");
+    assert!(count > 0, "no cell has such a name");
     cells.truncate(options.cells);
-    let (waiting, tried) = (Mutex::new(cells), Mutex::new(Vec::new()));
+    let (queue, results) = (Mutex::new(cells), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
-                while Instant::now() < options.until
-                    && let Some(cell) = { waiting.lock().pop_front() }
+                while Instant::now() < options.end_at
+                    && let Some(cell) = { queue.lock().pop_front() }
                 {
                     let end = panic::catch_unwind(AssertUnwindSafe(|| attempt(&cell)));
                     eprintln!("{cell}: {}", end.as_ref().map_or("FAILED", |end| end.0));
-                    tried.lock().push((cell, end.ok()));
+                    results.lock().push((cell, end.ok()));
                 }
             });
         }
     });
-    report(tried.into_inner(), count, options.seed);
+    report(results.into_inner(), count, options.seed);
 }
 
-/// The cells of a scene: one for each call in a run of it without faults.
-fn table(scene: Scene) -> BTreeSet<Cell> {
+/// The cells of a setup: one for each call in a run without faults.
+fn table(setup: Setup) -> BTreeSet<Cell> {
     let sandbox = Sandbox::empty();
-    let log = run(&sandbox, scene, None).log;
-    let cells = cell::cells(scene, &log, sandbox.directory());
-    assert!(cells.iter().any(Cell::is_sync_of_log), "{scene:?}: relay.db-wal is never synced");
+    let log = run(&sandbox, setup, None).log;
+    let cells = cell::cells(setup, &log, sandbox.directory());
+    assert!(cells.iter().any(Cell::is_sync_of_log), "{setup:?}: relay.db-wal is never synced");
     cells
 }
 
@@ -86,21 +86,21 @@ fn daemon_survives_without_a_reader_of_its_log() {
 /// The settings in the environment.
 struct Options {
     cells: usize,
-    until: Instant,
+    end_at: Instant,
     seed: u64,
     cell: Option<String>,
 }
 
 impl Options {
     fn read() -> Self {
-        let year = Instant::now() + Duration::from_secs(31_536_000);
-        let (mut cells, mut until) = (usize::MAX, year);
+        let far_future = Instant::now() + Duration::from_secs(31_536_000);
+        let (mut cells, mut end_at) = (usize::MAX, far_future);
         let cell = env::var("AGENT_RELAY_FAULTS_CELL").ok();
         match env::var("AGENT_RELAY_FAULTS") {
             Ok(all) if all == "all" => {}
             Ok(seconds) => {
                 let seconds = seconds.parse().expect("AGENT_RELAY_FAULTS is seconds, or `all`");
-                until = Instant::now() + Duration::from_secs(seconds);
+                end_at = Instant::now() + Duration::from_secs(seconds);
             }
             Err(_) if cell.is_some() => {}
             Err(_) => cells = CELLS_BY_DEFAULT,
@@ -108,7 +108,7 @@ impl Options {
         let seed = env::var("AGENT_RELAY_FAULTS_SEED");
         let seed =
             seed.map_or(7, |seed| seed.parse().expect("AGENT_RELAY_FAULTS_SEED is a number"));
-        Self { cells, until, seed, cell }
+        Self { cells, end_at, seed, cell }
     }
 }
 
@@ -122,17 +122,17 @@ fn shuffle(cells: &mut [Cell], seed: u64) {
 /// The outcome of a cell, and the number of refused sends.
 type Outcome = (&'static str, usize);
 
-fn report(tried: Vec<(Cell, Option<Outcome>)>, count: usize, seed: u64) {
+fn report(results: Vec<(Cell, Option<Outcome>)>, count: usize, seed: u64) {
     let (mut ends, mut refused) = (BTreeMap::<_, usize>::new(), 0);
-    for (_, end) in &tried {
+    for (_, end) in &results {
         *ends.entry(end.map_or("failed", |end| end.0)).or_default() += 1;
         refused += end.map_or(0, |end| end.1);
     }
     eprintln!(
         "{} of {count} cells with seed {seed}: {ends:?}; STORE_FAILED was sent {refused} times",
-        tried.len()
+        results.len()
     );
-    let failed = tried.iter().filter(|(_, end)| end.is_none());
+    let failed = results.iter().filter(|(_, end)| end.is_none());
     let failed: Vec<_> = failed.map(|(cell, _)| cell.to_string()).collect();
     assert!(failed.is_empty(), "{} cells failed:\n{}", failed.len(), failed.join("\n"));
 }
@@ -140,7 +140,7 @@ fn report(tried: Vec<(Cell, Option<Outcome>)>, count: usize, seed: u64) {
 /// Runs one cell, and checks what must hold afterwards.
 fn attempt(cell: &Cell) -> Outcome {
     let mut sandbox = Sandbox::empty();
-    let mut result = run(&sandbox, cell.scene, Some(cell));
+    let mut result = run(&sandbox, cell.setup, Some(cell));
     let is_hit = result.log.contains("(INJECTED)") || cell.is_kill() && result.end.is_some();
     let end = match result.end {
         _ if !is_hit => "not come to",
@@ -184,9 +184,9 @@ struct RunResult {
 }
 
 /// Runs the conversation with a daemon in which the cell's call fails, until the daemon has ended.
-fn run(sandbox: &Sandbox, scene: Scene, cell: Option<&Cell>) -> RunResult {
+fn run(sandbox: &Sandbox, setup: Setup, cell: Option<&Cell>) -> RunResult {
     let (mut messages, endpoint) = (Messages::default(), sandbox.endpoint());
-    if scene == Scene::Used {
+    if setup == Setup::Used {
         let mut first = sandbox.command(["up", "--foreground"]);
         let watchdog = Watchdog::start(Some(first.stderr(Stdio::null()).spawn().unwrap()));
         Conversation::new(&endpoint, &watchdog, &mut messages).run();
@@ -197,7 +197,7 @@ fn run(sandbox: &Sandbox, scene: Scene, cell: Option<&Cell>) -> RunResult {
     Conversation::new(&endpoint, &watchdog, &mut messages).run();
     let mut daemon = watchdog.end().expect("the watchdog has the daemon");
     let mut end = daemon.try_wait().unwrap();
-    if scene == Scene::Used || cell.is_some_and(Cell::is_kill) {
+    if setup == Setup::Used || cell.is_some_and(Cell::is_kill) {
         kill(Some(daemon));
     } else if end.is_none() {
         // A command that the daemon does not accept fails, so it is repeated.

@@ -244,17 +244,17 @@ fn point_9_question_has_one_answer_or_times_out() {
     );
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!((&answer["type"], &answer["from"]), (&json!("ACK"), &json!("Bob")));
-    let about = |envelope: &Value| {
+    let ids = |envelope: &Value| {
         (envelope["payload"]["ack_id"].clone(), envelope["payload"]["correlationId"].clone())
     };
-    assert_eq!(about(&answer), (json!(question), json!("c")));
+    assert_eq!(ids(&answer), (json!(question), json!("c")));
     drop(bob.drain());
     assert_eq!(ann.drain(), Vec::<Value>::new(), "one answer counts");
 
     let question = ann.send("Bob", "And now?", json!({"sync": sync(100)}));
     ann.expect("ACK");
     let timeout = ann.expect_code("NACK", "SYNC_TIMEOUT");
-    assert_eq!(about(&timeout), (json!(question), json!("c")));
+    assert_eq!(ids(&timeout), (json!(question), json!("c")));
     assert_eq!(timeout["payload"]["to"], "Bob");
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "And now?", "the delivery stands");
 }

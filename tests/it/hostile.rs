@@ -2,7 +2,8 @@
 //!
 //! Beside each, two well-behaved agents exchange messages undisturbed, newcomers are welcomed in
 //! time, and the daemon's memory stays bounded. Single bad frames, and the limits of names, ids,
-//! depth and frames, are tested in `wire`; many well-behaved clients in `stress` and `every_system`.
+//! depth and frames, are tested in `wire`; many well-behaved clients in `stress` and
+//! `every_system`.
 
 mod attack;
 mod floods;

@@ -63,8 +63,8 @@ impl Drop for Listener<'_> {
     fn drop(&mut self) {
         self.process.kill().ok();
         self.process.wait().ok();
-        let noted = self.notes.take().map(thread::ScopedJoinHandle::join);
-        assert!(thread::panicking() || noted.is_some_and(|noted| noted.is_ok()));
+        let result = self.notes.take().map(thread::ScopedJoinHandle::join);
+        assert!(thread::panicking() || result.is_some_and(|result| result.is_ok()));
     }
 }
 
@@ -102,9 +102,9 @@ fn send(
 }
 
 /// Ends the senders when dropped, also after a failed check.
-struct Over<'a>(&'a Progress);
+struct EndOnDrop<'a>(&'a Progress);
 
-impl Drop for Over<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Release);
     }
@@ -130,7 +130,7 @@ fn killed_receivers_and_senders_lose_nothing() {
                 });
             });
         }
-        let _over = Over(&progress);
+        let _end = EndOnDrop(&progress);
         let mut random = ChaCha8Rng::seed_from_u64(3);
         while progress.deaths.load(Ordering::Relaxed) < crash::crashes() {
             let received = shared.record().received.len();
@@ -144,7 +144,7 @@ fn killed_receivers_and_senders_lose_nothing() {
     });
     let deaths = progress.deaths.into_inner();
     eprintln!("{receivers} receivers and {} senders were killed", deaths - receivers);
-    assert!(receivers > 0 && deaths > receivers, "both are to be killed");
+    assert!(receivers > 0 && deaths > receivers, "receivers and senders were killed");
     finish(&sandbox, &shared);
 }
 
@@ -180,7 +180,7 @@ fn processes_suspended_beyond_two_heartbeats_lose_nothing() {
                 }
             });
         });
-        let _over = Over(progress);
+        let _end = EndOnDrop(progress);
         let more = || {
             let received = shared.record().received.len();
             shared.wait_until("Rob receives some", |record| record.received.len() >= received + 3);

@@ -84,7 +84,7 @@ fn agent(sandbox: &Sandbox, name: &str) -> Option<Value> {
 }
 
 #[track_caller]
-fn until_here(sandbox: &Sandbox, name: &str) {
+fn wait_until_here(sandbox: &Sandbox, name: &str) {
     until(&format!("{name} is here"), || {
         agent(sandbox, name).is_some_and(|agent| agent["here"] == true)
     });
@@ -133,7 +133,7 @@ fn only_a_person_starts_a_daemon_after_down() {
     let mut ann = wrap_line_reader(&detached.0, "Ann", &[]);
     detached.run_ok(&["down"]);
     assert!(is_marked(&detached.0));
-    until("Ann's wrapper has looked", || log(&detached.0).contains(STOPPED));
+    until("Ann's wrapper has seen the mark", || log(&detached.0).contains(STOPPED));
 
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     for line in ["send Bob hello", "up", "listen --as Ann"] {
@@ -147,7 +147,7 @@ fn only_a_person_starts_a_daemon_after_down() {
 
     detached.run_ok(&["up"]);
     assert!(!is_marked(&detached.0));
-    until_here(&detached.0, "Ann");
+    wait_until_here(&detached.0, "Ann");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn down_without_a_daemon_forbids_automatic_starts() {
     sandbox.let_others_start();
     assert!(sandbox::wait(&mut down, "down").success());
     assert!(is_marked(&sandbox));
-    until("Ann's wrapper has looked", || log(&sandbox).contains(STOPPED));
+    until("Ann's wrapper has seen the mark", || log(&sandbox).contains(STOPPED));
     assert_eq!(daemon(&sandbox), None);
 }
 
@@ -171,13 +171,13 @@ fn stopped_daemon_marks_its_home_and_a_replaced_one_does_not() {
     let detached = DetachedDaemon::new();
     let ann = wrap_line_reader(&detached.0, "Ann", &[]);
     detached.run_ok(&["up", "--replace"]);
-    until_here(&detached.0, "Ann");
+    wait_until_here(&detached.0, "Ann");
     assert!(!is_marked(&detached.0));
     assert!(starts(&detached.0).is_empty(), "the wrapper started none");
 
     stop(&detached);
     until("the home is marked", || is_marked(&detached.0));
-    until("Ann's wrapper has looked", || log(&detached.0).contains(STOPPED));
+    until("Ann's wrapper has seen the mark", || log(&detached.0).contains(STOPPED));
     // Any command of a person starts a daemon.
     detached.run_ok(&["send", "Ann", "there again"]);
     wait_until_heard(&ann, "there again");
@@ -193,7 +193,7 @@ fn daemon_is_restarted_at_most_five_times_a_minute() {
         kill_and_await_another(&detached.0);
         assert_eq!(starts(&detached.0).len(), count);
     }
-    until_here(&detached.0, "Ann");
+    wait_until_here(&detached.0, "Ann");
     // Entries of the current time make the test independent of its own duration.
     let now = format!("{}\n", clock::unix_ms());
     fs::write(detached.0.home().join("starts"), now.repeat(5)).unwrap();
@@ -229,9 +229,9 @@ fn many_listeners_restart_one_daemon() {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     });
     let _listeners = Listeners(listening.collect());
-    names.iter().for_each(|name| until_here(&detached.0, name));
+    names.iter().for_each(|name| wait_until_here(&detached.0, name));
     kill_and_await_another(&detached.0);
-    names.iter().for_each(|name| until_here(&detached.0, name));
+    names.iter().for_each(|name| wait_until_here(&detached.0, name));
     assert_eq!(starts(&detached.0).len(), 1);
     let log = log(&detached.0);
     assert_eq!(log.matches(STARTED).count(), 1, "{log}");

@@ -24,7 +24,7 @@ const MESSAGES: usize = 8;
 
 #[test]
 fn durability_disk_syncs_before_each_acceptance() {
-    let Some(steps) = talk("disk") else { return };
+    let Some(steps) = run_conversation("disk") else { return };
     for number in 1..=MESSAGES {
         let mut steps_of_message = steps_until_acceptance(&steps, number).iter();
         assert!(steps_of_message.any(Step::writes_log), "message {number} is not written");
@@ -37,7 +37,7 @@ fn durability_disk_syncs_before_each_acceptance() {
 
 #[test]
 fn durability_process_accepts_without_a_sync() {
-    let Some(steps) = talk("process") else { return };
+    let Some(steps) = run_conversation("process") else { return };
     for number in 1..=MESSAGES {
         let steps_of_message = steps_until_acceptance(&steps, number);
         assert!(steps_of_message.iter().any(Step::writes_log), "message {number} is not written");
@@ -47,7 +47,7 @@ fn durability_process_accepts_without_a_sync() {
 
 #[test]
 fn accepted_messages_survive_a_power_loss() {
-    let Some(steps) = talk("disk") else { return };
+    let Some(steps) = run_conversation("disk") else { return };
     let (mut disk, mut accepted) = (Disk::default(), 0);
     let mut random = ChaCha8Rng::seed_from_u64(5);
     for step in &steps {
@@ -89,7 +89,7 @@ impl Step {
 }
 
 /// Sends messages to Rob, who is away. Returns the daemon's steps, or `None` without strace.
-fn talk(durability: &str) -> Option<Vec<Step>> {
+fn run_conversation(durability: &str) -> Option<Vec<Step>> {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
         not_tried("strace is not installed (ci/setup does it)");
         return None;

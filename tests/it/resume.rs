@@ -82,9 +82,9 @@ impl Proxy {
                 };
                 opened.lock().extend([near.clone(), far.clone()]);
                 let (from, to) = (near.clone(), far.clone());
-                thread::spawn(move || pump(&from, &to, |count| count));
+                thread::spawn(move || copy(&from, &to, |count| count));
                 let spends = Arc::clone(&spends);
-                thread::spawn(move || pump(&far, &near, |count| spends.spend(count)));
+                thread::spawn(move || copy(&far, &near, |count| spends.spend(count)));
             }
         });
         Self { endpoint, listener, streams, budget, accepting: Some(accepting) }
@@ -107,7 +107,7 @@ impl Drop for Proxy {
 }
 
 /// Copies bytes until `allow` permits fewer than were read.
-fn pump(mut from: &Stream, mut to: &Stream, allow: impl Fn(usize) -> usize) {
+fn copy(mut from: &Stream, mut to: &Stream, allow: impl Fn(usize) -> usize) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let allowed = allow(count);
@@ -218,7 +218,7 @@ impl Agent {
 /// Exchanges first messages, after which both names are stored, and each agent has a stream to
 /// resume.
 #[track_caller]
-fn greet(ann: &mut Agent, bob: &mut Agent) {
+fn exchange_first_messages(ann: &mut Agent, bob: &mut Agent) {
     bob.send("Ann", 0, true);
     ann.send("Bob", 0, true);
     for agent in [ann, bob] {
@@ -233,7 +233,7 @@ fn talk_while_cut(seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut ann = Agent::join(&proxy.endpoint, "Ann");
     let mut bob = Agent::join(&sandbox.endpoint(), "Bob");
-    greet(&mut ann, &mut bob);
+    exchange_first_messages(&mut ann, &mut bob);
     let mut next = 1;
     for _ in 0..ROUNDS {
         let numbers: Vec<_> = (next..next + MESSAGES).collect();
@@ -270,7 +270,7 @@ fn killed_daemon_loses_no_at_least_once_message() {
     let mut sandbox = Sandbox::new();
     let mut ann = Agent::join(&sandbox.endpoint(), "Ann");
     let mut bob = Agent::join(&sandbox.endpoint(), "Bob");
-    greet(&mut ann, &mut bob);
+    exchange_first_messages(&mut ann, &mut bob);
     let mut random = ChaCha8Rng::seed_from_u64(7);
     for round in 0..ROUNDS {
         let numbers: Vec<_> = (1 + round * MESSAGES..=(round + 1) * MESSAGES).collect();
@@ -295,7 +295,7 @@ fn replaced_daemon_loses_no_at_least_once_message() {
     let endpoint = detached.0.endpoint();
     let mut ann = Agent::join(&endpoint, "Ann");
     let mut bob = Agent::join(&endpoint, "Bob");
-    greet(&mut ann, &mut bob);
+    exchange_first_messages(&mut ann, &mut bob);
     let mut cid = detached.0.join("Cid");
     for number in 1..=MESSAGES {
         bob.send("Ann", number, true);

@@ -1,7 +1,7 @@
 //! The protocol over a real socket: the daemon's answers to valid and to invalid frames.
 //!
-//! Each line of docs/PROTOCOL.md on frames, envelopes, handshake and identity has its test here or in
-//! src/router/tests. Most tests run beside a bystander, a client that must not be affected.
+//! Each line of docs/PROTOCOL.md on frames, envelopes, handshake and identity has its test here or
+//! in src/router/tests. Most tests run beside a bystander, a client that must not be affected.
 
 use crate::{
     raw::Raw,

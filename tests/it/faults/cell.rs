@@ -33,7 +33,7 @@ pub(super) const STDERR: &str = "said";
 
 /// The state that a daemon finds, and how it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Scene {
+pub(super) enum Setup {
     /// There is no store, and the daemon is stopped.
     Fresh,
     /// The store of a killed daemon is there, and the daemon is killed as well.
@@ -42,28 +42,28 @@ pub(super) enum Scene {
 
 /// The duration of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Duration {
+enum FailureSpan {
     Once,
     /// From that call on.
-    Ever,
+    Permanent,
 }
 
 /// A failure of the n-th call of each thread, on one file or on any.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
-    pub(super) scene: Scene,
+    pub(super) setup: Setup,
     call: &'static str,
     file: Option<&'static str>,
     number: usize,
     error: &'static str,
-    duration: Duration,
+    span: FailureSpan,
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scene, call, file, number, error, duration } = self;
+        let Self { setup, call, file, number, error, span } = self;
         let file = file.unwrap_or("anything");
-        write!(f, "{scene:?} {call} of {file}, number {number}: {error} {duration:?}")
+        write!(f, "{setup:?} {call} of {file}, number {number}: {error} {span:?}")
     }
 }
 
@@ -71,9 +71,9 @@ impl Cell {
     /// The arguments of `strace`.
     pub(super) fn arguments(&self, sandbox: &Path) -> Vec<String> {
         let Self { call, error, .. } = self;
-        let number = match self.duration {
-            Duration::Once => self.number.to_string(),
-            Duration::Ever => format!("{}+", self.number),
+        let number = match self.span {
+            FailureSpan::Once => self.number.to_string(),
+            FailureSpan::Permanent => format!("{}+", self.number),
         };
         let what = if self.is_kill() { "signal" } else { "error" };
         let mut arguments = vec!["-e".to_owned(), format!("trace={call}")];
@@ -104,7 +104,7 @@ pub(super) fn calls() -> String {
 }
 
 /// A cell for each call in a log of all calls.
-pub(super) fn cells(scene: Scene, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
+pub(super) fn cells(setup: Setup, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
     let mut counts = BTreeMap::<_, usize>::new();
     // Calls of the loader and of libraries, or another thread's calls with the same number.
     let (mut found, mut foreign) = (BTreeSet::new(), BTreeSet::new());
@@ -135,7 +135,7 @@ pub(super) fn cells(scene: Scene, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
     }
     found
         .difference(&foreign)
-        .flat_map(|(call, file, number)| cells_of_call(scene, call, *file, *number))
+        .flat_map(|(call, file, number)| cells_of_call(setup, call, *file, *number))
         .collect()
 }
 
@@ -146,7 +146,7 @@ fn names(arguments: &str, file: &Path) -> bool {
 }
 
 fn cells_of_call(
-    scene: Scene,
+    setup: Setup,
     call: &'static str,
     file: Option<&'static str>,
     number: usize,
@@ -157,16 +157,12 @@ fn cells_of_call(
         // A disk may fail permanently. Other calls fail once: otherwise there would be no daemon
         // to test.
         let is_disk = file.is_some() && *error != KILL;
-        let durations =
-            if is_disk { &[Duration::Once, Duration::Ever][..] } else { &[Duration::Once] };
-        durations.iter().map(move |duration| Cell {
-            scene,
-            call,
-            file,
-            number,
-            error,
-            duration: *duration,
-        })
+        let spans = if is_disk {
+            &[FailureSpan::Once, FailureSpan::Permanent][..]
+        } else {
+            &[FailureSpan::Once]
+        };
+        spans.iter().map(move |span| Cell { setup, call, file, number, error, span: *span })
     })
 }
 
@@ -179,12 +175,12 @@ fn strace_log_is_parsed() {
 8  <... pwrite64 resumed>) = 24\n\
 7  +++ exited with 0 +++\n";
     let cells: Vec<_> =
-        cells(Scene::Fresh, log, Path::new("/t")).iter().map(ToString::to_string).collect();
+        cells(Setup::Fresh, log, Path::new("/t")).iter().map(ToString::to_string).collect();
     assert_eq!(
-        cells.iter().filter(|cell| cell.contains("EIO Ever")).collect::<Vec<_>>(),
+        cells.iter().filter(|cell| cell.contains("EIO Permanent")).collect::<Vec<_>>(),
         [
-            "Fresh openat of home/relay.db, number 1: EIO Ever",
-            "Fresh pwrite64 of home/relay.db-wal, number 1: EIO Ever",
+            "Fresh openat of home/relay.db, number 1: EIO Permanent",
+            "Fresh pwrite64 of home/relay.db-wal, number 1: EIO Permanent",
         ]
     );
     assert!(cells.iter().any(|cell| cell == "Fresh openat of anything, number 2: EMFILE Once"));

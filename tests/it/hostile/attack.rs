@@ -51,12 +51,12 @@ pub(super) fn check_under_attack(
     let mut pair = Pair::join(sandbox);
     pair.talk(1);
     let before = median(handshakes(sandbox, &mut pair));
-    let (started, came) = mpsc::channel();
+    let (started, reports) = mpsc::channel();
     let attack = Attack {
         sandbox,
         started: Mutex::new(started),
         is_over: AtomicBool::new(false),
-        next: AtomicUsize::new(0),
+        next_number: AtomicUsize::new(0),
         streams: Mutex::default(),
     };
     thread::scope(|scope| {
@@ -66,7 +66,7 @@ pub(super) fn check_under_attack(
             scope.spawn(move || attacker(attack));
         }
         for _ in attackers {
-            came.recv_timeout(crate::sandbox::WATCHDOG).expect("each attacker gets in place");
+            reports.recv_timeout(crate::sandbox::WATCHDOG).expect("each attacker starts");
         }
         let mut times = Vec::new();
         for _ in 0..ROUNDS / ROUNDS_BETWEEN {
@@ -98,7 +98,7 @@ pub(super) struct Attack<'a> {
     pub(super) sandbox: &'a Sandbox,
     started: Mutex<mpsc::Sender<()>>,
     is_over: AtomicBool,
-    next: AtomicUsize,
+    next_number: AtomicUsize,
     streams: Mutex<BTreeMap<usize, Stream>>,
 }
 
@@ -122,7 +122,7 @@ impl Attack<'_> {
     /// A connection that has sent nothing.
     pub(super) fn connect(&self) -> HostileClient<'_> {
         let stream = Stream::connect(&self.sandbox.endpoint()).unwrap();
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         self.streams.lock().unwrap().insert(number, stream.clone());
         if !self.is_running() {
             stream.hang_up();
@@ -274,7 +274,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 fn handshake(sandbox: &Sandbox) -> Duration {
     let start = Instant::now();
     let mut newcomer = sandbox.connect();
-    newcomer.send_json(&hello("Visitor"));
+    newcomer.send_json(&hello("Newcomer"));
     newcomer.expect("WELCOME");
     let time = start.elapsed();
     newcomer.send_json(

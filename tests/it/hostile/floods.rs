@@ -24,11 +24,11 @@ fn half_open_connections_affect_no_other_client() {
         Sandbox::with_config(&format!("{SMALL_LIMITS}handshake_timeout_ms = 60000\n"));
     let half_open = |attack: &Attack<'_>| {
         let hello = frame(&hello("Nobody").to_string());
-        let said = [&hello[..0], &hello[..2], &hello[..hello.len() - 1]];
+        let parts = [&hello[..0], &hello[..2], &hello[..hello.len() - 1]];
         let mut clients = Vec::new();
         for number in 0..HALF_OPEN {
             let client = attack.connect();
-            client.send_bytes(said[number % said.len()]);
+            client.send_bytes(parts[number % parts.len()]);
             clients.push(client);
         }
         attack.report_started();
@@ -42,13 +42,13 @@ fn half_open_connections_affect_no_other_client() {
 fn client_that_never_reads_affects_only_its_senders() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
     let never_reads = |attack: &Attack<'_>| {
-        let _sloth = attack.join("Sloth");
+        let _stalled = attack.join("Stalled");
         attack.report_started();
         attack.wait_for_end();
     };
     let sends = |attack: &Attack<'_>| {
-        wait_for(attack.sandbox, "Sloth");
-        let client = attack.join("Pusher");
+        wait_for(attack.sandbox, "Stalled");
+        let client = attack.join("Sender");
         let (mut accepted, mut busy) = (0, 0);
         let body = "x".repeat(8 << 10);
         while attack.is_running() {
@@ -57,7 +57,7 @@ fn client_that_never_reads_affects_only_its_senders() {
             }
             client.send_json(&send(
                 &format!("p-{accepted}"),
-                "Sloth",
+                "Stalled",
                 &body,
                 &json!({"requires_ack": true}),
             ));
@@ -76,22 +76,22 @@ fn client_that_never_reads_affects_only_its_senders() {
 #[test]
 fn client_that_never_reads_is_closed_and_keeps_its_mailbox() {
     let sandbox = Sandbox::with_config("heartbeat_ms = 500\n");
-    let never_reads = sandbox.join("Sloth");
+    let stalled = sandbox.join("Stalled");
     let mut ann = sandbox.join("Ann");
-    ann.send("Sloth", "wake up", json!({"requires_ack": true}));
+    ann.send("Stalled", "wake up", json!({"requires_ack": true}));
     ann.expect("ACK");
     drop(ann);
-    wait_until_away(&sandbox, "Sloth");
-    drop(never_reads);
-    assert_eq!(sandbox.join("Sloth").expect("DELIVER")["payload"]["body"], "wake up");
+    wait_until_away(&sandbox, "Stalled");
+    drop(stalled);
+    assert_eq!(sandbox.join("Stalled").expect("DELIVER")["payload"]["body"], "wake up");
 }
 
-/// The daemon stops to read from the sender until it has read its answers.
+/// The daemon pauses reads from the sender until the sender has read its answers.
 #[test]
 fn sender_that_never_reads_its_answers_affects_no_other_client() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
     let never_reads = |attack: &Attack<'_>| {
-        let client = attack.join("Deaf");
+        let client = attack.join("Stalled");
         let frames = frame(&send("n", "Nobody", "x", &json!({})).to_string()).repeat(100);
         for round in 0.. {
             if round == 10 {
@@ -110,12 +110,12 @@ fn sender_that_never_reads_its_answers_affects_no_other_client() {
 fn client_with_many_unread_requests_affects_no_other_client() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
     let requests = |attack: &Attack<'_>| {
-        let client = attack.join("Curious");
-        let mail = send("m", "Curious", &"x".repeat(50 << 10), &json!({"requires_ack": true}));
+        let client = attack.join("Requester");
+        let message = send("m", "Requester", &"x".repeat(50 << 10), &json!({"requires_ack": true}));
         for number in 0..20 {
-            let mut mail = mail.clone();
-            mail["id"] = number.to_string().into();
-            client.send_json(&mail);
+            let mut message = message.clone();
+            message["id"] = number.to_string().into();
+            client.send_json(&message);
         }
         let request = json!({"v": 1, "type": "SEND", "id": "r", "ts": 0, "to": "@relay",
             "payload": {"kind": "request", "body": "inbox"}});
@@ -148,10 +148,11 @@ fn endless_single_bytes_affect_no_other_client() {
     // A frame that is never complete.
     let never_ends = |attack: &Attack<'_>| {
         let client = attack.join("Endless");
-        let mut said = client.send_bytes(&(1_u32 << 20).to_be_bytes()) && client.send_bytes(b"{");
+        let mut is_open =
+            client.send_bytes(&(1_u32 << 20).to_be_bytes()) && client.send_bytes(b"{");
         attack.report_started();
-        while said {
-            said = client.send_bytes(b" ");
+        while is_open {
+            is_open = client.send_bytes(b" ");
         }
     };
     check_under_attack(&mut sandbox, &[&one_by_one("Drop"), &one_by_one("Drip"), &never_ends]);
@@ -193,8 +194,8 @@ fn flood_of_hello_affects_no_other_client() {
         }
     };
     let repeats_hello = |attack: &Attack<'_>| {
-        let client = attack.join("Parrot");
-        let frames = frame(&hello("Parrot").to_string()).repeat(32);
+        let client = attack.join("Repeater");
+        let frames = frame(&hello("Repeater").to_string()).repeat(32);
         attack.report_started();
         while client.send_bytes(&frames) {
             let received: Vec<_> = (0..32).map_while(|_| client.receive()).collect();
@@ -212,7 +213,7 @@ fn flood_of_subscribe_affects_no_other_client() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
     let subscribes = |number: usize| {
         move |attack: &Attack<'_>| {
-            let client = attack.join(&format!("Curious-{number}"));
+            let client = attack.join(&format!("Subscriber-{number}"));
             // Long patterns cost the most, and all of them are on the path of one topic.
             let topic = |place: usize| format!("a.*.{}{place:03}.>", "x".repeat(240));
             for round in 0.. {
@@ -289,7 +290,7 @@ fn flood_of_changes_of_a_large_session_affects_no_other_client() {
     let mut sandbox = Sandbox::with_config(&format!("{SMALL_LIMITS}heartbeat_ms = 60000\n"));
     let changes = |number: usize| {
         move |attack: &Attack<'_>| {
-            let client = attack.join(&format!("Fickle-{number}"));
+            let client = attack.join(&format!("Changer-{number}"));
             let change = |kind: &str, topic: &str| {
                 frame(
                     &json!({"v": 1, "type": kind, "id": "s", "ts": 0, "topic": topic,
