@@ -183,9 +183,9 @@ impl App {
         let stream = (delivery.from.to_lowercase(), delivery.topic.clone());
         let is_renumbered = self.renumbered.contains(&stream);
         let last = self.last.entry(stream).or_default();
-        // A delivery that an earlier life acknowledged or refused comes again if a crash lost the
-        // answer.
-        let was_over = promises.acknowledged.contains(&id) || promises.given_up.contains(&id);
+        // A delivery that had ended before a crash comes again if the crash lost its end.
+        let ended = [&promises.acknowledged, &promises.given_up, &promises.exhausted];
+        let was_over = ended.iter().any(|ids| ids.contains(&id));
         if *last >= delivery.seq && !was_over && !is_renumbered {
             let seq = delivery.seq;
             return Err(format!("{number} is received by {name} as {seq}, which is after {last}"));

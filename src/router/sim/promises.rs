@@ -71,6 +71,8 @@ pub(super) struct Promises {
     /// Deliveries that the applications acknowledged and refused.
     pub(super) acknowledged: BTreeSet<Uuid>,
     pub(super) given_up: BTreeSet<Uuid>,
+    /// Deliveries that the daemon stopped redelivering. Loss of power can undo that.
+    pub(super) exhausted: BTreeSet<Uuid>,
     pub(super) outcomes: Outcomes,
     pub(super) once: Once,
     pub(super) replay: Replay,
@@ -159,6 +161,9 @@ impl Promises {
                     }
                     Ending::Dead { .. } => false,
                 };
+                if matches!(ending, Ending::Dead { code: NackCode::GaveUp, .. }) {
+                    self.exhausted.insert(*id);
+                }
                 return ensure(is_right, || format!("{id} is lost: {ending:?}"));
             }
             _ => {}
