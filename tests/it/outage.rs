@@ -118,13 +118,14 @@ fn wrapped_agents_start_a_killed_daemon_and_lose_nothing() {
     assert_eq!(starts(&sandbox).len(), 1);
     assert!(log(&sandbox).contains(STARTED), "{}", log(&sandbox));
 
-    // The message has one delivery, with the id that Bob's frame shows.
+    // The message has one delivery, with the id that Bob's frame shows. On a slow machine Bob may
+    // have lost his connection before he acknowledged it; the frame then also says `again`.
     let rows = sandbox.run(["history", "--json", "--search", "nobody"]);
     let rows = String::from_utf8(rows.stdout).unwrap();
     let [row] = rows.lines().collect::<Vec<_>>()[..] else { panic!("{rows}") };
     let row: Value = serde_json::from_str(row).unwrap();
     let id = &row["id"].as_str().unwrap()[..8];
-    assert!(bob.text().contains(&format!(" from Ann, id {id}]")), "{id}:\n{}", bob.text());
+    assert!(bob.text().contains(&format!(" from Ann, id {id}")), "{id}:\n{}", bob.text());
 }
 
 #[test]
