@@ -284,6 +284,11 @@ impl Promises {
         self.outcomes.crash(disk);
         self.once.crash();
         self.replay.crash();
+        for Accepted { id, key, .. } in self.accepted.values() {
+            if disk.delivery(*id).is_some_and(|(_, is_over)| !is_over) {
+                self.replay.reopens(key);
+            }
+        }
         self.in_flight.clear();
         // A mailbox is delivered without waiting for the disk.
         self.delivered

@@ -85,6 +85,11 @@ impl Replay {
         }
     }
 
+    /// Takes note of a delivery that is open after a crash, which may have lost its end.
+    pub(super) fn reopens(&mut self, key: &Key) {
+        self.dead.remove(key);
+    }
+
     pub(super) fn left(&mut self, client: ClientId) {
         self.due.retain(|(other, _), _| *other != client);
     }
