@@ -90,6 +90,11 @@ impl KeyDecoder {
             Some(Token::Text(byte) | Token::Control(byte)) => self.character(byte),
             Some(Token::Escape(b'\r' | b'\n')) => Key::LineBreak,
             Some(Token::Escape(_)) => Key::MayChangeMode,
+            // Its raw bytes follow, and complete the report.
+            Some(Token::Csi { parameters: b"", last: b'M' }) => {
+                self.tokenizer.expect_raw(MOUSE_REPORT_BYTES);
+                return None;
+            }
             Some(Token::Csi { parameters, last }) => {
                 let parameters = parameters.to_vec();
                 self.control_sequence(now, &parameters, last)
@@ -121,10 +126,6 @@ impl KeyDecoder {
         match (parameters, last) {
             (b"200", b'~') => self.is_pasting = true,
             (b"201", b'~') => self.is_pasting = false,
-            (b"", b'M') => {
-                self.tokenizer.expect_raw(MOUSE_REPORT_BYTES);
-                return Key::Report;
-            }
             ([b'?' | b'>' | b'=' | b'<', ..], _) => return Key::Report,
             (_, b'R' | b'c' | b'n' | b't' | b'y' | b'I' | b'O') => return Key::Report,
             _ if is_release(parameters) => return Key::NoEffect,

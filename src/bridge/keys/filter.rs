@@ -57,6 +57,8 @@ impl KeystrokeFilter {
 /// Whether a report is an answer. Reports of the mouse and the focus are not: they are input.
 fn is_answer(report: &[u8]) -> bool {
     match report {
+        // The bytes of an old mouse report can be any characters.
+        [ESC, b'[', b'M', ..] | [b'[', b'M', ..] => false,
         [ESC, b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
         // The same, after its ESC has passed as the Escape key.
         [b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),

@@ -243,6 +243,8 @@ fn answers_of_a_second_terminal_are_dropped() {
         "\x1bf",
         "\x1b[<0;10;20M\x1b[<0;10;20m",
         "\x1b[M !!",
+        // Buttons pressed with Ctrl, Shift or Alt, and a row that is a letter.
+        "\x1b[MP!!\x1b[M]!!\x1b[M_!!\x1b[M^!!\x1b[MX!!\x1b[M[!R\x1b[M !R",
         "\x1b[I\x1b[O",
         "\x1b[200~a\nb\x1b[201~",
         "\x1b[99;5u\x1b[13;2u",
