@@ -386,7 +386,17 @@ impl Session {
             Kind::Error => self.error(now, envelope.typed(envelope.payload)?, out),
             Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
             Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
-            kind => {
+            kind @ (Kind::Hello
+            | Kind::Send
+            | Kind::Deliver
+            | Kind::Ack
+            | Kind::Nack
+            | Kind::Pong
+            | Kind::Busy
+            | Kind::Resume
+            | Kind::Sync
+            | Kind::Subscribe
+            | Kind::Unsubscribe) => {
                 let why = format!("the daemon sent {} before WELCOME", kind.as_str());
                 self.rejected(now, why, out);
             }

@@ -54,25 +54,27 @@ impl Router {
     pub(super) fn first_frame(&mut self, id: ClientId, json: &[u8]) {
         const REQUIRED: &str = "the first frame is HELLO or RESUME";
         match Envelope::read(json) {
-            Ok(envelope) => match envelope.kind {
-                Kind::Hello | Kind::Resume => {
-                    if let Err((code, message)) = self.introduce(id, &envelope) {
-                        self.violated(id, envelope.breaks(code, message));
-                    }
-                    if let Some(agent) = self.connections.agent_of(id) {
-                        self.pump(agent);
-                    }
+            Ok(envelope) if begins_handshake(envelope.kind) => {
+                if let Err((code, message)) = self.introduce(id, &envelope) {
+                    self.violated(id, envelope.breaks(code, message));
                 }
-                _ => self.violated(id, envelope.breaks(ErrorCode::HandshakeRequired, REQUIRED)),
-            },
-            Err(violation) if violation.code.is_fatal() => self.violated(id, violation),
-            Err(violation) => match envelope::stated_kind(json) {
-                Some(Kind::Hello | Kind::Resume) => self.violated(id, violation),
-                _ => {
-                    let required = Violation::new(ErrorCode::HandshakeRequired, REQUIRED);
-                    self.violated(id, Violation { reference: violation.reference, ..required });
+                if let Some(agent) = self.connections.agent_of(id) {
+                    self.pump(agent);
                 }
-            },
+            }
+            Ok(envelope) => {
+                self.violated(id, envelope.breaks(ErrorCode::HandshakeRequired, REQUIRED));
+            }
+            Err(violation)
+                if violation.code.is_fatal()
+                    || envelope::stated_kind(json).is_some_and(begins_handshake) =>
+            {
+                self.violated(id, violation);
+            }
+            Err(violation) => {
+                let required = Violation::new(ErrorCode::HandshakeRequired, REQUIRED);
+                self.violated(id, Violation { reference: violation.reference, ..required });
+            }
         }
     }
 
@@ -324,6 +326,26 @@ impl Router {
         }
         self.log(id, &format!("joined ({})", proof.as_str()));
         self.connections.set_timer(&mut self.ctx, id);
+    }
+}
+
+/// Whether a connection may begin with a frame of this type.
+const fn begins_handshake(kind: Kind) -> bool {
+    match kind {
+        Kind::Hello | Kind::Resume => true,
+        Kind::Welcome
+        | Kind::Send
+        | Kind::Deliver
+        | Kind::Ack
+        | Kind::Nack
+        | Kind::Ping
+        | Kind::Pong
+        | Kind::Error
+        | Kind::Busy
+        | Kind::Sync
+        | Kind::Bye
+        | Kind::Subscribe
+        | Kind::Unsubscribe => false,
     }
 }
 

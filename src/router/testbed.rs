@@ -174,7 +174,12 @@ impl Testbed {
             | Kind::Busy
             | Kind::Sync
             | Kind::Bye => {}
-            kind => return Err(format!("{kind:?} is for clients to send")),
+            kind @ (Kind::Hello
+            | Kind::Send
+            | Kind::Pong
+            | Kind::Resume
+            | Kind::Subscribe
+            | Kind::Unsubscribe) => return Err(format!("{kind:?} is for clients to send")),
         }
         Ok(())
     }

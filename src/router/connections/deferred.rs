@@ -43,6 +43,18 @@ pub(super) fn can_have_long_answer(json: &[u8]) -> bool {
     Envelope::read(json).is_ok_and(|envelope| match envelope.kind {
         Kind::Resume => true,
         Kind::Send => envelope.to.is_none_or(|to| to == EVERYONE || to.eq_ignore_ascii_case(RELAY)),
-        _ => false,
+        Kind::Hello
+        | Kind::Welcome
+        | Kind::Deliver
+        | Kind::Ack
+        | Kind::Nack
+        | Kind::Ping
+        | Kind::Pong
+        | Kind::Error
+        | Kind::Busy
+        | Kind::Sync
+        | Kind::Bye
+        | Kind::Subscribe
+        | Kind::Unsubscribe => false,
     })
 }
