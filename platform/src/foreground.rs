@@ -14,7 +14,7 @@ mod imp;
 #[cfg(target_os = "linux")]
 #[path = "foreground/linux.rs"]
 mod system;
-#[cfg(all(unix, not(target_os = "linux")))]
+#[cfg(target_os = "macos")]
 #[path = "foreground/macos.rs"]
 mod system;
 

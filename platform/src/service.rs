@@ -19,7 +19,7 @@ mod host;
 #[cfg(target_os = "macos")]
 #[path = "service/launchd.rs"]
 mod imp;
-#[cfg(all(unix, not(target_os = "macos")))]
+#[cfg(target_os = "linux")]
 #[path = "service/systemd.rs"]
 mod imp;
 #[cfg(windows)]
@@ -35,7 +35,7 @@ mod schedule;
 mod scm;
 #[cfg(any(windows, test))]
 mod task;
-#[cfg(any(all(unix, not(target_os = "macos")), test))]
+#[cfg(any(target_os = "linux", test))]
 mod unit;
 #[cfg(any(windows, test))]
 mod xml;

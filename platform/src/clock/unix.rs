@@ -1,10 +1,10 @@
 //! Unix: the kernel's clock that counts sleep.
 
 /// Linux's clock that counts sleep; its CLOCK_MONOTONIC does not.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(target_os = "linux")]
 const CLOCK: libc::clockid_t = libc::CLOCK_BOOTTIME;
 /// On macOS, the same counter as `mach_continuous_time`.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(target_os = "macos")]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC_RAW;
 
 pub(crate) fn monotonic_ms() -> u64 {
