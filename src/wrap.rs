@@ -18,7 +18,7 @@ mod threads;
 mod transcripts;
 mod version;
 
-pub use crate::bridge::{brief, recipe::Book};
+pub use crate::bridge::{agents, brief, recipe::Book};
 use crate::{
     bridge::{
         self, OutgoingMessage, extract::ScreenExtractor, keyboard::Reader, obstacle::Obstacle,

@@ -5,10 +5,8 @@ use agent_relay::bridge::{
     agents,
     transcript::{Format, Reader, Record},
 };
-use serde_json::{Value, json};
 
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
-const LATER: &str = "2026-11-20T12:00:01.000Z";
 
 /// Reads a byte as the format, another as the cuts, and the rest as the file.
 pub(crate) fn run(bytes: &[u8]) {
@@ -55,14 +53,10 @@ fn text_of(record: &Record) -> &str {
     }
 }
 
-/// Checks that a prompt and its reply, as the CLI writes them, are read.
+/// Checks that the format's example of a turn is read.
 fn check_next_turn(reader: &mut Reader, format: &Format, text: &str) {
-    let [prompt, reply] = lines(format, text);
     let mut records = Vec::new();
-    for line in [String::new(), prompt.to_string(), reply.to_string(), String::new()] {
-        reader.feed(line.as_bytes(), &mut records);
-        reader.feed(b"\n", &mut records);
-    }
+    reader.feed(format!("\n{}\n", format.turn_of(text)).as_bytes(), &mut records);
     // A line before them may have been incomplete until now.
     let at = records.len().checked_sub(2).expect("a prompt and an answer");
     assert_eq!(
@@ -70,26 +64,4 @@ fn check_next_turn(reader: &mut Reader, format: &Format, text: &str) {
         [Record::Prompt(text.to_owned()), Record::Reply(text.to_owned())],
         "{format:?}"
     );
-}
-
-fn lines(format: &Format, text: &str) -> [Value; 2] {
-    match format.name {
-        "claude" => [
-            json!({"type": "user", "timestamp": LATER, "message": {"role": "user", "content": text}}),
-            json!({"type": "assistant", "timestamp": LATER, "message": {
-                "role": "assistant", "content": [{"type": "text", "text": text}]}}),
-        ],
-        "codex" => [
-            json!({"timestamp": LATER, "type": "event_msg", "payload": {"type": "item_completed",
-                "item": {"type": "UserMessage", "content": [{"type": "text", "text": text}]}}}),
-            json!({"timestamp": LATER, "type": "response_item", "payload": {"type": "message",
-                "role": "assistant", "content": [{"type": "output_text", "text": text}]}}),
-        ],
-        "gemini" => [
-            json!({"id": "the last prompt", "timestamp": LATER, "type": "user",
-                "content": [{"text": text}]}),
-            json!({"id": "the last answer", "timestamp": LATER, "type": "gemini", "content": text}),
-        ],
-        name => panic!("write a prompt and an answer as {name} does"),
-    }
 }

@@ -1,40 +1,48 @@
 //! The agent CLIs that are known: a folder and a line of [`AGENTS`] for each.
 //!
-//! Every folder has the CLI's recipe, in the form of recipes.toml (its keys are explained in
-//! `recipe/generic.toml`). A CLI that writes a transcript also has a module with the format.
+//! A folder has the CLI's [`Agent`] in `mod.rs`, and its recipe in the form of recipes.toml, whose
+//! keys `recipe/generic.toml` explains. If the CLI writes transcripts, `transcript.rs` reads them,
+//! and `turn.jsonl` is an example.
 
-mod claude {
-    pub(super) mod transcript;
-}
-mod codex {
-    pub(super) mod transcript;
-}
-mod gemini {
-    pub(super) mod transcript;
-}
+mod aider;
+mod antigravity;
+mod claude;
+mod codex;
+mod gemini;
+mod opencode;
 
 use super::transcript::Format;
 
 /// An agent CLI.
 pub struct Agent {
-    /// The CLI's recipe, as TOML.
+    /// The name of its folder, its recipe and its format of transcripts.
+    pub name: &'static str,
+    /// The recipe, as TOML.
     pub recipe: &'static str,
-    /// The format of the transcripts that it writes.
+    /// The format of the transcripts that the CLI writes, if it is known.
     pub transcript: Option<&'static Format>,
+    /// An environment variable that the CLI sets for the commands of its agent, if one is known.
+    /// Without it, such a command in an agent that was started without the wrapper counts as its
+    /// person's.
+    pub command_variable: Option<&'static str>,
+    /// The file of instructions that the agent reads in its project, if one is known.
+    pub instruction_file: Option<&'static str>,
 }
 
 /// All agent CLIs, in the order in which their recipes are tried.
 pub static AGENTS: &[Agent] = &[
-    agent(include_str!("agents/claude/recipe.toml"), Some(&claude::transcript::FORMAT)),
-    agent(include_str!("agents/codex/recipe.toml"), Some(&codex::transcript::FORMAT)),
-    agent(include_str!("agents/gemini/recipe.toml"), Some(&gemini::transcript::FORMAT)),
-    agent(include_str!("agents/opencode/recipe.toml"), None),
-    agent(include_str!("agents/aider/recipe.toml"), None),
-    agent(include_str!("agents/antigravity/recipe.toml"), None),
+    claude::AGENT,
+    codex::AGENT,
+    gemini::AGENT,
+    opencode::AGENT,
+    aider::AGENT,
+    antigravity::AGENT,
 ];
 
-const fn agent(recipe: &'static str, transcript: Option<&'static Format>) -> Agent {
-    Agent { recipe, transcript }
+/// The CLI of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Agent> {
+    AGENTS.iter().find(|agent| agent.name == name)
 }
 
 /// The formats of all transcripts.
@@ -46,4 +54,39 @@ pub fn formats() -> impl Iterator<Item = &'static Format> {
 #[must_use]
 pub fn format(name: &str) -> Option<&'static Format> {
     formats().find(|format| format.name == name)
+}
+
+/// The files of instructions that agents read, each once.
+#[must_use]
+pub fn instruction_files() -> Vec<&'static str> {
+    let mut files = Vec::new();
+    for file in AGENTS.iter().filter_map(|agent| agent.instruction_file) {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{collections::BTreeSet, fs};
+
+    #[test]
+    fn every_folder_is_in_the_table() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bridge/agents");
+        let folders = fs::read_dir(folder).unwrap();
+        let folders: BTreeSet<_> =
+            folders.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let names: BTreeSet<_> = AGENTS.iter().map(|agent| agent.name.to_owned()).collect();
+        assert_eq!(folders, names);
+    }
+
+    #[test]
+    fn format_has_the_name_of_its_agent() {
+        for agent in AGENTS {
+            assert!(agent.transcript.is_none_or(|format| format.name == agent.name));
+        }
+    }
 }

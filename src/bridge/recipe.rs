@@ -297,9 +297,6 @@ mod tests {
         for agent in ["fish", "python3", "agent", "cat", "node agent.js", "shh", ""] {
             check_choice(agent, "generic");
         }
-        for agent in ["claude", "codex", "gemini", "opencode", "aider"] {
-            check_choice(agent, agent);
-        }
         check_choice("/opt/agy", "antigravity");
     }
 

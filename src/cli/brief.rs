@@ -7,7 +7,10 @@ use super::{
     identity::agent_around,
     print::Out,
 };
-use crate::{protocol::name::Name, wrap::brief};
+use crate::{
+    protocol::name::Name,
+    wrap::{agents, brief},
+};
 use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use std::{
@@ -23,9 +26,6 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The file that is made if there is none: most agents read it.
 const DEFAULT_FILE: &str = "AGENTS.md";
-
-/// The files that agents read in their project.
-const AGENT_FILES: [&str; 3] = ["CLAUDE.md", DEFAULT_FILE, "GEMINI.md"];
 
 /// Print or install the instructions for agents on how to send messages.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -133,13 +133,13 @@ impl Brief {
 
     /// Returns the files to change, each once.
     fn targets(&self) -> Result<Vec<Target>, Failure> {
-        let chosen = [self.claude, self.codex, self.gemini];
+        let switches = [("claude", self.claude), ("codex", self.codex), ("gemini", self.gemini)];
+        let chosen = switches.iter().filter(|(_, is_given)| *is_given);
         let mut files: Vec<&str> = self.subject.as_deref().into_iter().collect();
-        files.extend(
-            AGENT_FILES.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(file, _)| *file),
-        );
+        files.extend(chosen.filter_map(|(name, _)| agents::named(name)?.instruction_file));
         if files.is_empty() {
-            files.extend(AGENT_FILES.iter().filter(|file| fs::symlink_metadata(file).is_ok()));
+            let is_there = |file: &&str| fs::symlink_metadata(file).is_ok();
+            files.extend(agents::instruction_files().into_iter().filter(is_there));
             if files.is_empty() && self.install {
                 files.push(DEFAULT_FILE);
             }
@@ -161,7 +161,8 @@ impl Brief {
             return Ok(DONE);
         }
         if changes.is_empty() {
-            out.line(format_args!("nothing to remove: there is no {}", AGENT_FILES.join(", ")))?;
+            let files = agents::instruction_files().join(", ");
+            out.line(format_args!("nothing to remove: there is no {files}"))?;
         }
         for change in changes {
             let leads = change.leads_to.as_ref().map(|to| format!(" (which leads to {to})"));
@@ -358,4 +359,20 @@ fn write(path: &Path, text: &str, permissions: Option<fs::Permissions>) -> io::R
     file.write_all(text.as_bytes())?;
     permissions.map_or(Ok(()), |all| file.set_permissions(all))?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_instruction_file_has_a_switch_and_is_in_the_help() {
+        let help = Brief::get_args_info();
+        for file in agents::instruction_files() {
+            let names = |text: &str| text.contains(file);
+            assert!(help.flags.iter().any(|flag| names(flag.description)), "no switch for {file}");
+            assert!(help.notes.iter().any(|note| names(note)), "no note about {file}");
+        }
+        assert!(agents::instruction_files().contains(&DEFAULT_FILE));
+    }
 }

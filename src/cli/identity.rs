@@ -11,6 +11,7 @@ use crate::{
     config::{is_absent, service::Service},
     daemon::operator_key,
     protocol::{name::Name, secret::Secret},
+    wrap::agents::AGENTS,
 };
 use platform::peer::User;
 use std::{
@@ -25,10 +26,6 @@ const AGENT: &str = "AGENT_RELAY_AGENT";
 
 /// The environment variable with the file of the key for that agent's companions.
 const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
-
-/// Environment variables that Claude Code, Codex and Gemini CLI set for the commands of their
-/// agents.
-const AGENT_MARKS: [&str; 3] = ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"];
 
 /// The directory in the home directory for keys of agents, each in a file with the agent's name.
 const KEYS: &str = "keys";
@@ -93,10 +90,11 @@ impl Identity {
     /// that runs its commands without the wrapper's environment.
     pub(super) fn check_is_person(&self) -> Result<(), Failure> {
         let Self::Person(_) = self else { return Ok(()) };
-        let is_set = |mark: &&&str| env::var_os(mark).is_some_and(|value| !value.is_empty());
-        let Some(mark) = AGENT_MARKS.iter().find(is_set) else { return Ok(()) };
+        let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+        let mut variables = AGENTS.iter().filter_map(|agent| agent.command_variable);
+        let Some(variable) = variables.find(is_set) else { return Ok(()) };
         Err(Failure::usage(format!(
-            "an agent without a name runs this command ({mark} is set), and would send as you: start \
+            "an agent without a name runs this command ({variable} is set), and would send as you: start \
              the agent with `agent-relay run -n NAME -- ...`, or say --as NAME"
         )))
     }

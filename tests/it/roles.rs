@@ -6,6 +6,7 @@ use crate::{
     sandbox::{Sandbox, not_tried, output, until},
     wrap::{without_blanks, wrap_line_reader},
 };
+use agent_relay::bridge::agents::AGENTS;
 use serde_json::{Value, json};
 use std::{
     env, fs,
@@ -237,16 +238,19 @@ fn command_of_a_gone_agent_is_refused() {
 fn agent_without_a_name_does_not_speak_as_its_person() {
     let sandbox = Sandbox::new();
     let bob = sandbox.join("Bob");
-    for mark in ["CLAUDECODE", "CODEX_THREAD_ID", "GEMINI_CLI"] {
+    let variables: Vec<_> = AGENTS.iter().filter_map(|agent| agent.command_variable).collect();
+    assert!(variables.contains(&"CLAUDECODE"));
+    for variable in variables {
         let run_inside = |line: &[&str]| {
             let mut command = sandbox.command(line);
-            command.env(mark, "1");
+            command.env(variable, "1");
             output(command)
         };
         for line in [&["send", "Bob", "hello"][..], &["ask", "Bob", "hello?"]] {
             let refused = run_inside(line);
             let printed = err(&refused);
-            assert!(refused.status.code() == Some(USAGE) && printed.contains(mark), "{printed}");
+            let is_refused = refused.status.code() == Some(USAGE);
+            assert!(is_refused && printed.contains(variable), "{printed}");
         }
         assert!(run_inside(&["send", "--as", "Cid", "Bob", "hello"]).status.success());
         assert!(run_inside(&["agents"]).status.success());

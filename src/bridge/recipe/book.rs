@@ -340,6 +340,7 @@ fn read(text: &str) -> Result<Vec<Entry>, BookError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::slice;
 
     fn choose(book: &Book, system: &str, version: Option<&str>) -> Recipe {
         let version = version.and_then(Version::parse);
@@ -350,7 +351,27 @@ mod tests {
     fn built_in_recipes_are_valid() {
         assert!(read(GENERAL).unwrap().len() > 2);
         for agent in agents::AGENTS {
-            assert!(!read(agent.recipe).unwrap().is_empty(), "{}", agent.recipe);
+            let entries = read(agent.recipe).unwrap();
+            assert!(!entries.is_empty(), "{}", agent.name);
+            assert!(entries.iter().all(|entry| entry.name == agent.name), "{}", agent.name);
+        }
+    }
+
+    #[test]
+    fn earlier_recipe_does_not_hide_an_agents_recipe() {
+        let book = Book::default();
+        for agent in agents::AGENTS {
+            let name = agent.name;
+            let merged = merged(&book.entries_for("linux", None), name);
+            let (commands, programs) = (merged.commands.unwrap(), merged.programs);
+            for command in &commands {
+                assert_eq!(book.choose(slice::from_ref(command), "linux", None).name, name);
+            }
+            for path in commands.into_iter().chain(programs.into_iter().flatten()) {
+                let recognised = book.recognise(&path, "linux");
+                let expected = Recognised::Agent(name.to_owned());
+                assert!(recognised.is_none_or(|program| program == expected), "{path}: {name}");
+            }
         }
     }
 
@@ -408,10 +429,9 @@ mod tests {
 
     #[test]
     fn guard_time_is_longer_on_windows() {
-        for command in ["claude", "codex", "gemini", "aider", "opencode", "agy", "any"] {
-            let guard =
-                |system| Book::default().choose(&[command.to_owned()], system, None).guard_ms;
-            assert!(guard("windows") >= 300 && guard("linux") < 200, "{command}");
+        for name in agents::AGENTS.iter().map(|agent| agent.name).chain([GENERIC]) {
+            let guard = |system| Book::default().named(name, system).guard_ms;
+            assert!(guard("windows") >= 300 && guard("linux") < 200, "{name}");
         }
     }
 

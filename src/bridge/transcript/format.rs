@@ -18,6 +18,16 @@ pub struct Format {
     pub location: Location,
     /// Makes a parser for one file.
     pub parser: fn() -> Box<dyn Parser>,
+    /// An example for tests: the lines of a prompt and its reply, with TEXT as their text.
+    pub turn: &'static str,
+}
+
+impl Format {
+    /// The lines of a turn in which the prompt and the reply are this text.
+    #[must_use]
+    pub fn turn_of(&self, text: &str) -> String {
+        self.turn.replace("\"TEXT\"", &serde_json::Value::from(text).to_string())
+    }
 }
 
 impl fmt::Debug for Format {

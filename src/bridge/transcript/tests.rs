@@ -42,6 +42,18 @@ fn reply(id: usize, timestamp: &str) -> String {
 }
 
 #[test]
+fn example_of_a_turn_is_read() {
+    for format in agents::formats() {
+        let text = "> a \"text\"\nof two lines";
+        check(
+            format,
+            &format.turn_of(text),
+            &[&format!("prompt {text}"), &format!("reply {text}")],
+        );
+    }
+}
+
+#[test]
 fn overlong_line_is_skipped() {
     let (mut reader, mut records) = (reader(), Vec::new());
     reader.feed(reply(1, SINCE).as_bytes(), &mut records);

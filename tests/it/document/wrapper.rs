@@ -1,9 +1,13 @@
 //! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example.
 
 use super::{rows, ticked};
-use agent_relay::bridge::{agents::AGENTS, obstacle::Obstacle, recipe::Book};
+use agent_relay::bridge::{
+    agents::{self, AGENTS, Agent},
+    obstacle::Obstacle,
+    recipe::Book,
+};
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
 const GENERAL: &str = include_str!("../../../src/bridge/recipe/generic.toml");
@@ -29,6 +33,29 @@ fn recipe_keys_are_documented() {
         let names = |line: &str| line.trim_start_matches('#').trim_start().starts_with(key);
         let both = |line: &str| line.contains(&format!(", {key} "));
         assert!(comment.into_iter().any(|line| names(line) || both(line)), "{key}");
+    }
+    let row = table.iter().find(|row| row[0] == "`transcript`").expect("it is a key");
+    let formats: Vec<_> = agents::formats().map(|format| format.name).collect();
+    assert_eq!(ticked(row[1]), formats);
+}
+
+/// Every agent CLI has tests in tests/agents, or its recipe says that CI does not try it.
+#[test]
+fn agents_are_tried_in_ci_or_say_that_they_are_not() {
+    const INSTALLS: &str = include_str!("../../../ci/agents");
+    const TESTS: &str = include_str!("../../agents/cli.rs");
+    let lists = INSTALLS.split("clis=(").chain(INSTALLS.split("clis+=(")).skip(1);
+    let installed: Vec<_> = lists
+        .filter_map(|rest| rest.split_once(')'))
+        .flat_map(|(list, _)| list.split(' '))
+        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agents");
+    for Agent { name, recipe, .. } in AGENTS {
+        let is_installed = installed.contains(name);
+        let is_listed = TESTS.contains(&format!("=> \"{name}\""));
+        let has_tests = is_listed || folder.join(format!("{name}.rs")).exists();
+        let is_untried = recipe.contains("tried by hand") || recipe.contains("never tried");
+        assert_eq!((is_installed, has_tests), (!is_untried, !is_untried), "{name}");
     }
 }
 

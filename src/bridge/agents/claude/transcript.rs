@@ -6,7 +6,7 @@ use crate::bridge::transcript::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub(in crate::bridge) static FORMAT: Format = Format {
+pub(super) static FORMAT: Format = Format {
     name: "claude",
     home: Home { folder: ".claude", variable: "CLAUDE_CONFIG_DIR", variable_names_parent: false },
     folders: "projects/*",
@@ -15,6 +15,7 @@ pub(in crate::bridge) static FORMAT: Format = Format {
         session,
     }),
     parser: || Box::new(Lines),
+    turn: include_str!("turn.jsonl"),
 };
 
 /// The parser; no line depends on another.

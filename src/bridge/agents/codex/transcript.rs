@@ -5,12 +5,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::path::Path;
 
-pub(in crate::bridge) static FORMAT: Format = Format {
+pub(super) static FORMAT: Format = Format {
     name: "codex",
     home: Home { folder: ".codex", variable: "CODEX_HOME", variable_names_parent: false },
     folders: "sessions/*/*/*",
     location: Location::ByFirstLine { leader, is_kept_open: true, project_list: None },
     parser: || Box::new(Lines::default()),
+    turn: include_str!("turn.jsonl"),
 };
 
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(in crate::bridge) static FORMAT: Format = Format {
+pub(super) static FORMAT: Format = Format {
     name: "gemini",
     home: Home { folder: ".gemini", variable: "GEMINI_CLI_HOME", variable_names_parent: true },
     folders: "tmp/*/chats",
@@ -21,6 +21,7 @@ pub(in crate::bridge) static FORMAT: Format = Format {
         project_list: Some(ProjectList { path: "projects.json", folder }),
     },
     parser: || Box::new(Lines::default()),
+    turn: include_str!("turn.jsonl"),
 };
 
 #[derive(Debug, Default)]

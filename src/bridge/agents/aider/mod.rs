@@ -1,0 +1,11 @@
+//! The agent CLI aider.
+
+use super::Agent;
+
+pub(super) const AGENT: Agent = Agent {
+    name: "aider",
+    recipe: include_str!("recipe.toml"),
+    transcript: None,
+    command_variable: None,
+    instruction_file: None,
+};

@@ -1,0 +1,11 @@
+//! The agent CLI Antigravity.
+
+use super::Agent;
+
+pub(super) const AGENT: Agent = Agent {
+    name: "antigravity",
+    recipe: include_str!("recipe.toml"),
+    transcript: None,
+    command_variable: None,
+    instruction_file: None,
+};

@@ -1,0 +1,13 @@
+//! The agent CLI Codex.
+
+mod transcript;
+
+use super::Agent;
+
+pub(super) const AGENT: Agent = Agent {
+    name: "codex",
+    recipe: include_str!("recipe.toml"),
+    transcript: Some(&transcript::FORMAT),
+    command_variable: Some("CODEX_THREAD_ID"),
+    instruction_file: Some("AGENTS.md"),
+};

@@ -1,0 +1,11 @@
+//! The agent CLI opencode.
+
+use super::Agent;
+
+pub(super) const AGENT: Agent = Agent {
+    name: "opencode",
+    recipe: include_str!("recipe.toml"),
+    transcript: None,
+    command_variable: None,
+    instruction_file: Some("AGENTS.md"),
+};
