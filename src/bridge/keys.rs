@@ -4,13 +4,14 @@
 //! whether a line has been begun and not submitted, and [`KeystrokeFilter`] leaves out what a
 //! second terminal answers to questions that the program asked the first.
 
+mod ctrl;
 mod decoder;
 mod encoded;
 mod filter;
 mod input_line;
 mod key;
 
-pub use encoded::{CsiKey, Win32Key};
+pub use ctrl::find_ctrl;
 pub use filter::KeystrokeFilter;
 pub use input_line::{InputLine, Pressed};
 

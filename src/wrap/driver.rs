@@ -15,7 +15,8 @@ use super::{
 use crate::{
     bridge::{
         self, Bridge, DeliveryFailure, FailureCause, Input, OutgoingMessage, Output, Progress,
-        SendHandle, keyboard::Reader, obstacle::Obstacle, recipe::Recipe, transcript::TranscriptId,
+        SendHandle, keyboard::Reader, keys::find_ctrl, obstacle::Obstacle, recipe::Recipe,
+        transcript::TranscriptId,
     },
     client::{Client, Ended, Event, Reply, SendId, State},
     protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
@@ -50,9 +51,6 @@ const LAST_MESSAGES_MS: u64 = 2000;
 
 /// A returned message is redelivered after this time at the earliest.
 const RETURN_MS: u64 = 1000;
-
-/// Ctrl-Z, in each encoding that terminals use.
-const SUSPENDS: [&[u8]; 3] = [b"\x1a", b"\x1b[122;5u", b"\x1b[27;5;122~"];
 
 /// After so long, a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
@@ -296,7 +294,7 @@ impl Driver {
 
     /// Types a person's keys, from this terminal or an attached one.
     fn keys(&mut self, keys: &[u8]) {
-        if SUSPENDS.iter().any(|key| keys.windows(key.len()).any(|typed| typed == *key)) {
+        if find_ctrl(keys, b'z').is_some() {
             self.resume_at = Some(now().plus(RESUME_MS));
         }
         self.input(Input::Keys(keys));

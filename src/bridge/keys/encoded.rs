@@ -4,14 +4,14 @@ use super::key::Key;
 
 /// A key as terminals encode it for programs that ask for it: `CSI 92;5u`, or `CSI 27;5;92~`.
 #[derive(Clone, Copy, Debug)]
-pub struct CsiKey {
+pub(super) struct CsiKey {
     code: u32,
     modifiers: u32,
 }
 
 impl CsiKey {
     /// The Ctrl modifier.
-    pub const CTRL: u32 = 0b100;
+    pub(super) const CTRL: u32 = 0b100;
     const SHIFT: u32 = 0b1;
     const ALT: u32 = 0b10;
     /// All modifiers but Caps Lock and Num Lock.
@@ -23,8 +23,7 @@ impl CsiKey {
 
     /// Parses the parameters and the last byte of a control sequence; `None` for the release of a
     /// key and for other sequences.
-    #[must_use]
-    pub fn parse(parameters: &[u8], last: u8) -> Option<Self> {
+    pub(super) fn parse(parameters: &[u8], last: u8) -> Option<Self> {
         let mut fields = str::from_utf8(parameters).ok()?.split(';');
         let (code, modifiers) = match last {
             b'u' => (fields.next()?, fields.next()),
@@ -41,8 +40,7 @@ impl CsiKey {
     }
 
     /// Whether it is the key of `character`, pressed with exactly these modifiers.
-    #[must_use]
-    pub fn matches(self, character: char, modifiers: u32) -> bool {
+    pub(super) fn matches(self, character: char, modifiers: u32) -> bool {
         (self.code, self.modifiers) == (character.into(), modifiers)
     }
 
@@ -76,7 +74,7 @@ pub(super) fn is_release(parameters: &[u8]) -> bool {
 /// The sequence is `CSI Vk ; Sc ; Uc ; Kd ; Cs ; Rc _`: the virtual key, its scan code, its
 /// character as a UTF-16 unit, whether it went down, the modifiers, and how often it repeats.
 #[derive(Clone, Copy, Debug)]
-pub struct Win32Key {
+pub(super) struct Win32Key {
     virtual_key: u32,
     /// U+FFFD for one half of a surrogate pair.
     character: Option<char>,
@@ -85,9 +83,9 @@ pub struct Win32Key {
 
 impl Win32Key {
     /// Either Alt key.
-    pub const ALT: u32 = 0x3;
+    pub(super) const ALT: u32 = 0x3;
     /// Either Ctrl key; with Alt it is AltGr.
-    pub const CTRL: u32 = 0xc;
+    pub(super) const CTRL: u32 = 0xc;
     pub(super) const SHIFT: u32 = 0x10;
 
     /// The Alt key. Its release carries the character whose number was typed while it was down.
@@ -96,8 +94,7 @@ impl Win32Key {
     const MODIFIER_KEYS: [u32; 8] = [0x10, 0x11, 0x12, 0x14, 0x5b, 0x5c, 0x90, 0x91];
 
     /// Parses the parameters of a sequence that ends in `_`; `None` where a key was released.
-    #[must_use]
-    pub fn parse(parameters: &[u8]) -> Option<Self> {
+    pub(super) fn parse(parameters: &[u8]) -> Option<Self> {
         let text = str::from_utf8(parameters).ok()?;
         let mut numbers = text.split(';').map(|number| number.parse::<u32>().unwrap_or(0));
         let [virtual_key, _, unit, down, modifiers] =
@@ -112,14 +109,12 @@ impl Win32Key {
     }
 
     /// The character that the key types, if any.
-    #[must_use]
-    pub fn character(self) -> Option<char> {
+    pub(super) fn character(self) -> Option<char> {
         self.character
     }
 
     /// Whether any of these modifiers was down.
-    #[must_use]
-    pub fn has(self, modifiers: u32) -> bool {
+    pub(super) fn has(self, modifiers: u32) -> bool {
         self.modifiers & modifiers != 0
     }
 

@@ -1,6 +1,6 @@
-//! The key that detaches a terminal, in each encoding that terminals use.
+//! The key that detaches a terminal.
 
-use crate::bridge::keys::{CsiKey, Win32Key};
+use crate::bridge::keys::find_ctrl;
 use std::{fmt, str::FromStr};
 
 /// A key pressed together with Ctrl.
@@ -46,24 +46,7 @@ impl DetachKey {
     /// Returns where in a terminal's bytes the key was pressed.
     #[must_use]
     pub fn find(self, bytes: &[u8]) -> Option<usize> {
-        let plain = bytes.iter().position(|&byte| byte == self.0 & 0x1f);
-        let encoded = (0..bytes.len()).find(|&at| self.is_encoded(&bytes[at..]));
-        [plain, encoded].into_iter().flatten().min()
-    }
-
-    /// Whether the bytes begin with the key's escape sequence: `CSI 92;5u`, `CSI 27;5;92~`, or that
-    /// of Windows.
-    fn is_encoded(self, bytes: &[u8]) -> bool {
-        let Some(rest) = bytes.strip_prefix(b"\x1b[") else { return false };
-        let Some(end) = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
-            return false;
-        };
-        if rest[end] == b'_' {
-            let key = Win32Key::parse(&rest[..end]).filter(|key| key.has(Win32Key::CTRL));
-            return key.is_some_and(|key| key.character() == Some(char::from(self.0 & 0x1f)));
-        }
-        let key = CsiKey::parse(&rest[..end], rest[end]);
-        key.is_some_and(|key| key.matches(self.0.into(), CsiKey::CTRL))
+        find_ctrl(bytes, self.0)
     }
 }
 
