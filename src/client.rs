@@ -82,7 +82,7 @@ impl Client {
         getrandom::fill(&mut seed).map_err(|error| system(&error))?;
         let endpoint = settings.endpoint.clone();
         let when_absent = settings.when_absent.clone();
-        let session = Session::new(settings.identity(seed));
+        let session = Session::new(settings, seed);
         let (events_sender, events) = bounded(EVENTS_MAX);
         let (commands, commands_receiver) = bounded(COMMANDS_MAX);
         let quota = Arc::new(Quota::default());

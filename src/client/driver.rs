@@ -460,7 +460,7 @@ mod tests {
     #[test]
     fn unread_attempts_are_merged_into_the_last() {
         let settings = Settings::guest("nowhere");
-        let session = Session::new(settings.identity([1; 32]));
+        let session = Session::new(settings, [1; 32]);
         let connect: Connect = Box::new(|| Err(io::ErrorKind::NotFound.into()));
         let (events, received) = bounded(1);
         let server = Server { connect, when_absent: None };

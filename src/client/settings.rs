@@ -1,6 +1,5 @@
 //! Settings of a client.
 
-use super::session::Identity;
 use crate::protocol::{payload::Capabilities, secret::Secret};
 use platform::peer::User;
 use std::{fmt, sync::Arc};
@@ -57,6 +56,26 @@ pub enum Mode {
     Operator,
 }
 
+impl Mode {
+    /// HELLO's `agent`.
+    pub(super) fn agent(&self) -> Option<&str> {
+        match self {
+            Self::Agent(name) | Self::Companion(name) => Some(name),
+            Self::Guest | Self::Operator => None,
+        }
+    }
+
+    /// HELLO's `mode`.
+    pub(super) const fn role(&self) -> Option<&str> {
+        match self {
+            Self::Agent(_) => None,
+            Self::Companion(_) => Some("companion"),
+            Self::Guest => Some("guest"),
+            Self::Operator => Some("operator"),
+        }
+    }
+}
+
 impl Settings {
     /// Settings of an agent that tries once. Once joined, it reconnects as in docs/PROTOCOL.md,
     /// section 15.
@@ -99,27 +118,6 @@ impl Settings {
             retry_cycle_after_ms: None,
             local: false,
             when_absent: None,
-        }
-    }
-
-    pub(super) fn identity(self, seed: [u8; 32]) -> Identity {
-        let (agent, mode) = match self.mode {
-            Mode::Agent(name) => (Some(name), None),
-            Mode::Companion(name) => (Some(name), Some("companion")),
-            Mode::Guest => (None, Some("guest")),
-            Mode::Operator => (None, Some("operator")),
-        };
-        let mode = mode.map(str::to_owned);
-        Identity {
-            agent,
-            mode,
-            capabilities: self.capabilities,
-            key: self.key,
-            companion_key: self.companion_key,
-            first_attempts: self.first_attempts,
-            retry_cycle_after_ms: self.retry_cycle_after_ms,
-            local: self.local,
-            seed,
         }
     }
 }

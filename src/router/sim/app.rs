@@ -2,10 +2,7 @@
 
 use super::promises::{Promises, Sent, Stream, number_of};
 use crate::{
-    client::{
-        Delivery, Event, Meta, Outgoing, Reply, SendId, State,
-        session::{Identity, Session},
-    },
+    client::{Delivery, Event, Meta, Outgoing, Reply, SendId, Settings, State, session::Session},
     protocol::{
         code::NackCode,
         envelope::{Envelope, Kind},
@@ -61,20 +58,13 @@ impl App {
         capabilities: Capabilities,
         seed: [u8; 32],
     ) -> Self {
-        let identity = Identity {
-            agent: (!is_guest).then(|| name.to_owned()),
-            mode: is_guest.then(|| "guest".to_owned()),
-            capabilities,
-            key: None,
-            companion_key: None,
-            first_attempts: 1_000,
-            retry_cycle_after_ms: Some(1_000),
-            local: false,
-            seed,
-        };
+        let settings = if is_guest { Settings::guest("") } else { Settings::agent("", name) };
+        let retry_cycle_after_ms = Some(1_000);
+        let settings =
+            Settings { capabilities, first_attempts: 1_000, retry_cycle_after_ms, ..settings };
         Self {
             name,
-            session: Session::new(identity),
+            session: Session::new(settings, seed),
             connection: None,
             dials: false,
             is_over: false,

@@ -90,8 +90,8 @@ fn client_times_are_those_of_the_code() {
     let choosing = part(PROTOCOL, "### ", "Choosing `max_inflight`");
     let inflight = constant(wrap, "INFLIGHT_MAX");
     assert!(choosing.contains(&format!("The wrapper of this project says {inflight} ")));
-    let received = include_str!("../../../src/client/session/received.rs");
-    assert_eq!(constant(received, "WINDOW"), 4_096);
+    let dedup = include_str!("../../../src/client/session/dedup.rs");
+    assert_eq!(constant(dedup, "WINDOW"), 4_096);
     assert!(choosing.contains("remembers 4,096"));
 }
 

@@ -1,6 +1,7 @@
 //! Tests of a session that loses its connection: tokens, RESUME, subscriptions, dedup.
 
 use super::*;
+use crate::{client::Mode, protocol::payload::Capabilities};
 
 /// A session of Ann that the daemon allows to resume.
 fn resumable() -> Script {
@@ -431,7 +432,7 @@ fn resume_fits_into_a_frame() {
 #[test]
 fn client_without_resume_sends_its_token_and_subscribes_again() {
     let capabilities = Capabilities::default();
-    let mut script = Script::of(Identity { capabilities, ..Script::identity() });
+    let mut script = Script::of(Settings { capabilities, ..Script::settings() });
     script.run("start\nconnected\nwelcome s-1 t-1\nsubscribe a\ndaemon> ACK {\"ack_id\":\"#2\"}");
     script.run("deliver d1 {\"seq\":1}");
     reconnect(&mut script, "welcome s-1 t-2");
@@ -442,8 +443,7 @@ fn client_without_resume_sends_its_token_and_subscribes_again() {
 
 #[test]
 fn guest_has_no_session_to_resume() {
-    let guest = Identity { agent: None, mode: Some("guest".to_owned()), ..Script::identity() };
-    let mut script = Script::of(guest);
+    let mut script = Script::of(Settings { mode: Mode::Guest, ..Script::settings() });
     script.run("start\nconnected\nwelcome s-1 t-1\ngone\nwait\nconnected");
     assert!(!script.text.contains("resume_token"), "{}", script.text);
 }
@@ -451,7 +451,7 @@ fn guest_has_no_session_to_resume() {
 #[test]
 fn max_inflight_is_limited_to_the_dedup_window() {
     let capabilities = Capabilities { max_inflight: 1_000_000, ..Capabilities::default() };
-    let mut script = Script::of(Identity { capabilities, ..Script::identity() });
+    let mut script = Script::of(Settings { capabilities, ..Script::settings() });
     script.run("start\nconnected");
     assert!(script.text.contains(r#""max_inflight":4096"#), "{}", script.text);
 }
@@ -513,9 +513,9 @@ fn store_failure_is_reported_in_the_daemons_words() {
 
 /// A session that has joined a daemon on its own machine.
 fn local() -> Script {
-    let identity =
-        Identity { local: true, retry_cycle_after_ms: Some(30_000), ..Script::identity() };
-    let mut script = Script::of(identity);
+    let settings =
+        Settings { local: true, retry_cycle_after_ms: Some(30_000), ..Script::settings() };
+    let mut script = Script::of(settings);
     script.run("start\nconnected");
     script.say(WELCOME);
     script

@@ -24,8 +24,17 @@
 //! `#3` stands for the third id that the session made.
 
 use crate::{
-    client::{message::Outgoing, session::*},
-    protocol::payload::{Meta, Sync},
+    client::{
+        Settings,
+        message::{Event, Outgoing, Reply, SendId, State},
+        session::{Input, Output, Session},
+    },
+    protocol::{
+        Now,
+        code::NackCode,
+        envelope::{Envelope, Kind},
+        payload::{Meta, Nack, Sync},
+    },
 };
 use expect_test::Expect;
 use serde_json::value::to_raw_value;
@@ -54,25 +63,15 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn new(first_attempts: u32, retry_cycle_after_ms: Option<u64>) -> Self {
-        Self::of(Identity { first_attempts, retry_cycle_after_ms, ..Self::identity() })
+        Self::of(Settings { first_attempts, retry_cycle_after_ms, ..Self::settings() })
     }
 
-    pub(super) fn identity() -> Identity {
-        Identity {
-            agent: Some("Ann".to_owned()),
-            mode: None,
-            capabilities: Capabilities { resume: true, ..Capabilities::default() },
-            key: None,
-            companion_key: None,
-            first_attempts: 1,
-            retry_cycle_after_ms: None,
-            local: false,
-            seed: [3; 32],
-        }
+    pub(super) fn settings() -> Settings {
+        Settings::agent("", "Ann")
     }
 
-    pub(super) fn of(identity: Identity) -> Self {
-        let session = Session::new(identity);
+    pub(super) fn of(settings: Settings) -> Self {
+        let session = Session::new(settings, [3; 32]);
         let (now, ids) = (Now::default(), Vec::new());
         Self { session, now, ids, envelopes: 0, last: String::new(), text: String::new() }
     }

@@ -24,7 +24,7 @@ pub(super) const INFLIGHT_MAX: u64 = WINDOW as u64;
 
 /// Tells new deliveries and outcomes from duplicates.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(super) struct Dedup {
     /// Unacknowledged at-least-once deliveries, with their numbers in the stream.
     unacknowledged: HashMap<String, u64>,
     /// Acknowledged deliveries.
@@ -48,7 +48,7 @@ pub(super) enum Verdict {
     Full,
 }
 
-impl Received {
+impl Dedup {
     pub(super) fn judge(&mut self, delivery: &Delivery) -> Verdict {
         let id = delivery.id.as_str();
         if !delivery.requires_ack {
