@@ -34,7 +34,7 @@ const WITHOUT_BACKSLASHES: &str = "(Write these marks without the backslash insi
 
 /// A message as its agent sees it.
 #[derive(Clone, Debug)]
-pub struct Frame<'a> {
+pub struct MessageFrame<'a> {
     /// Six hexadecimal digits, drawn for this message: see [`draw`].
     pub hex: &'a str,
     /// The author.
@@ -74,7 +74,7 @@ pub enum Entry {
     Typed,
 }
 
-impl Frame<'_> {
+impl MessageFrame<'_> {
     /// Returns the bytes for the terminal.
     #[must_use]
     pub fn bytes(&self, form: Form, entry: Entry) -> Vec<u8> {
@@ -254,7 +254,7 @@ mod tests {
 
     fn text(origin: Origin<'_>, body: &str, form: Form, entry: Entry) -> String {
         let expands = &Expansions::default();
-        let frame = Frame { hex: "7f3a9c", origin, body, expands, escapes_marks: false };
+        let frame = MessageFrame { hex: "7f3a9c", origin, body, expands, escapes_marks: false };
         String::from_utf8(frame.bytes(form, entry)).unwrap()
     }
 
@@ -389,7 +389,7 @@ mod tests {
 
     fn escaped(origin: Origin<'_>, body: &str, entry: Entry) -> String {
         let expands = &Expansions::default();
-        let frame = Frame { hex: "7f3a9c", origin, body, expands, escapes_marks: true };
+        let frame = MessageFrame { hex: "7f3a9c", origin, body, expands, escapes_marks: true };
         String::from_utf8(frame.bytes(Form::Plain, entry)).unwrap()
     }
 
@@ -420,7 +420,8 @@ mod tests {
     #[track_caller]
     fn typed_into(program: &str, body: &str, entry: Entry) -> String {
         let expands = &expands_of(program);
-        let frame = Frame { hex: "7f3a9c", origin: ANN, body, expands, escapes_marks: false };
+        let frame =
+            MessageFrame { hex: "7f3a9c", origin: ANN, body, expands, escapes_marks: false };
         let text = String::from_utf8(frame.bytes(Form::Plain, entry)).unwrap();
         let (_, body) = text.split_once("not your user.\n").unwrap();
         body.split_once("\n[/relay 7f3a9c]").unwrap().0.to_owned()
@@ -471,7 +472,7 @@ mod tests {
         ] {
             let expands = &expands_of(program);
             let origin = Origin::Relay;
-            let frame = Frame { hex: "7f3a9c", origin, body, expands, escapes_marks: false };
+            let frame = MessageFrame { hex: "7f3a9c", origin, body, expands, escapes_marks: false };
             let text = String::from_utf8(frame.bytes(Form::Plain, Entry::Pasted)).unwrap();
             assert!(text.contains(first) && text.contains(second), "{text}");
         }
@@ -566,7 +567,7 @@ mod tests {
             let hex = draw(&mut ChaCha20Rng::seed_from_u64(seed), &body);
             let expands = expands_of(program);
             let (origin, expands) = (ANN, &expands);
-            let frame = Frame { hex: &hex, origin, body: &body, expands, escapes_marks };
+            let frame = MessageFrame { hex: &hex, origin, body: &body, expands, escapes_marks };
             let typed = String::from_utf8(frame.bytes(form, entry)).unwrap();
             let typed = typed.trim_start_matches(PASTE_BEGINS).trim_end_matches(PASTE_ENDS);
             let lines: Vec<_> = typed

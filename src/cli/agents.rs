@@ -123,8 +123,8 @@ impl Wrappers {
             return None;
         }
         let left = self.until_ms.saturating_sub(clock::monotonic_ms());
-        let visit = ControlClient::connect(&self.run_directory, &agent.name).ok()?;
-        match visit.request(&Request::State, Duration::from_millis(left)).ok()? {
+        let wrapper = ControlClient::connect(&self.run_directory, &agent.name).ok()?;
+        match wrapper.request(&Request::State, Duration::from_millis(left)).ok()? {
             Answer::State(state) => Some(state),
             _ => None,
         }

@@ -46,7 +46,7 @@ impl Attach {
             ));
         }
         let name = &self.name;
-        let visit = wrapped::visit(options, name)?;
+        let wrapper = wrapped::connect(options, name)?;
         let settings = wrap::attach::Settings {
             name: name.clone(),
             drive: !self.view,
@@ -54,7 +54,7 @@ impl Attach {
             keys: Input::new().map_err(Failure::because)?,
             screen: Box::new(Output::new().map_err(Failure::because)?),
         };
-        match wrap::attach::attach(&visit, settings).map_err(|error| explain(name, &error))? {
+        match wrap::attach::attach(&wrapper, settings).map_err(|error| explain(name, &error))? {
             Left::Detached => {
                 say(format_args!("{name} runs on; `agent-relay attach {name}` shows it again"));
                 Ok(DONE)

@@ -206,7 +206,7 @@ impl Spawn {
         let deadline = clock::monotonic_ms() + START_MS;
         loop {
             let answer = ControlClient::connect(&run_directory, name)
-                .and_then(|visit| visit.request(&Request::State, ANSWER));
+                .and_then(|wrapper| wrapper.request(&Request::State, ANSWER));
             match answer {
                 Ok(Answer::State(state)) if state.wrapper_pid == wrapper.pid() => {
                     return Ok(Some(state));

@@ -51,8 +51,8 @@ struct Report<'a> {
 impl Stop {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
-        let visit = wrapped::visit(options, name)?;
-        let ended = match visit.request(&Request::Stop, END) {
+        let wrapper = wrapped::connect(options, name)?;
+        let ended = match wrapper.request(&Request::Stop, END) {
             Ok(Answer::Ended(ended)) => ended,
             Ok(_) => {
                 let odd = ControlError::InvalidAnswer("it answers something else".into());
@@ -60,7 +60,7 @@ impl Stop {
             }
             Err(error) => return Err(explain(name, &error)),
         };
-        visit.await_close(CLOSE);
+        wrapper.await_close(CLOSE);
         let mut out = Out::new();
         if self.json {
             out.json("stop", &Report { name, ended: &ended })?;

@@ -29,7 +29,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(10);
 const NAMES_MAX: usize = 20;
 
 /// Connects a person's command to the wrapper of an agent.
-pub(super) fn visit(options: &GlobalOptions, name: &str) -> Result<ControlClient, Failure> {
+pub(super) fn connect(options: &GlobalOptions, name: &str) -> Result<ControlClient, Failure> {
     if let Some(agent) = agent_around() {
         return Err(Failure::failed(format!(
             "this command is for a person at a terminal: run it outside of {}",
@@ -86,7 +86,7 @@ pub(super) fn change(
     json: bool,
     sentence: impl FnOnce(usize) -> String,
 ) -> Result<i32, Failure> {
-    let state = ask(&visit(options, name)?, name, request)?;
+    let state = ask(&connect(options, name)?, name, request)?;
     let mut out = Out::new();
     match json {
         true => out.json("wrapped", &state)?,
@@ -96,8 +96,12 @@ pub(super) fn change(
 }
 
 /// Sends a request that is answered with the agent's state.
-pub(super) fn ask(visit: &ControlClient, name: &str, request: &Request) -> Result<State, Failure> {
-    match visit.request(request, ANSWER).map_err(|error| explain(name, &error))? {
+pub(super) fn ask(
+    wrapper: &ControlClient,
+    name: &str,
+    request: &Request,
+) -> Result<State, Failure> {
+    match wrapper.request(request, ANSWER).map_err(|error| explain(name, &error))? {
         Answer::State(state) => Ok(state),
         _ => Err(explain(name, &ControlError::InvalidAnswer("it answers something else".into()))),
     }

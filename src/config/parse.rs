@@ -28,8 +28,8 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(path: &Path, text: &'a str) -> Resul
         .map_err(|wrong| error(wrong.span().map(|span| span.start), syntax(wrong.message())))?;
     T::deserialize(toml::Deserializer::from(table.clone())).map_err(|wrong| {
         let at = wrong.span().map(|span| span.start);
-        let place = at.and_then(|at| place_at(table.get_ref(), at));
-        error(at, explain(place.as_ref(), wrong.message()))
+        let location = at.and_then(|at| location_at(table.get_ref(), at));
+        error(at, explain(location.as_ref(), wrong.message()))
     })
 }
 
@@ -46,40 +46,40 @@ pub(super) fn line_of_key(text: &str, keys: &[&str]) -> Option<usize> {
 }
 
 /// The part of a file that an error is about.
-enum Place<'a> {
+enum Location<'a> {
     Key(&'a str),
     ValueOf(&'a str),
 }
 
 /// Finds the innermost key, or key of a value, at a byte offset.
-fn place_at<'a>(table: &'a DeTable<'_>, offset: usize) -> Option<Place<'a>> {
+fn location_at<'a>(table: &'a DeTable<'_>, offset: usize) -> Option<Location<'a>> {
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref().as_ref();
         if key.span().contains(&offset) {
-            return Some(Place::Key(name));
+            return Some(Location::Key(name));
         }
-        let is_here = || value.span().contains(&offset).then_some(Place::ValueOf(name));
-        place_within(value, offset).or_else(is_here)
+        let is_here = || value.span().contains(&offset).then_some(Location::ValueOf(name));
+        location_within(value, offset).or_else(is_here)
     })
 }
 
-fn place_within<'a>(value: &'a Spanned<DeValue<'_>>, offset: usize) -> Option<Place<'a>> {
+fn location_within<'a>(value: &'a Spanned<DeValue<'_>>, offset: usize) -> Option<Location<'a>> {
     match value.get_ref() {
-        DeValue::Table(table) => place_at(table, offset),
-        DeValue::Array(values) => values.iter().find_map(|value| place_within(value, offset)),
+        DeValue::Table(table) => location_at(table, offset),
+        DeValue::Array(values) => values.iter().find_map(|value| location_within(value, offset)),
         _ => None,
     }
 }
 
-/// Says what is wrong at a place, from serde's message about it.
-fn explain(place: Option<&Place<'_>>, message: &str) -> String {
+/// Says what is wrong at a location, from serde's message about it.
+fn explain(location: Option<&Location<'_>>, message: &str) -> String {
     let expected = message.rsplit_once(", expected ").map(|(_, expected)| expected);
-    match (place, expected) {
-        (Some(Place::Key(key)), Some(keys)) => unknown_key(key, keys),
-        (Some(Place::ValueOf(key)), Some(expected)) => {
+    match (location, expected) {
+        (Some(Location::Key(key)), Some(keys)) => unknown_key(key, keys),
+        (Some(Location::ValueOf(key)), Some(expected)) => {
             format!("`{key}`: expected {}", in_toml(key, expected))
         }
-        (Some(Place::Key(key) | Place::ValueOf(key)), None) => format!("`{key}`: {message}"),
+        (Some(Location::Key(key) | Location::ValueOf(key)), None) => format!("`{key}`: {message}"),
         (None, Some(expected)) => format!("expected {expected}"),
         (None, None) => message.to_owned(),
     }

@@ -149,7 +149,7 @@ impl Journal {
         self.last_notice
     }
 
-    /// Notes the number of an notice that an earlier daemon recorded.
+    /// Notes the number of a notice that an earlier daemon recorded.
     pub(super) fn note_notice(&mut self, number: u64) {
         self.last_notice = self.last_notice.max(number);
     }

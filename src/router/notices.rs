@@ -13,16 +13,16 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// The waiting notices of all agents that have a session and are away.
 #[derive(Debug, Default)]
-pub(super) struct Notices(FxHashMap<AgentKey, Waiting>);
+pub(super) struct Notices(FxHashMap<AgentKey, AgentNotices>);
 
 /// One agent's notices, by their number.
 #[derive(Debug, Default)]
-struct Waiting {
+struct AgentNotices {
     frames: BTreeMap<u64, Arc<[u8]>>,
     bytes: usize,
 }
 
-impl Waiting {
+impl AgentNotices {
     /// Whether these are too many. One may always wait.
     fn is_over(&self, bytes_max: usize) -> bool {
         self.bytes > bytes_max && self.frames.len() > 1
@@ -36,7 +36,7 @@ impl Waiting {
 }
 
 impl Notices {
-    /// Has an notice wait for its sender. Beyond the bounds the oldest are dropped, and the log
+    /// Has a notice wait for its sender. Beyond the bounds the oldest are dropped, and the log
     /// says so.
     pub(super) fn hold(
         &mut self,
@@ -83,13 +83,13 @@ impl Notices {
     }
 }
 
-/// Records that an notice waits for the agent with this number.
+/// Records that a notice waits for the agent with this number.
 pub(super) fn record(ctx: &mut Context, number: u64, agent: u64, frame: &Arc<[u8]>) {
     let record = NoticeRecord { number, agent, frame: frame.clone() };
     ctx.record(Change::Notice(Box::new(record)));
 }
 
-/// Records that an notice reached its sender, or never will.
+/// Records that a notice reached its sender, or never will.
 pub(super) fn record_end(ctx: &mut Context, notice: &Notice) {
     if let Some(number) = notice.number {
         ctx.record(Change::NoticeEnded(number));

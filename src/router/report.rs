@@ -73,7 +73,7 @@ impl Router {
         }
     }
 
-    /// Gives a sender an notice, on its connection or when its session is resumed.
+    /// Gives a sender a notice, on its connection or when its session is resumed.
     pub(super) fn inform_agent(&mut self, sender: AgentKey, notice: Notice) {
         match self.directory.client(sender) {
             Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
@@ -81,7 +81,7 @@ impl Router {
         }
     }
 
-    /// Has an notice wait until its sender's session is resumed.
+    /// Has a notice wait until its sender's session is resumed.
     pub(super) fn hold_notice(&mut self, sender: AgentKey, notice: Notice) {
         let agent = self.directory.get(sender).filter(|agent| agent.session.is_some());
         let Some(agent) = agent else { return notices::record_end(&mut self.ctx, &notice) };
@@ -95,7 +95,7 @@ impl Router {
         self.notices.hold(&mut self.ctx, (sender, &agent.name), number, frame);
     }
 
-    /// Restores an notice. Its sender is none if the name is forgotten.
+    /// Restores a notice. Its sender is none if the name is forgotten.
     pub(super) fn restore_notice(&mut self, sender: Option<AgentKey>, record: NoticeRecord) {
         self.ctx.journal.note_notice(record.number);
         let notice = Notice { frame: record.frame, number: Some(record.number) };

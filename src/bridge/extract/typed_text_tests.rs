@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
 
 use super::*;
-use crate::bridge::frame::{self, Entry, Frame, Origin};
+use crate::bridge::frame::{self, Entry, MessageFrame, Origin};
 use crate::bridge::recipe::{Expansions, Form};
 
 const HEX: &str = "7f3a9c";
@@ -122,7 +122,7 @@ impl Program {
 fn typed(body: &str, entry: Entry) -> String {
     let origin = Origin::Delivery { from: "Ann", id: "1a2b3c4d", again: false, auth: None };
     let expands = &Expansions::default();
-    let frame = Frame { hex: HEX, origin, body, expands, escapes_marks: true };
+    let frame = MessageFrame { hex: HEX, origin, body, expands, escapes_marks: true };
     let bytes = String::from_utf8(frame.bytes(Form::Plain, entry)).expect("the frame is UTF-8");
     bytes.replace(frame::PASTE_BEGINS, "").replace(frame::PASTE_ENDS, "")
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     bridge::{
         extract::UPDATE_MAX_MS,
-        frame::{self, Entry, Frame, Origin},
+        frame::{self, Entry, MessageFrame, Origin},
         input::IncomingMessage,
         obstacle::Obstacle,
         output::{Output, Progress},
@@ -153,7 +153,7 @@ impl Injector {
         let entry = if view.spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
         let expands = &self.recipe.expands;
         let escapes_marks = view.reads_screen;
-        let frame = Frame { hex: &hex, origin, body: &body, expands, escapes_marks };
+        let frame = MessageFrame { hex: &hex, origin, body: &body, expands, escapes_marks };
         let bytes = frame.bytes(form, entry);
         self.history.add_frame(hex.clone(), id);
         self.write(bytes, out);

@@ -20,13 +20,13 @@ pub(super) struct History {
     typed: VecDeque<String>,
     /// Messages submitted so far.
     count: u64,
-    unconfirmed: VecDeque<Frame>,
+    unconfirmed: VecDeque<UnconfirmedFrame>,
     /// Senders' names in lower case, with the session of their last message.
     senders: VecDeque<(String, String)>,
 }
 
 #[derive(Debug)]
-struct Frame {
+struct UnconfirmedFrame {
     hex: String,
     /// The delivery in it; `None` for a text of the relay's own.
     id: Option<String>,
@@ -53,7 +53,7 @@ impl History {
     }
 
     pub(super) fn add_frame(&mut self, hex: String, id: Option<String>) {
-        push(&mut self.unconfirmed, FRAMES_MAX, Frame { hex, id });
+        push(&mut self.unconfirmed, FRAMES_MAX, UnconfirmedFrame { hex, id });
     }
 
     pub(super) fn is_unconfirmed(&self, hex: &str) -> bool {
@@ -62,7 +62,8 @@ impl History {
 
     /// Whether a prompt begins with a frame that was typed here and is not confirmed yet.
     pub(super) fn typed_beginning_of(&self, prompt: &str) -> bool {
-        let begins = |frame: &Frame| prompt.starts_with(&format!("[relay {} from ", frame.hex));
+        let begins =
+            |frame: &UnconfirmedFrame| prompt.starts_with(&format!("[relay {} from ", frame.hex));
         self.unconfirmed.iter().any(begins)
     }
 

@@ -22,8 +22,8 @@ pub(super) struct Block {
 /// Waiting messages in the order in which they are typed: urgent ones first.
 #[derive(Default)]
 pub(super) struct MessageQueue {
-    urgent: VecDeque<Waiting>,
-    rest: VecDeque<Waiting>,
+    urgent: VecDeque<QueuedMessage>,
+    rest: VecDeque<QueuedMessage>,
     bytes: usize,
     /// The reason reported last. One is enough, since messages are typed one at a time.
     reported: Option<Obstacle>,
@@ -31,7 +31,7 @@ pub(super) struct MessageQueue {
     is_outdated: bool,
 }
 
-struct Waiting {
+struct QueuedMessage {
     message: IncomingMessage,
     /// Whether `MessageQueue::reported` was reported of this message.
     is_reported: bool,
@@ -57,7 +57,7 @@ impl MessageQueue {
     pub(super) fn push(&mut self, message: IncomingMessage) {
         self.bytes += message.body.len();
         let queue = if message.urgent { &mut self.urgent } else { &mut self.rest };
-        queue.push_back(Waiting { message, is_reported: false });
+        queue.push_back(QueuedMessage { message, is_reported: false });
     }
 
     pub(super) fn pop(&mut self) -> Option<IncomingMessage> {
@@ -119,7 +119,7 @@ impl MessageQueue {
         (why, unreported.collect())
     }
 
-    fn all(&self) -> impl Iterator<Item = &Waiting> {
+    fn all(&self) -> impl Iterator<Item = &QueuedMessage> {
         self.urgent.iter().chain(&self.rest)
     }
 }
