@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// argh is to refuse nothing that was checked, since its messages are not ours.
+    /// Values that pass our check must not fail in argh, whose error messages are different.
     #[test]
     fn parser_accepts_every_value_that_the_check_accepts() {
         let values = ["", "-", "-1", "0", "1", "101", "70000", "x", "a b", "@x", "60s", "ctrl-x"];

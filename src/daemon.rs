@@ -44,7 +44,7 @@ use event::Event;
 use instance_lock::InstanceLock;
 use platform::{
     endpoint::Endpoint,
-    stop::Signal,
+    stop_signals::Signal,
     transport::{EndpointState, Listener},
 };
 use policy_thread::PolicyReloader;
@@ -194,8 +194,8 @@ fn describe(lock: &InstanceLock) -> Process<'static> {
 fn handle_signals(
     inbox: Sender<Event>,
     reloader: PolicyReloader,
-) -> io::Result<platform::stop::Listening> {
-    platform::stop::listen(move |signal| match signal {
+) -> io::Result<platform::stop_signals::Listening> {
+    platform::stop_signals::listen(move |signal| match signal {
         // Without an inbox the daemon is ending.
         Signal::Stop => drop(inbox.send(Event::Stop(stopped::ON_PURPOSE))),
         Signal::HangUp => reloader.reload(None),

@@ -14,14 +14,14 @@
 //! - a **delivery** is a message on its way to one recipient, numbered in its stream;
 //! - a **session** is one stay of an agent, over all the connections it may need.
 //!
-//! Three machines decide everything, and none of them waits: [`router::Router`] in the daemon,
-//! `client::session::Session` in every client, [`bridge::Bridge`] in the wrapper. Each takes what
-//! happened and the time, and says what is to be done. Around them, threads wait for the system:
-//! [`daemon`], [`client`], [`wrap`]. The system itself is behind one wall, the crate `platform`.
+//! Three state machines make all decisions, and none of them waits: [`router::Router`] in the
+//! daemon, `client::session::Session` in every client, [`bridge::Bridge`] in the wrapper. Each
+//! takes what happened and the time, and says what is to be done. Around them, threads wait for the
+//! system: [`daemon`], [`client`], [`wrap`]. Only the crate `platform` calls the operating system.
 //!
-//! To read it: [`protocol`] (what is said), [`router`] (who hears it), [`link`] and [`daemon`] (how it
-//! gets there), [`bridge`] and [`wrap`] (how a terminal speaks it), [`client`] and [`cli`].
-//! ARCHITECTURE.md has the map, the rules and the reasons; docs/PROTOCOL.md the wire.
+//! Read the modules in this order: [`protocol`] (the messages), [`router`] (who gets them),
+//! [`link`] and [`daemon`] (transport), [`bridge`] and [`wrap`] (terminals), [`client`] and
+//! [`cli`]. ARCHITECTURE.md has the map, the rules and the reasons; docs/PROTOCOL.md the wire.
 
 #![cfg_attr(
     test,

@@ -71,7 +71,7 @@ impl Ending {
 }
 
 impl Connection {
-    /// Starts the two threads of a connection over a stream. They end with the stream.
+    /// Starts the two threads of a connection over a stream. The threads end with the stream.
     pub fn over(stream: Stream, name: &str, frame_bytes_max: usize) -> io::Result<Self> {
         let (read_sender, incoming) = bounded(CHANNEL_BATCHES);
         let (outgoing, to_write) = bounded::<Batch>(CHANNEL_BATCHES);

@@ -26,8 +26,8 @@ pub type Fingerprint = [u8; 16];
 pub enum Change {
     /// Stores an at-least-once SEND that was accepted; refused where the store has no capacity.
     Accepted(Box<AcceptedSend>),
-    /// Stores an accepted SEND once more, for a store that lost its file. It replaces whatever is
-    /// stored of this SEND and cannot be refused any more.
+    /// Stores an accepted SEND once more, for a store that lost its file. The record replaces
+    /// whatever is stored of this SEND and cannot be refused any more.
     AcceptedAgain(Box<AcceptedSend>),
     /// Updates how often a delivery was attempted and how often it failed.
     Attempted {
@@ -69,8 +69,8 @@ pub enum Change {
     Stream(Box<StreamRecord>),
     /// Removes a stream.
     StreamEnded(u64),
-    /// Stores a notice for a sender that is away. It may be dropped for lack of capacity, which
-    /// nobody is told: the daemon still holds it in memory.
+    /// Stores a notice for a sender that is away. The store may drop it for lack of capacity,
+    /// without a report: the daemon still holds it in memory.
     Notice(Box<NoticeRecord>),
     /// Removes a notice that was written to its sender, or whose sender will not return.
     NoticeEnded(u64),

@@ -138,9 +138,10 @@ pub enum Prospect {
 }
 
 impl Prospect {
-    /// Returns the notice for the person before the command starts.
+    /// Returns the notice that the person gets before the command starts, if messages may not reach
+    /// it.
     #[must_use]
-    pub fn notice(&self, name: &str) -> Option<String> {
+    pub fn startup_notice(&self, name: &str) -> Option<String> {
         match self {
             Self::Barred(why) => Some(format!("messages to {name} will wait: {why}")),
             Self::Unknown(why) => {
@@ -201,7 +202,7 @@ fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoi
         Ok(endpoint) => Ok(Some(endpoint)),
         Err(why) if settings.requires_control => Err(WrapError::Control(why)),
         Err(why) => {
-            (settings.say)(&format!("attach, hold, release and stop won't find {name}: {why}"));
+            (settings.say)(&format!("attach, hold, release and stop will not find {name}: {why}"));
             Ok(None)
         }
     }
@@ -266,7 +267,7 @@ fn run_joined(
     if !settings.accepts_text
         && !settings.requires_control
         && let Some(wrapped) = &wrapped
-        && let Some(line) = prospect_of(wrapped, &settings.recipes).notice(client.name())
+        && let Some(line) = prospect_of(wrapped, &settings.recipes).startup_notice(client.name())
     {
         (settings.say)(&line);
     }

@@ -3,8 +3,8 @@
 
 use agent_relay::protocol::{
     control::{
-        ANSWER_BYTES_MAX, Answer, Bytes, Ended, LAST_LINES_MAX, PICTURE_BYTES_MAX,
-        REQUEST_BYTES_MAX, Request, State,
+        ANSWER_BYTES_MAX, Answer, Bytes, Ended, LAST_LINES_MAX, REQUEST_BYTES_MAX, Request,
+        SNAPSHOT_BYTES_MAX, State,
     },
     frame::{Decoder, PREFIX},
 };
@@ -77,7 +77,7 @@ fn requests(bytes: &[u8]) -> [Request; 3] {
 
 fn answers(bytes: &[u8]) -> [Answer; 4] {
     let (columns, rows) = (number(bytes, 0), number(bytes, 2));
-    assert!(bytes.len() <= PICTURE_BYTES_MAX);
+    assert!(bytes.len() <= SNAPSHOT_BYTES_MAX);
     let text = String::from_utf8_lossy(bytes).into_owned();
     let code = i32::from(columns) - 256;
     let ended = Ended::new(code, &text);

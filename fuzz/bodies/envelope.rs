@@ -48,8 +48,8 @@ fn is_deep(bytes: &[u8]) -> bool {
     bytes.iter().filter(|byte| b"{[".contains(byte)).count() > DEPTH_MAX
 }
 
-/// Checks that serde_json's tree has the same header. It refuses some JSON that the relay passes
-/// on.
+/// Checks that serde_json's tree has the same header. serde_json rejects some JSON that the relay
+/// passes on.
 fn check_against_tree(bytes: &[u8], envelope: &Envelope<'_>) {
     assert!((1..=ID_BYTES_MAX).contains(&envelope.id.len()));
     for object in [Some(envelope.payload), envelope.payload_meta, envelope.delivery] {

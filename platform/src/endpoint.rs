@@ -30,7 +30,10 @@ impl Endpoint {
             invalid(format!("the endpoint {} is not UTF-8: choose another", text.display()))
         })?;
         if text.is_empty() || text.contains('\0') {
-            return Err(invalid(format!("{text:?} is not an endpoint: it is {}", imp::FORM)));
+            return Err(invalid(format!(
+                "{text:?} is not an endpoint: an endpoint is {}",
+                imp::FORM
+            )));
         }
         imp::parse(text).map(Self)
     }

@@ -36,7 +36,7 @@ mod registry;
 #[path = "security/windows.rs"]
 mod security;
 pub mod service;
-pub mod stop;
+pub mod stop_signals;
 pub mod terminal;
 pub mod transport;
 

@@ -185,12 +185,12 @@ pub fn check_private_among(path: &Path, users: &[User]) -> io::Result<()> {
 }
 
 /// Checks that a file belongs to this user (or the system) and that no other user can change it.
-/// Others may read it where a system distinguishes the two.
+/// Others may read the file, on systems that separate reading from writing.
 ///
 /// # Errors
 /// As [`check_private`].
-pub fn check_unchangeable(path: &Path) -> io::Result<()> {
-    imp::check_unchangeable(path)
+pub fn check_only_owner_writes(path: &Path) -> io::Result<()> {
+    imp::check_only_owner_writes(path)
 }
 
 /// Checks that this user can make files in a directory, as far as that is known without making one.

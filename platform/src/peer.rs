@@ -22,7 +22,7 @@ pub struct Peer {
 
 /// A user of this machine: a user id on Unix, a SID on Windows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct User(imp::Id);
+pub struct User(imp::UserId);
 
 impl User {
     /// The user this process acts as.

@@ -156,7 +156,7 @@ pub enum State {
     /// Failed, with the reason as far as the system gives one.
     Failed(String),
     /// Not reported by the system: only the program itself knows.
-    Unsaid,
+    Unknown,
 }
 
 /// The site of a service for the user of this name, or for this user. `None` on systems where the
@@ -225,7 +225,7 @@ pub fn start() -> io::Result<()> {
 }
 
 /// Stops the service until it is started again, or until the next logon. Succeeds if it is stopped
-/// already. Where the system does not report its state ([`State::Unsaid`]), the process is killed.
+/// already. Where the system does not report its state ([`State::Unknown`]), the process is killed.
 ///
 /// # Errors
 /// The system's errors.
@@ -258,7 +258,7 @@ pub fn without_logon() -> Option<&'static str> {
 }
 
 /// Runs `body` as the service that the system has installed at a site. The system's request to stop
-/// reaches it as [`Signal::Stop`](crate::stop::Signal::Stop), and its error goes into the system's
+/// reaches it as [`Signal::Stop`](crate::stop_signals::Signal::Stop), and its error goes into the system's
 /// log. Returns when the service has ended.
 ///
 /// # Errors

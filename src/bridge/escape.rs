@@ -81,7 +81,7 @@ pub(super) enum Token<'a> {
     Csi { parameters: &'a [u8], last: u8 },
     /// `ESC O` and this byte.
     Ss3(u8),
-    /// A string up to its end, which is `ESC \` or BEL. Its content is not kept.
+    /// A string up to its end, which is `ESC \` or BEL. The content is not stored.
     String(StringKind),
     /// The raw bytes that [`Tokenizer::expect_raw`] announced.
     Raw,

@@ -450,7 +450,8 @@ mod tests {
             ] {
                 let alone = |text: &str| match entry {
                     Entry::Pasted => text.to_owned(),
-                    // A line that may be taken by itself has more special characters.
+                    // The program may read a typed line as an input of its own, where `@` and `/`
+                    // begin a command.
                     Entry::Typed => {
                         format!("\n{text}").replace("\n@", "\n\\@").replace("\n/", "\n\\/")[1..]
                             .to_owned()

@@ -87,9 +87,9 @@ enum Comparison {
     },
 }
 
-/// A verdict on one candidate, by the evidence.
+/// Whether a candidate is the child's transcript, or why that is not proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Assessment {
     /// No Enter typed here can have submitted the prompt.
     SubmittedElsewhere,
     /// The prompt or the last answer is not on the screen.
@@ -217,23 +217,23 @@ impl Ownership {
             return None;
         }
         let mut others = self.candidates.iter().filter(|candidate| !candidate.is_own);
-        let proven = others.find(|candidate| self.judge(now, candidate) == Verdict::Own);
+        let proven = others.find(|candidate| self.judge(now, candidate) == Assessment::Own);
         proven.map(|candidate| candidate.id)
     }
 
     /// Judges whether a candidate must be the child's transcript, by its last turn.
-    fn judge(&self, now: Moment, candidate: &Candidate) -> Verdict {
+    fn judge(&self, now: Moment, candidate: &Candidate) -> Assessment {
         let submitted = candidate.turn.as_ref().filter(|turn| turn.enter.is_some());
-        let Some(turn) = submitted else { return Verdict::SubmittedElsewhere };
-        let Some(shown_at) = turn.on_screen_since() else { return Verdict::NotOnScreen };
+        let Some(turn) = submitted else { return Assessment::SubmittedElsewhere };
+        let Some(shown_at) = turn.on_screen_since() else { return Assessment::NotOnScreen };
         let is_searched = self.last_search.as_ref().is_some_and(|search| search.at > shown_at);
         if !is_searched || now < self.recorded_by(candidate.id, shown_at) {
-            return Verdict::TooEarly;
+            return Assessment::TooEarly;
         }
         if turn.had_rival || self.others(candidate.id).any(|other| other.is_rival_of(turn)) {
-            return Verdict::HasRival;
+            return Assessment::HasRival;
         }
-        Verdict::Own
+        Assessment::Own
     }
 
     /// The moment by which an answer that appeared at `shown_at` is recorded in the child's

@@ -33,8 +33,8 @@ pub struct Recipe {
     pub untouched_ms: u64,
     /// The time after which a program that shows nothing counts as ready, in milliseconds.
     pub start_ms: u64,
-    /// The shortest time from a text to the keys that submit it, in milliseconds. They wait longer
-    /// while the screen changes.
+    /// The shortest time from a text to the keys that submit it, in milliseconds. The keys wait
+    /// longer while the screen changes.
     pub guard_ms: u64,
     /// The longest such time, in milliseconds.
     pub guard_ms_max: u64,
@@ -141,8 +141,8 @@ impl Recipe {
         }
     }
 
-    /// The form at a shell's prompt. It must be certain that the line editor reads and that no
-    /// command is unfinished: in an open quote, a here-document would run.
+    /// The form at a shell's prompt. The line editor must be reading and no command may be
+    /// unfinished: in an open quote, a here-document would run.
     fn at_shell_prompt(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         match () {
             () if spot.alternate => Err(Obstacle::OtherScreen),

@@ -1,10 +1,10 @@
-//! Transcripts of a bridge: one text in which unindented lines are inputs of the bridge and indented
+//! Scripts for a bridge: one text in which unindented lines are inputs of the bridge and indented
 //! ones its outputs.
 //!
-//! `UPDATE_EXPECT=1` writes the outputs. The first line is `run COMMAND`, `run COMMAND with a brief` (typed
-//! before anything else), or `run COMMAND with a transcript` (the program writes one, and a search
-//! for it is complete every 250 ms). Each other input is a time in milliseconds, a verb and its
-//! arguments:
+//! `UPDATE_EXPECT=1` rewrites the outputs. The first line is `run COMMAND`, `run COMMAND with a
+//! brief` (typed before anything else), or `run COMMAND with a transcript` (the program writes one,
+//! and a search for it is complete every 250 ms). Each other input is a time in milliseconds, a
+//! verb and its arguments:
 //!
 //! ```text
 //! 0 prints TEXT                     the program prints; \e, \r, \n and \s are escape, return, line

@@ -167,7 +167,7 @@ impl<'a> Level<'a> {
         last.is_some_and(|last| last.optionality == Optionality::Greedy)
     }
 
-    /// Reports whether this word begins the command to run. It need not be UTF-8.
+    /// Reports whether this word begins the command to run. The word need not be UTF-8.
     fn is_at_command(&self, word: &OsStr, may_be_option: bool) -> bool {
         let begins_option = may_be_option && word.as_encoded_bytes().starts_with(b"-");
         let is_last = self.arguments.len() + 1 == self.info.positionals.len();

@@ -269,7 +269,8 @@ impl Target {
         Ok(Self { named: path.to_owned(), real, text: Some(text) })
     }
 
-    /// A file to make. It ends in `.md`: another name may be an agent's, given by mistake.
+    /// Returns a file to make. Its name must end in `.md`: another name may be that of an agent,
+    /// given by mistake.
     fn missing(named: &str) -> Result<Self, Failure> {
         let path = PathBuf::from(named);
         let shown = escaped(named);

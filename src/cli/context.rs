@@ -89,12 +89,13 @@ fn checked(text: impl AsRef<std::ffi::OsStr>) -> Result<String, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Reads service.toml. It says who may run the daemon, so nobody else may be able to write it.
+/// Reads service.toml. The file says who may run the daemon, so only its owner may be able to write
+/// it.
 fn service_in(home: &Path) -> Result<Option<Service>, Failure> {
     let Some(mut service) = Service::load(home).map_err(Failure::because)? else {
         return Ok(None);
     };
-    paths::check_unchangeable(&home.join(service::FILE)).map_err(Failure::because)?;
+    paths::check_only_owner_writes(&home.join(service::FILE)).map_err(Failure::because)?;
     service.endpoint = checked(&service.endpoint)?;
     Ok(Some(service))
 }
@@ -130,7 +131,7 @@ impl Context {
             match Client::join(settings) {
                 // The key is for another home's daemon, or this daemon is too old to know keys.
                 Err(ClientError::Ended(Ended::Error(fault)))
-                    if is_operator && fault.is(ErrorCode::Unauthorized) =>
+                    if is_operator && fault.has_code(ErrorCode::Unauthorized) =>
                 {
                     return Client::join(self.with_server(Settings::guest(endpoint)));
                 }
@@ -198,14 +199,14 @@ fn notice_version(client: Client) -> Client {
 pub(super) fn join_failure(settings: &Settings, error: ClientError) -> Failure {
     match (&error, &settings.mode) {
         (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))
-            if fault.is(ErrorCode::NameInUse) =>
+            if fault.has_code(ErrorCode::NameInUse) =>
         {
             Failure::failed(format!(
                 "{name} is connected already: choose another name, or end the other agent first"
             ))
         }
         (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))
-            if fault.is(ErrorCode::Unauthorized) =>
+            if fault.has_code(ErrorCode::Unauthorized) =>
         {
             Failure::failed(format!(
                 "policy.toml requires a key for {name}, and this command has none: put it into \

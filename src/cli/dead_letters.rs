@@ -53,9 +53,9 @@ impl DeadLetters {
 
 fn row(message: &MessageRow<'_>) -> Vec<String> {
     let reason = DeliveryState::of(message).reason.unwrap_or_default();
-    let code = escaped(message.way.code.as_deref().unwrap_or_default());
+    let code = escaped(message.delivery.code.as_deref().unwrap_or_default());
     vec![
-        ago(message.way.ended.unwrap_or(message.taken)),
+        ago(message.delivery.ended.unwrap_or(message.taken)),
         route(message),
         format!("{code}: {reason}"),
         escaped(&message.id),

@@ -1,8 +1,8 @@
 //! `demo`: a conversation of two scripted agents, each in a terminal of its own.
 //!
-//! It has a daemon of its own, with its endpoint and home in a temporary directory. The agents are
-//! this program. Each sends its lines of [`SCRIPT`], and succeeds only if it receives the lines of
-//! the other, word for word.
+//! The command starts a daemon only for the demo, with its endpoint and home in a temporary
+//! directory. The agents are processes of this program. Each sends its lines of [`SCRIPT`], and
+//! succeeds only if it receives the lines of the other, word for word.
 
 use super::{
     context::{Context, GlobalOptions},
@@ -25,7 +25,7 @@ use platform::{
     clock,
     endpoint::Endpoint,
     paths,
-    stop::{self, Signal},
+    stop_signals::{self, Signal},
     terminal::RawMode,
 };
 use std::{
@@ -56,7 +56,7 @@ const DEMO_MS: u64 = 60_000;
 const LINE_BYTES_MAX: usize = 4096;
 
 /// The pause between two looks at whether the agents have ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Run a short conversation of two scripted agents, to see that everything works.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -84,7 +84,7 @@ impl Demo {
 
     fn play(&self, stage: &Stage) -> Result<(), Failure> {
         let (stop, stopped) = bounded(1);
-        let _listening = stop::listen(move |signal| {
+        let _listening = stop_signals::listen(move |signal| {
             if signal != Signal::Resize {
                 // One signal is enough.
                 let _ = stop.try_send(());
@@ -100,7 +100,7 @@ impl Demo {
             "Ann and Bob run, each in a terminal of its own; this is what they say:",
         )?;
         let agents = [stage.wrap("Ann")?, stage.wrap("Bob")?];
-        let received = self.watch(&mut out, &client, &stopped, agents)?;
+        let received = self.show_messages(&mut out, &client, &stopped, agents)?;
         if received < SCRIPT.len() {
             return Err(Failure::failed(format!(
                 "only {received} of {} messages arrived: `agent-relay doctor` shows possible reasons",
@@ -123,7 +123,7 @@ impl Demo {
     }
 
     /// Shows the messages until both agents have ended. Returns how many arrived word for word.
-    fn watch(
+    fn show_messages(
         &self,
         out: &mut Out,
         client: &Client,
@@ -141,7 +141,7 @@ impl Demo {
                     Err(_) => return Err(Failure::failed("the daemon of the demo has ended")),
                 },
                 recv(stopped) -> _ => return Err(Failure::failed("stopped")),
-                default(LOOK_AGAIN) => if let Some(received) = received_by(&mut agents)? {
+                default(POLL_INTERVAL) => if let Some(received) = received_by(&mut agents)? {
                     return Ok(received);
                 },
             }

@@ -28,7 +28,7 @@ const AGENT: &str = "AGENT_RELAY_AGENT";
 const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 
 /// The directory in the home directory for keys of agents, each in a file with the agent's name.
-const KEYS: &str = "keys";
+const KEYS_DIR: &str = "keys";
 
 /// The user of a command.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ pub(super) fn key_of(
 
 /// The file with the key of a name. Case does not count.
 pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
-    let keys = home.join(KEYS);
+    let keys = home.join(KEYS_DIR);
     let file = keys.join(name);
     if file.exists() {
         return file;

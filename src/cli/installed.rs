@@ -86,7 +86,7 @@ pub(super) fn is_mine(installed: &Installed) -> bool {
 
 /// Returns the state of a service, from the system or else from its daemon.
 pub(super) fn state(context: &Context, installed: &Installed) -> Result<State, Failure> {
-    if installed.state != State::Unsaid {
+    if installed.state != State::Unknown {
         return Ok(installed.state.clone());
     }
     Ok(match running_process(context)? {

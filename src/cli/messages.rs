@@ -125,13 +125,13 @@ pub(super) struct DeliveryState {
 
 impl DeliveryState {
     pub(super) fn of(row: &MessageRow<'_>) -> Self {
-        let way = &row.way;
-        let reported = way.reported.as_ref().filter(|reported| !reported.is_waiting());
-        let detail = match &*way.state {
+        let delivery = &row.delivery;
+        let reported = delivery.reported.as_ref().filter(|reported| !reported.is_waiting());
+        let detail = match &*delivery.state {
             "acknowledged" => reported.map(|reported| escaped(&reported.state)),
-            _ => way.waits_for.as_deref().or(way.code.as_deref()).map(escaped),
+            _ => delivery.waits_for.as_deref().or(delivery.code.as_deref()).map(escaped),
         };
-        Self { state: escaped(&way.state), detail, reason: reason(row) }
+        Self { state: escaped(&delivery.state), detail, reason: reason(row) }
     }
 
     /// The state for a column of a table: `waiting (agent)`.
@@ -157,18 +157,18 @@ impl fmt::Display for DeliveryState {
 
 /// The reason for the state of a delivery, from the daemon or the recipient.
 fn reason(row: &MessageRow<'_>) -> Option<String> {
-    let (way, to) = (&row.way, escaped(&row.to));
-    if let Some(why) = &way.why {
+    let (delivery, to) = (&row.delivery, escaped(&row.to));
+    if let Some(why) = &delivery.why {
         return Some(escaped(why));
     }
-    Some(match (&*way.state, way.waits_for.as_deref()) {
+    Some(match (&*delivery.state, delivery.waits_for.as_deref()) {
         ("waiting", Some("recipient")) => format!("until {to} is here"),
         ("waiting", Some("store")) => "until it is stored".to_owned(),
         ("waiting", Some("turn")) => "until earlier messages are delivered".to_owned(),
         ("waiting", Some("window")) => format!("until {to} acknowledges others"),
         ("waiting", Some("agent")) => format!("the wrapper of {to} has not typed it yet"),
         ("waiting", Some("rest")) => {
-            let until = way.until.map(ahead).unwrap_or_default();
+            let until = delivery.until.map(ahead).unwrap_or_default();
             format!("{to} returned it; it is redelivered in {until}")
         }
         ("delivered", _) => format!("handed to {to}, who has not acknowledged it"),
@@ -194,17 +194,17 @@ mod tests {
 
     #[test]
     fn delivery_state_shows_its_reason() {
-        let state = |way: &str| {
+        let state = |delivery: &str| {
             let json = format!(
                 r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
-                "durability":"disk","attempts":1,"failures":0,{way}}}"#
+                "durability":"disk","attempts":1,"failures":0,{delivery}}}"#
             );
             let state = DeliveryState::of(&serde_json::from_str(&json).unwrap());
             (state.short(), state.to_string())
         };
         let typed = r#""reported":{"state":"confirmed","at":1}"#;
         let why = r#""why":"a line is half typed: send it off""#;
-        for (way, short, long) in [
+        for (delivery, short, long) in [
             (
                 r#""state":"waiting","waits_for":"recipient""#,
                 "waiting (recipient)",
@@ -243,7 +243,7 @@ mod tests {
                 "dead (EXPIRED): it ran out",
             ),
         ] {
-            assert_eq!(state(way), (short.to_owned(), long.to_owned()), "{way}");
+            assert_eq!(state(delivery), (short.to_owned(), long.to_owned()), "{delivery}");
         }
     }
 

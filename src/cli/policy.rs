@@ -181,7 +181,7 @@ impl Check {
                 out.line(line)?;
             }
         }
-        if let Err(error) = paths::check_unchangeable(Path::new(&self.file)) {
+        if let Err(error) = paths::check_only_owner_writes(Path::new(&self.file)) {
             say(format_args!("no daemon accepts the file: {}", escaped(&error.to_string())));
         }
         Ok(DONE)

@@ -1,9 +1,10 @@
 //! Automatic starts of a daemon that has died, by a wrapper, a listener, or a command of a wrapped
 //! agent.
 //!
-//! They happen under the home's start lock. Commands that stop or replace the daemon hold it as
-//! well, so that no daemon is started in between. Under the lock, in this order: is a daemon up,
-//! does a daemon hold the home, was it stopped on purpose, were there too many starts.
+//! An automatic start holds the home's start lock. Commands that stop or replace the daemon hold
+//! the same lock, so that no daemon is started in between. Under the lock, a start checks in this
+//! order whether a daemon is up, whether a daemon holds the home, whether the daemon was stopped on
+//! purpose, and whether there were too many starts.
 
 mod starts;
 

@@ -131,9 +131,9 @@ struct Status {
     json: bool,
 }
 
-/// The state of the service.
+/// The answer of `service status`, as `--json` prints it.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct ServiceStatus {
     installed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
@@ -198,7 +198,8 @@ impl Install {
                  install a task with --logon",
             ));
         }
-        // Fails before anything is installed if the owner has no home, for service.toml.
+        // service.toml goes into the owner's home: without one, the command fails before it
+        // installs anything.
         let owners_home = paths::home_of(&site.owner).map_err(Failure::because)?;
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
@@ -261,7 +262,7 @@ impl Uninstall {
     fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let installed = service::installed().map_err(Failure::because)?;
         let mut removed = service::uninstall().map_err(Failure::because)?;
-        if let Some(task) = installed.as_ref().filter(|task| task.state == State::Unsaid) {
+        if let Some(task) = installed.as_ref().filter(|task| task.state == State::Unknown) {
             // The task is removed in any case: the daemon is not started again.
             if let Err(failure) =
                 context_of(options, task).and_then(|context| stop_daemon(&context))
@@ -310,7 +311,7 @@ impl Start {
         }
         let _start_lock = restart::prevent_starts(&context.home)?;
         // A system that does not report the state may run the daemon that is up: it is not stopped.
-        let is_unknown = installed.state == State::Unsaid;
+        let is_unknown = installed.state == State::Unknown;
         if !is_unknown && is_mine(&installed) {
             stop_unmanaged(&context)?;
         }
@@ -328,7 +329,7 @@ impl Stop {
         let mut context = context_of(options, &before)?;
         let _start_lock = restart::prevent_starts(&context.home)?;
         match before.state {
-            State::Unsaid => stop_daemon(&context)?,
+            State::Unknown => stop_daemon(&context)?,
             _ => service::stop().map_err(Failure::because)?,
         }
         let after = wait_until_down(&mut context)?;
@@ -342,7 +343,7 @@ impl Status {
     fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let Some(installed) = service::installed().map_err(Failure::because)? else {
             if self.json {
-                Out::new().json("service", &Report::default())?;
+                Out::new().json("service", &ServiceStatus::default())?;
                 return Ok(FAILED);
             }
             return Err(no_service());
@@ -467,7 +468,7 @@ fn show(context: &Context, installed: &Installed, json: bool) -> Result<bool, Fa
         State::Failed(why) => Some(why.clone()),
         _ => None,
     };
-    let report = Report {
+    let report = ServiceStatus {
         installed: true,
         kind: Some(installed.kind.word()),
         definition: Some(installed.definition.display().to_string()),
@@ -513,7 +514,11 @@ fn replaceable_in(installed: &Installed) -> Option<String> {
     Some(directory.display().to_string())
 }
 
-fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Result<(), Failure> {
+fn lines(
+    report: &ServiceStatus,
+    out: &mut Out,
+    (kind, state): (Kind, &State),
+) -> Result<(), Failure> {
     let state = match (state, report.since) {
         (State::Running(pid), Some(since)) => {
             let time = duration(clock::unix_ms().saturating_sub(since));
@@ -522,7 +527,7 @@ fn lines(report: &Report, out: &mut Out, (kind, state): (Kind, &State)) -> Resul
         (State::Running(pid), None) if report.owner.is_some() => format!("runs as process {pid}"),
         (State::Running(pid), None) => format!("process {pid} starts"),
         (State::Changing, _) => "starts or stops".to_owned(),
-        (State::Stopped | State::Unsaid, _) => "stopped".to_owned(),
+        (State::Stopped | State::Unknown, _) => "stopped".to_owned(),
         (State::Failed(why), _) => format!("failed: {}", escaped(why)),
     };
     let program = match &report.program {

@@ -127,7 +127,8 @@ impl Spawn {
         let guest = |endpoint: &str| client::Settings::guest(endpoint);
         let endpoint = join_or_start(&mut context, &guest)?.endpoint().to_owned();
         if !self.accepts_text
-            && let Some(line) = wrap::prospect(&command, Some(&directory), &recipes).notice(name)
+            && let Some(line) =
+                wrap::prospect(&command, Some(&directory), &recipes).startup_notice(name)
         {
             say(escaped(&line));
         }

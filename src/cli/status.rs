@@ -81,17 +81,17 @@ impl Status {
         let request =
             |Page { cursor, limit }| MessageRequest { id: id.clone(), cursor, limit, offset: None };
         each_row(&client, "message", usize::MAX, request, |json, row| {
-            if self.json { out.json_text(messages::SCHEMA, json) } else { show_way(out, row) }
+            if self.json { out.json_text(messages::SCHEMA, json) } else { show_delivery(out, row) }
         })?;
         Ok(DONE)
     }
 }
 
-/// Prints the way of one message.
-fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
-    let way = &row.way;
-    let attempts = match (way.attempts, way.failures) {
-        (0, 0) if way.ended.is_some() => "never".to_owned(),
+/// Prints the delivery of a message, in several lines.
+fn show_delivery(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
+    let delivery = &row.delivery;
+    let attempts = match (delivery.attempts, delivery.failures) {
+        (0, 0) if delivery.ended.is_some() => "never".to_owned(),
         (0, 0) => "not yet".to_owned(),
         (attempts, 0) => format!("attempt {attempts}"),
         (attempts, failures) => format!("attempt {attempts}; {failures} failed"),
@@ -101,7 +101,7 @@ fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
         ("accepted", accepted(row)),
         ("handed", attempts),
     ];
-    if let Some(reported) = &way.reported {
+    if let Some(reported) = &delivery.reported {
         let why = reported.why.as_deref().map(|why| format!(": {}", escaped(why)));
         let (state, why) = (escaped(&reported.state), why.unwrap_or_default());
         lines.push(("reported", format!("{state}{why}, {}", ago(reported.at))));
@@ -117,7 +117,7 @@ fn show_way(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
 }
 
 fn accepted(row: &MessageRow<'_>) -> String {
-    if row.way.waits_for.as_deref() == Some("store") && row.way.attempts == 0 {
+    if row.delivery.waits_for.as_deref() == Some("store") && row.delivery.attempts == 0 {
         return "not yet: it is being stored".to_owned();
     }
     let survives = match &*row.durability {
@@ -129,8 +129,8 @@ fn accepted(row: &MessageRow<'_>) -> String {
 
 /// The present state of a message in words.
 fn now(row: &MessageRow<'_>) -> String {
-    let ended = row.way.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
-    let expires = row.way.expires.map(|at| format!("; it expires in {}", ahead(at)));
+    let ended = row.delivery.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
+    let expires = row.delivery.expires.map(|at| format!("; it expires in {}", ahead(at)));
     format!("{}{ended}{}", DeliveryState::of(row), expires.unwrap_or_default())
 }
 

@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Body,
     /// A command to run, with its arguments.
     Command,
-    /// A number of messages.
+    /// The number of messages to show or to send.
     Count,
     /// The key that leaves an attached agent.
     DetachKey,

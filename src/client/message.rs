@@ -112,7 +112,7 @@ impl Delivery {
             None => KnownMeta::default(),
         };
         let missing =
-            |what: &str| envelope.breaks(ErrorCode::Invalid, format!("DELIVER has no `{what}`"));
+            |what: &str| envelope.violation(ErrorCode::Invalid, format!("DELIVER has no `{what}`"));
         let (session, auth) =
             delivery.sender.map(|sender| (sender.session.into_owned(), sender.auth)).unzip();
         Ok(Self {
@@ -307,10 +307,10 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Whether the daemon ended it with this code.
+    /// Whether the daemon ended the connection with this code.
     #[must_use]
-    pub fn is(&self, code: ErrorCode) -> bool {
-        matches!(self, Self::Error(error) if error.is(code))
+    pub fn has_code(&self, code: ErrorCode) -> bool {
+        matches!(self, Self::Error(error) if error.has_code(code))
     }
 }
 

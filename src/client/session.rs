@@ -68,8 +68,8 @@ pub struct Session {
     waits: u32,
     /// Whether the last attempt found no listener.
     absent: bool,
-    /// The newest resume token, good for one return. It is sent until the daemon has answered it,
-    /// since a HELLO can be lost as well as a WELCOME.
+    /// The newest resume token, good for one return. The same token is sent until the daemon has
+    /// answered, since both HELLO and WELCOME can be lost.
     token: Option<String>,
     /// The session of the last WELCOME.
     session_id: String,

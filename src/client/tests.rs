@@ -179,7 +179,7 @@ fn absent_daemon_and_refusal_are_different_errors() {
     };
     daemon.say(Kind::Error, &fault);
     let error = joining.join().unwrap().unwrap_err();
-    assert!(matches!(error, ClientError::Ended(ended) if ended.is(ErrorCode::NameInUse)));
+    assert!(matches!(error, ClientError::Ended(ended) if ended.has_code(ErrorCode::NameInUse)));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl PolicyReloader {
 /// # Errors
 /// If it is invalid, or other users can change it: they could grant themselves any right.
 pub fn load(home: &Path) -> Result<Policy, DaemonError> {
-    match paths::check_unchangeable(&home.join(policy::FILE)) {
+    match paths::check_only_owner_writes(&home.join(policy::FILE)) {
         Err(error) if !is_absent(&error) => Err(error.into()),
         _ => policy::load(home).map_err(DaemonError::Policy),
     }

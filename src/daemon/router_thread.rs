@@ -276,8 +276,8 @@ impl RouterThread {
     }
 }
 
-/// Hangs up on a client that connects while the daemon ends. Its lane in the inbox would keep its
-/// writer waiting: a channel's content is not dropped with its receiver.
+/// Hangs up on a client that connects while the daemon ends. Its lane in the inbox would block its
+/// writer: a channel's content is not dropped with its receiver.
 fn reject(event: Event) {
     if let Event::Accepted(_, client) = event {
         client.hang_up();

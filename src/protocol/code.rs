@@ -83,7 +83,7 @@ wire_enum! {
     }
 }
 
-/// A violation of a rule by a peer, as the ERROR that answers it states it.
+/// A peer's violation of a protocol rule: the content of the ERROR that answers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The rule's code.

@@ -16,7 +16,7 @@ pub const REQUEST_BYTES_MAX: usize = 128 * 1024;
 pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The bytes of a screen, or of a piece of output, before they are encoded.
-pub const PICTURE_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const SNAPSHOT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The number of an ended command's last lines that are sent.
 pub const LAST_LINES_MAX: usize = 10;

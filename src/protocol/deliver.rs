@@ -101,8 +101,8 @@ pub struct Head<'a> {
 impl Head<'_> {
     /// Appends the frame up to its shared part, whose length is included in the frame's.
     ///
-    /// It is written without serde, for speed. Sessions and `originalTo` are made by the daemon, so
-    /// they need no escapes.
+    /// The frame is written without serde, for speed. Sessions and `originalTo` are made by the
+    /// daemon, so they need no escapes.
     pub fn append(&self, bytes: &mut Vec<u8>, shared_bytes: usize) {
         let start = bytes.len();
         bytes.extend_from_slice(b"\0\0\0\0{\"v\":1,\"type\":\"DELIVER\",\"id\":\"");

@@ -104,12 +104,12 @@ impl<'a> Envelope<'a> {
     /// Decodes a raw member. A mismatch is a violation `INVALID` that refers to this envelope.
     pub fn typed<T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, Violation> {
         typed::read(json)
-            .map_err(|why| self.breaks(ErrorCode::Invalid, format!("{}: {why}", self.kind)))
+            .map_err(|why| self.violation(ErrorCode::Invalid, format!("{}: {why}", self.kind)))
     }
 
     /// A violation that refers to this envelope.
     #[must_use]
-    pub fn breaks(&self, code: ErrorCode, message: impl Into<String>) -> Violation {
+    pub fn violation(&self, code: ErrorCode, message: impl Into<String>) -> Violation {
         let reference = Some(self.id.clone().into_owned());
         Violation { reference, ..Violation::new(code, message) }
     }
@@ -199,7 +199,7 @@ pub fn append_json(json: &mut Vec<u8>, value: &impl Serialize) {
     serde_json::to_writer(json, value).expect("wire types are JSON and a Vec takes every byte");
 }
 
-/// The known members as text. They are checked once all are found.
+/// The known members as text, checked once all are found.
 #[derive(Default)]
 struct Members<'a> {
     version: Option<&'a str>,
@@ -334,8 +334,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Whether the JSON nests deeper than [`DEPTH_MAX`]. It is scanned only if it has that many
-/// openers.
+/// Whether the JSON nests deeper than [`DEPTH_MAX`]. Only JSON with that many openers is scanned.
 fn is_too_deep(json: &[u8]) -> bool {
     openers(json) > DEPTH_MAX && depth(json) > DEPTH_MAX
 }

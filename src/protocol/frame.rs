@@ -35,7 +35,7 @@ pub fn seal(bytes: &mut [u8], start: usize, more: usize) {
     bytes[start..start + PREFIX].copy_from_slice(&length.to_be_bytes());
 }
 
-/// A decoder from a stream of bytes to frames. It buffers at most one incomplete frame.
+/// A decoder from a stream of bytes to frames. The decoder buffers at most one incomplete frame.
 ///
 /// A driver reads into [`space`](Self::space), reports the count with [`filled`](Self::filled), and
 /// takes whole frames with [`take`](Self::take) or [`batch`](Self::batch).

@@ -57,6 +57,13 @@ struct Scanner<'a> {
     too_deep: Option<NotJson>,
 }
 
+/// The kind of a container that is open.
+#[derive(Clone, Copy, PartialEq)]
+enum Opened {
+    Array,
+    Object,
+}
+
 impl<'a> Scanner<'a> {
     /// Scans the members of an object after its opening brace, and the end of the text.
     fn members(mut self, found: &mut impl FnMut(&'a str, &'a str)) -> Result<(), NotJson> {
@@ -102,11 +109,11 @@ impl<'a> Scanner<'a> {
         let mut objects = 0_u128;
         let mut depth = 0;
         loop {
-            if let Some(is_object) = self.begin()? {
+            if let Some(opened) = self.begin()? {
                 if depth < u128::BITS {
-                    objects = objects << 1 | u128::from(is_object);
+                    objects = objects << 1 | u128::from(opened == Opened::Object);
                     depth += 1;
-                    if is_object {
+                    if opened == Opened::Object {
                         self.key()?;
                     }
                     continue;
@@ -159,8 +166,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Scans a whole value, or the beginning of a non-empty object (true) or array (false).
-    fn begin(&mut self) -> Result<Option<bool>, NotJson> {
+    /// Scans a whole value, or only the opener of an object or array that is not empty.
+    fn begin(&mut self) -> Result<Option<Opened>, NotJson> {
         match self.peek() {
             Some(b'"') => self.string()?,
             Some(b'-' | b'0'..=b'9') => self.number()?,
@@ -172,7 +179,7 @@ impl<'a> Scanner<'a> {
                 self.blank();
                 // In ASCII, '}' and ']' are two after their openers.
                 if self.peek() != Some(opener + 2) {
-                    return Ok(Some(opener == b'{'));
+                    return Ok(Some(if opener == b'{' { Opened::Object } else { Opened::Array }));
                 }
                 self.at += 1;
             }

@@ -301,7 +301,7 @@ pub struct ErrorPayload {
 impl ErrorPayload {
     /// Whether it has this code.
     #[must_use]
-    pub fn is(&self, code: ErrorCode) -> bool {
+    pub fn has_code(&self, code: ErrorCode) -> bool {
         self.code == code.as_str()
     }
 }

@@ -294,7 +294,7 @@ pub struct MessageRow<'a> {
     pub durability: Cow<'a, str>,
     /// The state of the delivery.
     #[serde(flatten)]
-    pub way: Way<'a>,
+    pub delivery: DeliveryProgress<'a>,
     /// The sender's `payload`; absent if [`truncated`](Self::truncated).
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload: Option<&'a RawValue>,
@@ -308,7 +308,7 @@ pub struct MessageRow<'a> {
 
 /// The state of a delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way<'a> {
+pub struct DeliveryProgress<'a> {
     /// `waiting`; `delivered`, `injected` or `confirmed` (and not acknowledged); `acknowledged`;
     /// `dead`; or `over` while the ending is not stored yet.
     #[serde(borrow)]

@@ -3,12 +3,12 @@
 mod client;
 mod deferred;
 mod heartbeat;
+mod send_window;
 mod table;
-mod window;
 
 #[cfg(test)]
 pub(super) use client::Client;
 pub(super) use client::{Applicant, Membership, Stage};
 pub(super) use heartbeat::CLOSE_MS;
+pub(super) use send_window::{Content, Notice};
 pub(super) use table::{Connections, Handling};
-pub(super) use window::{Content, Notice};

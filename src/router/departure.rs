@@ -21,7 +21,7 @@ use crate::{
 enum Departure {
     /// Without BYE, or by breaking a rule: an unacknowledged delivery may be why.
     Lost,
-    /// Its session continues at once, on another connection.
+    /// Another connection continues the member's session.
     Replaced,
     /// With BYE, which ends its session.
     Bye,
@@ -155,8 +155,8 @@ impl Router {
         self.directory.note_freed(agent);
     }
 
-    /// Queues again what was handed to a connection and is not written, as far as it is retained.
-    /// It may still leave: a recipient that gets it twice knows it by its id.
+    /// Queues retained messages again that were handed to a connection and not written yet. They
+    /// may be written nevertheless: the recipient recognises a duplicate by its id.
     fn retract(&mut self, id: ClientId, agent: AgentKey) {
         let mut retracted = Vec::new();
         self.connections.retract(id, |order| {

@@ -13,7 +13,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Returns the length of both parts.
+    /// Returns the length of the frame: its head and its shared part.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.head.len() + self.shared.as_ref().map_or(0, |shared| shared.len())

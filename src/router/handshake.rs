@@ -56,14 +56,14 @@ impl Router {
         match Envelope::read(json) {
             Ok(envelope) if begins_handshake(envelope.kind) => {
                 if let Err((code, message)) = self.introduce(id, &envelope) {
-                    self.violated(id, envelope.breaks(code, message));
+                    self.violated(id, envelope.violation(code, message));
                 }
                 if let Some(agent) = self.connections.agent_of(id) {
                     self.pump(agent);
                 }
             }
             Ok(envelope) => {
-                self.violated(id, envelope.breaks(ErrorCode::HandshakeRequired, REQUIRED));
+                self.violated(id, envelope.violation(ErrorCode::HandshakeRequired, REQUIRED));
             }
             Err(violation)
                 if violation.code.is_fatal()
@@ -115,7 +115,7 @@ impl Router {
             if let Some(agent) = self.directory.redeem(&mut self.ctx, &token, Some(name)) {
                 return self.take_over(id, agent, applicant);
             }
-            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, TOKEN_REJECTED));
+            self.violated(id, envelope.violation(ErrorCode::ResumeRejected, TOKEN_REJECTED));
         }
         let agent = self.directory.find(name);
         let holder = agent.and_then(|agent| Some((agent, self.directory.client(agent)?)));

@@ -15,16 +15,16 @@ pub struct ClientId(pub u64);
 /// An event for the router.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A stream of the owner's was accepted. Nothing has been received yet.
+    /// A connection of the owner was accepted. Nothing has been received yet.
     Connected(ClientId),
     /// One whole frame's JSON.
     Frame(ClientId, &'a [u8]),
     /// The client's bytes are no frame, or the peer is another user's. Nothing more is read from
     /// it.
     Violated(ClientId, Violation),
-    /// So many bytes of this client's [`Output::Frame`]s have left for the system.
+    /// The system has accepted this number of bytes of the client's [`Output::Frame`]s.
     Written(ClientId, usize),
-    /// The connection ended, either way. Its last input.
+    /// The connection ended, from either side. This is the last input about the client.
     Disconnected(ClientId),
     /// The store has persisted all changes up to this one, counted over all [`Output::Persist`]s.
     Persisted(u64),

@@ -1,7 +1,9 @@
-//! The journal: which changes the store was given, which it has persisted, and what waits for that.
+//! The journal: the changes given to the store, how many it has persisted, and the actions that
+//! wait.
 //!
-//! Changes go out as [`Output::Persist`](super::Output::Persist), and each has a ticket: its number.
-//! Nothing waits for most of them. What does wait stands in line here, behind its ticket.
+//! Changes go to the store as [`Output::Persist`](super::Output::Persist). Each change has a
+//! ticket, which is its sequence number. Actions that wait for a change are queued here with its
+//! ticket; most changes have none.
 
 use super::{
     interface::ClientId,
@@ -32,7 +34,7 @@ pub(super) struct Journal {
     last_notice: u64,
 }
 
-/// What goes on once a change is persisted.
+/// An action that continues once a change is persisted.
 #[derive(Debug)]
 pub(super) enum Continuation {
     /// Accepts a SEND and lets its deliveries go out.

@@ -1,7 +1,7 @@
 //! Notices of messages that wait for their senders to come back.
 //!
-//! They are in the store, too, so that they outlive the daemon. Each is removed there once it has
-//! left for the system: a crash before has it sent again.
+//! The store has them, too, so that they survive the daemon. Each is removed there once it has left
+//! for the system: a crash before has it sent again.
 
 use super::{connections::Notice, context::Context, interface::Output, keys::AgentKey};
 use crate::{

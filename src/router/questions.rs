@@ -90,8 +90,8 @@ impl Questions {
         self.insert(ctx, delivery, question);
     }
 
-    /// Restores the question of a message whose delivery is not over. Its time goes on from when
-    /// the message came; the daemon before lived until `clock`.
+    /// Restores the question of a message whose delivery is not over. The timeout counts from when
+    /// the message came; the daemon before ran until `clock`.
     pub(super) fn restore_with_message(
         &mut self,
         ctx: &mut Context,
@@ -128,8 +128,8 @@ impl Questions {
         self.insert(ctx, delivery, question);
     }
 
-    /// Restores a question that was recorded when its delivery was acknowledged. Its ends are none
-    /// if they are forgotten.
+    /// Restores a question that was recorded when its delivery was acknowledged. The two agents are
+    /// `None` if their names are forgotten.
     pub(super) fn restore(
         &mut self,
         ctx: &mut Context,

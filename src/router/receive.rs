@@ -79,11 +79,11 @@ impl Router {
             }
             Kind::Hello => {
                 let why = "this connection has said HELLO already";
-                Err(envelope.breaks(ErrorCode::Invalid, why))
+                Err(envelope.violation(ErrorCode::Invalid, why))
             }
             Kind::Welcome | Kind::Deliver | Kind::Ping | Kind::Error | Kind::Busy | Kind::Sync => {
                 let why = format!("{} is the daemon's to say", envelope.kind);
-                Err(envelope.breaks(ErrorCode::Invalid, why))
+                Err(envelope.violation(ErrorCode::Invalid, why))
             }
         };
         if let Err(violation) = done {

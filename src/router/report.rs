@@ -95,7 +95,7 @@ impl Router {
         self.notices.hold(&mut self.ctx, (sender, &agent.name), number, frame);
     }
 
-    /// Restores a notice. Its sender is none if the name is forgotten.
+    /// Restores a notice. The sender is `None` if its name is forgotten.
     pub(super) fn restore_notice(&mut self, sender: Option<AgentKey>, record: NoticeRecord) {
         self.ctx.journal.note_notice(record.number);
         let notice = Notice { frame: record.frame, number: Some(record.number) };

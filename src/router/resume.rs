@@ -49,12 +49,12 @@ impl Router {
         let token = Secret::stated(token);
         let Some(agent) = self.directory.redeem(&mut self.ctx, &token, name) else {
             let why = "the token was used before, is out of date, or is another name's; say HELLO";
-            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
+            self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
             return Ok(());
         };
         if self.enforcement.has_key(&self.directory[agent].name) {
             let why = "policy.toml has a key for this name: say HELLO, with the key and the token";
-            self.violated(id, envelope.breaks(ErrorCode::ResumeRejected, why));
+            self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
             return Ok(());
         }
         match self.check_resume(agent, &resume.streams) {

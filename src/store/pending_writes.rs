@@ -14,8 +14,8 @@ use uuid::Uuid;
 /// `None` stands for a record that is to be removed.
 #[derive(Debug, Default)]
 pub(super) struct PendingWrites {
-    /// Open accepted messages that a newly begun file lacks. Their bytes are shared with the
-    /// daemon's memory while they are open.
+    /// Open accepted messages that a newly begun file lacks. The bytes are shared with the router
+    /// while the messages are open.
     accepted: BTreeMap<u64, Box<AcceptedSend>>,
     deliveries: BTreeMap<u64, PendingDelivery>,
     agents: BTreeMap<u64, Option<Box<AgentRecord>>>,

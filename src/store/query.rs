@@ -64,7 +64,8 @@ fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
     numbers(connection, sql, params![id, SAME_ID_MAX as u32 + 1])
 }
 
-/// Deliveries that are not in the history. Their sender and topic are only in the message.
+/// Finds deliveries that are not in the history yet: their sender and topic are only in the
+/// message.
 fn outside_history(
     connection: &Connection,
     filter: &Filter,

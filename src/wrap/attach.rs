@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use platform::{
     clock,
     pty::CTRL_BREAK,
-    stop::{self, Signal},
+    stop_signals::{self, Signal},
     terminal::{self, Input, Interrupter, RawMode, Size},
     transport::Stream,
 };
@@ -89,7 +89,7 @@ pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, Contr
         return Err(ControlError::Refused("this terminal does not know its size".into()));
     };
     let (sender, signals) = bounded(SIGNALS_MAX);
-    let listening = stop::listen(move |signal| {
+    let listening = stop_signals::listen(move |signal| {
         // If so many wait already, another one makes no difference.
         let _ = sender.try_send(signal);
     });

@@ -25,7 +25,7 @@ use crossbeam_channel::{Receiver, never, select};
 use platform::{
     clock, process,
     pty::{self, Pty, Size},
-    stop::Signal,
+    stop_signals::Signal,
     terminal,
 };
 use std::{

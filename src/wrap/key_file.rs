@@ -1,4 +1,5 @@
-//! The key file with which an agent's own commands authenticate. It exists as long as the wrapper.
+//! The key file with which an agent's own commands authenticate. The file exists as long as the
+//! wrapper.
 
 use crate::protocol::{name::Name, secret::Secret};
 use platform::paths;

@@ -110,7 +110,7 @@ struct BlockMeta {
 mod tests {
     use super::*;
 
-    fn message() -> OutgoingMessage {
+    fn note_to_bob() -> OutgoingMessage {
         OutgoingMessage {
             to: "Bob".to_owned(),
             topic: None,
@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn agents_message_requires_an_acknowledgement() {
         let sent =
-            to_send(OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..message() }).unwrap();
+            to_send(OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..note_to_bob() })
+                .unwrap();
         assert!(sent.meta.requires_ack);
         assert_eq!(sent.to.as_deref(), Some("Bob"));
         assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn message_to_a_command_line_is_rejected() {
         for (to, whose) in [("@operator", "your user's"), ("@guest-1a2b3c4d", "a guest's")] {
-            let why = to_send(OutgoingMessage { to: to.to_owned(), ..message() }).unwrap_err();
+            let why = to_send(OutgoingMessage { to: to.to_owned(), ..note_to_bob() }).unwrap_err();
             assert_eq!(why, format!("that is {whose} command line, which hears no messages"));
         }
     }
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn blocks_meta_is_passed_on_or_rejected() {
         let meta =
-            |meta: &str| to_send(OutgoingMessage { meta: Some(meta.to_owned()), ..message() });
+            |meta: &str| to_send(OutgoingMessage { meta: Some(meta.to_owned()), ..note_to_bob() });
         let sent = meta(r#"{"ttl_ms": 500, "replyTo": "d-1", "importance": 9}"#).unwrap();
         assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
         assert_eq!(sent.meta.importance, Some(9));

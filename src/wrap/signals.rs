@@ -1,7 +1,7 @@
 //! Signals to the wrapper's process.
 
 use crossbeam_channel::{Receiver, bounded};
-use platform::stop::{self, Listening, Signal};
+use platform::stop_signals::{self, Listening, Signal};
 
 /// Signals that wait.
 const SIGNALS_MAX: usize = 64;
@@ -16,7 +16,7 @@ impl Signals {
     /// Begins to listen. A second wrapper in one process gets no signals, and works without.
     pub(super) fn listen() -> Self {
         let (sender, received) = bounded(SIGNALS_MAX);
-        let listening = stop::listen(move |signal| {
+        let listening = stop_signals::listen(move |signal| {
             // If so many wait already, another one makes no difference.
             let _ = sender.try_send(signal);
         });

@@ -1,6 +1,7 @@
 //! Text that looks like a message and is none, so that it is not sent.
 //!
-//! It is in examples, quotes, files, tools' output, the user's input, and words of a subagent.
+//! Such text stands in examples, quotes, files, output of tools, the user's input, and words of a
+//! subagent.
 
 use crate::{
     cli::{Agent, Cli},

@@ -19,13 +19,13 @@ const ROWS: u16 = 30;
 /// A message that the agent did not write: in a tool's output and in a received message.
 const FOREIGN: &str = "->relay:Cid <<<\nthis is not said>>>\n";
 
-const FIRST: &str = "Please look at the list of what is left, which is longer than a row of most of the \
+const LIST_BODY: &str = "Please look at the list of what is left, which is longer than a row of most of the \
     screens on which it will be read:\n\n- the first of them\n- the second, 第二个\n\nThen tell me.";
 
-const SECOND: &str = "构建已经完成，你可以合并了。请先运行测试，然后再推送到主分支。如果有任何问题，请告诉我，我会尽快处理。\n\n\
+const CHINESE_BODY: &str = "构建已经完成，你可以合并了。请先运行测试，然后再推送到主分支。如果有任何问题，请告诉我，我会尽快处理。\n\n\
     ```rust\nfn main() {\n    let all = list();\n    println!(\"{}\", all.len());\n}\n```\n\nThat is all 🎉.";
 
-const THIRD: &str = "Yes, I have read it.";
+const SHORT_BODY: &str = "Yes, I have read it.";
 
 /// A model that answers a message, then sends one, prints a file, and sends another.
 fn model() -> Model {
@@ -34,12 +34,14 @@ fn model() -> Model {
     Model::start(move |asked| {
         let is_first = std::mem::replace(&mut is_first, false);
         let reply = match &asked.result {
-            _ if is_first => Reply::new().says(format!("Sure.\n\n{}\n\nSent.", message(THIRD))),
+            _ if is_first => {
+                Reply::new().says(format!("Sure.\n\n{}\n\nSent.", message(SHORT_BODY)))
+            }
             None => Reply::new()
-                .says(format!("I tell Bob.\n\n{}\n\nNow the file.", message(FIRST)))
+                .says(format!("I tell Bob.\n\n{}\n\nNow the file.", message(LIST_BODY)))
                 .runs("cat notes.txt | tee seen"),
             Some(_) => {
-                Reply::new().says(format!("I have seen it.\n\n{}\n\nDone.", message(SECOND)))
+                Reply::new().says(format!("I have seen it.\n\n{}\n\nDone.", message(CHINESE_BODY)))
             }
         };
         reply.in_pieces_of(40).with_delay(Duration::from_millis(20))

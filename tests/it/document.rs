@@ -516,7 +516,10 @@ fn private_limits() -> BTreeMap<String, u64> {
         ),
         (
             "proof of an older connection",
-            constant(include_str!("../../src/router/connections/heartbeat.rs"), "CONTEST_MS"),
+            constant(
+                include_str!("../../src/router/connections/heartbeat.rs"),
+                "TAKEOVER_PROBE_MS",
+            ),
         ),
         ("requests that wait", constant(QUEUE, "WAITING_MAX")),
         (

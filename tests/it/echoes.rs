@@ -52,12 +52,12 @@ fn typed_text_is_not_sent_however_cat_shows_it() {
         send(&mut bob, "Ann", HOSTILE);
         wait_until_all_typed(&sandbox);
     }
-    // A message after the typed text is sent, so no code fence is open.
+    // This message is sent, which proves that the typed text left no code fence open.
     ann.press("->relay:Bob <<<still here>>>\rand on\r");
     expect_message(&mut bob, "Ann", "still here");
     ann.press("\u{4}");
     assert_eq!(ann.finish(), 0);
-    assert!(eve.drain().is_empty(), "what was typed was sent");
+    assert!(eve.drain().is_empty(), "a typed text was extracted and sent");
 }
 
 fn full_screen_program_answers_in_the_same_words(options: &[&str]) {
@@ -82,7 +82,7 @@ fn full_screen_program_answers_in_the_same_words(options: &[&str]) {
     expect_message(&mut bob, "Ann", "still here");
     ann.press("quit\r");
     assert_eq!(ann.finish(), 0);
-    assert!(eve.drain().is_empty(), "what was typed was sent");
+    assert!(eve.drain().is_empty(), "a typed text was extracted and sent");
 }
 
 #[test]

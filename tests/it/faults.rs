@@ -29,7 +29,7 @@ use talk::{Conversation, Messages, Watchdog};
 /// Cells that are tried without a setting.
 const CELLS_BY_DEFAULT: usize = 12;
 
-/// Cells that are tried at a time. They wait more than they compute.
+/// The number of cells that are tried at a time; a cell mostly waits.
 const WORKERS: usize = 3;
 
 #[test]

@@ -41,7 +41,7 @@ struct Program {
     /// Harmful bodies in the program's own language. `{mark}` is the path of the file to create.
     bodies: &'static [&'static str],
     expected: Expected,
-    /// The keys that end the program. It shows something after each but the last.
+    /// The keys that end the program. The program prints something after each key but the last.
     leave: &'static [&'static str],
     /// A command that ends processes which would outlive the terminal.
     cleanup: &'static [&'static str],

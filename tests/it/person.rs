@@ -594,7 +594,7 @@ fn unusable_wrapper_endpoint_is_reported_once_and_is_harmless() {
     let line =
         [program, "--home", home, "run", "-n", "Ann", "--", "sh", "-c", "echo ready; read x"];
     let mut ann = Terminal::run(&sandbox, &line);
-    ann.wait_for("attach, hold, release and stop won't find Ann: ");
+    ann.wait_for("attach, hold, release and stop will not find Ann: ");
     ann.wait_for("\nready\n");
     let endpoint = sandbox.endpoint();
     let refusal = |arguments: &[&str]| {
@@ -644,8 +644,8 @@ fn invalid_request_ends_only_its_own_connection() {
     ann.wait_for_row("heard: still here?");
 }
 
-/// A script that becomes another user, requests the state, and prints the answer. It exits with 77
-/// if it cannot become another user.
+/// A script that becomes another user, requests the state, and prints the answer. The script exits
+/// with 77 if it cannot become another user.
 const STRANGER: &str = "
 import os, socket, sys
 try:

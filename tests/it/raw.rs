@@ -14,7 +14,8 @@ pub(crate) fn session(token: Option<&Value>) -> Value {
     token.map_or_else(|| json!({}), |token| json!({"resume_token": token}))
 }
 
-/// A connection without a session layer. It answers only PINGs, and only if `answers_pings` is set.
+/// A connection without a session layer. Only PINGs are answered, and only if `answers_pings` is
+/// set.
 pub(crate) struct Raw {
     stream: Stream,
     pub(crate) answers_pings: bool,

@@ -221,7 +221,7 @@ fn home_path_may_be_long() {
     assert!(home.starts_with(&relay.data) && home.join("relay.db").exists(), "{home:?}");
 }
 
-/// Commands with a data directory of their own. Their daemon is stopped when this is dropped.
+/// An environment of commands with its own data directory. Dropping it stops the daemon.
 struct Away<'a> {
     sandbox: &'a Sandbox,
     data: PathBuf,

@@ -22,21 +22,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Messages to each program if no time is given.
+/// The number of messages to each program if no time is given.
 const MESSAGES: usize = 20;
 
-/// Unanswered messages to a program at a time.
+/// The most messages to one program that are unanswered at a time.
 const WAITING_MAX: usize = 6;
 
 /// The interval between messages if a time is given.
 const PACE: Duration = Duration::from_secs(1);
 
-/// Messages, or a part of the time, after which each process has its usual memory.
+/// The warm-up, after which each process has its usual memory: a number of messages, or a fraction
+/// (1/n) of the time.
 const WARM_MESSAGES: usize = 5;
 const WARM_PART: u32 = 2;
 
-/// The growth of a process after that. The daemon remembers the outcomes of some 45,000 messages in
-/// 40 MB, all of which it has after four hours; in an hour it grows by less than this.
+/// The most that a process may grow after the warm-up. The daemon remembers the outcomes of some
+/// 45,000 messages in 40 MB, all of which it has after four hours; in an hour it grows by less than
+/// this.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
 
 /// The interval between printed reports.

@@ -483,8 +483,8 @@ fn claim_of_a_name_in_use_only_pings_its_owner() {
     });
 }
 
-/// A script that becomes another user, sends a frame, and prints the answer. It exits with 77 if it
-/// cannot become another user.
+/// A script that becomes another user, sends a frame, and prints the answer. The script exits with
+/// 77 if it cannot become another user.
 const OTHER_USER: &str = "
 import os, socket, sys
 try:

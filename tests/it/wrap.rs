@@ -191,7 +191,8 @@ pub(crate) fn fullscreen() -> String {
     example_program("fullscreen")
 }
 
-/// Wraps the line reader as an agent. It runs the commands in `first`, then prints "ready".
+/// Wraps the line reader as an agent. The program runs the commands in `first`, then prints
+/// "ready".
 #[track_caller]
 pub(crate) fn wrap_line_reader(sandbox: &Sandbox, name: &str, first: &[&str]) -> Terminal {
     wrap_line_reader_with(sandbox, &["-n", name], first)

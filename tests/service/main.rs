@@ -211,7 +211,7 @@ fn unit_file_passes_systemd_analyze() {
     verify.args(["verify", "--user"]).arg(systemd.unit());
     let output = output(in_session(&systemd.sandbox, verify));
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    platform::paths::check_unchangeable(&systemd.unit()).unwrap();
+    platform::paths::check_only_owner_writes(&systemd.unit()).unwrap();
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
     check(path, users, |_| true, "is open to others", Advice::Restrict)
 }
 
-pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
+pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     check(path, &[], |access| gives(access, CHANGING), "can be changed by others", Advice::Restrict)
 }
 

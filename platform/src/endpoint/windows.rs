@@ -18,7 +18,7 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
     if name.is_empty() || name.contains(['\\', '/']) {
         return Err(refusal(
             io::ErrorKind::InvalidInput,
-            format!("{text} is not an endpoint: it is {FORM}"),
+            format!("{text} is not an endpoint: an endpoint is {FORM}"),
         ));
     }
     let units = text.encode_utf16().count();

@@ -77,7 +77,7 @@ pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
     check(path, users, 0o077, "is open to other users", "go=")
 }
 
-pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
+pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     check(path, &[], 0o022, "can be changed by other users", "go-w")
 }
 

@@ -112,8 +112,8 @@ pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
     access::check_private(path, users)
 }
 
-pub(crate) fn check_unchangeable(path: &Path) -> io::Result<()> {
-    access::check_unchangeable(path)
+pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
+    access::check_only_owner_writes(path)
 }
 
 fn open(path: &Path, how: FILE_CREATION_DISPOSITION, descriptor: &Descriptor) -> io::Result<File> {

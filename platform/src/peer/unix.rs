@@ -2,9 +2,9 @@
 
 use std::io;
 
-pub(crate) type Id = u32;
+pub(crate) type UserId = u32;
 
-pub(crate) fn me() -> io::Result<Id> {
+pub(crate) fn me() -> io::Result<UserId> {
     // SAFETY: geteuid has no arguments and cannot fail.
     Ok(unsafe { libc::geteuid() })
 }
@@ -12,10 +12,10 @@ pub(crate) fn me() -> io::Result<Id> {
 /// The form of a user's text, for error sentences.
 pub(crate) const FORM: &str = "a user id";
 
-pub(crate) fn parse(text: &str) -> Option<Id> {
+pub(crate) fn parse(text: &str) -> Option<UserId> {
     text.parse().ok()
 }
 
-pub(crate) fn is_system(id: &Id) -> bool {
+pub(crate) fn is_system(id: &UserId) -> bool {
     *id == 0
 }

@@ -1,8 +1,8 @@
 //! The first question of Windows's pseudo console.
 //!
-//! It asks the terminal for the cursor's position, and holds the command back until the answer.
-//! This process is that terminal and answers. The question must not reach the terminal that shows
-//! the output, which would answer again, into the command's input.
+//! The pseudo console asks its terminal for the cursor's position, and starts the command only
+//! after the answer. This process is the terminal that answers. The question must not reach the
+//! terminal that shows the output, which would answer again, into the command's input.
 
 /// The request for the cursor's position.
 const QUESTION: &[u8] = b"\x1b[6n";

@@ -429,8 +429,8 @@ struct AllowingEntry<'a> {
     is_inherit_only: bool,
 }
 
-/// Parses an entry of an access list; `None` if it grants nothing. A condition counts as met, and
-/// an entry for parts of an object as one for all of it, since files have no parts.
+/// Parses an entry of an access list; `None` if it grants nothing. A condition counts as met. An
+/// entry for parts of an object counts as an entry for the whole object, since files have no parts.
 fn parse_allowing(entry: &[u8]) -> io::Result<Option<AllowingEntry<'_>>> {
     /// The bytes of the header and the rights.
     const HEAD: usize = 8;

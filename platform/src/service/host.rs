@@ -53,7 +53,7 @@ static STATUS: OnceLock<ServiceStatusHandle> = OnceLock::new();
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn run(body: Body) -> io::Result<()> {
-    stop::leave_console();
+    stop_signals::leave_console();
     *locked(&BODY) = Some(body);
     service_dispatcher::start(NAME, main).map_err(|error| {
         refusal(
@@ -108,7 +108,7 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
         ServiceControl::Stop | ServiceControl::Shutdown | ServiceControl::Preshutdown => {
             if !IS_STOPPING.swap(true, Ordering::SeqCst) {
                 report(ServiceState::StopPending, 0);
-                stop::notify(Signal::Stop);
+                stop_signals::notify(Signal::Stop);
             }
             ServiceControlHandlerResult::NoError
         }

@@ -25,7 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     check_domain()?;
-    paths::check_unchangeable(&program.file)
+    paths::check_only_owner_writes(&program.file)
 }
 
 pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {

@@ -11,7 +11,7 @@ const SCHTASKS: &str = "schtasks.exe";
 
 pub(super) fn check_install(program: &Program) -> io::Result<()> {
     let file = windowless(program).file;
-    paths::check_unchangeable(&file).map_err(|error| {
+    paths::check_only_owner_writes(&file).map_err(|error| {
         let words = "it is the program without a console window: install it beside agent-relay.exe, from the \
                      same package";
         refusal(error.kind(), format!("{error}; {words}"))
@@ -62,7 +62,7 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
         )),
         program: task::read(&text),
         is_enabled: task::is_enabled(&text),
-        state: State::Unsaid,
+        state: State::Unknown,
     }))
 }
 

@@ -25,7 +25,7 @@ pub(super) fn without_logon() -> Option<&'static str> {
 pub(super) fn check_install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     // Fails if the user's systemd is not reachable.
     systemctl(&["show-environment"])?;
-    paths::check_unchangeable(&program.file)
+    paths::check_only_owner_writes(&program.file)
 }
 
 pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {

@@ -7,10 +7,10 @@ use super::{
 
 /// The XML of a task for `program`.
 ///
-/// It starts at its user's logon, without elevation, and again a minute later if the start fails.
-/// The scheduler does not restart a program that has failed. No time limit or battery ends it, and
-/// an instance that is just ending does not prevent another. The priority is that of an ordinary
-/// program, since the default for tasks is lower.
+/// The task starts at its user's logon, without elevation. A failed start is repeated a minute
+/// later. The scheduler does not restart a program that has failed. No time limit or battery ends
+/// it, and an instance that is just ending does not prevent another. The priority is that of an
+/// ordinary program, since the default for tasks is lower.
 pub(super) fn write(program: &Program, sid: &str) -> String {
     let mut words = words(program);
     let file = escaped(&words.next().unwrap_or_default());

@@ -1,9 +1,9 @@
-//! Windows: access to a pipe, and the state of the instances under its name.
+//! Named pipes on Windows: who may open a pipe, and whether instances of it exist.
 //!
 //! An instance of a pipe lives until both of its ends are closed, and a suspended process (in a
-//! debugger, or in a console in which a person has selected text) closes none. Until then the name
-//! is taken: a new instance is not the first one. [`join`] adds an instance to such a pipe if only
-//! this user can have made it.
+//! debugger, or in a console in which a person has selected text) closes neither. Until then the
+//! name is taken: a new instance is not the first one. [`join`] adds an instance to such a pipe if
+//! only this user can have made it.
 
 use std::{
     io,

@@ -172,12 +172,12 @@ pub(crate) fn file_writable_by_others_is_refused() {
     let folder = Folder::new();
     let file = folder.path("file");
     paths::write_private_file(&file, b"x").unwrap();
-    paths::check_unchangeable(&file).unwrap();
+    paths::check_only_owner_writes(&file).unwrap();
     system::let_everybody_write(&file);
-    let error = paths::check_unchangeable(&file).unwrap_err();
+    let error = paths::check_only_owner_writes(&file).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains(&file.display().to_string()), "{error}");
-    let none = paths::check_unchangeable(&folder.path("none")).unwrap_err();
+    let none = paths::check_only_owner_writes(&folder.path("none")).unwrap_err();
     assert_eq!(none.kind(), io::ErrorKind::NotFound);
 }
 
@@ -190,7 +190,7 @@ pub(crate) fn additional_reader_is_permitted_and_accepted() {
     let error = paths::check_private(&file).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
     paths::check_private_among(&file, &[another]).unwrap();
-    paths::check_unchangeable(&file).unwrap();
+    paths::check_only_owner_writes(&file).unwrap();
 }
 
 pub(crate) fn a_detached_process_holds_nothing_open() {

@@ -49,7 +49,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
         ("parent", []) => parent(),
         ("deaf", []) => deaf(),
         ("deaf-wait", []) => {
-            let _listening = stop::listen(|_| ()).unwrap();
+            let _listening = stop_signals::listen(|_| ()).unwrap();
             wait();
         }
         ("leave-child", []) => leave_child(),
@@ -134,13 +134,13 @@ fn echo() {
 /// Prints the size at first, and once more after a notification of a change.
 fn size() {
     let (sender, told) = mpsc::channel();
-    let _listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
+    let _listening = stop_signals::listen(move |signal| sender.send(signal).unwrap()).unwrap();
     let say_size = || {
         let size = terminal::size().unwrap();
         say(&format!("size={}x{};", size.rows, size.cols));
     };
     say_size();
-    while told.recv().unwrap() != stop::Signal::Resize {}
+    while told.recv().unwrap() != stop_signals::Signal::Resize {}
     say_size();
 }
 
@@ -213,8 +213,8 @@ fn torn() {
 /// Prints each signal until one requests a stop; may send that one itself.
 fn signals(interrupt: bool) {
     let (sender, told) = mpsc::channel();
-    let listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
-    assert_eq!(stop::listen(|_| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    let listening = stop_signals::listen(move |signal| sender.send(signal).unwrap()).unwrap();
+    assert_eq!(stop_signals::listen(|_| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     say("ready;");
     if interrupt {
         system::interrupt();
@@ -222,18 +222,18 @@ fn signals(interrupt: bool) {
     loop {
         let signal = told.recv().unwrap();
         say(&format!("signal={signal:?};"));
-        if signal == stop::Signal::Stop {
+        if signal == stop_signals::Signal::Stop {
             break;
         }
     }
     drop(listening);
-    drop(stop::listen(|_| ()).unwrap());
+    drop(stop_signals::listen(|_| ()).unwrap());
 }
 
 /// Presses Ctrl-Break in raw mode and after it, and prints the signals.
 fn raw_signals() {
     let (sender, told) = mpsc::channel();
-    let _listening = stop::listen(move |signal| sender.send(signal).unwrap()).unwrap();
+    let _listening = stop_signals::listen(move |signal| sender.send(signal).unwrap()).unwrap();
     let raw = RawMode::enter().unwrap();
     system::press_ctrl_break();
     say(&format!("raw={:?};", told.recv().unwrap()));
@@ -355,7 +355,7 @@ fn say_arguments(arguments: &[&str]) {
 
 /// Ignores hang-ups and waits until its terminal is gone.
 fn deaf() {
-    let _listening = stop::listen(|_| ()).unwrap();
+    let _listening = stop_signals::listen(|_| ()).unwrap();
     say(&format!("pid={};", std::process::id()));
     io::copy(&mut io::stdin(), &mut io::sink()).unwrap_or_default();
 }

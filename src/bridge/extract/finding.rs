@@ -38,17 +38,17 @@ impl Finding {
         Self { extracted, first_row, last_row, first_line, second_line, if_extended }
     }
 
-    /// Whether it is a message.
+    /// Whether the finding is a message.
     pub(super) fn is_message(&self) -> bool {
         matches!(self.extracted, Extracted::Message(_))
     }
 
-    /// Whether it is the problem of a message that was never closed.
+    /// Whether the finding is a message that was never closed.
     pub(super) fn is_unclosed(&self) -> bool {
         self.has_fault(Fault::Unclosed)
     }
 
-    /// Whether it is the problem of an overwritten message, which may be painted again.
+    /// Whether the finding is an overwritten message, which may be painted again.
     pub(super) fn is_overwritten(&self) -> bool {
         self.has_fault(Fault::Overwritten)
     }
@@ -57,7 +57,7 @@ impl Finding {
         matches!(&self.extracted, Extracted::Problem(problem) if problem.fault == fault)
     }
 
-    /// The problem of a message that stands in a frame that the agent quotes.
+    /// Turns the finding into the problem of a message inside a frame that the agent quotes.
     pub(super) fn into_quoted(self) -> Self {
         let reason = "stands in a frame that you quote; to send it, write it outside of the frame";
         let problem = message_problem(Fault::Quoted, self.first_line, reason);

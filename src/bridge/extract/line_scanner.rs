@@ -1,7 +1,7 @@
 //! A scanner of lines, which finds messages, blocks, fences and frames in them.
 //!
-//! It knows nothing of screens, and reads a terminal's lines and a transcript's alike. It is a
-//! value that can be cloned, so that rows that may still change are read by a clone.
+//! The scanner reads lines of a terminal and of a transcript alike. Rows that may still change are
+//! read by a clone of the scanner.
 
 use super::block;
 use super::body::{before_close, closes};

@@ -18,8 +18,8 @@ use crate::bridge::screen::Row;
 ///
 /// `conpty` is made by hand, as Windows' pseudo console repaints the output of programs: it
 /// positions the cursor, skips blanks, paints everything again after a resize, and marks rows as
-/// wrapped or (in the second message of Dora, which loses a word) does not. `wine-shell` is cmd.exe in Wine's
-/// pseudo console.
+/// wrapped or (in the second message of Dora, which loses a word) not. `wine-shell` is cmd.exe in
+/// Wine's pseudo console.
 const PROGRAMS: [&str; 7] = [
     "clear-and-repaint-80x24",
     "conpty-80x24",

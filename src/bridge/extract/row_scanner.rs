@@ -1,7 +1,7 @@
 //! A scanner of a screen's rows: rows become logical lines, which a [`LineScanner`] reads.
 //!
-//! It is a value: final rows go into the scanner itself, and rows that are still visible into a
-//! clone of it, at each sample.
+//! Rows that have scrolled off the screen go into the scanner itself. The visible rows, which may
+//! still change, go into a clone of the scanner at each sample.
 
 use super::finding::Finding;
 use super::line_scanner::LineScanner;

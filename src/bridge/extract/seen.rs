@@ -1,7 +1,7 @@
 //! The messages extracted so far, and whether a message after a repaint is one of them.
 //!
-//! A message is known again by its place among the others and not by its text alone: an agent may
-//! say the same twice.
+//! A message is recognised by its place among the others, not by its text alone: an agent may say
+//! the same twice.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -88,7 +88,7 @@ pub(super) struct SeenLog {
 }
 
 impl SeenLog {
-    /// The number of all messages, and of the next one.
+    /// The count of all messages, which is the ordinal of the next one.
     pub(super) fn count(&self) -> usize {
         self.forgotten + self.log.len()
     }
@@ -98,22 +98,22 @@ impl SeenLog {
         self.insert(self.count(), message);
     }
 
-    /// Adds a message before the one with this number.
-    pub(super) fn insert(&mut self, number: usize, message: Fingerprint) {
-        self.log.insert(number.saturating_sub(self.forgotten), message);
+    /// Adds a message before the message with this ordinal.
+    pub(super) fn insert(&mut self, ordinal: usize, message: Fingerprint) {
+        self.log.insert(ordinal.saturating_sub(self.forgotten), message);
         if self.log.len() > REMEMBERED_MAX {
             self.log.pop_front();
             self.forgotten += 1;
         }
     }
 
-    fn get(&self, number: usize) -> Option<&Fingerprint> {
-        self.log.get(number.checked_sub(self.forgotten)?)
+    fn get(&self, ordinal: usize) -> Option<&Fingerprint> {
+        self.log.get(ordinal.checked_sub(self.forgotten)?)
     }
 
-    /// The numbers in `from..end` of messages with this fingerprint.
+    /// The ordinals in `from..end` of messages with this fingerprint.
     fn find_all(&self, message: Fingerprint, from: usize, end: usize) -> Vec<usize> {
-        let matches = |&number: &usize| self.get(number) == Some(&message);
+        let matches = |&ordinal: &usize| self.get(ordinal) == Some(&message);
         (from.max(self.forgotten)..end).filter(matches).collect()
     }
 }
@@ -126,7 +126,7 @@ impl SeenLog {
 pub(super) struct RepaintTracker {
     /// Messages that were extracted before the repaint; 0 without a repaint.
     end: usize,
-    /// Numbers that the next message may have, once one was recognised; several while equal
+    /// Ordinals that the next message may have, once a message was recognised: several while equal
     /// messages leave it open.
     next: Vec<usize>,
     /// Messages that were recognised.
@@ -143,7 +143,7 @@ pub(super) enum Verdict {
     Seen,
     /// The message is new, and stands after those extracted before.
     New,
-    /// The message is new, and stands before the one with this number.
+    /// The message is new, and stands before the message with this ordinal.
     NewBefore(usize),
 }
 
@@ -163,18 +163,18 @@ impl RepaintTracker {
         self.after_resize
     }
 
-    /// The index of the first of these messages that was extracted before, and its number.
+    /// The index of the first of these messages that was extracted before, and its ordinal.
     pub(super) fn first_seen(messages: &[Fingerprint], seen: &SeenLog) -> Option<(usize, usize)> {
-        let number =
+        let ordinal =
             |&message: &Fingerprint| seen.find_all(message, 0, seen.count()).last().copied();
-        messages.iter().enumerate().find_map(|(at, message)| Some((at, number(message)?)))
+        messages.iter().enumerate().find_map(|(at, message)| Some((at, ordinal(message)?)))
     }
 
     /// Compares the next message of the repaint.
     pub(super) fn judge(&mut self, message: Fingerprint, seen: &SeenLog) -> Verdict {
         let candidates = self.candidates(message, seen);
         if !candidates.is_empty() {
-            self.next = candidates.into_iter().map(|number| number + 1).collect();
+            self.next = candidates.into_iter().map(|ordinal| ordinal + 1).collect();
             self.recognised += 1;
             return Verdict::Seen;
         }
@@ -185,17 +185,17 @@ impl RepaintTracker {
         }
     }
 
-    /// The numbers of the messages that this one may be: the next, a later one, the next in another
-    /// reading, or any.
+    /// Returns the ordinals of the known messages that `message` may repeat: the next one, a later
+    /// one, the next one in another reading of the repaint, or any.
     fn candidates(&self, message: Fingerprint, seen: &SeenLog) -> Vec<usize> {
         let any = || seen.find_all(message, 0, self.end);
         if self.recognised == 0 && !self.after_resize {
             return any();
         }
-        let is_same = |number: &usize| seen.get(*number) == Some(&message);
+        let is_same = |ordinal: &usize| seen.get(*ordinal) == Some(&message);
         let is_similar =
-            |number: &usize| seen.get(*number).is_some_and(|known| known.is_similar(&message));
-        let next = self.next.iter().copied().filter(|&number| number < self.end);
+            |ordinal: &usize| seen.get(*ordinal).is_some_and(|known| known.is_similar(&message));
+        let next = self.next.iter().copied().filter(|&ordinal| ordinal < self.end);
         let mut found: Vec<usize> = next.clone().filter(is_same).collect();
         if let Some(first) = next.clone().min().filter(|_| found.is_empty()) {
             found = seen.find_all(message, first, self.end);
@@ -214,14 +214,14 @@ impl RepaintTracker {
         found
     }
 
-    /// Renumbers after a message was inserted before `number` that was judged by this tracker.
-    pub(super) fn inserted(&mut self, number: usize) {
-        self.renumber(|next| next >= number);
+    /// Renumbers after a message was inserted before `ordinal` that was judged by this tracker.
+    pub(super) fn inserted(&mut self, ordinal: usize) {
+        self.renumber(|next| next >= ordinal);
     }
 
-    /// Renumbers after a message was inserted before `number` that this tracker is still to judge.
-    pub(super) fn inserted_unjudged(&mut self, number: usize) {
-        self.renumber(|next| next > number);
+    /// Renumbers after a message was inserted before `ordinal` that this tracker is still to judge.
+    pub(super) fn inserted_unjudged(&mut self, ordinal: usize) {
+        self.renumber(|next| next > ordinal);
     }
 
     fn renumber(&mut self, moves: impl Fn(usize) -> bool) {

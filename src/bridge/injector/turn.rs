@@ -13,15 +13,15 @@ pub(super) enum Turn {
     Open {
         /// When the child printed last, or got the last prompt.
         changed_at: Moment,
-        /// Whether the recipe has judged the screen since then.
-        is_judged: bool,
+        /// Whether the recipe has been asked since then if the agent looks idle.
+        idle_asked: bool,
     },
 }
 
 impl Turn {
     /// The child printed, or got a prompt.
     pub(super) fn change(&mut self, now: Moment) {
-        *self = Self::Open { changed_at: now, is_judged: false };
+        *self = Self::Open { changed_at: now, idle_asked: false };
     }
 
     pub(super) fn end(&mut self) {
@@ -32,7 +32,7 @@ impl Turn {
     pub(super) fn deadline(&self, shows_idle: bool) -> Option<Moment> {
         match *self {
             Self::Over => None,
-            Self::Open { changed_at, is_judged: false } if shows_idle => {
+            Self::Open { changed_at, idle_asked: false } if shows_idle => {
                 Some(changed_at.plus(IDLE_MS))
             }
             Self::Open { changed_at, .. } => Some(changed_at.plus(SILENCE_MS)),
@@ -41,12 +41,12 @@ impl Turn {
 
     /// Whether an open turn has ended: the agent `looks_idle`, or was silent for long.
     pub(super) fn is_over(&mut self, now: Moment, looks_idle: impl FnOnce() -> bool) -> bool {
-        let Self::Open { changed_at, is_judged } = self else { return false };
+        let Self::Open { changed_at, idle_asked } = self else { return false };
         let quiet_ms = now.since(*changed_at);
         if quiet_ms < IDLE_MS {
             return false;
         }
-        *is_judged = true;
+        *idle_asked = true;
         quiet_ms >= SILENCE_MS || looks_idle()
     }
 }

@@ -43,7 +43,7 @@ impl Injector {
             let progress = why.map_or(Progress::Unhindered, Progress::Waiting);
             out.push(Output::Report(message.id.clone(), progress));
         }
-        // That an Enter is ignored says something of a text that was typed alone.
+        // An ignored Enter concerns only the text that was typed, not the messages behind it.
         match why.filter(|why| *why != Obstacle::NoEnterTaken) {
             Some(why) if is_new || self.queue.has_unreported() => {
                 self.report_waiting(why, true, out);

@@ -25,16 +25,17 @@ fn compare(ownership: &mut Ownership, screen: &str) {
 }
 
 #[track_caller]
-fn check(ownership: &Ownership, after_ms: u64, expected: Verdict) {
+fn check(ownership: &Ownership, after_ms: u64, expected: Assessment) {
     let candidate = ownership.find(FIRST).expect("it was admitted");
     assert_eq!(ownership.judge(NOW.plus(after_ms), candidate), expected);
 }
 
 #[test]
 fn prompt_long_after_the_last_enter_was_submitted_elsewhere() {
-    for (after_ms, expected) in
-        [(SUBMITTED_MS - 1, Verdict::NotOnScreen), (SUBMITTED_MS, Verdict::SubmittedElsewhere)]
-    {
+    for (after_ms, expected) in [
+        (SUBMITTED_MS - 1, Assessment::NotOnScreen),
+        (SUBMITTED_MS, Assessment::SubmittedElsewhere),
+    ] {
         let mut ownership = scene(&[]);
         ownership.admit(FIRST);
         let prompt = Record::Prompt("who are you".to_owned());
@@ -46,9 +47,9 @@ fn prompt_long_after_the_last_enter_was_submitted_elsewhere() {
 #[test]
 fn prompt_and_answer_must_both_be_on_the_screen() {
     for (screen, expected) in [
-        ("whoareyou", Verdict::NotOnScreen),
-        ("Itsme", Verdict::NotOnScreen),
-        ("whoareyouItsme", Verdict::Own),
+        ("whoareyou", Assessment::NotOnScreen),
+        ("Itsme", Assessment::NotOnScreen),
+        ("whoareyouItsme", Assessment::Own),
     ] {
         let mut ownership = scene(&[(FIRST, "who are you", "It's me")]);
         compare(&mut ownership, screen);
@@ -67,20 +68,20 @@ fn verdict_waits_for_a_search_and_for_records_of_others() {
     ] {
         let mut ownership = scene(candidates);
         compare(&mut ownership, "whoareyouItsme");
-        check(&ownership, late_ms, Verdict::TooEarly);
+        check(&ownership, late_ms, Assessment::TooEarly);
         ownership.searched(NOW, is_alone);
-        check(&ownership, late_ms, Verdict::TooEarly);
+        check(&ownership, late_ms, Assessment::TooEarly);
         ownership.searched(NOW.plus(1), is_alone);
         if late_ms > 0 {
-            check(&ownership, late_ms - 1, Verdict::TooEarly);
+            check(&ownership, late_ms - 1, Assessment::TooEarly);
         }
-        check(&ownership, late_ms, Verdict::Own);
+        check(&ownership, late_ms, Assessment::Own);
     }
 }
 
 #[test]
 fn candidate_with_the_same_prompt_is_a_rival_unless_it_answers_otherwise() {
-    for (reply, expected) in [("It's me", Verdict::HasRival), ("Not you", Verdict::Own)] {
+    for (reply, expected) in [("It's me", Assessment::HasRival), ("Not you", Assessment::Own)] {
         let mut ownership =
             scene(&[(FIRST, "who are you", "It's me"), (SECOND, "who are you", reply)]);
         compare(&mut ownership, "whoareyouItsme");
@@ -96,7 +97,7 @@ fn rival_stays_one_when_its_turn_ends() {
     compare(&mut ownership, "whoareyouItsme");
     ownership.searched(NOW.plus(1), true);
     assert!(ownership.end_turn(SECOND), "its prompt and answer were on the screen");
-    check(&ownership, TRANSCRIPT_BEGUN_MS, Verdict::HasRival);
+    check(&ownership, TRANSCRIPT_BEGUN_MS, Assessment::HasRival);
 }
 
 #[test]

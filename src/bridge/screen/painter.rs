@@ -15,8 +15,8 @@ use unicode_width::UnicodeWidthChar;
 use super::observer::{Discontinuity, ScreenObserver};
 use super::rows::{Row, VisibleRows, read_row};
 
-/// Rows of history after which it is emptied. They are reported at once, so this only says how
-/// often.
+/// Rows after which the history is emptied. Each row is reported at once, so this number has no
+/// other effect.
 const HISTORY_ROWS_KEPT: usize = 64;
 
 /// Capacity of the history in rows: as many as one operation, such as a resize, can scroll off.

@@ -8,7 +8,7 @@ use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCharset};
 
 use super::Screen;
-use crate::protocol::control::PICTURE_BYTES_MAX;
+use crate::protocol::control::SNAPSHOT_BYTES_MAX;
 
 /// Undoes what would disturb painting: margins, insertion, other character sets, and line wrap.
 const BEGIN: &str = "\x1b[?2026h\x1b[?25l\x1b[r\x1b[?6l\x1b[4l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?7l";
@@ -101,8 +101,8 @@ impl Snapshot {
         };
         let end = (0..columns).rev().find(|&column| is_painted(&row[Column(column)]));
         for column in 0..end.map_or(0, |end| end + 1) {
-            // Only a program that paints millions of attributes gets less than all.
-            if self.text.len() > PICTURE_BYTES_MAX {
+            // A snapshot is cut only if a program paints millions of attributes.
+            if self.text.len() > SNAPSHOT_BYTES_MAX {
                 return;
             }
             let cell = &row[Column(column)];
@@ -179,7 +179,7 @@ fn push_colour(style: &mut String, colour: Color, black: u8) {
         Color::Named(name) => match name as usize {
             index @ 0..8 => write!(style, ";{}", usize::from(black) + index),
             index @ 8..16 => write!(style, ";{}", usize::from(black) + 60 + index - 8),
-            // The faint attribute makes these of the plain colours.
+            // The faint attribute, which is set above, turns the plain colours into the dim ones.
             index
                 if (NamedColor::DimBlack as usize..=NamedColor::DimWhite as usize)
                     .contains(&index) =>
@@ -296,7 +296,7 @@ mod tests {
                 screen.feed(cell.as_bytes(), &mut NoObserver);
             }
         }
-        assert!(screen.snapshot(600, 250).len() < PICTURE_BYTES_MAX + 64 * 1024);
+        assert!(screen.snapshot(600, 250).len() < SNAPSHOT_BYTES_MAX + 64 * 1024);
     }
 
     /// Output of programs, and noise. It has no wide characters, as a grid may keep one half of

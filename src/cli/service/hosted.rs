@@ -1,6 +1,7 @@
 //! The daemon as a Windows service, under an account of its own, for one owner.
 //!
-//! It is not a command: its arguments follow `--as-agent-relay`, and are compared as a whole.
+//! The service manager starts the program with arguments that follow `--as-agent-relay`, which are
+//! compared as a whole. Users never type them.
 
 use crate::cli::{
     context::{Context, GlobalOptions},

@@ -1,8 +1,7 @@
 //! A process that restarts the daemon when it fails, for a system that starts it at logon but does
-//! not see how it ends. It ends with a daemon that was stopped on purpose.
+//! not see how it ends. The process ends with a daemon that was stopped on purpose.
 //!
-//! It does not wait between restarts: a command that stops the daemon never finds a pause in which
-//! none is up, with one to come.
+//! There is no pause between restarts, so a command that stops the daemon always finds one to stop.
 
 use crate::cli::{
     context::GlobalOptions,

@@ -1,6 +1,6 @@
 //! A connection to one client: its stage, its window and the frames that it sent too early.
 
-use super::{deferred::Deferred, window::Window};
+use super::{deferred::Deferred, send_window::Window};
 use crate::{
     protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, secret::Hash},
     router::{keys::AgentKey, sender::SenderAuth},

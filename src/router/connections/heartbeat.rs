@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// How long the holder of a name has to answer when another client asks for the name.
-const CONTEST_MS: u64 = 250;
+/// The time in which the holder of a name must answer a PING when another client asks for the name.
+const TAKEOVER_PROBE_MS: u64 = 250;
 
-/// How long a connection, and the whole daemon, may take to write its last frames.
+/// The longest time in which a closing connection, or the stopping daemon, writes its last frames.
 pub(in crate::router) const CLOSE_MS: u64 = 1_000;
 
 impl Connections {
@@ -103,7 +103,7 @@ impl Connections {
 fn due(client: &Client, woke: Moment, limits: &Limits) -> Option<Moment> {
     let (since, ms) = match &client.stage {
         Stage::Unauthenticated { since } => (*since, limits.handshake_ms),
-        Stage::WaitingForName(waiting) => (waiting.since, CONTEST_MS),
+        Stage::WaitingForName(waiting) => (waiting.since, TAKEOVER_PROBE_MS),
         Stage::Member(_) => match client.pinged {
             Some(pinged) => (pinged, limits.heartbeat_ms.saturating_mul(2)),
             None => (client.last_frame, limits.heartbeat_ms),

@@ -3,7 +3,7 @@
 use super::{
     client::{Applicant, Client, Membership, Stage, WaitingForName},
     deferred,
-    window::{Content, Notice, Unwritten, Window},
+    send_window::{Content, Notice, Unwritten, Window},
 };
 use crate::{
     protocol::{

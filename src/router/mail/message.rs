@@ -19,7 +19,7 @@ use crate::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Room for a DELIVER's own part, with every number at its longest.
+/// The longest head of a DELIVER: the part that is not shared, with every number at its longest.
 pub(in crate::router) const HEAD_BYTES: usize = 512;
 
 /// One message for one recipient.
@@ -40,8 +40,8 @@ pub(in crate::router) struct Message {
     pub(in crate::router) expires: Moment,
     /// The time of the message's timer.
     pub(in crate::router) timer: Moment,
-    /// The message was delivered before and comes again because its recipient asked. It counts in
-    /// no queue, and its sender gets no NACK.
+    /// The message was delivered before and comes again because its recipient asked. The message
+    /// counts in no queue, and its sender gets no NACK.
     pub(in crate::router) is_replay: bool,
     pub(in crate::router) body: Body,
 }
@@ -73,7 +73,7 @@ impl Message {
 pub(in crate::router) enum Body {
     /// The frame for the one connection that will get it.
     AtMostOnce(Frame),
-    /// Everything that any number of attempts needs.
+    /// The delivery from which each attempt writes its frame.
     AtLeastOnce(Reliable),
 }
 

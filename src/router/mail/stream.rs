@@ -226,7 +226,8 @@ impl Streams {
         self.keys.get(&(from, to, topic) as &dyn Identified).copied()
     }
 
-    /// Opens a stream. Its numbers go on after `last_seq`; those up to `reserved` may go out.
+    /// Opens a stream. Sequence numbers continue after `last_seq`; numbers up to `reserved` may be
+    /// used.
     pub(super) fn open(
         &mut self,
         (from, from_number): (AgentKey, u64),

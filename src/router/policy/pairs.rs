@@ -25,16 +25,16 @@ const MS: u64 = 1_000;
 pub struct Pairs<K> {
     /// When each pair's bucket will be full again, of pairs that sent in this generation.
     recent: FxHashMap<(K, K), u64>,
-    /// The same of pairs that last sent in the generation before.
+    /// When the bucket will be full again, of pairs that last sent in the generation before.
     older: FxHashMap<(K, K), u64>,
-    /// The begin of this generation.
+    /// The start of this generation.
     began: Moment,
     /// The most pairs in a generation.
     most: usize,
 }
 
 impl<K: Copy + Eq + Hash> Pairs<K> {
-    /// Returns a table for at most so many pairs.
+    /// Returns a table for at most `most` pairs.
     #[must_use]
     pub fn new(most: usize) -> Self {
         let most = (most / 2).max(1);

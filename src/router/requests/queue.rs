@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 /// Requests of one connection that may wait for an earlier one.
 pub(super) const WAITING_MAX: usize = 32;
 
-/// What has to be done before a request is answered.
+/// An action that a request waits for.
 #[derive(Debug)]
 pub(super) enum Errand {
-    /// The store is asked.
+    /// A query of the store.
     Query(Query),
-    /// The policy file is read again.
+    /// Reading the policy file again.
     Reload,
 }
 

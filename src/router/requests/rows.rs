@@ -10,7 +10,9 @@ use crate::{
         code::NackCode,
         deliver::{Shared, shared_object},
         name::Name,
-        relay::{AgentRow, Agents, MessageRequest, MessageRow, Messages, Page, Piece, Way},
+        relay::{
+            AgentRow, Agents, DeliveryProgress, MessageRequest, MessageRow, Messages, Page, Piece,
+        },
     },
     record::{DeliveryRecord, DeliveryRow, Ending, QueryResult},
     router::{
@@ -159,7 +161,7 @@ impl<'r> Rows<'r> {
             seq: delivery.seq,
             taken: message.unix_ms,
             durability: self.ctx.limits.durability.as_str().into(),
-            way: self.way(row),
+            delivery: self.delivery_state(row),
             payload: whole.map(|shared| shared.payload),
             payload_meta: whole.and_then(|shared| shared.payload_meta),
             truncated: whole.is_none(),
@@ -172,32 +174,33 @@ impl<'r> Rows<'r> {
     }
 
     /// Returns how far a delivery is. Of an open one the router knows more than the store.
-    fn way<'a>(&'a self, row: &'a DeliveryRow) -> Way<'a> {
+    fn delivery_state<'a>(&'a self, row: &'a DeliveryRow) -> DeliveryProgress<'a> {
         let open = self.mail.delivery(row.delivery.id).map(|(_, message)| message);
         if let Some(message) = open
             && let Some(reliable) = message.reliable()
         {
-            return self.way_of_open(message, reliable);
+            return self.state_of_open(message, reliable);
         }
         let DeliveryRecord { attempts, failures, .. } = row.delivery;
         let reported = self.requests.reports().get(row.delivery.id).cloned();
-        let way = Way { attempts, failures, reported, ..Way::default() };
+        let state =
+            DeliveryProgress { attempts, failures, reported, ..DeliveryProgress::default() };
         match &row.ended {
-            None => Way { state: "over".into(), ..way },
+            None => DeliveryProgress { state: "over".into(), ..state },
             Some((Ending::Acknowledged, at)) => {
-                Way { state: "acknowledged".into(), ended: Some(*at), ..way }
+                DeliveryProgress { state: "acknowledged".into(), ended: Some(*at), ..state }
             }
-            Some((Ending::Dead { code, why }, at)) => Way {
+            Some((Ending::Dead { code, why }, at)) => DeliveryProgress {
                 state: "dead".into(),
                 ended: Some(*at),
                 code: Some(code.as_str().into()),
                 why: Some((&**why).into()),
-                ..way
+                ..state
             },
         }
     }
 
-    fn way_of_open(&self, message: &Message, reliable: &'r Reliable) -> Way<'r> {
+    fn state_of_open(&self, message: &Message, reliable: &'r Reliable) -> DeliveryProgress<'r> {
         let membership = self.membership(&self.directory[message.to]);
         let (state, waits_for, until) = match reliable.state {
             State::Persisting => ("waiting", Some("store"), None),
@@ -213,7 +216,7 @@ impl<'r> Rows<'r> {
         };
         let reported = reliable.reported.as_deref();
         let waiting = reported.filter(|reported| reported.is_waiting());
-        Way {
+        DeliveryProgress {
             state: state.into(),
             waits_for: waits_for.map(Into::into),
             until: until.map(|until| self.unix_ms_at(until)),
@@ -222,7 +225,7 @@ impl<'r> Rows<'r> {
             expires: Some(self.unix_ms_at(message.expires)),
             why: waiting.and_then(|reported| reported.why.as_deref()).map(Into::into),
             reported: reported.cloned(),
-            ..Way::default()
+            ..DeliveryProgress::default()
         }
     }
 

@@ -20,7 +20,7 @@ pub(in crate::router) struct Requests {
     queues: FxHashMap<ClientId, Queue>,
     taps: Vec<Tap>,
     reports: Reports,
-    /// The last number in the stream of answers to each agent, counted from `seq_base`.
+    /// The last sequence number in the stream of answers to each agent, counted from `seq_base`.
     seqs: FxHashMap<AgentKey, u64>,
     seq_base: u64,
     about_daemon: Option<Box<RawValue>>,
@@ -102,19 +102,19 @@ impl Requests {
         mem::take(&mut self.taps[tap].lost)
     }
 
-    /// Numbers the next answer to an agent.
+    /// Returns the sequence number of the next answer to an agent.
     pub(super) fn next_seq(&mut self, agent: AgentKey) -> u64 {
         let seq = self.seqs.entry(agent).or_default();
         *seq += 1;
         self.seq_base + *seq
     }
 
-    /// Returns the number of the last answer to an agent.
+    /// Returns the sequence number of the last answer to an agent.
     pub(in crate::router) fn last_seq(&self, agent: AgentKey) -> u64 {
         self.seq_base + self.seqs.get(&agent).copied().unwrap_or(0)
     }
 
-    /// Continues the numbers of answers above this one.
+    /// Continues the sequence numbers of all answers above `base`.
     pub(in crate::router) const fn continue_seqs(&mut self, base: u64) {
         self.seq_base = base;
     }

@@ -134,19 +134,23 @@ impl Router {
         }
         let queued: usize = mailboxes.values().map(|mailbox| mailbox.outbox.total().messages).sum();
         let there: usize = loads.values().map(|load| load.messages).sum();
-        ensure(queued == there, || format!("{queued} are queued, {there} are there"))?;
+        ensure(queued == there, || {
+            format!("the queues count {queued} messages, the table has {there}")
+        })?;
         let entries: usize = mailboxes.values().map(|mailbox| mailbox.dedup.len()).sum();
         let counted = self.mail.counts().1;
         ensure(entries == counted, || format!("{entries} dedup entries, not {counted}"))?;
         let most = self.ctx.limits.dedup_total_max;
         ensure(entries <= most, || format!("{entries} dedup entries, and not {most} at most"))?;
         let counted = self.ctx.memory.inside();
-        ensure(counted == inside, || format!("{counted} bytes are counted, {inside} are there"))
+        ensure(counted == inside, || {
+            format!("{counted} bytes are counted, the messages have {inside}")
+        })
     }
 
     fn audit_queue(&self, agent: AgentKey, mailbox: &Mailbox) -> Checked {
         let (limits, total) = (&self.ctx.limits, mailbox.outbox.total());
-        ensure(mailbox.outbox.is_consistent(), || "shares don't add up".into())?;
+        ensure(mailbox.outbox.is_consistent(), || "the shares do not add up".into())?;
         ensure(total.messages <= limits.queue_messages_max, || {
             format!("{total:?} are in a queue")
         })?;
@@ -165,7 +169,7 @@ impl Router {
         ensure(on_way as u64 <= most, || format!("{on_way} of {most} are on the way"))?;
         let is_idle = client.window.frames().all(|handed| handed.content.is_answer());
         ensure(!is_idle || mailbox.outbox.next(most).is_none(), || {
-            format!("{} could get more and doesn't", agent.name)
+            format!("{} could get more messages and gets none", agent.name)
         })
     }
 

@@ -422,7 +422,7 @@ impl World {
         connections.into_iter().try_for_each(|(id, connection)| self.lose(id, &connection))
     }
 
-    /// Cuts all connections, some with nothing under way, and lets the router's timers run while the
+    /// Cuts all connections, some of them idle, and lets the router's timers run while the
     /// applications are away.
     fn lose_all_connections(&mut self) -> Checked {
         let ids: Vec<_> = self.connections.keys().copied().collect();

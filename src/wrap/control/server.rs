@@ -1,7 +1,7 @@
 //! The threads of a wrapper's control endpoint.
 //!
-//! They pass connections and requests to the driver, which answers through a [`ClientHandle`] each.
-//! Only processes of this user are admitted, and a limited number at a time.
+//! The threads pass connections and requests to the driver, which answers each client through its
+//! [`ClientHandle`]. Only processes of this user may connect, and only a limited number at a time.
 
 use crate::{
     protocol::{
@@ -55,9 +55,11 @@ pub(in crate::wrap) struct ClientHandle {
 }
 
 impl ClientHandle {
-    /// Lets the client's next request be read, after KEYS.
+    /// Lets the reader go on to the client's next request, once the bridge has accepted the last
+    /// KEYS.
     pub(super) fn accept_keys(&self) {
-        // The reader waits for one signal at a time, or is gone.
+        // A full channel holds this signal already, and a closed one means that the reader has
+        // ended.
         let _ = self.accepted.try_send(());
     }
 

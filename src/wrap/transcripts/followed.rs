@@ -42,7 +42,7 @@ impl Followed {
         let mut has_grown = false;
         loop {
             let count = self.read_piece(buffer).unwrap_or_else(|error| {
-                tracing::debug!("{} can't be read: {error}", self.path.display());
+                tracing::debug!("{} cannot be read: {error}", self.path.display());
                 0
             });
             self.reader.feed(&buffer[..count], &mut records);
@@ -85,7 +85,8 @@ impl Followed {
         self.reader.restart();
     }
 
-    /// Follows the wall clock, which was set back by this much.
+    /// Moves the time from which records count back by `lost_ms`, after the wall clock was set
+    /// back.
     pub(super) fn set_back(&mut self, lost_ms: u64) {
         self.since_ms = self.since_ms.saturating_sub(lost_ms);
         self.reader.set_since(calendar::utc(self.since_ms));

@@ -33,13 +33,13 @@ struct Script {
     real: BTreeMap<String, String>,
 }
 
-/// The members of an example that a real envelope has.
+/// The members that a received envelope must have, compared with its example.
 #[derive(Clone, Copy, PartialEq)]
 enum Members {
-    /// Every member, and no other.
-    All,
-    /// No other member; some are for other cases.
-    Some,
+    /// The received envelope has exactly the members of the example.
+    Exactly,
+    /// The received envelope has only members of the example; the example shows more cases at once.
+    OnlyThese,
 }
 
 impl Script {
@@ -90,7 +90,8 @@ impl Script {
         let (mut shown, mut real) = (BTreeSet::new(), BTreeSet::new());
         members(&example, "", &mut shown);
         members(received, "", &mut real);
-        let is_like = if has == Members::All { shown == real } else { shown.is_superset(&real) };
+        let is_like =
+            if has == Members::Exactly { shown == real } else { shown.is_superset(&real) };
         let different = shown.symmetric_difference(&real);
         assert!(is_like, "{example}\nis not like\n{received}\n{different:?}");
         for member in ["type", "from", "to"] {
@@ -151,18 +152,21 @@ fn first_minute(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
     script.send(&mut ann, "a-1");
-    let welcome = script.receive(&mut ann, "5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10", Members::All);
+    let welcome =
+        script.receive(&mut ann, "5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10", Members::Exactly);
     let mut granted = script.example("5e0c7a52-6f0e-4d0e-9a51-3c1f0b6f2f10");
     granted["payload"]["server"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     assert_eq!(welcome["payload"]["capabilities"], granted["payload"]["capabilities"]);
     assert_eq!(welcome["payload"]["server"], granted["payload"]["server"]);
     script.send(&mut ann, "a-2");
-    let accepted = script.receive(&mut ann, "0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60", Members::All);
+    let accepted =
+        script.receive(&mut ann, "0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60", Members::Exactly);
     assert_eq!(
         accepted["payload"],
         script.example("0f6b2f63-36a5-4b5e-8a07-2b1c3d4e5f60")["payload"]
     );
-    let deliver = script.receive(&mut bob, "c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", Members::All);
+    let deliver =
+        script.receive(&mut bob, "c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", Members::Exactly);
     script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
     script.send(&mut bob, "b-2");
     assert_eq!(bob.drain(), Vec::<Value>::new());
@@ -171,18 +175,18 @@ fn first_minute(script: &mut Script) {
     ann.answers_pings = false;
     let mut other = sandbox.connect();
     script.send(&mut other, "a-1");
-    let ping = script.receive(&mut ann, "3d3b8f0e-52a1-4c53-8f7e-6a7b8c9d0e1f", Members::All);
+    let ping = script.receive(&mut ann, "3d3b8f0e-52a1-4c53-8f7e-6a7b8c9d0e1f", Members::Exactly);
     script.learn("9f86d081", &ping["payload"]["nonce"]);
     script.send(&mut ann, "a-3");
     other.expect_code("ERROR", "NAME_IN_USE");
 
     ann.send_json(&json!({"v": 1, "type": "SEND", "id": "a-7", "to": "Bob", "payload": {}}));
-    let error = script.receive(&mut ann, "7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b", Members::All);
+    let error = script.receive(&mut ann, "7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b", Members::Exactly);
     assert_eq!(error["payload"], script.example("7a0d5f1c-8b1e-4f0a-b6b3-0c1d2e3f4a5b")["payload"]);
     ann.send_json(
         &json!({"v": 1, "type": "SEND", "id": "a-13", "ts": 0, "to": "Bbo", "payload": {}}),
     );
-    let nack = script.receive(&mut ann, "e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f", Members::All);
+    let nack = script.receive(&mut ann, "e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f", Members::Exactly);
     assert_eq!(nack["payload"], script.example("e4b1c2d3-f4a5-4687-98a9-bacbdcedfe0f")["payload"]);
     script.send(&mut ann, "a-4");
     ann.expect_end();
@@ -232,7 +236,7 @@ fn topics(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut claude, mut codex) = (sandbox.join("claude-1"), sandbox.join("codex-1"));
     script.send(&mut codex, "a-11");
-    script.receive(&mut codex, "2c5ea4c0-4067-41e9-8bad-9b1deb4d3b7d", Members::All);
+    script.receive(&mut codex, "2c5ea4c0-4067-41e9-8bad-9b1deb4d3b7d", Members::Exactly);
     claude.send_json(&json!({"v": 1, "type": "SEND", "id": "t", "ts": 0, "topic": "build.linux", "payload": {"body": "!"}}));
     assert_eq!(codex.expect("DELIVER")["payload"]["body"], "!");
     script.send(&mut codex, "a-12");
@@ -268,7 +272,7 @@ fn returning(script: &mut Script) {
     codex.hang_up();
     let mut codex = sandbox.connect();
     codex.hello("codex-1");
-    let received = script.receive(&mut codex, deliver, Members::All);
+    let received = script.receive(&mut codex, deliver, Members::Exactly);
     assert_eq!(received["delivery"]["attempt"], 2);
     script.learn(deliver, &received["id"]);
     script.send(&mut codex, "b-10");
@@ -288,7 +292,7 @@ fn questions(script: &mut Script) {
     assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
     script.learn("5f0c1d2e-8a7b-4c6d-9e0f-1a2b3c4d5e6f", &bob.expect("DELIVER")["id"]);
     script.send(&mut bob, "b-11");
-    let answer = script.receive(&mut ann, "b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e", Members::All);
+    let answer = script.receive(&mut ann, "b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e", Members::Exactly);
     assert_eq!(
         answer["payload"],
         script.example("b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e")["payload"]
@@ -299,7 +303,7 @@ fn questions(script: &mut Script) {
     hurried["payload_meta"]["sync"]["timeoutMs"] = json!(50);
     ann.send_json(&hurried);
     ann.expect("ACK");
-    script.receive(&mut ann, "c6d7e8f9-a0b1-4c2d-9e3f-4a5b6c7d8e9f", Members::All);
+    script.receive(&mut ann, "c6d7e8f9-a0b1-4c2d-9e3f-4a5b6c7d8e9f", Members::Exactly);
     script.real.clear();
 }
 
@@ -312,10 +316,10 @@ fn backpressure(script: &mut Script) {
     let mut send = json!({"v": 1, "type": "SEND", "id": "a-14", "ts": 0, "to": "Bob",
         "payload": {"body": "?"}, "payload_meta": {"requires_ack": true}});
     ann.send_json(&send);
-    script.receive(&mut ann, "9c858901-8a57-4791-81fe-4c455b099bc9", Members::All);
+    script.receive(&mut ann, "9c858901-8a57-4791-81fe-4c455b099bc9", Members::Exactly);
     (send["id"], send["to"]) = (json!("a-16"), json!("*"));
     ann.send_json(&send);
-    let busy = script.receive(&mut ann, "1c9e8f6a-3d52-4b0e-9c1d-7f2a6b5e4d3c", Members::All);
+    let busy = script.receive(&mut ann, "1c9e8f6a-3d52-4b0e-9c1d-7f2a6b5e4d3c", Members::Exactly);
     assert_eq!(busy["payload"]["busy"], json!(["Bob"]));
 }
 
@@ -349,7 +353,7 @@ fn resuming(script: &mut Script) {
         let welcome = ann.expect("WELCOME")["payload"].take();
         assert_eq!(welcome["session_id"], first["session_id"]);
         token = welcome["resume_token"].clone();
-        let sync = script.receive(&mut ann, SYNC, Members::All);
+        let sync = script.receive(&mut ann, SYNC, Members::Exactly);
         assert_eq!(sync["payload"], script.example(SYNC)["payload"]);
         for number in 46..=49 {
             assert_eq!(ann.expect("DELIVER")["delivery"]["seq"], number);
@@ -374,9 +378,9 @@ fn requests(script: &mut Script) {
     assert_eq!(known, script.bodies("response"), "and so has each answer");
 
     script.send(&mut ann, "a-30");
-    script.receive(&mut ann, "886313e1-3b8a-4372-9b90-0c9aee199e5d", Members::Some);
+    script.receive(&mut ann, "886313e1-3b8a-4372-9b90-0c9aee199e5d", Members::OnlyThese);
     script.send(&mut ann, "a-31");
-    script.receive(&mut ann, "3f2504e0-4f89-41d3-9a0c-0305e82c3301", Members::Some);
+    script.receive(&mut ann, "3f2504e0-4f89-41d3-9a0c-0305e82c3301", Members::OnlyThese);
 
     bob.send_json(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "build.linux", "payload": {}}));
     bob.expect("ACK");
@@ -387,12 +391,13 @@ fn requests(script: &mut Script) {
     let deliver = bob.expect("DELIVER");
     script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
     script.send(&mut bob, "b-34");
-    script.receive(&mut bob, "1f0e1d2c-3b4a-4596-8778-69504a3b2c1d", Members::All);
+    script.receive(&mut bob, "1f0e1d2c-3b4a-4596-8778-69504a3b2c1d", Members::Exactly);
     script.send(&mut ann, "a-32");
-    let way = script.receive(&mut ann, "5f0c3f6e-9a61-4f0e-8d0b-3c9d7a1e2b4f", Members::Some);
+    let way = script.receive(&mut ann, "5f0c3f6e-9a61-4f0e-8d0b-3c9d7a1e2b4f", Members::OnlyThese);
     assert_eq!(way["payload"]["data"]["messages"][0]["reported"]["state"], "waiting");
     script.send(&mut ann, "a-35");
-    let piece = script.receive(&mut ann, "0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f", Members::Some);
+    let piece =
+        script.receive(&mut ann, "0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f", Members::OnlyThese);
     let text = piece["payload"]["data"]["text"].as_str().unwrap();
     let shown = script.example("0d1f2e3c-4b5a-4968-8776-5a4b3c2d1e0f")["payload"]["data"].take();
     assert!(text.starts_with(shown["text"].as_str().unwrap()), "{text}");
@@ -400,7 +405,8 @@ fn requests(script: &mut Script) {
     bob.acknowledge(&deliver);
     drop(bob.drain());
     script.send(&mut ann, "a-37");
-    let history = script.receive(&mut ann, "45c48cce-2e2d-4fbd-aa1a-fc51c7c6ad26", Members::All);
+    let history =
+        script.receive(&mut ann, "45c48cce-2e2d-4fbd-aa1a-fc51c7c6ad26", Members::Exactly);
     assert_eq!(history["payload"]["data"]["messages"][0]["state"], "acknowledged");
 
     for body in ["My turn", "Yours"] {
@@ -409,7 +415,7 @@ fn requests(script: &mut Script) {
         ann.expect("DELIVER");
     }
     script.send(&mut ann, "a-36");
-    script.receive(&mut ann, "9e107d9d-372b-4b68-a6bd-86a9f1c3d5e7", Members::All);
+    script.receive(&mut ann, "9e107d9d-372b-4b68-a6bd-86a9f1c3d5e7", Members::Exactly);
     script.real.clear();
 }
 
@@ -433,23 +439,24 @@ fn operator_requests(script: &mut Script) {
         cid.leave();
     }
     script.send(&mut operator, "o-32");
-    let dead = script.receive(&mut operator, "d3d94468-02a4-4259-b55d-38e6d163e820", Members::All);
+    let dead =
+        script.receive(&mut operator, "d3d94468-02a4-4259-b55d-38e6d163e820", Members::Exactly);
     assert_eq!(dead["payload"]["data"]["messages"][0]["send_id"], "a-2");
     script.send(&mut operator, "o-33");
     let again =
-        script.receive(&mut operator, "f47ac10b-58cc-4372-a567-0e02b2c3d479", Members::Some);
+        script.receive(&mut operator, "f47ac10b-58cc-4372-a567-0e02b2c3d479", Members::OnlyThese);
     assert_eq!(again["payload"]["data"], json!({"redelivered": 1}));
     script.send(&mut operator, "o-34");
-    script.receive(&mut operator, "7b52009b-64fd-4a2e-a9e6-b8a3c1d5f7e9", Members::All);
+    script.receive(&mut operator, "7b52009b-64fd-4a2e-a9e6-b8a3c1d5f7e9", Members::Exactly);
     script.send(&mut operator, "o-35");
-    script.receive(&mut operator, "902ba3cd-a188-4c3f-9f5d-2e6b7a8c9d0e", Members::All);
+    script.receive(&mut operator, "902ba3cd-a188-4c3f-9f5d-2e6b7a8c9d0e", Members::Exactly);
     script.send(&mut ann, "a-2");
     ann.expect("ACK");
-    script.receive(&mut operator, "a8098c1a-f86e-41da-bd1a-00112444be1e", Members::Some);
+    script.receive(&mut operator, "a8098c1a-f86e-41da-bd1a-00112444be1e", Members::OnlyThese);
     bob.expect("DELIVER");
     script.send(&mut operator, "o-36");
-    script.receive(&mut operator, "84a516a0-5c3b-4d8e-9f71-6c0b1a2d3e4f", Members::All);
-    let bye = script.receive(&mut bob, "6fa459ea-ee8a-4ca4-894e-db77e160355e", Members::All);
+    script.receive(&mut operator, "84a516a0-5c3b-4d8e-9f71-6c0b1a2d3e4f", Members::Exactly);
+    let bye = script.receive(&mut bob, "6fa459ea-ee8a-4ca4-894e-db77e160355e", Members::Exactly);
     assert_eq!(bye["payload"]["reason"], "stop");
     bob.expect_end();
     assert!(sandbox.await_daemon_end().success());

@@ -169,8 +169,8 @@ fn words(variant: &str) -> String {
 
 /// The states that the request `message` can return: every word in quotes in the functions that do.
 fn delivery_states() -> BTreeSet<String> {
-    let (_, way) = ROWS.split_once("    fn way<").expect("the function is there");
-    let (way, _) = way.split_once("    const fn unix_ms_at(").expect("the next one");
+    let (_, rows) = ROWS.split_once("    fn delivery_state<").expect("the function is there");
+    let (rows, _) = rows.split_once("    const fn unix_ms_at(").expect("the next one");
     let (_, obstacle) =
         OBSTACLES.split_once("    pub(in crate::router) fn obstacle(").expect("it is there");
     let (obstacle, _) = obstacle.split_once("\n    }\n").expect("it ends");
@@ -180,7 +180,7 @@ fn delivery_states() -> BTreeSet<String> {
     let (_, at_recipient) =
         PROGRESS.split_once("    pub(in crate::router) fn progress(").expect("it is there");
     let (at_recipient, _) = at_recipient.split_once("\n    }\n").expect("it ends");
-    for line in way.lines().chain(at_recipient.lines()) {
+    for line in rows.lines().chain(at_recipient.lines()) {
         let mut words = quoted(line);
         states.extend(words.next());
         waits.extend(words.next());

@@ -9,7 +9,7 @@ use std::{
 };
 use walkdir::WalkDir;
 
-/// What the rules are checked against.
+/// The tables of ARCHITECTURE.md, against which the rules are checked.
 pub(super) struct Architecture {
     /// Each layer with the layers that it may use.
     pub(super) layers: BTreeMap<String, BTreeSet<String>>,

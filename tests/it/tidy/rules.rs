@@ -74,7 +74,8 @@ const PERMISSIONS: [(&str, &str); 5] = [
     ),
 ];
 
-/// What a module does with the world stands in the table of permissions.
+/// Checks that a module uses clocks, threads, I/O and such only if the table of permissions allows
+/// it.
 pub(super) fn permissions(source: &Source, architecture: &Architecture) -> Vec<String> {
     let is_pure = architecture.permits("pure", &source.path);
     let is_allowed = |name| match name {

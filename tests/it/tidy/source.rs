@@ -9,7 +9,8 @@ pub(super) struct Source {
     pub(super) path: String,
     pub(super) text: String,
     pub(super) tokens: Vec<Token>,
-    /// Paths of two segments or more, with `self` and `super` resolved; one for each leaf of a `use`.
+    /// Paths of two segments or more, with `self` and `super` resolved: one for each leaf of a
+    /// `use`.
     pub(super) paths: Vec<Token>,
 }
 

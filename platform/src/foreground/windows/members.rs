@@ -42,10 +42,10 @@ use windows_sys::{
 use crate::{naming, refusal, security::checked};
 
 /// The timeout of an answer, which usually takes a fraction of a millisecond.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// The timeout of the first answer, which includes the server's start: a virus scanner may delay
-/// it.
-const FIRST_ANSWER_MAX: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// The timeout of a new server's first answer, which includes its start. A virus scanner may delay
+/// the start.
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two checks for an answer.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// The most starts of the server within [`STARTS_WITHIN`].
@@ -105,9 +105,10 @@ impl Server {
 }
 
 impl Running {
-    /// Asks the server once. The outer error is the server's, the inner one the console's.
+    /// Requests the members of the console of process `pid`. The outer error is of the server, the
+    /// inner error of the console.
     fn ask(&mut self, pid: u32) -> io::Result<io::Result<Vec<u32>>> {
-        let within = if self.has_answered { ANSWER_MAX } else { FIRST_ANSWER_MAX };
+        let within = if self.has_answered { ANSWER_TIMEOUT } else { SERVER_START_TIMEOUT };
         let by = Instant::now() + within;
         let (Some(input), Some(output)) = (&mut self.process.stdin, &mut self.process.stdout)
         else {

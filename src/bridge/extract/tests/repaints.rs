@@ -94,7 +94,7 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
 }
 
 /// The program repaints all visible rows from the top when the size changes, and then prints more.
-/// Its rule is as wide as the screen.
+/// The rule that it paints is as wide as the screen.
 #[test]
 fn repaint_of_rows_that_a_resize_scrolled_off_is_not_extracted_again() {
     let messages: String =

@@ -32,10 +32,10 @@ pub(in crate::router) struct Unwritten {
     pub(in crate::router) content: Content,
 }
 
-/// What a frame carries, for when it is written or never will be.
+/// The content of a frame in the window, which decides what happens once it is written or lost.
 #[derive(Debug)]
 pub(in crate::router) enum Content {
-    /// An answer to a frame of the client's.
+    /// An answer to a frame of the client.
     Answer,
     /// A message's end, which has to reach its sender even if this frame is not written.
     Notice(Notice),

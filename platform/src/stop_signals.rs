@@ -2,10 +2,10 @@
 //! another size.
 
 #[cfg(unix)]
-#[path = "stop/unix.rs"]
+#[path = "stop_signals/unix.rs"]
 mod imp;
 #[cfg(windows)]
-#[path = "stop/windows.rs"]
+#[path = "stop_signals/windows.rs"]
 mod imp;
 
 use std::{
