@@ -6,8 +6,12 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
+use rustc_hash::FxHasher;
 use siphasher::sip::SipHasher13;
-use std::{collections::HashMap, hash::BuildHasher};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hasher},
+};
 
 /// A table whose keys peers choose.
 pub(super) type KeyedMap<K, V> = HashMap<K, V, HashKey>;
@@ -28,9 +32,39 @@ impl HashKey {
 }
 
 impl BuildHasher for HashKey {
-    type Hasher = SipHasher13;
+    type Hasher = KeyedHasher;
 
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0, self.1)
+    fn build_hasher(&self) -> KeyedHasher {
+        KeyedHasher { key: *self, hash: FxHasher::default() }
+    }
+}
+
+/// Hashes text with a key; numbers, which are the daemon's own, go without.
+pub(super) struct KeyedHasher {
+    key: HashKey,
+    hash: FxHasher,
+}
+
+impl Hasher for KeyedHasher {
+    fn write(&mut self, text: &[u8]) {
+        let mut keyed = SipHasher13::new_with_keys(self.key.0, self.key.1);
+        keyed.write(text);
+        self.hash.write_u64(keyed.finish());
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.hash.write_u8(number);
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.hash.write_u64(number);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.hash.write_usize(number);
+    }
+
+    fn finish(&self) -> u64 {
+        self.hash.finish()
     }
 }

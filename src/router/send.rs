@@ -2,14 +2,14 @@
 
 use super::{
     Router,
-    frame::Frame,
+    connections::Content,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Body, HEAD_BYTES, Message, Reliable, SendState, State},
+    mail::{Body, HEAD_BYTES, Reliable, SendState, State},
     persist::acceptance_of,
     questions,
     send_digest::SendDigest,
-    send_request::{Queued, Refusal, SendRequest, deliver_bytes_max},
+    send_request::{Numbers, Queued, Refusal, SendRequest, deliver_bytes_max},
     sender::SendId,
 };
 use crate::protocol::{
@@ -390,52 +390,47 @@ impl Router {
         let stream =
             stream.unwrap_or_else(|| self.mail.open_stream(&self.ctx, send.from, to, topic));
         let seq = self.mail.next_seq(&mut self.ctx, stream);
-        let id = self.ctx.new_id();
-        let mut message = Message {
-            from: send.from,
-            by: send.by,
-            to,
-            stream,
-            seq,
-            order: self.mail.next_order(&mut self.ctx, stream),
-            send_id: SendId::new(&send.envelope.id),
-            bytes: 0,
-            expires: send.expires,
-            timer: send.expires,
-            is_replay: false,
-            body: Body::AtMostOnce(Frame::default()),
-        };
+        let order = self.mail.next_order(&mut self.ctx, stream);
+        let numbers = Numbers { id: self.ctx.new_id(), to, stream, seq, order };
         let (from, recipient) = (&self.directory[send.from], &self.directory[to]);
         self.enforcement.note_message(self.ctx.now, from.number, recipient.number);
-        if let Some(digest) = digest.filter(|_| send.requires_ack) {
-            let shared_part = shared.map_or_else(|| send.shared(&from.name), Arc::clone);
-            message.bytes = shared_part.len() + HEAD_BYTES;
-            message.body = Body::AtLeastOnce(Reliable {
-                id,
-                // The message gets its number when it is handed to the store.
-                message: 0,
-                shared: shared_part,
-                to_everyone: shared.is_some(),
-                unix_ms: self.ctx.now.unix_ms,
-                auth: self.auth_of(send).clone(),
-                attempts: 0,
-                recorded: u32::from(recipient.client.is_some()),
-                failures: 0,
-                state: State::Persisting,
-                digest,
-                reported: None,
-            });
-            let key = self.mail.insert(&mut self.ctx, message);
-            // All else begins when the message is persisted.
-            self.mail.record_stream(&mut self.ctx, stream);
-            self.questions.open(&mut self.ctx, send, to, id);
-            return Queued { id, seq, key: Some(key) };
-        }
-        let key = self.queue_at_most_once(send, message, id, shared);
-        if key.is_some() {
-            self.pump(to);
-        }
-        Queued { id, seq, key }
+        let key = match digest.filter(|_| send.requires_ack) {
+            Some(digest) => Some(self.queue_at_least_once(send, &numbers, digest, shared)),
+            None => self.queue_at_most_once(send, &numbers, shared),
+        };
+        Queued { id: numbers.id, seq, key }
+    }
+
+    /// Puts an at-least-once message in line. All else begins when it is persisted.
+    fn queue_at_least_once(
+        &mut self,
+        send: &SendRequest<'_>,
+        numbers: &Numbers,
+        digest: SendDigest,
+        shared: Option<&Arc<[u8]>>,
+    ) -> MessageKey {
+        let name = &self.directory[send.from].name;
+        let shared_part = shared.map_or_else(|| send.shared(name), Arc::clone);
+        let bytes = shared_part.len() + HEAD_BYTES;
+        let body = Body::AtLeastOnce(Reliable {
+            id: numbers.id,
+            // The message gets its number when it is handed to the store.
+            message: 0,
+            shared: shared_part,
+            to_everyone: shared.is_some(),
+            unix_ms: self.ctx.now.unix_ms,
+            auth: self.auth_of(send).clone(),
+            attempts: 0,
+            recorded: u32::from(self.directory[numbers.to].client.is_some()),
+            failures: 0,
+            state: State::Persisting,
+            digest,
+            reported: None,
+        });
+        let key = self.mail.insert(&mut self.ctx, send.message(numbers, bytes, body));
+        self.mail.record_stream(&mut self.ctx, numbers.stream);
+        self.questions.open(&mut self.ctx, send, numbers.to, numbers.id);
+        key
     }
 
     /// Hands an at-most-once message out if nothing waits before it, or else puts it in line and
@@ -443,17 +438,17 @@ impl Router {
     fn queue_at_most_once(
         &mut self,
         send: &SendRequest<'_>,
-        mut message: Message,
-        id: Uuid,
+        numbers: &Numbers,
         shared: Option<&Arc<[u8]>>,
     ) -> Option<MessageKey> {
+        let Numbers { to, stream, seq, order, .. } = *numbers;
         let buffer = self.ctx.head_buffer(send.head_bytes(shared.is_some()));
-        let recipient = &self.directory[message.to];
+        let recipient = &self.directory[to];
         let client = recipient.client.expect("only agents that are here get at-most-once messages");
         let membership = self.connections.membership(client).expect("an agent here is a member");
         let auth = self.auth_of(send);
         let delivery = Delivery {
-            seq: message.seq,
+            seq,
             session_id: (&*membership.auth.session).into(),
             original_to: shared.map(|_| EVERYONE.into()),
             attempt: 1,
@@ -461,20 +456,32 @@ impl Router {
             sender: Some(Sender { session: (&*auth.session).into(), auth: auth.proof }),
         };
         let mut text = Uuid::encode_buffer();
-        let id = id.hyphenated().encode_lower(&mut text);
+        let id = numbers.id.hyphenated().encode_lower(&mut text);
         let head = Head { id, ts: self.ctx.now.unix_ms, to: recipient.name.as_str(), delivery };
         let frame = send.frame(buffer, &self.directory[send.from].name, &head, shared);
-        message.bytes = frame.bytes();
-        message.body = Body::AtMostOnce(frame);
-        let (in_flight_max, seq) = (membership.in_flight_max(), message.seq);
-        if self.mail.has_to_wait(message.stream, seq, in_flight_max)
-            || !self.connections.has_room(&self.ctx, client, message.bytes)
-        {
-            return Some(self.mail.insert(&mut self.ctx, message));
+        let bytes = frame.bytes();
+        let (in_flight_max, can_resume) =
+            (membership.in_flight_max(), membership.capabilities.resume);
+        let has_to_wait = self.mail.has_to_wait(stream, seq, in_flight_max)
+            || !self.connections.has_room(&self.ctx, client, bytes);
+        if has_to_wait {
+            let message = send.message(numbers, bytes, Body::AtMostOnce(frame));
+            let key = self.mail.insert(&mut self.ctx, message);
+            self.pump(to);
+            return Some(key);
         }
         self.ctx.counts.delivered += 1;
-        self.mail.charge(&mut self.ctx, message.to, message.from, message.bytes);
-        self.hand_at_most_once(client, message);
+        self.mail.charge(&mut self.ctx, to, send.from, bytes);
+        if can_resume {
+            let message = send.message(numbers, bytes, Body::AtMostOnce(frame));
+            self.hand_at_most_once(client, message);
+        } else {
+            // Most messages go this way, which needs no more of them than their frame.
+            self.mail.note_gone(stream, seq);
+            let send_id = SendId::new(&send.envelope.id);
+            let content = Content::AtMostOnce { from: send.from, by: send.by, send_id, order };
+            self.connections.hand(&mut self.ctx, client, frame, content);
+        }
         None
     }
 

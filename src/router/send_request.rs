@@ -3,8 +3,9 @@
 use super::{
     frame::Frame,
     interface::ClientId,
-    keys::{AgentKey, MessageKey},
-    mail::HEAD_BYTES,
+    keys::{AgentKey, MessageKey, StreamKey},
+    mail::{Body, HEAD_BYTES, Message},
+    sender::SendId,
 };
 use crate::protocol::{
     Moment,
@@ -41,6 +42,16 @@ pub(super) struct SendRequest<'e> {
 /// The reason why a SEND is refused, for all recipients or for one.
 pub(super) type Refusal = (NackCode, String);
 
+/// The numbers and the id that a message gets for one recipient.
+pub(super) struct Numbers {
+    /// The DELIVER's id.
+    pub(super) id: Uuid,
+    pub(super) to: AgentKey,
+    pub(super) stream: StreamKey,
+    pub(super) seq: u64,
+    pub(super) order: u64,
+}
+
 /// A message that was queued or handed out.
 pub(super) struct Queued {
     /// The DELIVER's id.
@@ -61,6 +72,24 @@ impl SendRequest<'_> {
     fn append_shared(&self, from: &Name, bytes: &mut Vec<u8>) {
         let Envelope { topic, payload, payload_meta, .. } = self.envelope;
         append_shared(bytes, from.as_str(), topic.as_deref(), payload, *payload_meta);
+    }
+
+    /// Returns the message for one recipient.
+    pub(super) fn message(&self, numbers: &Numbers, bytes: usize, body: Body) -> Message {
+        Message {
+            from: self.from,
+            by: self.by,
+            to: numbers.to,
+            stream: numbers.stream,
+            seq: numbers.seq,
+            order: numbers.order,
+            send_id: SendId::new(&self.envelope.id),
+            bytes,
+            expires: self.expires,
+            timer: self.expires,
+            is_replay: false,
+            body,
+        }
     }
 
     /// Returns the room that a DELIVER's first part needs.
