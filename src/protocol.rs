@@ -1,4 +1,4 @@
-//! The wire protocol: frames, envelopes and the fifteen types of message, names, topics and codes.
+//! The wire protocol: frames, envelopes and their types, names, topics and codes.
 //!
 //! The rules are those of docs/PROTOCOL.md. Nothing here reads a clock, waits, or does I/O. Reading
 //! goes from the outside in: [`frame`] splits a stream of bytes into frames, [`envelope`] checks

@@ -20,7 +20,7 @@ pub const DEPTH_MAX: usize = 128;
 pub const ID_BYTES_MAX: usize = 128;
 
 wire_enum! {
-    /// An envelope's `type`. There are fifteen.
+    /// An envelope's `type`.
     Kind {
         /// A client introduces itself.
         Hello = "HELLO",
@@ -543,8 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn all_fifteen_types_read_back() {
-        assert_eq!(Kind::ALL.len(), 15);
+    fn every_type_reads_back() {
         for kind in Kind::ALL {
             assert_eq!(Kind::parse(kind.as_str()), Some(*kind));
         }
