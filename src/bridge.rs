@@ -49,7 +49,7 @@ pub struct Bridge {
     /// A real terminal answers the child's queries.
     is_attached: bool,
     is_connected: bool,
-    /// The agent was told that the relay rejects it for now.
+    /// Whether the agent has been told that the relay rejects it for now.
     is_rejection_told: bool,
     /// The child has ended.
     is_child_gone: bool,
@@ -136,13 +136,15 @@ impl Bridge {
         [self.injector.deadline(), self.listener.deadline()].into_iter().flatten().min()
     }
 
-    /// Whether there is room for more keys; without it the person's terminal is not to be read.
+    /// Whether there is room for more keys. Without room, the driver must not read the person's
+    /// terminal.
     #[must_use]
     pub fn wants_keys(&self) -> bool {
         self.injector.wants_keys()
     }
 
-    /// Whether there is room for more messages; without it they are to be left with the daemon.
+    /// Whether there is room for more messages. Without room, the driver must leave them with the
+    /// daemon.
     #[must_use]
     pub fn wants_messages(&self) -> bool {
         self.injector.wants_messages()
@@ -161,7 +163,7 @@ impl Bridge {
         self.injector.reader()
     }
 
-    /// How the program that reads the terminal takes text.
+    /// Returns the recipe of the program that reads the terminal.
     #[must_use]
     pub fn recipe(&self) -> &Recipe {
         self.injector.recipe()

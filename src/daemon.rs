@@ -120,7 +120,8 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     // The router's thread ends with the last sender of its inbox.
     drop((signals, context));
     let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
-    // Before the home's lock is released: those who find it free look for the mark.
+    // Set before the home's lock is released: a starter that finds the home free looks for this
+    // mark.
     if reason == Some(stopped::ON_PURPOSE)
         && let Err(error) = stopped::mark(&lock.home)
     {

@@ -43,7 +43,7 @@ pub struct Connection {
     threads: Option<JoinHandle<()>>,
 }
 
-/// The end of a connection: its reason, and the means to cause it. Clones are of the same
+/// A handle with which a connection is ended, and its reason for ending. Clones belong to the same
 /// connection.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {

@@ -56,7 +56,8 @@ pub enum Change {
     },
     /// Stores a new or changed agent.
     Agent(Box<AgentRecord>),
-    /// Removes an agent with its session and its dedup records. Its streams end by themselves.
+    /// Removes an agent with its session and its dedup records. Its streams are removed by changes
+    /// of their own.
     AgentForgotten(u64),
     /// Stores a new or changed session. An agent has at most one.
     Session(Box<SessionRecord>),
@@ -104,7 +105,7 @@ pub struct MessageRecord {
     pub proof: Proof,
     /// The SEND's id.
     pub send_id: Box<str>,
-    /// Whether it was sent to everyone or to a topic.
+    /// Whether the message was sent to everyone or to a topic.
     pub to_everyone: bool,
     /// The time of its acceptance, in milliseconds since 1970.
     pub unix_ms: u64,
@@ -142,11 +143,11 @@ pub struct DeliveryRecord {
 /// The outcome of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The recipient acknowledged it.
+    /// The recipient acknowledged the delivery.
     Acknowledged,
     /// The delivery became a dead letter.
     Dead {
-        /// The code that its sender was told.
+        /// The code of the NACK to the sender.
         code: NackCode,
         /// The reason, as a sentence.
         why: Box<str>,
@@ -164,7 +165,7 @@ pub struct DedupRecord {
     pub fingerprint: Fingerprint,
     /// The number of recipients that have a broadcast; none for a message to one agent.
     pub recipients: Option<u64>,
-    /// The numbers of the recipients that had no room for it.
+    /// The numbers of the recipients whose queue had no room for the message.
     pub remaining: Vec<u64>,
 }
 
@@ -175,9 +176,9 @@ pub struct AgentRecord {
     pub number: u64,
     /// The agent's name, in the latest spelling.
     pub name: Name,
-    /// The time since which it is connected or away, in milliseconds since 1970.
+    /// The time since which the agent is connected or away, in milliseconds since 1970.
     pub since_unix_ms: u64,
-    /// The moment at which it is to be forgotten, while it is away.
+    /// The moment at which the daemon forgets the agent, while it is away.
     pub forget_at: Option<Moment>,
 }
 
@@ -188,15 +189,15 @@ pub struct SessionRecord {
     pub agent: u64,
     /// The session's id.
     pub id: Arc<str>,
-    /// The hash of the token that resumes it.
+    /// The hash of the token that resumes the session.
     pub token: Hash,
-    /// The hash of the last token that was used to resume it.
+    /// The hash of the last token that was used to resume the session.
     pub spent: Option<Hash>,
     /// The end of the token's validity, while the agent is away.
     pub expires: Option<Moment>,
     /// The capabilities granted.
     pub capabilities: Capabilities,
-    /// The patterns it subscribed to.
+    /// The patterns to which the agent has subscribed.
     pub subscriptions: Vec<Arc<str>>,
 }
 
@@ -364,7 +365,7 @@ pub struct DeliveryRow {
     pub delivery: DeliveryRecord,
     /// The delivery's message.
     pub message: MessageRecord,
-    /// How and when it ended (milliseconds since 1970), if it did.
+    /// How and when the delivery ended (milliseconds since 1970), if it has ended.
     pub ended: Option<(Ending, u64)>,
 }
 

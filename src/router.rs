@@ -113,7 +113,7 @@ impl Router {
         self.requests.describe_daemon(about);
     }
 
-    /// Returns why the daemon stops, once it was told to.
+    /// Returns why the daemon stops, after a request to stop.
     #[must_use]
     pub const fn stop_reason(&self) -> Option<&'static str> {
         self.lifecycle.stop_reason()

@@ -74,7 +74,7 @@ pub const DEMO_AGENT: &str = "demo-agent";
 pub struct Settings {
     /// The agent's name.
     pub name: String,
-    /// The key that proves the name, if it has one.
+    /// The key that proves the name, if the name has a key.
     pub key: Option<Secret>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
@@ -91,7 +91,7 @@ pub struct Settings {
     pub run_directory: PathBuf,
     /// A file that also gets the command's output.
     pub record: Option<PathBuf>,
-    /// Recipes, which say how programs take text.
+    /// Recipes: how messages are typed into each kind of program.
     pub recipes: Book,
     /// Whether `->relay:Bob hello` counts as a message.
     pub inline: bool,
@@ -263,7 +263,7 @@ fn run_joined(
     };
     let directory = settings.directory.as_deref();
     let wrapped = Wrapped::of(&settings.command, directory);
-    // A person who started it without a terminal was told already.
+    // A wrapper without a terminal is started by `spawn`, which has shown the notice.
     if !settings.accepts_text
         && !settings.requires_control
         && let Some(wrapped) = &wrapped

@@ -334,7 +334,8 @@ impl World {
         }));
     }
 
-    /// Adds a record to a file that may be the program's transcript, or confirms that it is.
+    /// Adds a record to a file that may be the program's transcript, or confirms that the file is
+    /// its transcript.
     fn add_record(&mut self, operations: &mut Operations<'_>) {
         let what = operations.byte();
         let id = TranscriptId(u32::from(what / 16 % 3));

@@ -25,7 +25,7 @@ const OPERATIONS_MAX: usize = 2_000;
 /// Operations between two checks of the memory that the router counts.
 const OPERATIONS_BETWEEN: usize = 50;
 
-/// Timers that may be due while the router forgets everything.
+/// The most timer ticks in which the router must forget all state.
 const TICKS_MAX: usize = 10_000;
 
 const NAMES: [&str; 8] = ["Ann", "bob", "BOB", "Carl", "dora", "e.v-e", "Ann ", "operator"];
@@ -55,7 +55,7 @@ fn limits() -> Limits {
     }
 }
 
-/// Bytes of answers that one input can add to those of a client that are at their bound.
+/// The most bytes of answers that one input adds to a client whose unread answers are at the limit.
 const ANSWERS_BYTES_BEYOND: usize = 64 << 10;
 
 /// Reads three bytes as an operation, or more where the operation has arguments.
@@ -95,7 +95,7 @@ impl<'a> Operations<'a> {
 #[derive(Default)]
 struct Peer {
     name: Option<String>,
-    /// DELIVERs that it may acknowledge.
+    /// DELIVERs that the client may acknowledge.
     received: Vec<(String, u64)>,
     /// The last number of each stream's first attempts.
     seqs: BTreeMap<String, u64>,

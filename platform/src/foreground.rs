@@ -29,7 +29,7 @@ use std::{
 
 use crate::{naming, pty::Pty, refusal};
 
-/// The most processes that [`Observer::look`] lists; it fails where there are more.
+/// The most processes that [`Observer::look`] lists. More of them are an error.
 pub const PROCESSES_MAX: usize = 512;
 /// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left
 /// out.

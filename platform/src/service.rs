@@ -66,13 +66,13 @@ pub struct Program {
 /// The parameters of a service that runs under its own account for one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The user it serves.
+    /// The user that the service serves.
     pub owner: User,
-    /// The account it runs as.
+    /// The account that the service runs as.
     pub account: User,
     /// The directory of its files, closed to the owner except for files made for the owner.
     pub home: PathBuf,
-    /// The endpoint it listens at.
+    /// The endpoint that the daemon listens at.
     pub endpoint: Endpoint,
 }
 
@@ -116,13 +116,14 @@ impl fmt::Display for Kind {
 /// An installed service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The component that supervises it.
+    /// The component of the system that supervises the service.
     pub kind: Kind,
     /// The location of its definition: a file, a registry key, or a task's path.
     pub definition: PathBuf,
-    /// The program it runs; `None` if the definition was rewritten by hand in another form.
+    /// The program that the service runs; `None` if the definition was rewritten by hand in another
+    /// form.
     pub program: Option<Program>,
-    /// Whether the system starts it by itself.
+    /// Whether the system starts the service by itself.
     pub is_enabled: bool,
     /// The state that the system reports.
     pub state: State,
@@ -137,7 +138,8 @@ impl Installed {
         words.next()?.to_str()
     }
 
-    /// The user it serves, if its arguments name one; otherwise it serves the user it runs as.
+    /// The user that the service serves, if its arguments name one. Otherwise the service serves
+    /// the user that it runs as.
     #[must_use]
     pub fn owner(&self) -> Option<User> {
         User::parse(self.after(OWNER)?).ok()
@@ -250,8 +252,8 @@ pub fn watched() -> io::Result<Option<Installed>> {
     accounts::watched()
 }
 
-/// The command with which the service would run without a logon; `None` if it does already, or if
-/// the system offers no such command.
+/// The command after which the service would run without a logon. `None` if the service does so
+/// already, or if the system has no such command.
 #[must_use]
 pub fn without_logon() -> Option<&'static str> {
     imp::without_logon()

@@ -56,7 +56,7 @@ These are its last words>>>
 
 /// The start of the line before the brief in a file.
 const BEGINS: &str = "<!-- agent-relay: begin";
-/// The start of the line after it.
+/// The start of the line after the block.
 const ENDS: &str = "<!-- agent-relay: end";
 
 /// Returns the brief between its marker lines.
@@ -71,7 +71,7 @@ pub struct Page<'a> {
     before: &'a str,
     /// The first block, if there is one.
     block: Option<&'a str>,
-    /// The text after it, without further blocks.
+    /// The text after the block, without further blocks.
     after: String,
 }
 

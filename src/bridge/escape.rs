@@ -136,7 +136,7 @@ impl Tokenizer {
         self.state == State::Text
     }
 
-    /// Drops an unfinished sequence, and returns the state it was in.
+    /// Drops an unfinished sequence, and returns the parser's state before that.
     pub(super) fn reset(&mut self) -> State {
         std::mem::take(&mut self.state)
     }
@@ -371,7 +371,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Pieces are read after any part of them, which an ESC cuts off, as they are alone.
+        /// A piece is read the same after an unfinished piece, which its ESC cuts off, as alone.
         #[test]
         fn pieces_are_their_tokens_after_any_cut(
             pieces in prop::collection::vec(piece(), 1..8),

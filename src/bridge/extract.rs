@@ -53,17 +53,17 @@ pub(super) const UPDATE_MAX_MS: u64 = 1_000;
 pub struct ScreenExtractor {
     screen: Screen,
     reader: ScreenReader,
-    /// When the last output came.
+    /// The time of the last output.
     output_at: Moment,
     /// When the rows were last sampled.
     sampled_at: Moment,
-    /// Output came since the last sample.
+    /// Whether there was output since the last sample.
     is_changed: bool,
     /// When rows become stable.
     stable_at: Option<Moment>,
     /// Since when these wait for the end of a synchronized update.
     waits_since: Option<Moment>,
-    /// Output came since the end of the last turn.
+    /// Whether there was output since the end of the last turn.
     is_turn_open: bool,
 }
 
@@ -96,8 +96,8 @@ impl ScreenExtractor {
         }
     }
 
-    /// Allows the one-line form `->relay:Bob hello`. It is off by default, as it resembles ordinary
-    /// output.
+    /// Allows the one-line form `->relay:Bob hello`. The form is off by default, since ordinary
+    /// output may resemble it.
     pub fn allow_inline(&mut self) {
         self.reader.rules.allows_inline = true;
     }
@@ -177,7 +177,7 @@ impl ScreenExtractor {
         deadline.filter(|_| self.reader.is_live())
     }
 
-    /// Remembers that `body` is typed into the agent as it is, in a frame with these six digits:
+    /// Remembers that `body` is typed into the agent unescaped, in a frame with these six digits:
     /// the screen's echo of it is no message. Only for screens that are not the source of messages;
     /// for those that are, marks are escaped.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {

@@ -18,9 +18,9 @@ const ID_CHARS: usize = 64;
 pub struct DeliveryFailure {
     /// The message; `None` if it is no longer known.
     pub handle: Option<SendHandle>,
-    /// The id it was sent with, if it was sent.
+    /// The id of the SEND, if the message was sent.
     pub id: Option<String>,
-    /// The recipient that did not get it, if the daemon says.
+    /// The recipient that did not get the message, if the daemon names it.
     pub to: Option<String>,
     /// The part of the system that gave up.
     pub cause: FailureCause,
@@ -31,10 +31,9 @@ pub struct DeliveryFailure {
 /// The part of the system that gave up on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause {
-    /// The daemon, or the recipient through it, with this code.
+    /// A NACK with this code, from the daemon or, through the daemon, from the recipient.
     Nack(NackCode),
-    /// The wrapper, which did not send it; or the daemon, with a code that this version does not
-    /// know.
+    /// The message was not sent by the wrapper, or was rejected by the daemon with an unknown code.
     Unsent,
     /// The relay, which ended for good without an answer.
     Unanswered,

@@ -32,7 +32,7 @@ const TAB: &str = "    ";
 const WITHOUT_BACKSLASHES: &str = "(Write these marks without the backslash inside them: it keeps this text from being \
     read as a message of yours.)";
 
-/// A message as its agent sees it.
+/// An incoming message as a frame of text, in which the agent gets it.
 #[derive(Clone, Debug)]
 pub struct MessageFrame<'a> {
     /// Six hexadecimal digits, drawn for this message: see [`draw`].
@@ -52,11 +52,11 @@ pub struct MessageFrame<'a> {
 pub enum Origin<'a> {
     /// The sender of a delivery.
     Delivery {
-        /// The sender's name, as the daemon gives it.
+        /// The sender's name from the DELIVER.
         from: &'a str,
         /// The delivery's id; the first eight characters are shown.
         id: &'a str,
-        /// Whether it was delivered before.
+        /// Whether the message was delivered before.
         again: bool,
         /// How the sender is known, if the agent should see that.
         auth: Option<Proof>,
@@ -189,8 +189,8 @@ fn plain(text: &str) -> String {
 
 /// Puts a backslash into a line that looks like a frame's first or last.
 ///
-/// Where the program may take a line of a foreign text by itself (`is_alone`), a line gets one,
-/// too, if its first character would give a command or attach a file.
+/// If the program may read a line of another's text as an input of its own (`is_alone`), a line
+/// whose first character would run a command or attach a file gets a backslash, too.
 fn escape(line: &str, is_alone: bool) -> String {
     let command = (is_alone && line.starts_with(['/', '!', '@'])).then_some(0);
     match find_frame_mark(line).or(command) {

@@ -92,7 +92,7 @@ pub(super) struct Injector {
     turn: Turn,
     notices: Notices,
     queue: MessageQueue,
-    /// Why nothing is typed.
+    /// The obstacle because of which nothing is typed.
     block: Option<Block>,
     injection: Option<Injection>,
     kept_keys: KeptKeys,
@@ -159,7 +159,7 @@ impl Injector {
         !self.queue.is_full()
     }
 
-    /// Whether the terminal has taken enough to be given a terminal's answers.
+    /// Whether the terminal has accepted enough bytes to get the answers to the child's requests.
     pub(super) fn has_room(&self) -> bool {
         self.writes.unwritten() < WAITING_BYTES_MAX as u64
     }
@@ -188,7 +188,7 @@ impl Injector {
         &self.recipe
     }
 
-    /// Fills in what the injector knows of a bridge's state.
+    /// Fills in the injector's part of the bridge's state.
     pub(super) fn state(&self) -> State {
         let waiting = self.queue.len() + usize::from(self.injection.is_some());
         let why = match &self.injection {
@@ -211,7 +211,7 @@ impl Injector {
         self.history.typed_beginning_of(prompt)
     }
 
-    /// The child has printed; the screen shows it.
+    /// Notes that the child has printed; `screen` contains the output.
     pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
         self.printed_at = Some(now);
         self.retry_at = None;
@@ -331,7 +331,7 @@ fn known<'a>(
 
 #[cfg(test)]
 impl Injector {
-    /// Sets the program that reads the terminal before anything happens.
+    /// Sets the program that reads the terminal at the start.
     pub(super) fn assume_reader(&mut self, reader: Reader) {
         self.reader = reader;
     }

@@ -16,9 +16,9 @@ pub struct IncomingMessage {
     pub id: String,
     /// The sender's name.
     pub from: String,
-    /// The sender's session, as the daemon calls it.
+    /// The id of the sender's session.
     pub session: Option<String>,
-    /// How the daemon knows the sender.
+    /// The proof by which the daemon knows the sender.
     pub auth: Option<Proof>,
     /// Whether the message is typed before others that wait.
     pub urgent: bool,
@@ -70,7 +70,7 @@ pub enum Input<'a> {
     Owned(TranscriptId),
     /// A transcript that may be the child's has another record.
     Recorded(TranscriptId, Record),
-    /// All records that the followed transcripts had at a moment have been passed on.
+    /// All records that the followed transcripts had at `at` have been passed on.
     Searched {
         /// The moment at which the files were read.
         at: Moment,

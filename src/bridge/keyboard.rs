@@ -19,28 +19,28 @@ pub struct Member {
     pub pid: u32,
     /// The parent's process id.
     pub parent: Option<u32>,
-    /// The program that it runs, if the system says.
+    /// The program that the process runs, if the system tells.
     pub program: Option<Program>,
-    /// Whether job control has suspended it.
+    /// Whether job control has suspended the process.
     pub is_stopped: bool,
-    /// Whether the terminal is its input, if the system says.
+    /// Whether the terminal is the process's input, if the system tells.
     pub reads_terminal: Option<bool>,
 }
 
-/// A program, as a process runs it.
+/// A program and the arguments with which a process runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// The executable's path.
     pub path: String,
     /// The shell or interpreter of which the executable is a renamed copy.
     pub copy_of: Option<String>,
-    /// The command line, if the system says.
+    /// The command line, if the system tells.
     pub arguments: Option<Vec<String>>,
     /// An interpreter's script, with all symbolic links resolved.
     pub script: Option<String>,
-    /// Whether it is Agent Relay itself.
+    /// Whether the program is Agent Relay itself.
     pub is_relay: bool,
-    /// Whether it is the file that was wrapped.
+    /// Whether the program is the wrapped file.
     pub is_wrapped: bool,
 }
 
@@ -150,7 +150,8 @@ impl Foreground<'_> {
         program.is_wrapped || starter.and_then(|it| it.program.as_ref()).is_some_and(is_batch_file)
     }
 
-    /// Whether the process is a tool server of an agent's, where the system does not say who reads.
+    /// Whether the process is a tool server of an agent, on systems that do not tell which process
+    /// reads the terminal.
     fn belongs_to_agent(&self, member: &Member) -> bool {
         member.reads_terminal.is_none()
             && matches!(self.verdict(member), Reader::Barred(Obstacle::OtherProgram, _))

@@ -16,9 +16,9 @@ use super::{
 use crate::protocol::Moment;
 use sent::{FailureNotice, SentMessages};
 
-/// A fact that the listener has read, in the order in which the agent produced them.
+/// A fact that the listener has read. Facts come in the order in which the agent produced them.
 pub(super) enum Event {
-    /// The agent says something. Its `reply_to` is the beginning of an id so far.
+    /// The agent sends a message. In the message, `reply_to` is still the beginning of an id.
     Message(SendHandle, OutgoingMessage),
     /// Something is wrong with a message; a sentence for the log and the agent.
     Problem(String),
@@ -30,7 +30,7 @@ pub(super) enum Event {
     TurnOver,
 }
 
-/// Reads what the agent says.
+/// Reads the agent's messages from its screen and its transcripts.
 pub(super) struct Listener {
     extractor: ScreenExtractor,
     source: Source,
@@ -195,7 +195,7 @@ impl Listener {
         self.read(now, records)
     }
 
-    /// All transcripts were read to the ends that they had at a moment.
+    /// Notes that all transcripts have been read to the ends that they had at `at`.
     pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Event> {
         let records = self.source.searched(now, at, is_alone);
         self.read(now, records)

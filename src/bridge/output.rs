@@ -2,7 +2,7 @@
 
 use super::{obstacle::Obstacle, outgoing::OutgoingMessage};
 
-/// Identifies one message of the agent's until the daemon has answered for it.
+/// Identifies one outgoing message until the daemon has accepted or refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendHandle(pub u64);
 
@@ -23,7 +23,7 @@ pub enum Output {
     Log(String),
 }
 
-/// How far a delivery is on its way into the agent.
+/// The progress of a delivery into the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Not typed yet, for this reason.
@@ -41,7 +41,7 @@ pub enum Progress {
 pub struct State {
     /// Messages that wait to be typed.
     pub waiting: usize,
-    /// Why they wait.
+    /// The reason why the messages wait.
     pub why: Option<Obstacle>,
     /// Messages typed so far.
     pub typed: u64,

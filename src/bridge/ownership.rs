@@ -134,7 +134,7 @@ impl Ownership {
         let index = self.candidates.iter().position(|candidate| candidate.id == id);
         let Some(index) = index else { return true };
         let mut candidate = self.candidates.remove(index);
-        // The evidence for this turn is gone: it can no longer be told from its rivals.
+        // The evidence for this turn is gone: nothing distinguishes it from its rivals any more.
         for turn in self.candidates.iter_mut().filter_map(|other| other.turn.as_mut()) {
             turn.had_rival |= candidate.is_rival_of(turn);
         }
@@ -175,7 +175,7 @@ impl Ownership {
         is_first
     }
 
-    /// Makes a candidate the child's, as the system says. Returns whether it is the first.
+    /// Makes a candidate the child's, because the system names it. Returns whether it is the first.
     pub(super) fn own_by_system(&mut self, id: TranscriptId) -> bool {
         self.is_named_by_system = true;
         self.own(id)
@@ -294,7 +294,7 @@ impl Ownership {
         self.candidates.iter().any(|candidate| candidate.is_own)
     }
 
-    /// The transcript that last became a candidate, of those that are the child's.
+    /// The child's own transcript that last became a candidate.
     pub(super) fn newest_own(&self) -> Option<TranscriptId> {
         let mut newest = self.candidates.iter().rev();
         newest.find(|candidate| candidate.is_own).map(|candidate| candidate.id)
@@ -314,8 +314,8 @@ impl Ownership {
         self.suspects().any(|(_, turn)| turn.on_screen_since().is_some())
     }
 
-    /// Whether the child is at work, as its transcript says; where it has none, whether a candidate
-    /// is at work at a prompt that is on the screen.
+    /// Whether the child is at work according to its transcript. Without a transcript: whether a
+    /// candidate is at work at a prompt that is on the screen.
     pub(super) fn is_at_work(&self) -> bool {
         let has_own = self.has_own();
         let mut candidates = self.candidates.iter().filter(|candidate| candidate.is_at_work);

@@ -16,7 +16,7 @@ use super::{keyboard::Reader, obstacle::Obstacle, transcript::Format};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// How one kind of program takes text.
+/// A recipe: how messages are typed into one kind of program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// The recipe's name.
@@ -25,7 +25,7 @@ pub struct Recipe {
     pub reads: Reads,
     /// The keys that submit a text.
     pub submit: String,
-    /// A line feed submits as well, although the program takes several lines.
+    /// A line feed submits as well, although the program accepts several lines.
     pub line_feed_submits: bool,
     /// The time for which the screen must not have changed before a text is typed, in milliseconds.
     pub quiet_ms: u64,
@@ -42,7 +42,7 @@ pub struct Recipe {
     pub transcript: Option<&'static Format>,
     /// The source that says whether the agent is at work; the screen if `None`.
     pub turns: Option<Turns>,
-    /// The program takes text while its agent works.
+    /// The program accepts typed text while its agent works.
     pub while_busy: bool,
     /// The composer reads single keys: while the terminal gathers lines, nobody reads them.
     pub raw_mode: bool,
@@ -61,9 +61,9 @@ pub struct Recipe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
-    /// Reads it as text.
+    /// Reads the typed text as text.
     Text,
-    /// Runs it, as sh does.
+    /// Runs the typed text, as sh does.
     Shell,
 }
 
@@ -151,7 +151,7 @@ impl Recipe {
         }
     }
 
-    /// The form for a program of which nothing else is known.
+    /// The form for a program without a recipe of its own.
     fn by_general_signs(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         match () {
             () if self.is_busy(spot, state) => Err(Obstacle::Busy),

@@ -38,7 +38,7 @@ pub struct Cursor {
     pub row: usize,
     /// The column.
     pub column: usize,
-    /// The program has not hidden it.
+    /// Whether the cursor is visible: the program has not hidden it.
     pub visible: bool,
 }
 

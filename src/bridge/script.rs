@@ -124,7 +124,7 @@ struct Player {
     now: Moment,
     /// The reader while the command has the foreground.
     command_reader: Reader,
-    /// The bytes that a stalled terminal has not taken.
+    /// The bytes that a stalled terminal has not accepted.
     stalled: Option<usize>,
     /// Reports are shown.
     shows_reports: bool,

@@ -5,7 +5,7 @@ use super::recipe::Recipe;
 /// Settings that a bridge needs before its child runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How the command takes text.
+    /// The recipe by which messages are typed into the command.
     pub recipe: Recipe,
     /// Whether a real terminal shows the screen and answers the child's queries.
     pub attached: bool,

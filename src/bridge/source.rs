@@ -154,7 +154,7 @@ impl Source {
         }
     }
 
-    /// Notes that all transcripts were read to the ends that they had at this moment. Returns the
+    /// Notes that all transcripts have been read to the ends that they had at `at`. Returns the
     /// deferred records of one that turns out to be the child's.
     pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Record> {
         let Some(transcripts) = &mut self.transcripts else { return Vec::new() };

@@ -75,7 +75,7 @@ impl Agents {
 struct Listed<'a> {
     #[serde(flatten)]
     agent: AgentRow<'a>,
-    /// The source of the agent's messages, if it is wrapped here.
+    /// The source of the agent's messages, if the agent is wrapped on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
     /// Whether its messages are held.
@@ -84,7 +84,7 @@ struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    /// The daemon's row, with what the agent's wrapper knows beyond it: the source of the agent's
+    /// Combines the daemon's row with the state of the agent's wrapper: the source of the agent's
     /// messages, and messages that are done for the daemon (answers, at-most-once messages).
     fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
         let Some(State { waiting, why, source, held, .. }) = wrapper else {

@@ -10,7 +10,7 @@ use crate::config::nearest;
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, SubCommandInfo};
 use std::ffi::{OsStr, OsString};
 
-/// A command line that argh takes.
+/// A command line in the form that argh parses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandLine {
     /// The words for argh.
@@ -114,7 +114,7 @@ struct Level<'a> {
     options: Vec<String>,
     /// Arguments that are not options.
     arguments: Vec<String>,
-    /// Options that were given.
+    /// The options of the command line so far.
     given: Vec<&'a str>,
 }
 
@@ -244,7 +244,7 @@ impl<'a> Level<'a> {
         Ok(Next::Help(path))
     }
 
-    /// Checks that nothing is missing. The program itself needs no command.
+    /// Checks that no argument or option is missing. The program itself needs no command.
     fn end(&self, to_run: Vec<OsString>, is_root: bool) -> Result<Next<'a>, Mistake> {
         let arguments = self.info.positionals.iter().skip(self.arguments.len());
         let arguments = arguments.map(|argument| (argument.name, &argument.optionality));

@@ -141,7 +141,7 @@ struct Extent {
 impl Extent {
     /// About half a minute.
     const FULL: Self = Self { turns: 5, messages: 400, flood: Duration::from_millis(600) };
-    /// A few seconds, to see that it works.
+    /// Settings for a few seconds, to see that the benchmark works.
     const QUICK: Self = Self { turns: 2, messages: 50, flood: Duration::from_millis(100) };
 }
 
@@ -226,7 +226,7 @@ fn measure(
     progress: &dyn Fn(&str),
 ) -> io::Result<Report> {
     let floor = Floor::start(scratch)?;
-    // The daemon remembers names, so each run takes the same.
+    // The daemon remembers names, so each run uses the same names.
     let name = |role: &str| format!("bench-{role}");
     let (to, topic) = (name("b"), format!("bench.{}", process::id()));
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };

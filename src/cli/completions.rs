@@ -61,7 +61,7 @@ struct Flag {
     long: String,
     /// The first line of its help.
     description: String,
-    /// The placeholder and the completion of its value, if it has one.
+    /// The placeholder and the completion of the option's value, if the option has one.
     value: Option<(String, Completion)>,
 }
 

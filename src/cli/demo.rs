@@ -244,7 +244,7 @@ struct Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
-            // Ignored: there is nothing else to try.
+            // Ignored: no other way to end the child is left.
             drop(self.child.kill().and_then(|()| self.child.wait()));
         }
     }

@@ -243,7 +243,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
         EndpointSources { .. } => "the default",
     };
     const REMEDY: &str = "choose another with --endpoint";
-    // The next daemon does not listen at the last one's endpoint.
+    // The endpoint of the last daemon does not matter for the next one.
     let next = sources.requested().or_else(|| sources.defaults.first().map(String::as_str));
     let is_foreign = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
         if sources.service_used().is_some() {

@@ -50,7 +50,8 @@ impl Down {
         let is_person = matches!(identity, Identity::Person(_));
         let _start_lock = if is_person { restart::prevent_starts(&context.home)? } else { None };
         let stopped = stop(&context, &identity)?.is_some();
-        // The daemon does so itself, except an older one, and one that was not up.
+        // A stopping daemon sets the mark itself. An older daemon does not, nor does one that was
+        // not up.
         if is_person {
             restart::mark_stopped(&context.home)?;
         }
@@ -66,7 +67,7 @@ impl Down {
 
 /// A daemon that was stopped.
 pub(super) struct Stopped {
-    /// The endpoint where it listened.
+    /// The endpoint at which the daemon listened.
     pub(super) endpoint: String,
     pub(super) version: String,
 }

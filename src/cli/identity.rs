@@ -39,7 +39,7 @@ pub(super) enum Identity {
     Companion(String, Secret),
 }
 
-/// The place of the operator's key, which the daemon makes at its first start.
+/// The paths of the operator's key, which the daemon makes at its first start.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     home: PathBuf,

@@ -41,7 +41,7 @@ pub(super) fn of(context: &Context) -> Option<Installed> {
     (is_its_home && is_its_endpoint).then_some(installed)
 }
 
-/// Fails if a restart of the service would start another program than this one.
+/// Checks that a restart of the service would start this program and no other.
 pub(super) fn check_program(installed: &Installed) -> Result<(), Failure> {
     let Some(program) = &installed.program else { return Ok(()) };
     let own = own_program()?;

@@ -45,8 +45,8 @@ pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result
         context.reread_endpoint()?;
         match context.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(client) if pid(&client) == Some(daemon.pid()) => return Ok(true),
-            // Another daemon was faster. Ours finds that out and ends; until then it would still
-            // take over if the other one ended.
+            // Another daemon was faster. The daemon started here ends when it notices that; if the
+            // other one ends first, it takes its place.
             Ok(_) => is_another_up = true,
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -179,7 +179,7 @@ impl Starter {
     pub(super) fn when_absent(&self, endpoint: &str) -> WhenAbsent {
         let (wake, endpoint) = (self.wake.clone(), endpoint.to_owned());
         WhenAbsent(Arc::new(move || {
-            // If a call waits already, that one is enough.
+            // A full channel already holds a wake-up, which is enough.
             let _ = wake.try_send(endpoint.clone());
         }))
     }

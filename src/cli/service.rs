@@ -230,7 +230,7 @@ impl Install {
         // The system does not know the environment of this terminal.
         context.sources.option =
             context.sources.option.or_else(|| context.sources.environment.take());
-        // The Task Scheduler takes every exit of a program for a success.
+        // The Task Scheduler treats every exit of a program as a success.
         let mode = if self.logon { "--supervised" } else { "--service" };
         let arguments = launch::arguments(&context, mode);
         let program = Program { file: own_program()?, arguments };

@@ -95,7 +95,7 @@ pub(super) struct Spawn {
 #[derive(Serialize)]
 struct Report<'a> {
     name: &'a str,
-    /// `None` if it has ended already, with success.
+    /// The process id of the wrapper; `None` if its command has already ended, with success.
     pid: Option<u32>,
     log: &'a Path,
 }

@@ -42,7 +42,7 @@ const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The number of events buffered besides the application's channel before reading pauses.
 const BUFFERED_EVENTS_MAX: usize = 10_000;
 
-/// The bytes of the deliveries among them.
+/// The bytes of the deliveries among the buffered events.
 const BUFFERED_EVENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The time for a connection to end after its last frame is written.
@@ -296,8 +296,8 @@ impl Driver {
             && !connection.outgoing.is_full()
         {
             let batch = Batch::of(mem::take(&mut self.unwritten));
-            // This thread alone fills the channel, so there is room. If it is disconnected, so is
-            // the other one, once the daemon's last frames are read.
+            // Only this thread fills the channel, so there is room. If the channel is disconnected,
+            // the incoming channel ends too, after the daemon's last frames.
             drop(connection.outgoing.try_send(batch));
         }
         self.quota.unwritten.store(self.unwritten.len(), Ordering::Relaxed);

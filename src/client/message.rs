@@ -25,7 +25,7 @@ impl fmt::Display for SendId {
 pub struct Outgoing {
     /// An agent's name or `*`; optional with a topic.
     pub to: Option<String>,
-    /// The topic to send it on.
+    /// The topic on which the message is sent.
     pub topic: Option<String>,
     /// The payload's kind; `message` where empty.
     pub kind: String,
@@ -54,7 +54,7 @@ impl Outgoing {
         }
     }
 
-    /// An estimate of the memory it takes while it waits.
+    /// An estimate of the memory that the message takes while it waits.
     pub(super) fn weight(&self) -> usize {
         let data = self.data.as_deref().map_or(0, |data| data.get().len());
         self.body.len() + data + OVERHEAD_BYTES
@@ -72,11 +72,11 @@ pub struct Delivery {
     pub session: Option<String>,
     /// The proof by which the daemon knows the sender; absent from a 1.0 daemon.
     pub auth: Option<Proof>,
-    /// The name it was delivered to.
+    /// The name that the message was delivered to.
     pub to: String,
-    /// `*` where it was sent to everyone or to a topic.
+    /// `*` if the message was sent to everyone or to a topic.
     pub original_to: Option<String>,
-    /// The topic it was sent on.
+    /// The topic on which the message was sent.
     pub topic: Option<String>,
     /// The delivery's number in its stream.
     pub seq: u64,
@@ -97,7 +97,7 @@ pub struct Delivery {
     /// The parameters of a question whose sender waits for an
     /// [`answer`](super::Client::answer).
     pub sync: Option<Box<Sync>>,
-    /// The importance that its sender states, if it is a number.
+    /// The importance that the sender states, if that is a number.
     pub importance: Option<f64>,
     json: Box<str>,
 }
@@ -167,7 +167,7 @@ fn importance(meta: &str) -> Option<f64> {
 pub struct Answer {
     /// The name of the agent that answers.
     pub from: String,
-    /// Yes or no, if it says so.
+    /// Yes or no, if the answer says so.
     pub response: Option<bool>,
     /// Further data: one JSON value.
     pub data: Option<Box<RawValue>>,
@@ -202,7 +202,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// An estimate of the memory it takes until it is sent.
+    /// An estimate of the memory that the answer takes until it is sent.
     pub(super) fn weight(&self) -> usize {
         self.data.as_deref().map_or(0, |data| data.get().len()) + OVERHEAD_BYTES
     }
@@ -264,7 +264,7 @@ pub enum Event {
     Error(ErrorPayload),
     /// The connection's state changed.
     State(State),
-    /// The connection is over and nothing brings it back by itself.
+    /// The connection has ended for good: the client does not reconnect by itself.
     Ended(Ended),
 }
 
@@ -291,9 +291,9 @@ pub enum State {
 /// The reason why a connection is over for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The application closed it.
+    /// The application closed the connection.
     Closed,
-    /// The daemon ended it with an ERROR that a new attempt would meet again.
+    /// The daemon ended the connection with an ERROR that a new attempt would get again.
     Error(ErrorPayload),
     /// All attempts failed.
     GaveUp {
@@ -301,7 +301,7 @@ pub enum Ended {
         attempts: u32,
         /// The reason why the last one failed.
         why: String,
-        /// Whether nothing listens there.
+        /// Whether there is no listener at the endpoint.
         absent: bool,
     },
 }

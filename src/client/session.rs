@@ -121,9 +121,9 @@ impl Session {
             Input::Connected => self.send_hello(now, out),
             Input::NotConnected { why, absent } => {
                 self.absent = absent;
-                self.lost(now, why, 0, out);
+                self.lose_connection(now, why, 0, out);
             }
-            Input::Disconnected(why) => self.lost(now, why, 0, out),
+            Input::Disconnected(why) => self.lose_connection(now, why, 0, out),
             Input::Frame(json) => self.frame(now, json, out),
             Input::Send(id, message, weight) => self.outbox.add(now, id, &message, weight, out),
             Input::Acknowledge(id) => self.acknowledge(now, &id, out),
@@ -176,7 +176,7 @@ impl Session {
             Phase::Backoff { until } if now.monotonic >= until => self.connect(out),
             Phase::Handshaking { until } if now.monotonic >= until => {
                 let why = format!("the daemon did not send WELCOME within {WELCOME_MS} ms");
-                self.lost(now, why, 0, out);
+                self.lose_connection(now, why, 0, out);
             }
             Phase::Ready { .. } => {
                 if self.resume.deadline().is_some_and(|until| now.monotonic >= until) {
@@ -197,7 +197,8 @@ impl Session {
 /// Inputs from the application.
 impl Session {
     fn acknowledge(&mut self, now: Now, id: &str, out: &mut Vec<Output>) {
-        // While disconnected nothing is sent: the delivery comes again and is acknowledged then.
+        // While disconnected, no ACK can be sent: the daemon delivers again, and the new delivery
+        // is acknowledged.
         if let Some(seq) = self.dedup.acknowledge(id) {
             self.write_ack(now, id, seq, out);
         }

@@ -33,7 +33,7 @@ pub struct Settings {
     pub when_absent: Option<WhenAbsent>,
 }
 
-/// A callback for when the daemon is gone. It must return at once.
+/// A callback for when the daemon is gone. The callback must return at once.
 #[derive(Clone)]
 pub struct WhenAbsent(pub Arc<dyn Fn() + Send + Sync>);
 
@@ -85,7 +85,7 @@ impl Settings {
         Self::new(endpoint.into(), Mode::Agent(name.into()), capabilities)
     }
 
-    /// Settings of a guest that tries once. It has no session to resume.
+    /// Settings of a guest, which tries to connect once and has no session to resume.
     #[must_use]
     pub fn guest(endpoint: impl Into<String>) -> Self {
         Self::new(endpoint.into(), Mode::Guest, Capabilities::default())

@@ -18,14 +18,14 @@ pub const FILE: &str = "service.toml";
 /// The longest file that is read.
 const BYTES_MAX: usize = 16 << 10;
 
-/// The place of a service.
+/// Where a service runs: its account, home and endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// The endpoint of its daemon.
     pub endpoint: String,
     /// The home of that daemon.
     pub home: PathBuf,
-    /// The user that it runs as, in the system's notation.
+    /// The account that the service runs as, in the system's notation.
     pub account: String,
 }
 

@@ -23,7 +23,7 @@ const UTF_16: [Utf16; 2] = [(b"\xff\xfe", u16::from_le_bytes), (b"\xfe\xff", u16
 pub enum NotText {
     /// No byte order mark, and not UTF-8.
     NotUtf8,
-    /// A byte order mark of UTF-16, and not UTF-16 after it.
+    /// A byte order mark of UTF-16, followed by invalid UTF-16.
     NotUtf16,
 }
 

@@ -14,7 +14,7 @@ pub(super) struct ClientHandle {
     /// The lane to write on; none once the client is being closed and everything was handed over.
     pub(super) lane: Option<Lane<WriterWire>>,
     read_pause: Arc<ReadPause>,
-    /// Whether to close it once its lane has handed everything over.
+    /// Whether to close the stream once its lane has handed everything over.
     pub(super) closing: bool,
     /// Whether its lane is in the list of lanes to flush.
     pub(super) dirty: bool,

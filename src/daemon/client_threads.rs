@@ -112,7 +112,7 @@ fn check_peer(stream: &Stream, owner: &User) -> Result<(), Violation> {
     }
 }
 
-/// Reads and drops everything, so that the peer can receive the answer before the end.
+/// Reads and discards the peer's bytes, so that the peer can still receive the answer.
 fn discard(stream: &Stream) {
     let mut scratch = [0; 4096];
     while matches!((&*stream).read(&mut scratch), Ok(count) if count > 0) {}

@@ -16,9 +16,9 @@ const LOCKS: &str = "locks";
 /// The locks of a running daemon.
 #[derive(Debug)]
 pub(super) struct InstanceLock {
-    /// The endpoint it listens at.
+    /// The endpoint at which the daemon listens.
     pub(super) endpoint: Endpoint,
-    /// The endpoint it listened at before another user took that.
+    /// The endpoint at which the daemon listened before another user took it.
     pub(super) left: Option<Endpoint>,
     pub(super) home: PathBuf,
     /// The directory of the endpoints' locks, which daemons with different homes share.
@@ -84,8 +84,8 @@ fn default_endpoint() -> io::Result<Endpoint> {
     if Listener::is_foreign(&shared)? { Endpoint::per_user() } else { Ok(shared) }
 }
 
-/// The directory of the endpoints' locks. It is in the default home, whatever a daemon's own home
-/// is.
+/// The directory of the endpoints' locks. This directory is in the default home, even for daemons
+/// with another home.
 pub fn locks_directory() -> io::Result<PathBuf> {
     Ok(paths::home()?.join(LOCKS))
 }

@@ -238,7 +238,7 @@ impl RouterThread {
         }
     }
 
-    /// Flushes all lanes, including those that this gives more to write.
+    /// Flushes all lanes, including lanes that get more bytes during the flush.
     fn flush(&mut self, now: Now) {
         while let Some(id) = self.effects.dirty.pop() {
             self.flush_client(now, id);

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 /// Settings of a daemon.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The directory of its lock, its log and its data.
+    /// The directory of the daemon's lock, log and data.
     pub home: PathBuf,
-    /// The user whom it serves: the one it runs as, unless it is a service.
+    /// The user whom the daemon serves: the one it runs as, unless it is a service.
     pub owner: User,
     /// The endpoint to listen at, or the default one.
     pub endpoint: Option<Endpoint>,

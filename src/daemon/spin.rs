@@ -13,7 +13,7 @@ use std::{
 /// The time to poll.
 const SPIN: Duration = Duration::from_micros(30);
 
-/// The number of polls in vain after which it parks at once.
+/// The number of consecutive empty polls after which the thread parks without polling.
 const MISSES_MAX: u32 = 4;
 
 /// The longest pause in dense traffic.
@@ -35,7 +35,7 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Receives the next event if it comes before it is time to park.
+    /// Polls the inbox, and returns the next event if it comes before the thread has to park.
     pub(super) fn receive<T>(&mut self, inbox: &Receiver<T>) -> Option<T> {
         if let Ok(event) = inbox.try_recv() {
             self.parked_at = None;

@@ -9,7 +9,7 @@ use crate::config::is_absent;
 use platform::paths;
 use std::{fs, io, path::Path};
 
-/// The file's name in the home directory. It is empty.
+/// The name of the mark, an empty file in the home directory.
 pub const FILE: &str = "daemon.stopped";
 
 /// The reason of a stop that no start follows.

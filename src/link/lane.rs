@@ -202,7 +202,7 @@ mod tests {
             count
         }
 
-        /// Blocks until all bytes are taken. A second writer could write in between.
+        /// Blocks until all bytes are accepted. A second writer could write in between.
         fn write_all(&self, mut bytes: &[u8]) {
             while !bytes.is_empty() {
                 let count = self.take(bytes);
@@ -255,7 +255,8 @@ mod tests {
         lane.unsent.is_empty() && lane.handed_over == 0
     }
 
-    /// Flushes, or if `counts` is false flushes as if nothing had been handed over.
+    /// Flushes the lane. If `counts` is false, pretends that nothing was handed over, to plant a
+    /// bug.
     fn flush(lane: &mut Lane<ModelWire>, counts: bool) {
         let handed_over = lane.handed_over;
         if !counts {
@@ -305,7 +306,8 @@ mod tests {
         state.1.clone()
     }
 
-    /// A socket that takes nothing at once, and a writer channel with room for one batch.
+    /// A socket that never accepts bytes without blocking, and a writer channel with room for one
+    /// batch.
     #[derive(Default)]
     struct Stuck(std::cell::RefCell<Option<Vec<u8>>>);
 

@@ -40,7 +40,7 @@ wire_enum! {
 }
 
 impl ErrorCode {
-    /// Whether the connection ends after it.
+    /// Whether an ERROR with this code ends the connection.
     #[must_use]
     pub const fn is_fatal(self) -> bool {
         !matches!(self, Self::Invalid | Self::ResumeRejected)
@@ -52,7 +52,7 @@ wire_enum! {
     NackCode {
         /// A value is not allowed.
         Invalid = "INVALID",
-        /// Policy or the client's role does not allow it.
+        /// The policy or the client's role does not allow the request.
         Forbidden = "FORBIDDEN",
         /// A proof of identity is missing.
         Unauthorized = "UNAUTHORIZED",
@@ -76,9 +76,9 @@ wire_enum! {
         TooLarge = "TOO_LARGE",
         /// A limit is reached.
         Limit = "LIMIT",
-        /// There is nothing with that id.
+        /// No message, agent or question has that id.
         NotFound = "NOT_FOUND",
-        /// The store could not write it.
+        /// The store could not write the message.
         StoreFailed = "STORE_FAILED",
     }
 }
@@ -90,7 +90,7 @@ pub struct Violation {
     pub code: ErrorCode,
     /// A sentence for a person.
     pub message: String,
-    /// The id of the envelope, if it could be read.
+    /// The id of the envelope, if the id could be read.
     pub reference: Option<String>,
 }
 

@@ -29,7 +29,7 @@ pub enum Request {
     Attach {
         /// Whether the command will send keys, too.
         drive: bool,
-        /// The columns of the terminal that shows it.
+        /// The columns of the attached terminal.
         columns: u16,
         /// The rows of that terminal.
         rows: u16,
@@ -39,7 +39,7 @@ pub enum Request {
         /// The bytes that the terminal sent.
         bytes: Bytes,
     },
-    /// Reports a new size of the terminal that shows it, and asks for a new screen.
+    /// Reports a new size of the attached terminal, and requests the screen again.
     Resize {
         /// The terminal's columns.
         columns: u16,
@@ -68,12 +68,12 @@ pub enum Answer {
         columns: u16,
         /// The rows of the agent's terminal.
         rows: u16,
-        /// The output that paints it.
+        /// The terminal output that paints the screen.
         bytes: Bytes,
     },
     /// Output of the agent's command after that.
     Output {
-        /// The bytes as they were printed.
+        /// The bytes that the command printed.
         bytes: Bytes,
     },
     /// The command has ended; the last answer.
@@ -98,14 +98,14 @@ pub struct State {
     pub wrapper_pid: u32,
     /// The number of messages that wait to be typed.
     pub waiting: usize,
-    /// The reason why they wait, in words.
+    /// The reason why the messages wait, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// Whether its person holds its messages.
     pub held: bool,
     /// Whether the daemon is connected.
     pub connected: bool,
-    /// The number of terminals that show it, besides its own.
+    /// The number of attached terminals, without the wrapper's own.
     pub attached: usize,
     /// The start of the command, in milliseconds since 1970.
     pub since: u64,
@@ -137,12 +137,12 @@ pub enum Source {
 pub struct Ended {
     /// The exit code.
     pub code: i32,
-    /// The signal that ended it, by the convention for exit codes.
+    /// The signal that ended the command, by the convention for exit codes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// The last lines on its screen that were not blank.
     pub last_lines: Vec<String>,
-    /// Whether they were on the alternate screen, which the terminal has removed.
+    /// Whether the lines were on the alternate screen, which the terminal has removed.
     #[serde(skip)]
     pub taken_away: bool,
 }

@@ -62,7 +62,7 @@ pub struct Delivery<'a> {
     /// The recipient's session.
     #[serde(default)]
     pub session_id: Cow<'a, str>,
-    /// `*` where it was sent to everyone or to a topic.
+    /// `*` if the message was sent to everyone or to a topic.
     #[serde(default, rename = "originalTo", skip_serializing_if = "Option::is_none")]
     pub original_to: Option<Cow<'a, str>>,
     /// The number of the attempt; left out for the first.
@@ -88,7 +88,7 @@ const fn is_first(attempt: &u32) -> bool {
 /// The part of a DELIVER that differs by recipient.
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
-    /// The DELIVER's id, which the daemon made, so it needs no escapes.
+    /// The DELIVER's id. The daemon made it, so it contains nothing to escape.
     pub id: &'a str,
     /// The daemon's time, in milliseconds since 1970.
     pub ts: u64,
@@ -192,7 +192,7 @@ pub struct Shared<'a> {
     /// The sender's name.
     #[serde(borrow)]
     pub from: Cow<'a, str>,
-    /// The topic it was sent on.
+    /// The topic on which the message was sent.
     #[serde(borrow, default)]
     pub topic: Option<Cow<'a, str>>,
     /// The sender's `payload`.

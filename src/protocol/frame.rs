@@ -43,7 +43,7 @@ pub fn seal(bytes: &mut [u8], start: usize, more: usize) {
 pub struct Decoder {
     frame_bytes_max: usize,
     buffer: Vec<u8>,
-    /// The range of bytes in `buffer` that are not taken yet.
+    /// The range of bytes in `buffer` that are not decoded yet.
     start: usize,
     end: usize,
     /// The bytes requested from a read.

@@ -8,14 +8,14 @@ use std::borrow::Cow;
 /// A position where a text is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotJson {
-    /// The number of bytes before it.
+    /// The number of bytes before the error.
     pub(super) at: usize,
     /// The token that was expected.
     pub(super) expected: &'static str,
 }
 
 /// The bytes of a string that are checked together, with vector instructions.
-const PIECE: usize = 32;
+const CHUNK_BYTES: usize = 32;
 
 /// Scans a text that is one object, possibly with white space around it.
 ///
@@ -295,7 +295,7 @@ fn skip_plain(bytes: &[u8], at: usize) -> usize {
         }
         rest = after;
     }
-    while let Some((piece, after)) = rest.split_first_chunk::<PIECE>() {
+    while let Some((piece, after)) = rest.split_first_chunk::<CHUNK_BYTES>() {
         // A branch within a piece would prevent vector instructions.
         if piece.iter().fold(0, |found, byte| found | u8::from(is_special(*byte))) != 0 {
             break;

@@ -75,13 +75,13 @@ impl Name {
         self.0.eq_ignore_ascii_case(text)
     }
 
-    /// Whether it is a guest's name.
+    /// Whether this is the name of a guest.
     #[must_use]
     pub fn is_guests(&self) -> bool {
         self.0.starts_with(GUEST)
     }
 
-    /// Whether the daemon assigned it: to guests, operators or itself.
+    /// Whether the daemon assigned this name: to guests, operators or itself.
     #[must_use]
     pub fn is_daemons(&self) -> bool {
         is_daemons(&self.0)

@@ -65,15 +65,17 @@ pub struct Auth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {
-    /// Whether it acknowledges; without that it gets no at-least-once messages.
+    /// Whether the client acknowledges deliveries. A client that does not gets no at-least-once
+    /// messages.
     pub ack: bool,
-    /// Whether it resumes its session.
+    /// Whether the client can resume its session.
     pub resume: bool,
     /// The limit of unacknowledged at-least-once DELIVERs; 0 means none.
     pub max_inflight: u64,
-    /// Whether it may subscribe.
+    /// Whether the client may subscribe to topics.
     pub supports_topics: bool,
-    /// Whether it reports the state of each delivery. One without a report waits for its agent.
+    /// Whether the client reports the state of each delivery. One without a report waits for its
+    /// agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reports: bool,
 }
@@ -89,7 +91,7 @@ impl Default for Capabilities {
 pub struct Welcome {
     /// The session's id, which begins with `s-`.
     pub session_id: String,
-    /// The token for resuming it once, within `server.resume_window_ms`.
+    /// The token that resumes the session once, within `server.resume_window_ms`.
     pub resume_token: String,
     /// The connection's name.
     #[serde(default)]
@@ -167,7 +169,7 @@ pub const THREAD_BYTES_MAX: usize = 256;
 /// ACK, in both directions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ack<'a> {
-    /// The id of the envelope that it answers.
+    /// The id of the answered envelope.
     #[serde(borrow)]
     pub ack_id: Cow<'a, str>,
     /// The delivery's number in its stream.
@@ -176,7 +178,7 @@ pub struct Ack<'a> {
     /// The number up to which all deliveries of the stream are acknowledged.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub cumulative_seq: Option<u64>,
-    /// The correlation id of the question that it answers.
+    /// The correlation id of the answered question.
     #[serde(
         default,
         deserialize_with = "typed::present",
@@ -228,7 +230,7 @@ impl Durability {
 /// NACK, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nack {
-    /// The id of the envelope that it answers.
+    /// The id of the answered envelope.
     pub ack_id: String,
     /// A [`NackCode`]; a recipient may also use another text.
     #[serde(default)]
@@ -236,7 +238,7 @@ pub struct Nack {
     /// The reason, as a sentence.
     #[serde(default)]
     pub message: String,
-    /// The recipient that it is about, if there are several.
+    /// The recipient that the NACK is about, if the SEND had several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// The correlation id of the question that stays unanswered.
@@ -287,19 +289,19 @@ pub struct Heartbeat {
 pub struct ErrorPayload {
     /// An [`ErrorCode`].
     pub code: String,
-    /// Whether the connection ends with it.
+    /// Whether the connection ends after this ERROR.
     #[serde(default)]
     pub fatal: bool,
     /// The reason, as a sentence.
     #[serde(default)]
     pub message: String,
-    /// The id of the envelope that it is about.
+    /// The id of the envelope that the ERROR is about.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
 
 impl ErrorPayload {
-    /// Whether it has this code.
+    /// Whether the ERROR has this code.
     #[must_use]
     pub fn has_code(&self, code: ErrorCode) -> bool {
         self.code == code.as_str()

@@ -95,13 +95,13 @@ pub struct TooOften<'a> {
 pub struct Process<'a> {
     /// The process id, for information only.
     pub pid: u32,
-    /// The endpoint it listens at.
+    /// The endpoint at which the daemon listens.
     #[serde(borrow)]
     pub endpoint: Cow<'a, str>,
     /// The directory of its files.
     #[serde(borrow)]
     pub home: Cow<'a, str>,
-    /// The endpoint it listened at before another user took that.
+    /// The endpoint at which the daemon listened before another user took it.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Cow<'a, str>>,
     /// The reason why the store fails, while it does.
@@ -150,16 +150,16 @@ pub struct Agents<'a> {
 pub struct AgentRow<'a> {
     /// The agent's name.
     pub name: Cow<'a, str>,
-    /// Whether it is connected.
+    /// Whether the agent is connected.
     pub here: bool,
-    /// Whether it is away, was connected when the last daemon ended, and this daemon has just
-    /// started.
+    /// Whether the agent is expected back: it was connected when the last daemon ended, is away
+    /// now, and this daemon has just started.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconnecting: bool,
-    /// The agent's session, while it is connected.
+    /// The agent's session, while the agent is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
-    /// The time since which it is connected or away, in milliseconds since 1970.
+    /// The time since which the agent is connected or away, in milliseconds since 1970.
     pub since: u64,
     /// The number of messages in its queue: waiting, in flight and mailbox.
     pub queued: u64,
@@ -280,17 +280,17 @@ pub struct MessageRow<'a> {
     pub auth: Proof,
     /// The recipient's name.
     pub to: Cow<'a, str>,
-    /// Whether it was sent to everyone or to a topic.
+    /// Whether the message was sent to everyone or to a topic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_everyone: bool,
-    /// The topic it was sent on.
+    /// The topic on which the message was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Cow<'a, str>>,
     /// The delivery's number in its stream.
     pub seq: u64,
     /// The time of its acceptance, in milliseconds since 1970.
     pub taken: u64,
-    /// The durability once it is accepted: `disk` or `process`.
+    /// The durability of the message once it is accepted: `disk` or `process`.
     pub durability: Cow<'a, str>,
     /// The state of the delivery.
     #[serde(flatten)]
@@ -313,19 +313,20 @@ pub struct DeliveryProgress<'a> {
     /// `dead`; or `over` while the ending is not stored yet.
     #[serde(borrow)]
     pub state: Cow<'a, str>,
-    /// The obstacle it waits for: `store` (it is not stored yet), `recipient` (who is away), `turn`
-    /// (others are before it), `window` (others have to be acknowledged first), `rest` (it was
-    /// returned), `agent` (its recipient has it and has not given it to the agent).
+    /// The obstacle to the next attempt: `store` (the message is not stored yet), `recipient` (is
+    /// away), `turn` (other messages come first), `window` (other deliveries have to be
+    /// acknowledged first), `rest` (the recipient returned the delivery), `agent` (the recipient's
+    /// wrapper has the message and has not given it to the agent).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Cow<'a, str>>,
-    /// The end of its `rest`, in milliseconds since 1970, as all times here.
+    /// The end of `rest`, in milliseconds since 1970, as all times here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
     /// The number of DELIVERs sent.
     pub attempts: u32,
     /// The number of attempts that failed.
     pub failures: u32,
-    /// The end of its time to live, while it is open.
+    /// The end of the message's time to live, while the delivery is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// The last report of its recipient.
@@ -334,10 +335,10 @@ pub struct DeliveryProgress<'a> {
     /// The time of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// The code that the sender of a dead letter was told.
+    /// The code of the NACK to the sender, of a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Cow<'a, str>>,
-    /// The reason why it is dead or waits for its agent, in words.
+    /// The reason, in words, why the delivery is dead or waits for its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
 }
@@ -355,7 +356,7 @@ pub struct Reported {
 }
 
 impl Reported {
-    /// Whether the agent has not been given the message.
+    /// Whether the message waits in the recipient's wrapper.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         &*self.state == REPORTS[0]
@@ -402,9 +403,9 @@ pub struct TapCopy<'a> {
     pub send_id: Cow<'a, str>,
     /// The sender's name.
     pub from: Cow<'a, str>,
-    /// The recipient, as the sender stated it.
+    /// The recipient, in the sender's spelling.
     pub to: Cow<'a, str>,
-    /// The topic it was sent on.
+    /// The topic on which the message was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topic: Option<Cow<'a, str>>,
     /// The delivery's number in its stream, if there is one recipient.
@@ -412,7 +413,7 @@ pub struct TapCopy<'a> {
     pub seq: Option<u64>,
     /// The number of recipients.
     pub recipients: u64,
-    /// Whether it is delivered at least once.
+    /// Whether the message is delivered at least once.
     pub requires_ack: bool,
     /// The sender's `payload`; absent if the copy would be longer than a frame.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]

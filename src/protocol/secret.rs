@@ -17,7 +17,7 @@ pub type Hash = [u8; 32];
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// A secret as a peer states it.
+    /// Reads a secret that a peer states.
     #[must_use]
     pub fn stated(text: &str) -> Self {
         Self(text.into())
@@ -47,7 +47,7 @@ impl Secret {
         Sha256::digest(self.0.as_bytes()).into()
     }
 
-    /// Whether it has this hash.
+    /// Whether the secret has this hash.
     #[must_use]
     pub fn has_hash(&self, hash: &Hash) -> bool {
         hashes_equal(&self.hash(), hash)

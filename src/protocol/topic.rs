@@ -41,13 +41,13 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether it has no wildcard, so that it matches one topic only.
+    /// Whether the pattern has no wildcard, and matches only one topic.
     #[must_use]
     pub fn is_literal(&self) -> bool {
         check(&self.0).is_ok()
     }
 
-    /// Whether it matches a topic.
+    /// Whether the pattern matches a topic.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
         let mut tokens = topic.split('.');

@@ -173,7 +173,7 @@ impl Router {
         self.pump(agent);
     }
 
-    /// Counts a failed delivery, and gives the message up after too many.
+    /// Counts a failed delivery, and makes the message a dead letter after too many failures.
     pub(super) fn count_failure(&mut self, key: MessageKey) {
         if let Some(why) = self.mail.count_failure(&mut self.ctx, key) {
             self.ctx.counts.gave_up += 1;

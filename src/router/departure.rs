@@ -16,7 +16,7 @@ use crate::{
     record::Change,
 };
 
-/// The way in which a member leaves.
+/// The reason why a member leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Departure {
     /// Without BYE, or by breaking a rule: an unacknowledged delivery may be why.
@@ -41,7 +41,7 @@ impl From<CloseReason> for Departure {
 }
 
 impl Router {
-    /// Answers a broken rule, and ends the connection if the rule was one of those.
+    /// Answers a violation with an ERROR, and ends the connection if the code is fatal.
     pub(super) fn violated(&mut self, id: ClientId, violation: Violation) {
         let code = violation.code;
         if code.is_fatal() && self.connections.contains(id) {

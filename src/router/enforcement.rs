@@ -13,13 +13,13 @@ use std::sync::Arc;
 /// Pairs of agents whose rate is remembered: one sent to the other within a minute or two.
 const PAIRS_MAX: usize = 1 << 16;
 
-/// The policy in force, and what it has to remember.
+/// The policy in force, and the state of its rate limits.
 #[derive(Debug)]
 pub(super) struct Enforcement {
     policy: Arc<Policy>,
     /// By the agents' numbers.
     pairs: Pairs<u64>,
-    /// The last SEND that came too often, and how many did.
+    /// The last SEND above the rate limit, and the count of such SENDs.
     too_often: Option<TooOften<'static>>,
     /// The hash of what proves an operator. Without one there are no operators.
     operator_key: Option<Hash>,
@@ -82,7 +82,7 @@ impl Enforcement {
         }
     }
 
-    /// Notes a SEND that came too often. Returns its sender's answer.
+    /// Notes a SEND above the rate limit. Returns its sender's answer.
     pub(super) fn note_too_often(
         &mut self,
         now: Now,

@@ -19,7 +19,7 @@ use crate::protocol::{
 };
 use std::sync::Arc;
 
-/// The answer to a token that resumes nothing.
+/// The answer to a token of no session.
 const TOKEN_REJECTED: &str =
     "the token was used before, is out of date, or is another name's; this is a fresh session";
 
@@ -256,7 +256,7 @@ impl Router {
         Ok(())
     }
 
-    /// Lets a connection send in the name of an agent that it isn't.
+    /// Admits a companion, which sends in the name of an agent.
     fn join_beside(
         &mut self,
         id: ClientId,

@@ -28,7 +28,7 @@ pub enum Input<'a> {
     Disconnected(ClientId),
     /// The store has persisted all changes up to this one, counted over all [`Output::Persist`]s.
     Persisted(u64),
-    /// The store lost everything and begins anew.
+    /// The store lost its file and begins with an empty one.
     Lost,
     /// All changes up to this one are done, but the messages among them could not be persisted, for
     /// this reason.
@@ -37,7 +37,8 @@ pub enum Input<'a> {
     Found(ClientId, Result<QueryResult, String>),
     /// The owner's policy from now on.
     Policy(Arc<Policy>),
-    /// The policy file was read again, as this client asked; or why it can't be, in a sentence.
+    /// The policy file was read again, as this client asked; or why it cannot be read, in a
+    /// sentence.
     Reloaded(ClientId, Result<(), String>),
     /// Bytes that the daemon holds outside the router: half-read frames, its inbox.
     Outside(usize),
@@ -62,7 +63,7 @@ pub enum Output {
     SetReading(ClientId, bool),
     /// Write what was handed out, then close. [`Input::Disconnected`] follows.
     Close(ClientId, CloseReason),
-    /// Close at once, whatever is still to be written. [`Input::Disconnected`] follows.
+    /// Close the connection at once, and discard unwritten frames. [`Input::Disconnected`] follows.
     HangUp(ClientId),
     /// A line for the log, at the level that an operator wants.
     Log(String),
@@ -76,7 +77,7 @@ const _: () = assert!(size_of::<Output>() <= 64);
 /// The reason for which the daemon closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The client said BYE.
+    /// The client sent BYE.
     Bye,
     /// A fatal ERROR was sent.
     Fault(ErrorCode),

@@ -20,7 +20,7 @@ const SUBSCRIBING_MAX: usize = 2_048;
 /// Repeated SENDs that may wait at once for the first one to be persisted.
 pub(super) const REPEATING_MAX: usize = 1 << 14;
 
-/// Tickets, what waits behind them, and the last numbers that records were given.
+/// Tickets, the actions that wait for them, and the last numbers assigned to records.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     recorded: u64,
@@ -42,9 +42,9 @@ pub(super) enum Continuation {
     /// Answers a SEND that was repeated while the first one was being persisted, maybe on another
     /// connection.
     Repeat(Acceptance, AgentKey, SendDigest),
-    /// Lets a stream's numbers up to this one be used.
+    /// Allows a stream to use sequence numbers up to this one.
     Reserve(StreamKey, u64),
-    /// Lets at-least-once messages go to a client, whose arrival the store knows now.
+    /// Allows at-least-once messages to a client, now that the store has recorded its arrival.
     Join(ClientId),
     /// Acknowledges a change of subscriptions, by the id of its frame.
     Subscribe(ClientId, SendId),

@@ -9,7 +9,7 @@ pub struct Limits {
     pub frame_bytes_max: usize,
     /// Silence after which a PING goes out. After twice as long again the connection is dead.
     pub heartbeat_ms: u64,
-    /// The longest that a connection may take to say HELLO.
+    /// The longest time until a connection's HELLO.
     pub handshake_ms: u64,
     /// The time after a disconnect for which a token is good.
     pub resume_window_ms: u64,

@@ -14,7 +14,7 @@ pub(super) enum Bug {
     SwappedOrder,
     /// A message in flight is forgotten when its connection ends.
     LostRedelivery,
-    /// A message that an ended connection had not taken is dropped without a NACK.
+    /// A message is dropped without a NACK if the connection ends before the message is written.
     SilentDrop,
     /// The first missed message is not replayed.
     LostReplay,
@@ -26,19 +26,19 @@ pub(super) enum Bug {
     ForgottenFloors,
     /// A queue exceeds its bounds.
     CrowdedQueue,
-    /// A name in use is given away.
+    /// A name in use is assigned to a second connection.
     TwoOwners,
     /// The dedup windows are empty after a crash.
     ForgottenDoubles,
     /// Notices that wait for their senders are lost in a crash.
     ForgottenAnswers,
-    /// Messages are given up long before their time.
+    /// Messages become dead letters after too few failures.
     NoPatience,
     /// Messages expire while they have time to live left.
     ShortLives,
     /// Redelivered messages state the first attempt.
     FirstAttempts,
-    /// A connection's last frame leaves before the one that was handed out before it.
+    /// A connection's last frame overtakes the frame before it.
     #[cfg(test)]
     SwappedFrames,
     /// The client library forgets what was received when its connection ends.
@@ -89,8 +89,8 @@ impl Planted {
         if self.has(Bug::FirstAttempts) { 1 } else { attempt }
     }
 
-    /// The message of a stream that goes out first. `is_alike` tells whether another could go out
-    /// instead.
+    /// Returns the message of a stream that is handed out first. `is_alike` tells whether another
+    /// could go out instead.
     pub(super) fn first(
         self,
         waiting: &VecDeque<(u64, MessageKey)>,
@@ -103,7 +103,7 @@ impl Planted {
         waiting.get(1).map(|(_, key)| *key).filter(|key| is_alike(*key)).or(first)
     }
 
-    /// Failures after which a message is given up.
+    /// The number of failures after which a message becomes a dead letter.
     pub(super) fn failures_max(self, most: u32) -> u32 {
         if self.has(Bug::NoPatience) { 2 } else { most }
     }

@@ -22,7 +22,8 @@ use uuid::Uuid;
 /// The bytes of a question in memory, beside its correlation id.
 const QUESTION_BYTES: usize = 256;
 
-/// A daemon that lived so long after a question's time was over has answered it, and recorded that.
+/// If the last daemon ran for this long after a question's timeout, it has answered the question
+/// and recorded that.
 const TIMED_OUT_MS: u64 = 10_000;
 
 /// One delivery whose sender waits for an answer.
@@ -100,7 +101,7 @@ impl Questions {
         (from, to): (AgentKey, AgentKey),
         clock: Clock,
     ) {
-        // Most messages ask nothing: a search costs less than parsing.
+        // Most messages are no questions, and a search costs less than parsing.
         let text = std::str::from_utf8(&message.shared).unwrap_or_default();
         if !text.contains("\"sync\"") {
             return;

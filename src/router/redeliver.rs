@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Router {
-    /// Redelivers those of these deliveries that are dead letters. Refused if none can be.
+    /// Redelivers the dead letters among these deliveries. Refused if none can be.
     pub(super) fn redeliver(&mut self, rows: &[DeliveryRow]) -> Result<Redelivered, Refusal> {
         // A dead letter may have been redelivered or acknowledged since the store found it.
         let is_dead = |row: &&DeliveryRow| {
@@ -63,16 +63,16 @@ impl Router {
         self.ctx.record(Change::Redelivered { delivery: delivery.number, expires });
         self.mail.forget_dead(delivery.id);
         let fresh = DeliveryRecord { expires, failures: 0, ..delivery.clone() };
-        // The sender's dedup window knows no such SEND any more.
+        // The SEND is no longer in the sender's dedup window.
         let digest = SendDigest::default();
         self.mail.restore_message(&mut self.ctx, stream, &fresh, &row.message, 0, digest);
         self.pump(to);
         Ok(())
     }
 
-    /// Returns the stream that a dead letter was in, or that was opened in its place, and the
-    /// stream's sender. If the sender is forgotten, the stream is opened again for redelivered
-    /// messages alone.
+    /// Returns the stream of a dead letter, or the stream opened in its place, with the stream's
+    /// sender. If the sender is forgotten, the stream is opened again for redelivered messages
+    /// alone.
     fn stream_of(
         &mut self,
         row: &DeliveryRow,

@@ -193,7 +193,8 @@ impl Router {
         is_answered.then_some(delivery)
     }
 
-    /// Checks whether an answer of so many bytes can be passed on. If not, its question stays open.
+    /// Checks whether an answer of this number of bytes can be passed on. If not, its question
+    /// stays open.
     fn check_answer(&mut self, bytes: usize) -> Result<(), (NackCode, String)> {
         let most = self.ctx.limits.frame_bytes_max;
         if bytes > PREFIX + most {

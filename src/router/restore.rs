@@ -151,7 +151,7 @@ impl Router {
         let known = restored.streams.get(&record.stream).copied();
         let stream = known.or_else(|| self.replacement(record, message?, restored));
         let (Some(message), Some(stream)) = (message, stream) else {
-            // What belongs to nothing that is known can't be delivered.
+            // A delivery without a known recipient or text cannot be delivered.
             let why = "its recipient or its text is not in the store any more".into();
             let ending = Ending::Dead { code: NackCode::StoreFailed, why };
             let (delivery, unix_ms) = (record.number, self.ctx.now.unix_ms);

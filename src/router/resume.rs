@@ -102,7 +102,7 @@ impl Router {
         }
     }
 
-    /// Checks whether everything that was missed is retained.
+    /// Checks whether all missed messages are retained.
     fn check_resume(
         &self,
         agent: AgentKey,
@@ -146,7 +146,7 @@ impl Router {
         }
     }
 
-    /// Returns the streams that are named, as far as they are open, and what SYNC says of them.
+    /// Returns the named streams that are open, with their positions for SYNC.
     fn positions(
         &self,
         agent: AgentKey,

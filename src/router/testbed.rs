@@ -37,15 +37,15 @@ pub(crate) enum Event {
 /// The other end of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct End {
-    /// The name that WELCOME gave it, folded, until the router closes it.
+    /// The name in WELCOME, in lower case, until the router closes the connection.
     pub(crate) name: Option<String>,
     /// Frames that have not left the router as a whole.
     pub(crate) unwritten: VecDeque<Rc<[u8]>>,
-    /// Bytes of the first of them that have left.
+    /// The number of bytes of the first frame that are written.
     left: usize,
-    /// Whether the router has paused reads from it.
+    /// Whether the router has paused reading from the connection.
     pub(crate) is_gated: bool,
-    /// Whether the router closes it once all has left.
+    /// Whether the router closes the connection once all frames are written.
     pub(crate) is_closing: bool,
 }
 
@@ -94,7 +94,7 @@ impl Testbed {
         self.now.unix_ms = self.now.unix_ms.wrapping_add(ms);
     }
 
-    /// Makes the other end of a connection that [`Input::Connected`] is to announce.
+    /// Makes the client's end of a connection, for [`Input::Connected`].
     pub(crate) fn new_end(&mut self) -> ClientId {
         self.clients += 1;
         let id = ClientId(self.clients);
@@ -102,7 +102,7 @@ impl Testbed {
         id
     }
 
-    /// Hands an input to the router, and keeps the books of what comes out.
+    /// Hands an input to the router, and records its outputs.
     ///
     /// # Errors
     /// If an output breaks a rule.

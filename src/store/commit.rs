@@ -59,7 +59,7 @@ pub(super) struct Committer {
 struct Failing {
     why: String,
     retry_ms: u64,
-    /// The reason why the file is unusable, if it is.
+    /// The reason why the file is unusable, if so.
     damaged: Option<String>,
 }
 
@@ -226,7 +226,7 @@ impl Committer {
         }
     }
 
-    /// Frees space for a group's messages, or says why there is none.
+    /// Frees space for a group's messages. Fails with the reason if there is none.
     fn free_space_for(&mut self, group: &Group, report: Reporter<'_>) -> Result<(), String> {
         if group.bytes == 0 {
             return Ok(());
@@ -349,7 +349,7 @@ impl Committer {
         }
     }
 
-    /// Opens the file anew and writes the pending changes, or says why that fails.
+    /// Opens the file again and writes the pending changes.
     fn recover(&mut self, report: Reporter<'_>) -> Result<(), String> {
         if let Err(error) = self.reopen(report) {
             return Err(self.fail(&error, report));

@@ -7,7 +7,7 @@ use super::error::StoreError;
 pub(super) enum FaultPoint {
     /// Before the file is opened.
     Open,
-    /// After everything is written, before the commit.
+    /// After all changes are written, before the commit.
     Commit,
     /// After the commit, before it is reported: the effect of a failed sync.
     Committed,

@@ -40,7 +40,7 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, StoreError> {
     // A connection that is dropped after a failed sync must not sync again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
-    // Before anything is read, so that no memory is shared with another process.
+    // The mode is set before the first read, so that no memory is shared with another process.
     connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
     // Another program's file must not be changed.
     schema_version(&connection)?;

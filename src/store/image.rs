@@ -36,7 +36,7 @@ pub(super) fn restore(
     Ok(Restored { image, remarks: [lost_messages, lost_notices].into_iter().flatten().collect() })
 }
 
-/// Reads everything but notices and dead letters, and repairs nothing.
+/// Reads all records except notices and dead letters. Repairs nothing.
 pub(super) fn read(connection: &Connection) -> Result<Image, StoreError> {
     let (clock, last) = row::find_meta(connection)?;
     let mut image = Image { clock, last, ..Image::default() };

@@ -28,7 +28,7 @@ pub enum Job {
     Write {
         /// The changes, in the order in which they apply.
         changes: Vec<Change>,
-        /// The daemon's clock after them.
+        /// The daemon's clock after the changes.
         clock: Clock,
     },
     /// Answers a query; the number identifies the answer.

@@ -49,7 +49,7 @@ pub(super) const HOUR_MS: u64 = 3_600_000;
 pub(super) struct Sweep {
     /// Ended deliveries, by number.
     ended: VecDeque<u64>,
-    /// The number after which the table has to be scanned for more of them.
+    /// The row number after which the table has to be scanned for more messages to delete.
     unlisted_after: Option<u64>,
     /// The number up to which messages are indexed.
     indexed: u64,
@@ -130,7 +130,7 @@ impl Sweep {
         }
     }
 
-    /// Whether there is anything to do in an idle time.
+    /// Whether there is work for an idle store.
     pub(super) fn has_work(&self, unix_ms: u64) -> bool {
         let history = self.indexed < self.last_message
             || !self.ended.is_empty()
@@ -159,7 +159,7 @@ impl Sweep {
         unix_ms: u64,
     ) -> Result<(), StoreError> {
         self.pages = None;
-        // Without space for a history, nothing is moved there.
+        // If there is no space for the history, no delivery is moved there.
         self.no_space = !self.free_space(connection, settings, STEP_BYTES)?;
         if !self.no_space && (self.index_some(connection)? | self.move_some(connection)?) {
             return Ok(());

@@ -24,7 +24,7 @@ pub(super) struct Writer<'c> {
 /// A summary of a transaction.
 #[derive(Default)]
 pub(super) struct Written {
-    /// The highest numbers, including those that are only referred to.
+    /// The highest numbers of records, including numbers that are only referred to.
     pub(super) last: LastNumbers,
     /// Deliveries that ended.
     pub(super) ended: Vec<u64>,
@@ -217,7 +217,7 @@ impl<'c> Writer<'c> {
         self.replace(stream)
     }
 
-    /// Writes a record in place of the one with its key.
+    /// Writes a record in place of the stored record with its key.
     fn replace<T: Stored>(&self, record: &T) -> Result<()> {
         self.run(&T::insert(), record.values())
     }

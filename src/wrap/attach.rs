@@ -72,7 +72,7 @@ pub struct Settings {
 /// Reasons for which an attached terminal was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// The person detached; the agent goes on.
+    /// The person detached; the agent keeps running.
     Detached,
     /// The agent's command has ended.
     Ended(Ended),
@@ -90,7 +90,7 @@ pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, Contr
     };
     let (sender, signals) = bounded(SIGNALS_MAX);
     let listening = stop_signals::listen(move |signal| {
-        // If so many wait already, another one makes no difference.
+        // A full channel already holds enough signals.
         let _ = sender.try_send(signal);
     });
     let _listening = listening.map_err(ControlError::System)?;

@@ -52,7 +52,7 @@ const LAST_MESSAGES_MS: u64 = 2000;
 /// A returned message is redelivered after this time at the earliest.
 const RETURN_MS: u64 = 1000;
 
-/// After so long, a program that has suspended itself is resumed.
+/// The time after which a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
 
 /// The least time between two looks at the foreground while the command prints. A nested wrapper
@@ -102,9 +102,9 @@ pub(super) struct Driver {
     questions: Questions,
     follower: Option<Follower>,
     recorded: Receiver<transcripts::Event>,
-    /// The files that it reads.
+    /// The transcripts that the wrapper reads.
     transcripts: BTreeMap<TranscriptId, PathBuf>,
-    /// Inputs for the bridge that go before anything else.
+    /// Inputs for the bridge that precede all others.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
@@ -239,7 +239,7 @@ impl Driver {
             },
             recv(keys) -> bytes => match bytes {
                 Ok(bytes) => self.keys(&bytes),
-                // The person types no more; the agent goes on.
+                // The person's terminal has ended its input; the agent keeps running.
                 Err(_) => self.channels.keys = never(),
             },
             recv(self.recorded) -> event => match event {
@@ -438,7 +438,7 @@ impl Driver {
         }
     }
 
-    /// Returns why nothing is typed, and the remedy.
+    /// Returns a sentence about an obstacle, with the remedy.
     fn explain(&self, why: Obstacle) -> String {
         why.words(self.client.name(), self.bridge.reader().name())
     }

@@ -128,7 +128,8 @@ impl Wrapped {
         is_launcher(&self.program)
     }
 
-    /// Whether no file says what the command does.
+    /// Whether the command runs code from its arguments or input, so that no file determines what
+    /// it does.
     pub(super) fn is_inline(&self) -> bool {
         self.file.is_none()
     }
@@ -167,7 +168,7 @@ fn file_of(path: &Path, arguments: &[String], directory: Option<&Path>) -> Optio
     let script = match operand(&path.to_string_lossy(), arguments) {
         None => path.to_owned(),
         Some(Operand::Script(script)) => within(directory, &script),
-        // No file says what the program does.
+        // No file determines what the program does.
         Some(Operand::Prompt | Operand::Module(_) | Operand::Inline) => return None,
     };
     FileId::of(&script).ok()

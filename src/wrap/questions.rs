@@ -24,8 +24,8 @@ struct Question {
 }
 
 impl Questions {
-    /// Remembers a delivery that asks something. Its timeout began when it was sent, so `until` is
-    /// an upper bound.
+    /// Remembers a delivery with a question. The timeout began when the question was sent, so
+    /// `until` is an upper bound.
     pub(super) fn note(&mut self, now: Moment, delivery: &Delivery) {
         let Some(asks) = delivery.sync.as_deref().cloned() else { return };
         let until = now.plus(asks.timeout_ms.unwrap_or(Sync::TIMEOUT_MS));

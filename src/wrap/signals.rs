@@ -17,7 +17,7 @@ impl Signals {
     pub(super) fn listen() -> Self {
         let (sender, received) = bounded(SIGNALS_MAX);
         let listening = stop_signals::listen(move |signal| {
-            // If so many wait already, another one makes no difference.
+            // A full channel already holds enough signals.
             let _ = sender.try_send(signal);
         });
         let _listening = listening.inspect_err(|error| tracing::warn!("{error}")).ok();

@@ -38,11 +38,11 @@ pub(super) struct Channels {
 
 /// An event other than input and output.
 pub(super) enum ThreadEvent {
-    /// The command's terminal has taken so many bytes.
+    /// The command's terminal has accepted this number of bytes.
     Typed(usize),
     /// The command has ended, with this exit code.
     Ended(i32),
-    /// The person's terminal takes no more output.
+    /// The person's terminal accepts no more output.
     ScreenGone,
 }
 

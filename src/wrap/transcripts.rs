@@ -30,7 +30,7 @@ const LOOK_AT_MOST: Duration = Duration::from_millis(15);
 const LOOK_SOON: Duration = Duration::from_millis(20);
 
 /// The time between two looks at other times.
-const LOOK_IDLE: Duration = Duration::from_millis(1000);
+const IDLE_LOOK_INTERVAL: Duration = Duration::from_millis(1000);
 
 /// The time after an output in which records that belong to it may still be written.
 const SOON_MS: u64 = 2000;
@@ -48,7 +48,7 @@ pub(super) enum Event {
     Owned(TranscriptId),
     /// A transcript that may be the command's has another record.
     Recorded(TranscriptId, Record),
-    /// All records that the transcripts had at this moment were sent.
+    /// All records that the transcripts had at `at` have been sent.
     Searched {
         /// The moment.
         at: Moment,
@@ -57,7 +57,7 @@ pub(super) enum Event {
     },
 }
 
-/// The driver is gone, and takes no more events.
+/// The error that the driver has ended.
 type DriverGone = SendError<Event>;
 
 /// The thread that follows the transcripts, and its events.
@@ -126,7 +126,7 @@ fn follow(search: &mut Search, woken: &Receiver<()>, ended: &Receiver<()>, event
             break;
         }
         let is_soon = clock::monotonic_ms().saturating_sub(woken_ms) < SOON_MS;
-        match woken.recv_timeout(if is_soon { LOOK_SOON } else { LOOK_IDLE }) {
+        match woken.recv_timeout(if is_soon { LOOK_SOON } else { IDLE_LOOK_INTERVAL }) {
             Ok(()) => {
                 woken_ms = clock::monotonic_ms();
                 search.note_activity(woken_ms);

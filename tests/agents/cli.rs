@@ -29,7 +29,7 @@ const STILL: Duration = Duration::from_millis(250);
 /// The interval at which the screen is checked.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How long a CLI may take to end before it is killed.
+/// The time in which a CLI must end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A CLI that these tests know.

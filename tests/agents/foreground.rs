@@ -145,7 +145,7 @@ struct Editor {
     line: &'static str,
     /// A text on its screen.
     shown: &'static str,
-    /// The keys that end it.
+    /// The keys that end the program.
     keys: &'static str,
     /// The reason for which messages wait meanwhile.
     why: &'static str,

@@ -21,7 +21,7 @@ use std::{
 /// A width at which opencode shows no column beside the conversation.
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// How long opencode may take to end before it is killed.
+/// The time in which opencode must end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The beginning of the placeholder in the empty composer.

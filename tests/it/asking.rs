@@ -30,8 +30,8 @@ const USAGE: i32 = 2;
 const NOT_DELIVERED: i32 = 3;
 const TIMED_OUT: i32 = 4;
 
-/// A timeout longer than any answer here takes.
-const PATIENCE: Duration = Duration::from_secs(50);
+/// A timeout longer than any answer in these tests takes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Answers a DELIVER, with this data.
 fn answer(raw: &mut Raw, deliver: &Value, data: &str) {
@@ -61,7 +61,7 @@ fn library(sandbox: &Sandbox, name: &str) -> Client {
 
 fn delivered(client: &Client) -> Delivery {
     loop {
-        if let Event::Delivered(delivery) = client.events().recv_timeout(PATIENCE).unwrap() {
+        if let Event::Delivered(delivery) = client.events().recv_timeout(ANSWER_TIMEOUT).unwrap() {
             return *delivery;
         }
     }
@@ -123,7 +123,8 @@ fn library_asks_and_answers() {
     let sandbox = Sandbox::new();
     let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
     thread::scope(|scope| {
-        let asking = scope.spawn(|| ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+        let asking =
+            scope.spawn(|| ann.ask(Outgoing::message("Bob", "Which port?"), ANSWER_TIMEOUT));
         let delivery = delivered(&bob);
         assert!(delivery.sync.as_ref().is_some_and(|asks| asks.blocking));
         // The acknowledgement does not replace the answer.
@@ -143,7 +144,8 @@ fn library_asks_and_answers() {
 fn question_and_answer_survive_a_crash_of_the_daemon() {
     let mut sandbox = Sandbox::new();
     let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
-    let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+    let asking =
+        thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), ANSWER_TIMEOUT));
     let delivery = delivered(&bob);
     sandbox.kill();
     bob.answer(&delivery, false, None).unwrap();
@@ -300,7 +302,8 @@ fn outcomes_wait_for_their_sender_across_daemon_crashes() {
 fn acknowledged_question_is_answered_after_a_daemon_crash() {
     let mut sandbox = Sandbox::new();
     let (ann, bob) = (library(&sandbox, "Ann"), library(&sandbox, "Bob"));
-    let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+    let asking =
+        thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), ANSWER_TIMEOUT));
     let delivery = delivered(&bob);
     bob.acknowledge(&delivery.id);
     await_state(&sandbox, &json!(delivery.id), "acknowledged");
@@ -325,7 +328,8 @@ fn answer_waits_for_the_library_across_a_daemon_crash() {
     let settings = Settings::agent(sandbox.endpoint().as_text(), "Ann");
     let ann = Client::over(settings, Box::new(connect)).unwrap();
     let mut bob = sandbox.join("Bob");
-    let asking = thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), PATIENCE));
+    let asking =
+        thread::spawn(move || ann.ask(Outgoing::message("Bob", "Which port?"), ANSWER_TIMEOUT));
     let deliver = bob.expect("DELIVER");
     is_away.store(true, Ordering::Release);
     sandbox.kill();

@@ -245,7 +245,7 @@ fn doctor_finds_a_home_that_cannot_be_made() {
         up.arg("up");
         assert_eq!(output(up).status.code(), Some(FAILED));
     }
-    // A daemon's lock on its endpoint is in the default home, whatever its own is.
+    // A daemon's lock on its endpoint is in the default home, even if the daemon has another home.
     let mut command = below(&sandbox.home());
     for name in ["HOME", "LOCALAPPDATA", "XDG_STATE_HOME"] {
         command.env(name, &file);

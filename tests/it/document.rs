@@ -447,7 +447,7 @@ fn written_again<'a, T: Deserialize<'a> + Serialize>(json: &'a str) -> Value {
     serde_json::to_value(&typed).unwrap()
 }
 
-/// Whether everything that `part` says stands in `whole`.
+/// Whether `whole` contains every member of `part`.
 fn is_within(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part

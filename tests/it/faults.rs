@@ -179,7 +179,7 @@ struct RunResult {
     log: String,
     /// The daemon's standard error.
     stderr: String,
-    /// The daemon's exit status, if it ended by itself.
+    /// The daemon's exit status, if the daemon ended by itself.
     end: Option<ExitStatus>,
 }
 

@@ -203,7 +203,7 @@ fn attached_terminal_of_another_size_shows_the_part_that_fits() {
     large.press("seq 1 100; echo wide-{1..30}\r");
     ann.wait_for("wide-30\n$");
     large.wait_for("wide-30\n$");
-    // Its last row is Ann's last row, with the rows above it.
+    // The small terminal shows Ann's last rows.
     small.wait_until("the end of it", |screen| {
         screen.contains("\n99\n100\nwide-1 wide-2") && screen.ends_with("$\n")
     });

@@ -97,7 +97,7 @@ fn status_shows_each_state_of_a_message() {
     let id = deliver["id"].as_str().unwrap();
     let report = json!({"id": id, "state": "waiting", "why": "a dialog is open"});
     bob.ask("report", &report);
-    // The part of the id that an agent is shown.
+    // An agent's frame shows the first eight digits of the id.
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(status.contains("reported  waiting: a dialog is open"), "{status}");
     assert!(status.contains("now       waiting: a dialog is open; it expires"), "{status}");

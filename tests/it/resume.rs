@@ -30,7 +30,7 @@ use std::{
     thread,
 };
 
-/// Messages each way in a round. In each round, a connection is cut once.
+/// The number of messages in each direction in a round. In each round, a connection is cut once.
 const MESSAGES: usize = 200;
 
 /// Approximate bytes that a client receives in a round.

@@ -263,7 +263,7 @@ impl Model {
         Self { address, shared, acceptor }
     }
 
-    /// Starts a model that gives these replies in turn, and then one that the script is over.
+    /// Starts a model that gives these replies in turn, then a reply that the script is over.
     pub(crate) fn with_replies(replies: impl IntoIterator<Item = Reply>) -> Self {
         let mut replies: Vec<_> = replies.into_iter().collect();
         replies.reverse();

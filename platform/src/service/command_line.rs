@@ -1,4 +1,4 @@
-//! Words as one command line, by the rules by which programs on Windows split it.
+//! Joins words into a command line and splits one, by the rules of programs on Windows.
 
 /// Joins words, each in quotes: no blank in a path can end a word early.
 pub(super) fn join(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
@@ -6,7 +6,8 @@ pub(super) fn join(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     words.join(" ")
 }
 
-/// Splits a line. The program's name is read as the other words are: a path has no quotes in it.
+/// Splits a command line into words. The first word needs no rules of its own, since a path
+/// contains no quotes.
 pub(super) fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches([' ', '\t']);

@@ -178,7 +178,7 @@ impl Event {
     }
 }
 
-/// The system's error in the library's, whose own text omits it.
+/// Returns the system's error inside an error of the library, whose own text omits it.
 fn sentence(error: Error) -> String {
     match error {
         Error::Winapi(error) => error.to_string(),

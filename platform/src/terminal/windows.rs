@@ -104,7 +104,7 @@ impl Input {
         // SAFETY: the pointers and the length are those of one array and one number of ours.
         checked(unsafe { PeekConsoleInputW(console, events.as_mut_ptr(), room, &mut count) })?;
         if count > 0 {
-            // SAFETY: as above; so many are there, and only we take them.
+            // SAFETY: as above; `count` events are there, and only this thread takes them.
             checked(unsafe { ReadConsoleInputW(console, events.as_mut_ptr(), count, &mut count) })?;
         }
         let keys = events[..count as usize].iter().filter_map(typed);

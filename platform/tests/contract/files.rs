@@ -226,7 +226,8 @@ pub(crate) fn open_file_limit_is_raised() {
     assert_eq!(platform::process::allow_open_files(16).unwrap(), allowed);
 }
 
-/// Hangs up on a detached process and waits for its end; it keeps the folder open until then.
+/// Hangs up on a detached process, which then ends, and waits until the process has closed the
+/// folder.
 fn end_detached(stream: &Stream, told: &str) {
     stream.hang_up();
     system::wait_for_end(told.split(' ').next().unwrap().parse().unwrap());

@@ -29,7 +29,7 @@ pub enum Fault {
     OpeningLine,
     /// The message or block is not closed.
     Unclosed,
-    /// The block is not the JSON that it has to be.
+    /// The block is not valid JSON of the required form.
     Block,
     /// The body exceeds the limit.
     TooLarge,

@@ -27,13 +27,13 @@ pub(super) struct InjectedFrames {
     accepts_any_digits: bool,
 }
 
-/// A frame that was typed as it is.
+/// A frame that was typed without escapes.
 #[derive(Debug, Clone)]
 struct PlainFrame {
     hex: String,
-    /// Lines that a quotation of it has at most.
+    /// The most lines that a quotation of the frame has.
     lines_max: u64,
-    /// Rows that it takes on a narrow screen at most.
+    /// The most rows that the frame takes on a narrow screen.
     rows_max: usize,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct OpenFrame {
 }
 
 impl InjectedFrames {
-    /// Takes any six digits for those of a frame.
+    /// Treats any six digits as those of a known frame.
     pub(super) fn with_any_digits() -> Self {
         Self { accepts_any_digits: true, ..Self::default() }
     }
@@ -120,7 +120,7 @@ impl InjectedFrames {
 }
 
 impl OpenFrame {
-    /// Reads the next line of the frame; whether the frame continues after it.
+    /// Reads the next line of the frame. Returns whether the frame continues after the line.
     pub(super) fn continues_after(&mut self, line: &str) -> bool {
         self.rows_left = self.rows_left.saturating_sub(1);
         self.rows_left > 0 && !line.contains(&self.end)

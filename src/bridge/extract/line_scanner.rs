@@ -68,7 +68,7 @@ impl LineScanner {
         }
         self.quote = None;
         if self.is_in_frame(&line.text, rules) {
-            // It may be quoted in a body, where nothing in it opens or closes anything.
+            // A body may quote such a line: marks in it have no effect there.
             return self.push(line);
         }
         self.read_own(line, rules, out);

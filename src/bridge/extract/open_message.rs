@@ -29,7 +29,7 @@ pub(super) const HOW: &str =
 pub(super) struct OpenMessage {
     lines: Vec<LogicalLine>,
     bytes: usize,
-    /// Rows of it may have been erased, so that it has no end need not be a mistake.
+    /// Rows of the message may have been erased, so a missing end may not be the agent's mistake.
     may_be_overwritten: bool,
 }
 
@@ -44,7 +44,7 @@ impl OpenMessage {
         self.lines.push(line);
     }
 
-    /// Notes that rows of it may have been erased.
+    /// Notes that rows of the message may have been erased.
     pub(super) fn rows_disturbed(&mut self) {
         self.may_be_overwritten = true;
     }

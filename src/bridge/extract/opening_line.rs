@@ -101,7 +101,7 @@ fn target(text: &str) -> &str {
     &text[..text.find(OPEN).map_or(end, |at| at.min(end))]
 }
 
-/// The target without a colon or comma after it.
+/// Returns the target without a colon or comma at its end.
 fn name(text: &str) -> &str {
     let target = target(text);
     target.strip_suffix([':', ',']).unwrap_or(target)

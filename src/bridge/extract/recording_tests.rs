@@ -186,7 +186,7 @@ fn recordings_with_pauses_say_the_same() {
 #[test]
 fn full_screen_program_is_read_while_it_runs() {
     let (_, size, bytes) = recording("terminal", "full-screen-90x22");
-    // Without the end, where it leaves its last snapshot at once.
+    // Without the end: the program leaves the alternate screen right after its last snapshot.
     let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
     let begin = b"\x1b[?2026h";
     let starts: Vec<usize> = (0..bytes.len())
@@ -245,7 +245,7 @@ impl Repainter {
     }
 
     fn step(&mut self, extractor: &mut ScreenExtractor, found: &mut Vec<Extracted>) {
-        // The rows above the cursor, as a program repaints them that remembers its screen.
+        // The rows above the cursor, as a program that remembers its screen repaints them.
         let screen = extractor.screen();
         let end = screen.cursor().row;
         let last: String = (0..end).map(|row| screen.row(row).text + "\r\n").collect();

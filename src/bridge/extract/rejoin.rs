@@ -63,12 +63,12 @@ pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> 
     lines
 }
 
-/// Columns by which a line that has so many rows may have been wrapped too early.
+/// The number of columns by which a line of `rows` rows may have been wrapped too early.
 fn early_columns(rows: usize) -> usize {
     if rows >= LONG_LINE_ROWS { EARLY_COLUMNS } else { 0 }
 }
 
-/// A row that may continue the one above.
+/// A row that may continue the row above.
 struct Continuation<'a> {
     /// The line that ends with `above`, so far.
     line: &'a str,
@@ -78,7 +78,7 @@ struct Continuation<'a> {
     item_column: Option<usize>,
     /// The column at which the CLI wraps.
     limit: usize,
-    /// Columns by which it may have wrapped too early.
+    /// The number of columns by which the CLI may have wrapped the row too early.
     early: usize,
 }
 
@@ -106,7 +106,8 @@ impl Continuation<'_> {
         (!begins_line && !fits).then(|| self.blank_or_nothing(text, first_word))
     }
 
-    /// A blank, or nothing where a word or a line of wide characters was cut.
+    /// Returns the separator between two joined rows: a blank, or nothing if a word or a line of
+    /// wide characters was cut.
     fn blank_or_nothing(&self, below: &str, first_word: usize) -> &'static str {
         let Self { above, limit, .. } = *self;
         let last_word = above.text.split_whitespace().next_back().map_or(0, UnicodeWidthStr::width);

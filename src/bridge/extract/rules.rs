@@ -36,7 +36,7 @@ impl Rules {
         self.quoted_lines.iter().any(|lines| lines.contains(&line.first_row))
     }
 
-    /// Whether a line may continue the one above it, in which there was no room for its first word.
+    /// Whether a line may continue the line above, which had no room for its first word.
     pub(super) fn may_continue_above(&self, line: &LogicalLine) -> bool {
         let word = line.text.split_whitespace().next().map_or(0, UnicodeWidthStr::width);
         let needed = line.width_above + 1 + word + FULL_ROW_MARGIN;
@@ -48,7 +48,7 @@ impl Rules {
         self.columns.map(|columns| columns.saturating_sub(self.margin))
     }
 
-    /// The row without the margin, if it has one.
+    /// Returns the row without its margin, if the row has one.
     pub(super) fn without_margin<'a>(&self, row: &'a Row) -> Cow<'a, Row> {
         match row.text.split_at_checked(self.margin) {
             Some((margin, text)) if !margin.is_empty() && margin.bytes().all(|b| b == b' ') => {

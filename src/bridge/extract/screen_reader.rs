@@ -74,7 +74,7 @@ impl ScreenObserver for ScreenReader {
     fn rows_scrolling_off(&mut self, visible: VisibleRows<'_>, count: usize) {
         let has_history = self.primary.is_none() && self.scanner.next_row() > 0;
         if has_history && self.stability.is_repainted(visible, count) {
-            // As if the rows had been erased before.
+            // The rows count as erased before.
             self.discontinuity(Discontinuity::AllRowsErased);
         }
     }
@@ -117,7 +117,7 @@ impl ScreenObserver for ScreenReader {
     fn discontinuity(&mut self, cause: Discontinuity) {
         let (is_alternate, is_resized) = (self.primary.is_some(), self.repaint.after_resize());
         match cause {
-            // Other programs erase the first row as well, and do not repaint the others.
+            // Without a resize, erasing the first row does not announce a repaint.
             Discontinuity::FirstRowErased if !is_resized => return,
             Discontinuity::Resized
             | Discontinuity::AlternateShown

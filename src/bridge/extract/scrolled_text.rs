@@ -16,7 +16,7 @@ const SHARED_SURE: usize = 6;
 /// prompt that is being answered), and at the bottom (a composer).
 const EDGE_DIVISOR: usize = 4;
 
-/// Screens of text above the snapshot that are kept, as it may scroll back.
+/// Screens of text that are kept above the snapshot, since the program may scroll back.
 const SCREENS_KEPT: usize = 2;
 
 /// Rows that a terminal may scroll off within one update.

@@ -203,7 +203,7 @@ impl RepaintTracker {
         if found.is_empty() {
             found = next.clone().filter(is_similar).collect();
         }
-        // A single recognised message hardly says where the repaint began.
+        // A single recognised message is weak evidence of where the repaint began.
         if found.is_empty() && (self.after_resize || self.recognised == 1 && next.count() > 0) {
             found = any();
         }

@@ -63,7 +63,7 @@ impl RowStability {
         self.scrolled_off = 0;
     }
 
-    /// Reads the rows; those that changed did so at `at` or before.
+    /// Samples the rows. Changed rows count as changed at `at`.
     pub(super) fn sample(&mut self, screen: &Screen, at: Moment) {
         let visible = screen.visible_rows();
         self.is_repainting = false;

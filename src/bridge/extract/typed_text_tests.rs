@@ -219,11 +219,12 @@ proptest! {
                 }
             }
             [Extracted::Problem(problem)] if !has_text => prop_assert_eq!(problem.fault, Fault::Empty),
-            // Only one end of a fence is shown, and not the end of the frame: the agent is told.
+            // The screen shows only one end of a fence and not the end of the frame, so the agent
+            // gets a problem.
             [Extracted::Problem(problem)] if has_fence(&body) => {
                 prop_assert_eq!(problem.fault, Fault::Fenced);
             }
-            // A fence within the message may close that one.
+            // A fence within the message may close the outer fence.
             [] if has_fence(&body) && echo.cuts_frame_ends(other) => {}
             found => prop_assert!(false, "{found:?}"),
         }

@@ -1,19 +1,20 @@
 //! Whether the agent has adopted the last submitted text, that is, begun to work on it.
 //!
-//! Until then it may look idle, and would merge that text and the next into one prompt.
+//! Until then the agent may look idle, and would merge that text and the next one into one prompt.
 
 use super::history::History;
 use crate::{bridge::frame::holds_frame, protocol::Moment};
 
-/// A submitted text is adopted within this time, or was finished before it was seen.
+/// The longest time until a program shows that it works on a submitted text. After that, the
+/// program was so quick that its work was not seen.
 const ADOPTED_MS: u64 = 3000;
-/// A program that records its prompts has this time, until it has recorded this one: while it is
+/// The longest time until a program that records its prompts has recorded this one: while it is
 /// still starting it may show nothing for long.
 const RECORDED_MS: u64 = 20_000;
 /// How often the screen is checked for a working agent.
 const CHECK_MS: u64 = 50;
 
-/// The fate of the last submitted text.
+/// The progress of the last submitted text.
 #[derive(Debug)]
 pub(super) struct Adoption {
     stage: Stage,
@@ -46,13 +47,13 @@ impl Adoption {
         self.records_prompts
     }
 
-    /// A text was submitted in a frame with these digits, to a program whose screen says when it
-    /// works.
+    /// Notes that a text was submitted in a frame with these digits, to a program whose screen
+    /// shows when it works.
     pub(super) fn begin(&mut self, now: Moment, hex: String) {
         self.stage = Stage::Awaited { since: now, hex, checked_at: now };
     }
 
-    /// The agent has replied, or there is nothing to wait for.
+    /// Ends the wait for an adoption.
     pub(super) fn end(&mut self) {
         self.stage = Stage::Done;
     }
@@ -76,8 +77,8 @@ impl Adoption {
         now.since(*since) < if awaits_record { RECORDED_MS } else { ADOPTED_MS }
     }
 
-    /// Stops waiting if the time is over. A program that recorded nothing is not expected to any
-    /// more.
+    /// Ends the wait if its time is over. A program that did not record this prompt is not expected
+    /// to record later ones.
     pub(super) fn expire(&mut self, now: Moment, history: &History) {
         if let Stage::Awaited { hex, .. } = &self.stage
             && !self.is_pending(now, history)
@@ -87,7 +88,7 @@ impl Adoption {
         }
     }
 
-    /// How soon to look again where a pending adoption is the obstacle.
+    /// The time until the next check, if a pending adoption is the obstacle.
     pub(super) fn retry_ms(&self) -> Option<u64> {
         match self.stage {
             Stage::Done => None,
@@ -95,7 +96,7 @@ impl Adoption {
         }
     }
 
-    /// The transcript has recorded a prompt; the agent begins with it from now on.
+    /// Notes that the transcript has recorded a prompt, which the agent begins to work on now.
     pub(super) fn confirm(&mut self, now: Moment, prompt: &str) {
         match &mut self.stage {
             Stage::Awaited { since, hex, .. } if holds_frame(prompt, hex) => *since = now,

@@ -17,7 +17,7 @@ use crate::{
     protocol::Moment,
 };
 
-/// A key that was pressed so long ago has had its effect on the screen.
+/// The time after which a pressed key has had its effect on the screen.
 const KEY_SEEN_MS: u64 = 10_000;
 
 impl Injector {
@@ -39,7 +39,7 @@ impl Injector {
         free.into_iter().flatten().max()
     }
 
-    /// Types the next text if nothing is in the way.
+    /// Types the next text if there is no obstacle.
     ///
     /// `reader_is_fresh` says that the driver has found out who reads because a text waited. A text
     /// that came since then waits for the next tick.
@@ -106,8 +106,8 @@ impl Injector {
         }
     }
 
-    /// Learns from an input line that is at rest, as far as the facts allow a look at it: whether
-    /// the program has started, the last text was adopted, and the person's line is empty.
+    /// Draws conclusions from the shown input line, while the terminal is ours: whether the program
+    /// has started, the last text was adopted, and the person's line is empty.
     fn learn_from_input_line(&mut self, now: Moment, view: &View<'_>) {
         let facts = self.facts(now, view);
         if facts.terminal_obstacle().is_some() {
@@ -125,7 +125,7 @@ impl Injector {
         if is_adopting || (form != Form::Plain && is_command_mode) || !shows_composer {
             return;
         }
-        // The line is seen to be empty, whatever keys were pressed: they may have answered a
+        // The screen shows an empty line although keys were pressed: they may have answered a
         // dialog.
         self.line.remember_empty_look(&view.spot.before);
         let is_key_seen = self.key_at.is_none_or(|at| now.since(at) >= KEY_SEEN_MS);

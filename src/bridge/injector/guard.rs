@@ -10,17 +10,18 @@ use crate::{
     protocol::Moment,
 };
 
-/// A program may take so long to show a text that it has got, or to record it.
+/// The longest time that a program takes to show a text that it has received, or to record the
+/// text.
 const TEXT_SHOWN_MS: u64 = 20_000;
 
 impl Injector {
-    /// The terminal has taken bytes. Returns nothing; [`Injector::advance`] follows.
+    /// Counts bytes that the terminal has accepted. Returns nothing; [`Injector::advance`] follows.
     pub(in crate::bridge) fn count_written(&mut self, bytes: usize) {
         self.writes.add_written(bytes);
         self.retry_at = None;
     }
 
-    /// Enters the next stage if the terminal has taken all of this one.
+    /// Enters the next stage if the terminal has accepted all bytes of the current one.
     pub(in crate::bridge) fn advance(&mut self, now: Moment, out: &mut Vec<Output>) {
         let Some(injection) = &mut self.injection else { return };
         match injection.stage {
@@ -44,7 +45,7 @@ impl Injector {
         changed_at.plus(self.recipe.guard_ms).min(since.plus(self.recipe.guard_ms_max))
     }
 
-    /// Submits the text if it is due and stands in the input line.
+    /// Submits the text if the time has come and the text stands in the input line.
     pub(in crate::bridge) fn submit_when_due(
         &mut self,
         now: Moment,
@@ -89,7 +90,7 @@ impl Injector {
         }
     }
 
-    /// Why nothing may be submitted: another program reads than the one that got the text.
+    /// Returns the obstacle to submitting: another program reads than the one that got the text.
     pub(super) fn reader_obstacle(&self) -> Option<Obstacle> {
         let injection = self.injection.as_ref()?;
         match &self.reader {
@@ -131,7 +132,7 @@ impl Injector {
         }
     }
 
-    /// Gives the text up. Its message is returned to the daemon, to be delivered again.
+    /// Gives the text up, and returns its message to the daemon, which delivers it again.
     fn return_text(&mut self, out: &mut Vec<Output>) {
         match self.injection.take().map(|injection| injection.content) {
             Some(Content::Message(message)) => out.push(Output::Return(message.id)),
@@ -143,7 +144,7 @@ impl Injector {
         self.release_keys(out);
     }
 
-    /// Whether the input line is seen with nothing in it.
+    /// Whether the screen shows an empty input line.
     pub(super) fn shows_empty_line(&self, view: &View<'_>) -> bool {
         let form = self.recipe.form(view.spot, self.known(view));
         matches!(form, Ok(_) | Err(Obstacle::Busy))

@@ -28,7 +28,7 @@ pub(super) struct History {
 #[derive(Debug)]
 struct UnconfirmedFrame {
     hex: String,
-    /// The delivery in it; `None` for a text of the relay's own.
+    /// The delivery in the frame; `None` for a text of the relay itself.
     id: Option<String>,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Injection {
     pub(super) content: Content,
     /// The digits of its frame.
     pub(super) hex: String,
-    /// The program that it was typed into.
+    /// The program that the text was typed into.
     pub(super) reader: Reader,
     pub(super) stage: Stage,
     /// Whether the person's keys are passed on: the program asks something, or does not take the
@@ -30,7 +30,8 @@ pub(super) enum Content {
     Notice,
 }
 
-/// The stages of an injection, in order; a text that stays goes back to `Submitting`.
+/// The stages of an injection, in order. A text that stays in the input line goes back to
+/// `Submitting`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     /// The text is being written to the terminal.
@@ -40,14 +41,14 @@ pub(super) enum Stage {
     },
     /// The text is in the terminal, and its Enter waits for the screen to settle.
     Guard {
-        /// When the text was there, or a dialog last had the screen.
+        /// When the text was written, or a dialog was last on the screen.
         typed_at: Moment,
         /// Since when the screen has to settle.
         since: Moment,
     },
     /// The Enter is being written to the terminal.
     Submitting {
-        /// The count of written bytes at which it is there.
+        /// The count of written bytes at which the text has been written.
         until: u64,
         /// Counts attempts.
         presses: u32,

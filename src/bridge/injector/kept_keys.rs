@@ -4,7 +4,7 @@
 #[derive(Debug, Default)]
 pub(super) struct KeptKeys {
     bytes: Vec<u8>,
-    /// Whether one of them submits a line.
+    /// Whether one of the keys submits a line.
     has_submit: bool,
 }
 
@@ -22,7 +22,8 @@ impl KeptKeys {
         self.has_submit |= has_submit;
     }
 
-    /// Takes all keys, and whether one of them submits a line; `None` if there are none.
+    /// Takes all keys. Returns them and whether one of them submits a line; `None` if there are no
+    /// keys.
     pub(super) fn take(&mut self) -> Option<(Vec<u8>, bool)> {
         let Self { bytes, has_submit } = std::mem::take(self);
         (!bytes.is_empty()).then_some((bytes, has_submit))

@@ -48,7 +48,8 @@ impl Injector {
         pressed.any && pressed.submit
     }
 
-    /// Counts keys whose sequence has not gone on, at the moment at which they were pressed.
+    /// Ends an escape sequence that did not continue in time: its key counts as pressed at the
+    /// moment of the ESC.
     pub(in crate::bridge) fn settle_keys(&mut self, now: Moment) {
         let pressed_at = self.line.expire_unfinished(now);
         self.key_at = self.key_at.max(pressed_at);

@@ -11,8 +11,8 @@ use crate::{
 
 /// How often the input line is checked.
 const CHECK_MS: u64 = 30;
-/// After so long the Enter is pressed again: some programs take an Enter that follows a paste too
-/// soon for a part of it.
+/// The time after which the Enter is pressed again: some programs take an Enter that follows a
+/// paste too soon for a part of it.
 const PRESS_AGAIN_MS: u64 = 700;
 /// The delay if the program has printed nothing since the Enter.
 const PRESS_AGAIN_SILENT_MS: u64 = 3000;

@@ -12,7 +12,7 @@ const MESSAGES_MAX: usize = 1000;
 /// Bytes of bodies beyond which the queue asks for no more.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Why nothing is typed.
+/// The obstacle because of which nothing is typed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) why: Obstacle,

@@ -18,7 +18,7 @@ pub(super) struct Facts<'a> {
     pub(super) is_in_message: bool,
     /// The person pressed a key a moment ago.
     pub(super) is_person_typing: bool,
-    /// The terminal has not taken all that was written to it.
+    /// The terminal has not accepted all bytes that were written to it.
     pub(super) has_unwritten: bool,
     /// The program has begun to repaint its screen.
     pub(super) is_repainting: bool,
@@ -35,7 +35,7 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Decides in which form something may be typed, or why nothing may.
+    /// Returns the form in which text may be typed now, or the obstacle.
     pub(super) fn verdict(&self) -> Result<Form, Obstacle> {
         self.terminal_obstacle().map_or(Ok(()), Err)?;
         if !self.is_started {

@@ -58,7 +58,7 @@ fn key_that_is_not_shown_yet_begins_a_line() {
             10000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
         20000 ends
     "#]]);
-    // Both keys take effect at once, and nothing is shown of them.
+    // Both keys take effect at once and show nothing on the screen.
     check(expect![[r#"
         run gemini
         0 started
@@ -155,7 +155,7 @@ fn recorded_prompt_completes_an_injection() {
     "#]]);
 }
 
-/// A starting program keeps its input, and shows nothing of it.
+/// A starting program reads input and shows nothing of it.
 #[test]
 fn next_message_waits_until_the_last_one_is_recorded() {
     check(expect![[r#"
@@ -356,7 +356,7 @@ fn waiting_messages_are_reported_with_one_reason() {
     "#]]);
 }
 
-/// The daemon forgets reports with the connection on which it delivered.
+/// The daemon forgets reports when the connection of the delivery ends.
 #[test]
 fn redelivered_message_is_reported_again() {
     check(expect![[r#"

@@ -2,7 +2,7 @@
 
 use crate::{bridge::extract::SILENCE_MS, protocol::Moment};
 
-/// Without output for so long, the recipe is asked whether the agent looks idle.
+/// The silence after which the recipe is asked whether the agent looks idle.
 const IDLE_MS: u64 = 350;
 
 /// Whether the agent may still be at work.
@@ -19,7 +19,7 @@ pub(super) enum Turn {
 }
 
 impl Turn {
-    /// The child printed, or got a prompt.
+    /// Notes that the child printed or got a prompt.
     pub(super) fn change(&mut self, now: Moment) {
         *self = Self::Open { changed_at: now, idle_asked: false };
     }
@@ -28,7 +28,8 @@ impl Turn {
         *self = Self::Over;
     }
 
-    /// When [`Turn::is_over`] may say otherwise than before; `shows_idle` if the recipe can judge.
+    /// The time at which [`Turn::is_over`] may change its answer. `shows_idle`: whether the recipe
+    /// recognises an idle agent.
     pub(super) fn deadline(&self, shows_idle: bool) -> Option<Moment> {
         match *self {
             Self::Over => None,

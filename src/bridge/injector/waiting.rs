@@ -9,7 +9,7 @@ use crate::{
     protocol::Moment,
 };
 
-/// A different reason than the reported one is reported once it has lasted for so long.
+/// The time after which a new reason replaces the reported one.
 const LASTING_MS: u64 = 2000;
 
 impl Injector {

@@ -1,6 +1,6 @@
 //! Counts bytes on their way into the terminal.
 
-/// Counts the bytes handed to the driver, and those that the terminal has taken.
+/// Counts the bytes handed to the driver, and the bytes that the terminal has accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WriteCount {
     handed_out: u64,

@@ -38,7 +38,7 @@ struct Options {
     runs: &'static str,
     /// Letters of options that name a module to run.
     modules: &'static str,
-    /// Letters of options after which it prompts even with a script.
+    /// Letters of options after which the shell prompts even with a script.
     stays: &'static str,
     /// Letters of options with a value, in the same argument or the next one.
     values: &'static str,
@@ -98,7 +98,7 @@ impl Kind {
         }
     }
 
-    /// Without a known command line the shell is taken to prompt.
+    /// A shell with an unknown command line counts as a shell at its prompt.
     fn of_shell(name: &str, program: &Program) -> Self {
         let arguments = program.arguments.as_deref().unwrap_or_default();
         match operand(name, arguments.get(1..).unwrap_or_default()) {
@@ -126,7 +126,7 @@ impl Kind {
         matches!(self, Self::ShellScript(Some(_))) && base(program) == "cmd"
     }
 
-    /// Returns the name by which a person knows the program.
+    /// Returns the program's name for messages to a person.
     pub(super) fn name(&self, program: &Program) -> String {
         match self {
             Self::Script(script) | Self::ShellScript(Some(script)) => name_of(script),

@@ -5,7 +5,7 @@ use super::key::Key;
 use crate::bridge::escape::{ESC, Sender, State, Token, Tokenizer};
 use crate::protocol::Moment;
 
-/// An `ESC` that nothing follows within this time is the Escape key.
+/// The time after which a single `ESC` counts as the Escape key.
 pub(super) const ESCAPE_MS: u64 = 50;
 
 /// The beginning of a longer sequence is a key pressed with Alt, unless the rest follows within
@@ -19,7 +19,7 @@ const MOUSE_REPORT_BYTES: u8 = 3;
 #[derive(Debug)]
 pub(super) struct KeyDecoder {
     tokenizer: Tokenizer,
-    /// When the `ESC` of the unfinished sequence came.
+    /// The time at which the `ESC` of the unfinished sequence arrived.
     escape_at: Moment,
     is_pasting: bool,
     /// The last byte was a backslash.
@@ -102,7 +102,7 @@ impl KeyDecoder {
             Some(Token::Ss3(b'M')) => Key::Submit,
             Some(Token::Ss3(_)) => Key::MayEdit,
             Some(Token::String(_) | Token::Raw) => Key::Report,
-            // The sequence was a key as well, pressed with Alt.
+            // An aborted sequence was a key pressed with Alt.
             Some(Token::Aborted(byte)) => match self.character(byte) {
                 key @ (Key::Submit | Key::LineFeed | Key::Abandon) => key,
                 _ => Key::MayChangeMode,

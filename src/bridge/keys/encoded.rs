@@ -39,7 +39,7 @@ impl CsiKey {
         (!is_release(parameters)).then_some(Self { code, modifiers })
     }
 
-    /// Whether it is the key of `character`, pressed with exactly these modifiers.
+    /// Whether this is the key of `character`, pressed with exactly these modifiers.
     pub(super) fn matches(self, character: char, modifiers: u32) -> bool {
         (self.code, self.modifiers) == (character.into(), modifiers)
     }

@@ -49,7 +49,7 @@ struct Draft {
     before_last_text: String,
     /// The screen has not shown that text yet.
     awaits_echo: bool,
-    /// A line break is in it, so the text before the cursor is not all of it.
+    /// The input contains a line break, so the text before the cursor is only a part of it.
     is_multiline: bool,
 }
 
@@ -124,7 +124,7 @@ impl InputLine {
         }
     }
 
-    /// Whether nothing was typed since the last submit.
+    /// Whether the person has typed nothing since the last submit.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         self.draft.is_none() && !self.is_ambiguous()

@@ -25,7 +25,7 @@ pub(super) struct Enter {
     pub(super) screen: String,
 }
 
-/// One turn of an agent, as its transcript has it.
+/// One turn of an agent, as its transcript records it.
 pub(super) struct Turn {
     /// The first letters of the prompt.
     pub(super) prompt: String,
@@ -37,7 +37,7 @@ pub(super) struct Turn {
     pub(super) enter: Option<Enter>,
     /// The prompt has been on the screen.
     pub(super) is_prompt_on_screen: bool,
-    /// There was a rival, and it has another prompt now: the evidence cannot decide any more.
+    /// A rival existed, and has another prompt now: the evidence cannot decide any more.
     pub(super) had_rival: bool,
     last_answer: Answer,
     /// The letters of all answers.

@@ -16,7 +16,7 @@ pub struct Expansions {
 /// A word that is expanded, and the place of the backslash in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expansion {
-    /// Whether it is expanded only at the beginning of a word.
+    /// Whether the program expands it only at the beginning of a word.
     begins_word: bool,
     /// The part before the backslash.
     before: String,

@@ -102,8 +102,8 @@ impl Spot {
         })
     }
 
-    /// Whether a shell's line editor waits for a command. It turns bracketed paste on while it
-    /// reads, and a prompt that ends in `>` may continue a command.
+    /// Whether a shell's line editor waits for a command. A line editor turns bracketed paste on
+    /// while it reads. A prompt that ends in `>` does not count: it may continue a command.
     pub(crate) fn is_shell(&self) -> bool {
         let prompt = self.before.trim_end();
         self.at == ' ' && self.bracketed_paste && !prompt.is_empty() && !prompt.ends_with('>')

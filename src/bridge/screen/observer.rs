@@ -18,7 +18,7 @@ pub trait ScreenObserver {
     /// The alternate screen is about to be left.
     fn leaving_alternate(&mut self, _visible: VisibleRows<'_>) {}
 
-    /// Rows that scroll off from here on do not continue those before.
+    /// Notes that rows which scroll off from now on do not continue the earlier ones.
     fn discontinuity(&mut self, _cause: Discontinuity) {}
 }
 

@@ -185,7 +185,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
     }
 }
 
-/// Passes everything that paints on to the grid. Ignored are titles, clipboard, colours,
+/// Passes all painting operations on to the grid. Ignored are titles, clipboard, colours,
 /// hyperlinks, keyboard modes, mode reports and pixel sizes: they only take memory, or are answered
 /// with text from the screen.
 impl<O: ScreenObserver> Handler for Painter<'_, O> {

@@ -30,10 +30,9 @@ impl Timeout for Unbuffered {
     }
 }
 
-/// A buffer for a character that was cut in two.
+/// A buffer for a UTF-8 character that was split over two reads.
 ///
-/// The parser has one of its own, which swallows bytes where another character is cut within the
-/// next four bytes.
+/// The parser's own buffer loses bytes if a second character is split within the next four bytes.
 #[derive(Default)]
 pub(super) struct CharacterBuffer {
     bytes: [u8; 4],

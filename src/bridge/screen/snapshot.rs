@@ -299,8 +299,8 @@ mod tests {
         assert!(screen.snapshot(600, 250).len() < SNAPSHOT_BYTES_MAX + 64 * 1024);
     }
 
-    /// Output of programs, and noise. It has no wide characters, as a grid may keep one half of
-    /// those that are overwritten, and no combining ones, which have a bound of their own.
+    /// Output of programs, and noise. There are no wide characters, since a grid may keep half of
+    /// an overwritten one, and no combining characters, which have a limit of their own.
     fn pieces() -> impl Strategy<Value = Vec<u8>> {
         let numbers = prop::collection::vec(0_u16..110, 0..4);
         let ends = prop::sample::select(b"mHABCDJKLMPST@XrfGdhlbsuZ".to_vec());

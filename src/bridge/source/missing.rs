@@ -8,11 +8,11 @@ const RECORDED_MS: u64 = 15_000;
 /// Notices that a message on the screen is not recorded.
 #[derive(Default)]
 pub(super) struct MissingRecord {
-    /// When the child's transcript last had a reply.
+    /// The time of the last reply in the child's transcript.
     replied_at: Option<Moment>,
     /// Since when the screen has shown a message that may be missing.
     shown_since: Option<Moment>,
-    /// The agent was told, and is not told again.
+    /// Whether the agent has been told, which happens once.
     is_reported: bool,
 }
 

@@ -14,7 +14,7 @@ pub struct Format {
     pub home: Home,
     /// The folders below the home that hold transcripts: `/` separates, `*` is any one folder.
     pub folders: &'static str,
-    /// How the transcripts of one process are found among them.
+    /// How the transcripts of one process are found among the CLI's transcripts.
     pub location: Location,
     /// Makes a parser for one file.
     pub parser: fn() -> Box<dyn Parser>,
@@ -48,7 +48,7 @@ impl Eq for Format {}
 pub struct Home {
     /// The folder's name in the user's home directory.
     pub folder: &'static str,
-    /// The environment variable that moves it.
+    /// The environment variable that moves the directory.
     pub variable: &'static str,
     /// Whether the variable names the folder's parent, and not the folder itself.
     pub variable_names_parent: bool,
@@ -58,7 +58,8 @@ pub struct Home {
 pub enum Location {
     /// The CLI writes a file for each of its processes that names the session. Nothing else tells.
     ByProcess(ProcessFile),
-    /// Every transcript that grows is read, and its first line says who leads the conversation.
+    /// All growing transcripts are read; the first line of each names the process that leads the
+    /// conversation.
     ByFirstLine {
         /// Reads a first line, for an agent at work in this directory.
         leader: fn(&str, &Path) -> Leader,

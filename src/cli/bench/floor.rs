@@ -16,7 +16,7 @@ use std::{
 /// The size of a read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Takes two connections and copies between them until either ends.
+/// Accepts two connections and copies bytes between them until one ends.
 pub(super) fn serve(
     endpoint: &Endpoint,
     ready: impl FnOnce() -> Result<(), Failure>,

@@ -31,9 +31,9 @@ pub(super) struct Answers {
 struct StoredAnswer {
     delivery_id: String,
     frame: Vec<u8>,
-    /// The end of the time for which somebody may wait for it.
+    /// The end of the time in which the asking agent may wait for the answer.
     until: Moment,
-    /// Whether it was written to a connection.
+    /// Whether the answer was written to a connection.
     is_sent: bool,
 }
 

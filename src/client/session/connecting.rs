@@ -45,7 +45,13 @@ impl Session {
 
     /// Handles a failed attempt or a lost connection. The next attempt waits at least
     /// `wait_ms_min`.
-    pub(super) fn lost(&mut self, now: Now, why: String, wait_ms_min: u64, out: &mut Vec<Output>) {
+    pub(super) fn lose_connection(
+        &mut self,
+        now: Now,
+        why: String,
+        wait_ms_min: u64,
+        out: &mut Vec<Output>,
+    ) {
         if !self.end_connection(now, out) {
             return;
         }

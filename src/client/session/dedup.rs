@@ -38,11 +38,11 @@ pub(super) struct Dedup {
 /// The treatment of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The application gets it.
+    /// The application gets the delivery.
     New,
-    /// The application got it before.
+    /// The application got the delivery before.
     Duplicate,
-    /// The application acknowledged it before: the acknowledgement is sent again.
+    /// The application acknowledged the delivery before: the acknowledgement is sent again.
     Acknowledged,
     /// Too many deliveries are unacknowledged.
     Full,

@@ -41,7 +41,7 @@ pub(super) struct Outbox {
     queued: VecDeque<Message>,
     /// At-least-once messages that were sent and not answered.
     in_flight: HashMap<String, Message>,
-    /// The number of those that were retransmitted after BUSY.
+    /// The number of messages that were retransmitted after BUSY.
     retried: usize,
     /// At-most-once messages that were sent last.
     recent: VecDeque<Message>,
@@ -57,9 +57,9 @@ struct Message {
     frame: Vec<u8>,
     /// The weight to release once the message is removed; 0 afterwards.
     weight: usize,
-    /// The number of BUSYs that answered it.
+    /// The number of BUSYs that answered the message.
     busy: u32,
-    /// The moment before which it must not be sent.
+    /// The moment before which the message must not be sent again.
     retry_at: Option<Moment>,
 }
 
@@ -76,7 +76,7 @@ enum Target {
     One(String),
     /// Any agents.
     Several,
-    /// The agents whose queue was full, in lower case; the others have it.
+    /// The recipients whose queue was full, in lower case. The other recipients have the message.
     Rest(Vec<String>),
 }
 
@@ -88,7 +88,7 @@ impl Target {
         }
     }
 
-    /// Whether `later` might overtake this one at a recipient.
+    /// Whether `later` might overtake this message at a recipient.
     fn blocks(&self, later: &Self) -> bool {
         match (self, later) {
             (Self::One(name), Self::One(other)) => name == other,

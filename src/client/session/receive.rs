@@ -292,6 +292,6 @@ impl Session {
 
     fn bye(&mut self, now: Now, bye: &Bye, out: &mut Vec<Output>) {
         let why = format!("the daemon left: {}", bye.reason);
-        self.lost(now, why, bye.retry_after_ms.unwrap_or(0), out);
+        self.lose_connection(now, why, bye.retry_after_ms.unwrap_or(0), out);
     }
 }

@@ -16,7 +16,7 @@ pub enum Input<'a> {
     NotConnected {
         /// The system's error.
         why: String,
-        /// Whether nothing listens there.
+        /// Whether there is no listener at the endpoint.
         absent: bool,
     },
     /// A whole frame's JSON arrived.

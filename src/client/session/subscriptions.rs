@@ -8,7 +8,7 @@ use std::{
 /// The number of patterns of one client, which the daemon limits, too.
 pub(super) const SUBSCRIPTIONS_MAX: usize = 256;
 
-/// The patterns that are wanted, and those that the daemon may still have.
+/// The patterns that the application wants, and others that the daemon may still have.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     patterns: BTreeMap<String, Subscription>,
@@ -22,14 +22,14 @@ struct Subscription {
     state: State,
 }
 
-/// Whether the daemon knows that a pattern is wanted, or not wanted any more.
+/// Whether the daemon knows of a subscription, or of its end.
 #[derive(Debug, PartialEq, Eq)]
 enum State {
-    /// The daemon has to be told.
+    /// The request has to be sent to the daemon.
     Unsent,
     /// The request with this id is without an answer.
     Sent(String),
-    /// The daemon has confirmed it.
+    /// The daemon has confirmed the subscription.
     Confirmed,
 }
 

@@ -176,7 +176,7 @@ fn name_in_use_is_tried_again_in_the_next_cycle() {
           ready s-1
           > SEND a Bob
     "#]]);
-    // A client that has never joined gives up.
+    // A client that never joined ends at NAME_IN_USE instead of beginning a new cycle.
     let mut script = Script::new(1, Some(30_000));
     script.run("start\nconnected");
     script.run(r#"daemon> ERROR {"code":"NAME_IN_USE","fatal":true,"message":"words"}"#);

@@ -48,7 +48,7 @@ pub(in crate::router) enum Stage {
     WaitingForName(Box<WaitingForName>),
     /// Speaks for an agent.
     Member(Box<Membership>),
-    /// Was told why it is closed, and takes its last frames.
+    /// The client was told why it is closed, and still gets its last frames.
     Closing { since: Moment },
     /// Only [`Input::Disconnected`](crate::router::Input::Disconnected) is still to come.
     HungUp,
@@ -78,8 +78,8 @@ pub(in crate::router) struct WaitingForName {
 pub(in crate::router) struct Membership {
     pub(in crate::router) auth: SenderAuth,
     pub(in crate::router) capabilities: Capabilities,
-    /// The store knows that the agent is here. After a crash, whatever waited for the agent may
-    /// then have been delivered once.
+    /// Whether the store has recorded that the agent is connected. After a crash, whatever waited
+    /// for the agent may then have been delivered once.
     pub(super) is_recorded: bool,
     /// The hash of the key that an agent's companions have, or that a companion showed.
     pub(in crate::router) companion_key: Option<Hash>,
@@ -94,7 +94,7 @@ impl Membership {
         Self { auth, capabilities, is_recorded: false, companion_key }
     }
 
-    /// Whether the client speaks in the name of an agent without being it: a companion or an
+    /// Whether the client is a companion, which sends in the name of an agent: a companion or an
     /// operator. Such a client sends and gets answers, but no mail.
     pub(in crate::router) const fn is_beside(&self) -> bool {
         matches!(self.auth.proof, Proof::Companion | Proof::Operator)

@@ -1,8 +1,8 @@
-//! Frames of a client whose reading is paused, deferred until it has taken its answers.
+//! Deferred frames of a paused client, which are handled once it has read its answers.
 //!
-//! A pause stops the next read. What was read before still comes, as much as the inbox holds. Most
-//! of it is answered in a few words; but a frame of a hundred bytes can have an answer as long as a
-//! frame may be, and such a frame waits, with all behind it.
+//! A read pause stops the next read, but frames that were read before it are still in the inbox.
+//! Most of them have short answers and are handled. A frame that may have a long answer is
+//! deferred, and so are all frames after it.
 
 use crate::protocol::{
     envelope::{Envelope, Kind},

@@ -6,7 +6,7 @@ use crate::{
     router::interface::ClientId,
 };
 
-/// A known name, and what belongs to it.
+/// A known name with its connection, session and streams.
 #[derive(Debug)]
 pub(in crate::router) struct Agent {
     /// The agent's number in records.

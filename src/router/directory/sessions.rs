@@ -177,8 +177,7 @@ impl Directory {
         record: SessionRecord,
         was_here: bool,
     ) {
-        // Patterns were checked when they were accepted; one that is invalid now would match
-        // nothing.
+        // Patterns were checked when they were accepted; a pattern that is invalid now is dropped.
         let patterns = record.subscriptions.iter().filter_map(|text| Pattern::parse(text).ok());
         let subscriptions: Vec<_> = patterns.collect();
         for pattern in &subscriptions {

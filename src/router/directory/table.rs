@@ -47,7 +47,7 @@ impl Directory {
         }
     }
 
-    /// Returns the agent of a name, in whatever case.
+    /// Returns the agent of a name, compared without case.
     pub(in crate::router) fn find(&self, text: &str) -> Option<AgentKey> {
         let mut folded = [0; NAME_BYTES_MAX];
         let folded = folded.get_mut(..text.len())?;

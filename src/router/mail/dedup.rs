@@ -27,9 +27,9 @@ pub(in crate::router) enum SendState {
     },
     /// Queued for some of its recipients. A repeated SEND goes to the others alone.
     Partial {
-        /// The number of recipients that have it.
+        /// The number of recipients that have the message.
         recipients: u64,
-        /// The recipients that had no room.
+        /// The recipients whose queue had no room.
         left: Vec<AgentKey>,
         /// The message's number in records; 0 if there is none.
         number: u64,

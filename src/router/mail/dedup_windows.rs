@@ -87,8 +87,8 @@ impl Mail {
         }
     }
 
-    /// Undoes so many deliveries of a SEND, to these recipients: a repeat goes to them again.
-    /// Recipients that have it from an earlier time keep it.
+    /// Undoes deliveries of a SEND to these recipients: a repeat goes to them again. Recipients
+    /// that have it from an earlier time keep it.
     pub(in crate::router) fn undo_send(
         &mut self,
         sender: AgentKey,

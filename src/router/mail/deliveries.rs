@@ -16,13 +16,13 @@ use crate::{
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Failures after which a message is given up.
+/// The number of failures after which a message becomes a dead letter.
 const FAILURES_MAX: u32 = 10;
 
 /// The contents of an agent's queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::router) struct Progress<'a> {
-    /// Messages that the agent was not given.
+    /// Messages that are not handed out to the agent.
     pub(in crate::router) waiting: u64,
     /// Deliveries that are neither waiting nor acknowledged.
     pub(in crate::router) in_flight: u64,
@@ -220,7 +220,7 @@ impl Mail {
         Some((to, id))
     }
 
-    /// Puts everything that is in flight to an agent back in line. Returns the oldest delivery that
+    /// Queues all messages again that are in flight to an agent. Returns the oldest delivery that
     /// the agent's connection was given whole: it may be what ended the connection.
     pub(in crate::router) fn take_back(
         &mut self,

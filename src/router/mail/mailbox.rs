@@ -22,7 +22,7 @@ pub(in crate::router) struct Mailbox {
     pub(in crate::router) replay: Replay,
 }
 
-/// The last number in all streams of a sender that were closed.
+/// The highest sequence number of a sender's closed streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floor {
     pub(super) seq: u64,

@@ -21,8 +21,8 @@ const BLOCK: u64 = 1_024;
 /// Blocks that are reserved at once, at most.
 const BLOCKS_MAX: u64 = 1_024;
 
-/// Returns how many numbers are reserved at once after this one: a quarter of those that were used,
-/// in whole blocks. A flood must not catch up with a slow disk.
+/// Returns how many sequence numbers are reserved at once after `seq`: a quarter of those that were
+/// used, in whole blocks. A flood must not catch up with a slow disk.
 fn ahead(seq: u64) -> u64 {
     BLOCK * (1 + seq / (4 * BLOCK)).min(BLOCKS_MAX)
 }
@@ -53,7 +53,7 @@ impl Mail {
         ctx.journal.wait(ticket, Continuation::Reserve(key, upto));
     }
 
-    /// Lets a stream's numbers up to this one go out. Returns the stream's recipient.
+    /// Allows a stream to use sequence numbers up to this one. Returns the stream's recipient.
     pub(in crate::router) fn note_reserved(
         &mut self,
         key: StreamKey,
@@ -90,7 +90,7 @@ impl Mail {
         ctx.record(Change::Stream(Box::new(record)));
     }
 
-    /// Records the last numbers that were given, instead of those reserved for the worst case.
+    /// Records the last assigned sequence numbers, in place of the reserved ones.
     pub(super) fn record_last_numbers(&mut self, ctx: &mut Context) {
         for key in self.streams.keys() {
             let stream = &self.streams[key];

@@ -39,7 +39,7 @@ impl Mail {
         note_gone(&mut self.streams, stream, seq);
     }
 
-    /// Drops replay buffers, the largest first, until memory has room for so many bytes.
+    /// Drops replay buffers, the largest first, until memory has room for this number of bytes.
     pub(in crate::router) fn make_room(&mut self, ctx: &mut Context, bytes: usize) {
         while ctx.memory.replay() > 0
             && !ctx.has_memory_for(bytes)
@@ -76,7 +76,7 @@ impl Mail {
         Some(message)
     }
 
-    /// Queues everything that an agent missed after these numbers of its streams.
+    /// Queues all messages again that an agent missed after these sequence numbers of its streams.
     pub(in crate::router) fn rewind(
         &mut self,
         ctx: &mut Context,

@@ -32,7 +32,8 @@ pub(in crate::router) struct Stream {
     pub(in crate::router) is_recorded: bool,
     /// The order of its last message, by which the stream that was silent longest is found.
     pub(super) last_order: u64,
-    /// The last number given, or that an earlier daemon may have given. Never decreases.
+    /// The last assigned sequence number, or the last one that an earlier daemon may have assigned.
+    /// Never decreases.
     last_seq: u64,
     /// The last number that is known to be given.
     last_given: u64,

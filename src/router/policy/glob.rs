@@ -32,7 +32,7 @@ impl Glob {
         Ok(Self { text: text.into(), ignores_case: false })
     }
 
-    /// Returns the pattern that matches everything, for a rule that states none.
+    /// Returns the pattern that matches every text, for a rule without a pattern.
     #[must_use]
     pub fn any() -> Self {
         Self { text: "*".into(), ignores_case: false }

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(speak(&mut pairs, 0, 1, (0, 1)), 0);
         for other in 10..1_000 {
             assert_eq!(speak(&mut pairs, 0, 2, (other, other)), 0);
-            // These two go on: they are never forgotten.
+            // 7 and 8 keep sending, so their pair is never forgotten.
             pairs.note(Moment(0), rate(1), 7, 8);
             assert_eq!(pairs.wait_ms(Moment(0), rate(1), 7, 8), 60_000);
             assert!(pairs.len() <= MOST, "{}", pairs.len());

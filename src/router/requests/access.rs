@@ -68,7 +68,7 @@ impl<'r> Asker<'r> {
         }
     }
 
-    /// Returns those rows that the client may see.
+    /// Returns the rows that the client may see.
     pub(super) fn own(&self, mut found: QueryResult) -> Result<QueryResult, Refusal> {
         if self.is_operator || found.rows.is_empty() {
             return Ok(found);

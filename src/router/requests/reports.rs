@@ -1,15 +1,15 @@
-//! Recipients' reports about deliveries that are over.
+//! Recipients' reports about ended deliveries.
 
 use crate::{protocol::relay::Reported, router::keys::AgentKey};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use uuid::Uuid;
 
-/// Ended deliveries that may still be reported about. Of more, the oldest are forgotten.
+/// The most ended deliveries that accept reports; the oldest are forgotten.
 const REPORTS_MAX: usize = 1024;
 
-/// The last reports about deliveries that are over. A wrapper acknowledges what it has typed, and
-/// learns only then that its agent has it.
+/// The last reports about deliveries that are over. A wrapper acknowledges a message when it has
+/// typed it, and learns only later that its agent has read it.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     by_id: FxHashMap<Uuid, (AgentKey, Option<Reported>)>,

@@ -168,7 +168,7 @@ impl<'r> Rows<'r> {
         })
     }
 
-    /// Whether the store says that a delivery is open which is over by now.
+    /// Whether a row of the store says that a delivery is open although it has ended since.
     pub(super) fn is_outdated(&self, row: &DeliveryRow) -> bool {
         row.ended.is_none() && self.mail.delivery(row.delivery.id).is_none()
     }

@@ -63,7 +63,7 @@ impl Router {
         }
     }
 
-    /// Serves a request and those behind it, up to the next one that has an errand.
+    /// Serves a request and the requests behind it, until one has to wait for an errand.
     fn serve_in_order(&mut self, first: PendingRequest, mut waiting: VecDeque<PendingRequest>) {
         let mut next = Some(first);
         while let Some(first) = next {

@@ -25,24 +25,24 @@ pub(super) struct App {
     pub(super) is_guest: bool,
     /// Whether at-least-once messages can reach the application.
     pub(super) acknowledges: bool,
-    /// Deliveries that it has not answered.
+    /// Deliveries that the application has not answered.
     pub(super) held: Vec<Uuid>,
-    /// Replies to questions among them, and to some that it has acknowledged.
+    /// Replies to questions among the held deliveries, and to some acknowledged ones.
     pub(super) asked: BTreeMap<Uuid, Reply>,
     pub(super) to_answer: Vec<Reply>,
-    /// Envelopes that notified it about its own messages.
+    /// Envelopes with outcomes of the application's own messages.
     notices: BTreeSet<String>,
-    /// The frame that it reads is a notice that it has read before.
+    /// Whether the current frame is a notice that the application has read before.
     pub(super) is_repeated: bool,
-    /// Numbers of the SENDs that it received.
+    /// Indexes of the received SENDs.
     received: BTreeSet<usize>,
-    /// The last number that it received of each stream, by sender and topic.
+    /// The last sequence number received from each stream, by sender and topic.
     last: BTreeMap<(String, Option<String>), u64>,
     /// Streams whose numbers began anew, while the library may still hold earlier messages.
     renumbered: BTreeSet<(String, Option<String>)>,
-    /// A delivery that it returns whenever it comes.
+    /// A delivery that the application returns each time.
     pub(super) poison: Option<Uuid>,
-    /// Deliveries that it wants again.
+    /// Deliveries that the application returned once and wants again.
     given_back: BTreeSet<Uuid>,
     /// At-least-once SENDs without an answer.
     pub(super) unanswered: BTreeSet<usize>,

@@ -79,19 +79,23 @@ impl Router {
             let (count, bytes) = (mailbox.replay.iter().count(), mailbox.replay.bytes());
             let summed: usize = mailbox.replay.iter().map(|message| message.bytes).sum();
             ensure(bytes == summed && bytes <= self.ctx.limits.replay_bytes_max, || {
-                format!("{bytes} of {summed} bytes are at hand")
+                format!("a replay buffer counts {bytes} bytes, its messages have {summed}")
             })?;
             ensure(count <= self.ctx.limits.replay_messages_max, || {
-                format!("{count} are at hand")
+                format!("a replay buffer has {count} messages")
             })?;
             replay += bytes;
         }
-        ensure(tokens == self.directory.tokens(), || format!("{tokens} tokens are good"))?;
+        ensure(tokens == self.directory.tokens(), || {
+            format!("the sessions have {tokens} tokens, the directory counts others")
+        })?;
         let counted = self.directory.subscription_bytes();
         ensure(subscribed == counted, || {
-            format!("subscriptions take {subscribed}, not {counted}")
+            format!("the subscriptions take {subscribed} bytes, but {counted} are counted")
         })?;
-        ensure(replay == self.ctx.memory.replay(), || format!("{replay} bytes are at hand"))
+        ensure(replay == self.ctx.memory.replay(), || {
+            format!("the replay buffers have {replay} bytes, but others are counted")
+        })
     }
 
     /// Checks the memory that queues, answers and deferred frames are charged for.
@@ -230,7 +234,7 @@ impl Router {
         keyed.collect()
     }
 
-    /// Says what the router holds, if anything.
+    /// Returns a list of all state that the router still holds.
     pub(super) fn rest(&self) -> String {
         let messages = self.mail.all_messages().map(|message| format!("{message:.300?}; "));
         let bytes = (self.ctx.memory.inside() > 0).then(|| "bytes; ".to_owned());

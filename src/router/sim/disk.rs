@@ -67,7 +67,7 @@ impl Disk {
         self.inputs.len()
     }
 
-    /// Commits the changes of so many inputs, in one transaction.
+    /// Commits the changes of the next `inputs` inputs, in one transaction.
     pub(super) fn commit(&mut self, bed: &mut Testbed, inputs: usize) -> Option<Input<'static>> {
         let (count, now) = self.first(inputs)?;
         let is_message = |change: &Change| matches!(change, Change::Accepted(_));
@@ -85,7 +85,7 @@ impl Disk {
         Some(report)
     }
 
-    /// The number of changes of so many inputs, and when the last of these was.
+    /// Returns the number of changes of the next `inputs` inputs, and the time of the last one.
     fn first(&mut self, inputs: usize) -> Option<(usize, Now)> {
         let first = self.inputs.drain(..inputs.min(self.inputs.len()));
         first.reduce(|(sum, _), (changes, now)| (sum + changes, now))
@@ -118,7 +118,7 @@ impl Disk {
         self.synced.clock.0 = now;
     }
 
-    /// Loses everything but the numbers that its store knows.
+    /// Loses all records; only the last numbers survive.
     pub(super) fn begin_anew(&mut self) {
         let Oracle { clock, last, .. } = self.synced;
         let lost = mem::replace(&mut self.synced, Oracle { clock, last, ..Oracle::default() });
@@ -130,8 +130,8 @@ impl Disk {
         self.former.is_some()
     }
 
-    /// Crashes the daemon; of what was not reported, the changes of so many inputs had reached the
-    /// disk. Returns changes that were reported and are lost.
+    /// Crashes the daemon. Of the unreported changes, those of the first `inputs` inputs had
+    /// reached the disk. Returns changes that were reported and are lost.
     pub(super) fn crash(&mut self, bed: &mut Testbed, inputs: usize) -> Vec<Change> {
         let inputs = if self.health == Health::Works { inputs } else { 0 };
         if let Some((count, now)) = self.first(inputs) {
@@ -156,7 +156,7 @@ impl Disk {
         Some((&row.delivery, row.ended.is_some()))
     }
 
-    /// The number of recipients of a SEND that it has.
+    /// The number of recipients of a SEND that the disk has.
     pub(super) fn recipients(&self, send_id: &str) -> u64 {
         self.of_send.get(send_id).map_or(0, |numbers| numbers.len() as u64)
     }

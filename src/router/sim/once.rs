@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Once {
     /// Messages that the router held after the last input, with their senders' folded names.
     held: BTreeMap<Key, String>,
-    /// Messages that were written since, and those of which the sender was notified.
+    /// Messages that were written since, and messages whose sender was notified.
     written: BTreeSet<Key>,
     refused: BTreeSet<Key>,
     /// The recipient of the SEND that is handled, and its sender.

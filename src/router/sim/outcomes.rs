@@ -30,7 +30,7 @@ struct Due {
 pub(super) struct Outcomes {
     /// Deliveries by number.
     accepted: BTreeMap<u64, (Key, Due)>,
-    /// Deliveries that failed, and those that are to be answered.
+    /// Deliveries that failed, and deliveries whose sender must get an answer.
     failed: BTreeMap<Key, Due>,
     asked: BTreeMap<Key, Due>,
     /// The last session of each name.
@@ -118,13 +118,13 @@ impl Outcomes {
         }
     }
 
-    /// Forgets, after a crash, everything that is not on the disk.
+    /// Forgets all outcomes that are not on the disk, after a crash.
     pub(super) fn crash(&mut self, disk: &Disk) {
         self.asked.retain(|_, due| disk.delivery(due.id).is_some());
         self.failed.retain(|_, due| disk.delivery(due.id).is_some_and(|(_, is_over)| is_over));
     }
 
-    /// Checks, when nothing is to come any more, that every sender was notified.
+    /// Checks at the end that every sender was notified.
     pub(super) fn nothing_is_due(&self, disk: &Disk) -> Checked {
         let mut all = self.failed.iter().chain(&self.asked);
         let late = all.find(|(_, due)| {

@@ -28,16 +28,16 @@ pub(super) type Key = (usize, String);
 /// A SEND, by its number in this world.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// The agent that sends it first, unless that is a guest.
+    /// The agent that sends the message first, unless that is a guest.
     pub(super) by: Option<&'static str>,
     pub(super) to: Option<&'static str>,
     pub(super) topic: Option<&'static str>,
     pub(super) requires_ack: bool,
-    /// The time for an answer, if it asks for one.
+    /// The time for an answer, if the SEND asks a question.
     pub(super) timeout_ms: Option<u64>,
     pub(super) ttl_ms: Option<u64>,
     pub(super) body: String,
-    /// The time at which the router first read it.
+    /// The time at which the router first read the SEND.
     pub(super) read_at: Option<Moment>,
 }
 
@@ -64,7 +64,7 @@ struct Accepted {
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     pub(super) sends: Vec<Sent>,
-    /// The SEND that each number of a stream stands for.
+    /// The SEND of each sequence number of a stream.
     numbers: BTreeMap<Stream, BTreeMap<u64, usize>>,
     /// At-least-once deliveries that were handed to a connection.
     delivered: BTreeSet<Uuid>,
@@ -211,8 +211,10 @@ impl Promises {
     /// Checks that an accepted SEND is on the disk for all its recipients.
     pub(super) fn accepts(&self, ack: &Ack<'_>, disk: &Disk) -> Checked {
         let (kept, told) = (disk.recipients(&ack.ack_id), ack.recipients.unwrap_or(1));
-        ensure(kept >= told, || format!("{} is accepted before it is kept", ack.ack_id))?;
-        ensure(kept <= told, || format!("{} is kept for {kept}, not {told}", ack.ack_id))
+        ensure(kept >= told, || format!("{} is accepted before it is stored", ack.ack_id))?;
+        ensure(kept <= told, || {
+            format!("{} is stored for {kept} recipients, but accepted for {told}", ack.ack_id)
+        })
     }
 
     /// Checks a DELIVER that the router hands out.
@@ -278,8 +280,8 @@ impl Promises {
         Ok((id, record.expires))
     }
 
-    /// Forgets what a crash may lose. After the loss of changes that were reported, attempts may be
-    /// counted anew, and numbers of streams be used again; returns these streams.
+    /// Forgets what a crash may lose. If reported changes are lost, attempts may be counted again,
+    /// and streams may reuse sequence numbers: returns these streams.
     pub(super) fn crash(&mut self, lost: &[Change], disk: &Disk) -> Vec<Stream> {
         self.outcomes.crash(disk);
         self.once.crash();

@@ -36,7 +36,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// The way to run a world again.
+/// Returns the command that runs a world again.
 fn replay(seed: u64, steps: usize) -> String {
     format!("replay with RELAY_SEED={seed} RELAY_STEPS={steps}")
 }
@@ -69,7 +69,7 @@ impl Trace {
         lines.push_back(format!("{now:>7} {}", line()));
     }
 
-    /// The way to run the world again, and the last lines.
+    /// Returns the command that runs the world again, and the last lines.
     pub(super) fn text(&self, seed: u64, steps: usize, test: &str) -> String {
         let lines: Vec<_> = self.0.iter().flatten().map(String::as_str).collect();
         let replay = replay(seed, steps);

@@ -24,7 +24,7 @@ impl World {
             0..40 => self.send(),
             40..70 => self.answer(),
             70..110 => self.carry_some_in(),
-            110..150 => self.carry_some_out(),
+            110..150 => self.write_some(),
             150..174 => {
                 let inputs = 1 + self.below(6);
                 self.commit(inputs)
@@ -52,8 +52,8 @@ impl World {
         }
     }
 
-    /// Changes the disk's health. In some worlds, which do not crash afterwards, a disk that failed
-    /// begins anew.
+    /// Changes the disk's health. In some worlds, which do not crash afterwards, a failed disk
+    /// loses its records.
     fn change_disk(&mut self) -> Checked {
         let may_lose = self.seed.is_multiple_of(4) && self.disk.fails();
         let is_anew = may_lose && self.one_in(4);
@@ -195,7 +195,7 @@ impl World {
         self.note(|| format!("{} gives back {id}", NAMES[index]));
         self.drive(index, session::Input::Return(nack))?;
         if self.apps[index].poison == Some(id) {
-            // It comes again soon, so that its failures add up.
+            // The delivery is repeated soon, so that its failures add up.
             self.exchange(index)?;
             self.wait(50)?;
             self.exchange(index)?;
@@ -222,12 +222,12 @@ impl World {
         self.drive(index, session::Input::Acknowledge(id.to_string()))
     }
 
-    /// Carries everything from and to an application.
+    /// Exchanges all pending frames with an application.
     fn exchange(&mut self, index: usize) -> Checked {
         let Some(id) = self.apps[index].connection else { return Ok(()) };
         self.carry_all_in(id)?;
         let bytes = self.bed.ends.get(&id).map_or(0, End::unwritten_bytes);
-        self.carry_out(id, bytes)
+        self.write_bytes(id, bytes)
     }
 
     /// Has a client without a library ask for a name, which another may have, with a token or
@@ -277,7 +277,7 @@ impl World {
         self.frame(id, &bytes[PREFIX..])
     }
 
-    /// Hands an input to an application's library, and does what comes out.
+    /// Hands an input to an application's session, and carries out its outputs.
     pub(super) fn drive(&mut self, index: usize, input: session::Input<'_>) -> Checked {
         let mut out = Vec::new();
         self.apps[index].session.handle(self.bed.now, input, &mut out);

@@ -40,11 +40,11 @@ use std::{
 /// A connection's client side.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
-    /// The application that has it; intruders, and connections that were abandoned, have none.
+    /// The application that uses the connection. Intruders and abandoned connections have none.
     pub(super) owner: Option<usize>,
     /// Frames that have not reached the router.
     pub(super) inbound: VecDeque<Vec<u8>>,
-    /// The client closes it once the router has read all of them.
+    /// Whether the client closes the connection once the router has read all frames.
     pub(super) is_leaving: bool,
 }
 
@@ -69,7 +69,7 @@ const fn now_at(ms: u64) -> Now {
 }
 
 impl World {
-    /// Runs a world of so many steps, with a planted bug or without.
+    /// Runs a world for `steps` steps, with or without a planted bug.
     ///
     /// # Errors
     /// If a promise is broken: says which, how to run the world again, and what happened last.
@@ -169,8 +169,8 @@ impl World {
         let Some(id) = self.some_connection().filter(|id| !self.is_gated(*id)) else {
             return Ok(());
         };
-        // The router reads them in one go: a gate that one of them shuts is too late for the
-        // others.
+        // The router reads the frames together: a read pause because of one of them does not stop
+        // the others.
         for _ in 0..=self.below(4) {
             self.carry_in(id)?;
         }
@@ -206,15 +206,15 @@ impl World {
         self.handle(Input::Frame(id, json))
     }
 
-    pub(super) fn carry_some_out(&mut self) -> Checked {
+    pub(super) fn write_some(&mut self) -> Checked {
         let Some(id) = self.some_connection() else { return Ok(()) };
         let all = self.bed.ends[&id].unwritten_bytes();
         let bytes = if self.one_in(3) { self.below(all + 1) } else { all };
-        self.carry_out(id, bytes)
+        self.write_bytes(id, bytes)
     }
 
-    /// Carries so many bytes from the router.
-    pub(super) fn carry_out(&mut self, id: ClientId, bytes: usize) -> Checked {
+    /// Lets the router write `bytes` bytes to a connection.
+    pub(super) fn write_bytes(&mut self, id: ClientId, bytes: usize) -> Checked {
         let Some(end) = self.bed.ends.get(&id) else { return Ok(()) };
         if bytes == 0 && end.is_closing && end.unwritten.is_empty() {
             return self.disconnect(id);
@@ -374,7 +374,7 @@ impl World {
         Ok(())
     }
 
-    /// Has the disk commit the changes of so many inputs.
+    /// Has the disk commit the changes of the next `inputs` inputs.
     pub(super) fn commit(&mut self, inputs: usize) -> Checked {
         if let Some(report) = self.disk.commit(&mut self.bed, inputs) {
             self.note(|| format!("{report:?}"));
@@ -385,7 +385,7 @@ impl World {
 
     /// Ends the daemon; another one begins with what the disk kept.
     pub(super) fn crash(&mut self) -> Checked {
-        // Nothing is promised of a disk that lost what it had.
+        // There are no promises about a disk that lost its records.
         if self.disk.is_anew() {
             return Ok(());
         }
@@ -513,14 +513,15 @@ impl World {
         Err(format!("not quiet after winding down: {}", self.waits()))
     }
 
-    /// Has an application read and answer everything; one that does not acknowledge begins anew.
+    /// Has an application read and answer all deliveries. An application that does not acknowledge
+    /// is started again.
     fn settle(&mut self, index: usize) -> Checked {
         if self.apps[index].is_over || !self.apps[index].acknowledges {
             return self.begin(index);
         }
         let Some(id) = self.apps[index].connection else { return Ok(()) };
         let Some(end) = self.bed.ends.get(&id) else { return Ok(()) };
-        self.carry_out(id, end.unwritten_bytes())?;
+        self.write_bytes(id, end.unwritten_bytes())?;
         self.acknowledge_all(index)?;
         self.carry_all_in(id)
     }

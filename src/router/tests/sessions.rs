@@ -55,7 +55,7 @@ fn used_token_is_reported_as_stolen() {
             "#
         );
     }
-    // The first is too long ago, the second is the oldest that is known.
+    // Token 1 is too old; token 2 is the oldest remembered one.
     for number in [1, 2] {
         script += &format!(
             r#"cid connects

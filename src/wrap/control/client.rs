@@ -160,7 +160,7 @@ fn read(mut stream: &Stream, received: &Sender<Result<Answer, String>>) {
     }
 }
 
-/// Why a wrapper did not do what it was asked.
+/// The reason why a wrapper did not carry out a request.
 #[derive(Debug)]
 pub enum ControlError {
     /// No wrapper of that name runs.

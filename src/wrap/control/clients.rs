@@ -22,10 +22,11 @@ use std::{collections::BTreeMap, io, mem};
 /// Terminals attached at a time.
 const ATTACHED_MAX: usize = 8;
 
-/// A client without a request for so long is disconnected, unless it is attached or awaits the end.
+/// The time after which a client without a request is disconnected, unless it is attached or awaits
+/// the command's end.
 const IDLE_MS: u64 = 5000;
 
-/// A client that reads nothing for so long is disconnected.
+/// The time after which a client that does not read is disconnected.
 const STALLED_MS: u64 = 60_000;
 
 /// Output that waits for one client; a snapshot replaces more than that.
@@ -141,7 +142,7 @@ impl ControlClients {
         }
     }
 
-    /// Takes the keys of one client, if any waits for them to be taken.
+    /// Takes the keys of one client, if a client has keys waiting.
     pub(in crate::wrap) fn take_keys(&mut self) -> Option<Vec<u8>> {
         self.clients.values_mut().find_map(Client::take_keys)
     }
@@ -185,7 +186,7 @@ impl ControlClients {
         self.clients.values().flat_map(due).flatten().min()
     }
 
-    /// Tells attached clients, and those that await the end, that the command has ended.
+    /// Tells attached clients, and clients that await the end, that the command has ended.
     pub(in crate::wrap) fn send_end(&mut self, ended: &Ended) {
         self.is_over = true;
         for client in self.clients.values_mut() {
@@ -219,17 +220,17 @@ struct Client {
     requested_at: Moment,
     answers: Vec<u8>,
     output: Vec<u8>,
-    /// Keys that the bridge has not taken yet.
+    /// Keys that the bridge has not accepted yet.
     keys: Vec<u8>,
-    /// Whether its requests are not read until the keys are taken.
+    /// Whether the client's requests are not read until the keys are accepted.
     is_paused: bool,
     attachment: Option<Attachment>,
     /// Whether output was lost, so that only a snapshot shows the screen again.
     needs_snapshot: bool,
     snapshot_at: Option<Moment>,
-    /// Whether it waits for the command's end, after STOP.
+    /// Whether the client waits for the command's end, after STOP.
     awaits_end: bool,
-    /// Whether it is disconnected once all answers are written.
+    /// Whether the client is disconnected once all answers are written.
     is_closing: bool,
 }
 

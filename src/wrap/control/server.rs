@@ -154,7 +154,7 @@ struct Context {
     owner: User,
 }
 
-/// Accepts connections until it is stopped. Returns those that are still open.
+/// Accepts connections until the server is stopped. Returns those that are still open.
 fn accept(
     listener: &transport::Listener,
     stopped: &Receiver<()>,

@@ -41,7 +41,7 @@ impl Driver {
         }
     }
 
-    /// Types the clients' keys, as far as there is room, and writes what they are owed.
+    /// Types the clients' keys, as far as there is room, and writes their pending output.
     pub(super) fn serve_clients(&mut self) {
         self.clients.expire_keys(now());
         while self.bridge.wants_keys()
@@ -100,7 +100,7 @@ impl Driver {
         ended
     }
 
-    /// Lets clients read what they are owed, for a limited time.
+    /// Waits for a limited time until clients have read their pending output.
     pub(super) fn flush_clients(&mut self) {
         let until = now().plus(GOODBYE_MS);
         while self.clients.is_writing() {

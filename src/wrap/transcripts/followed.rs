@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A transcript, and how far it is read.
+/// A transcript file, and how far it has been read.
 pub(super) struct Followed {
     pub(super) id: TranscriptId,
     pub(super) path: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Followed {
     reader: Reader,
     /// Lines dated before this moment belong to another run, in milliseconds since 1970.
     since_ms: u64,
-    /// The system says that it is the command's.
+    /// Whether the system names the transcript as the command's.
     pub(super) is_own: bool,
 }
 

@@ -130,8 +130,8 @@ impl Search {
                 self.active_ms = now_ms;
             }
         }
-        // Whether the command is alone is asked only where it matters: it takes a look at all
-        // processes.
+        // The search for other agents inspects all processes, so it happens only if the result
+        // matters.
         let is_undecided = now_ms.saturating_sub(self.active_ms) < UNDECIDED_MS
             && self.followed.iter().any(|followed| !followed.is_own);
         if is_due && is_undecided {

@@ -29,7 +29,7 @@ fn examples_are_played_to_a_daemon() {
 struct Script {
     examples: BTreeMap<String, String>,
     unplayed: BTreeSet<String>,
-    /// Ids, tokens and keys of examples to those that the daemon really uses.
+    /// The daemon's ids, tokens and keys, by those of the examples.
     real: BTreeMap<String, String>,
 }
 

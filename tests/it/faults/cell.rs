@@ -29,7 +29,7 @@ const KILL: &str = "KILL";
 const FILES: [&str; 4] = ["home/relay.db", "home/relay.db-wal", "home/relay.db-journal", STDERR];
 
 /// The file for the daemon's standard error.
-pub(super) const STDERR: &str = "said";
+pub(super) const STDERR: &str = "stderr";
 
 /// The state that a daemon finds, and how it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A rule that one file alone keeps or breaks.
+/// A rule that is checked for one file at a time. Returns its breaches.
 pub(super) type Rule = fn(&Source, &Architecture) -> Vec<String>;
 
 fn breach(source: &Source, line: usize, text: &str) -> String {
@@ -19,7 +19,7 @@ fn banned(source: &Source, is_banned: impl Fn(&Token) -> bool, instead: &str) ->
     paths.map(|path| breach(source, path.line, &format!("`{}`: {instead}", path.text))).collect()
 }
 
-/// A layer uses only those that the table gives it.
+/// Checks that a layer uses only the layers that the table allows.
 pub(super) fn layers(source: &Source, architecture: &Architecture) -> Vec<String> {
     let Some(own) = layer(&source.path) else { return Vec::new() };
     let Some(allowed) = architecture.layers.get(own) else {
@@ -39,7 +39,7 @@ pub(super) fn layers(source: &Source, architecture: &Architecture) -> Vec<String
     banned(source, is_banned, &format!("`{own}` may use {allowed:?} only (ARCHITECTURE.md)"))
 }
 
-/// Systems are told apart in `platform/` only.
+/// Checks that only `platform/` distinguishes operating systems.
 pub(super) fn systems(source: &Source, _: &Architecture) -> Vec<String> {
     let is_system = |word: &str| ["unix", "windows"].contains(&word) || word.starts_with("target_");
     let conditions = source.tokens.iter().enumerate().filter(|(at, token)| {
@@ -93,7 +93,7 @@ pub(super) fn permissions(source: &Source, architecture: &Architecture) -> Vec<S
     breaches.collect()
 }
 
-/// Threads have names, and each stands in the waiting table.
+/// Checks that threads have names, and that the waiting table lists each name.
 pub(super) fn threads(source: &Source, architecture: &Architecture) -> Vec<String> {
     let unknown = thread_names(source).into_iter();
     let unknown = unknown.filter(|(_, name)| !architecture.threads.contains(name));
@@ -120,7 +120,7 @@ pub(super) fn thread_names(source: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// Files begin with `//!`, have names that say something, and hold nothing unfinished.
+/// Checks that files begin with `//!`, have specific names, and contain no unfinished code.
 pub(super) fn files(source: &Source, _: &Architecture) -> Vec<String> {
     let empty = ["common", "handler", "helper", "helpers", "manager", "misc", "util", "utils"];
     let module = source.module();

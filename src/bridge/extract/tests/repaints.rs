@@ -81,8 +81,8 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
     let message = |n: usize| format!("->relay:Bob <<<\n{}{n}>>>\n", "line\n".repeat(8));
     let mut live = Live::new();
     live.write(&(message(1) + &message(2))).write("> ").wait(400);
-    // Rows scroll off as the terminal wraps them anew; the program repaints what it takes for
-    // visible.
+    // Rows scroll off when the terminal wraps them again, and the program repaints rows that it
+    // believes to be visible.
     for rows in [12, 24, 8, 20] {
         live.resize(40, rows).wait(50);
         live.write(&format!("\x1b[{}A\r\x1b[J", rows - 1)).write(&(message(1) + &message(2)));

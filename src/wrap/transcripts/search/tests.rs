@@ -194,7 +194,7 @@ fn more_transcripts_than_the_limit_are_each_read_once() {
         look(&mut search, &sender);
         assert_eq!(replies(&events), [], "round {round}");
     }
-    // By the same ids, the bridge knows whose they are.
+    // The ids are unchanged, so the bridge knows whose transcripts they are.
     for (place, word) in [(0, "again"), (count - 1, "still")] {
         append(&paths[place], &reply(word, search.started_ms), 1_000_000);
         look(&mut search, &sender);
@@ -346,7 +346,7 @@ fn records_are_read_after_the_clock_was_set_back() {
     append(&chat, &reply("before", since_ms), 0);
     look(&mut search, &sender);
     assert_eq!(replies(&events), [(0, "before".to_owned())]);
-    // The system's own clock stays as it is.
+    // The test cannot set the system's clock, so it shifts the search's offset.
     let (now, ahead_ms) = (clock::monotonic_ms(), search.wall_ahead_ms);
     search.follow_clock(now, now + ahead_ms - HOUR_MS);
     append(&chat, &reply("after", since_ms - HOUR_MS), 0);
