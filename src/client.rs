@@ -26,7 +26,7 @@ use crate::{
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use driver::{Command, Driver, Quota, Server};
-use platform::{endpoint::Endpoint, transport::Stream};
+use platform::{endpoint::Endpoint, random, transport::Stream};
 use serde_json::value::{RawValue, to_raw_value};
 use session::{Input, Session};
 use std::{
@@ -78,8 +78,7 @@ impl Client {
     /// Joins over connections that `connect` opens, at first and after every loss.
     pub fn over(settings: Settings, connect: Connect) -> Result<Self, ClientError> {
         let system = |error: &dyn fmt::Display| ClientError::System(error.to_string());
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|error| system(&error))?;
+        let seed = random::bytes().map_err(|error| system(&error))?;
         let endpoint = settings.endpoint.clone();
         let when_absent = settings.when_absent.clone();
         let session = Session::new(settings, seed);
@@ -323,8 +322,7 @@ fn request_message(body: &str, data: Option<&RawValue>) -> Outgoing {
 }
 
 fn new_id() -> Result<SendId, ClientError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| ClientError::System(error.to_string()))?;
+    let bytes = random::bytes().map_err(|error| ClientError::System(error.to_string()))?;
     Ok(SendId(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()))
 }
 

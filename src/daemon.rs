@@ -18,7 +18,6 @@ mod event;
 mod instance_lock;
 pub mod operator_key;
 mod policy_thread;
-mod random;
 mod router_thread;
 mod settings;
 mod spin;
@@ -44,11 +43,11 @@ use event::Event;
 use instance_lock::InstanceLock;
 use platform::{
     endpoint::Endpoint,
+    random,
     stop_signals::Signal,
     transport::{EndpointState, Listener},
 };
 use policy_thread::PolicyReloader;
-use random::random_bytes;
 use router_thread::{RouterThread, Start};
 use std::{io, mem, ops::RangeInclusive, path::Path, process, sync::Arc, thread, time::Duration};
 
@@ -101,7 +100,7 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let about = Process { remarks: opened.remarks, ..describe(&lock) };
     let start = Start {
         limits: settings.limits,
-        seed: random_bytes()?,
+        seed: random::bytes()?,
         image: opened.image,
         operator_key: operator_key.hash(),
         policy,

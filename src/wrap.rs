@@ -42,6 +42,7 @@ use platform::{
     peer::User,
     process,
     pty::{self, Pty, Size},
+    random,
     terminal::{self, RawMode, Standard},
 };
 use signals::Signals;
@@ -209,9 +210,7 @@ fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoi
 }
 
 fn random_key() -> Result<Secret, WrapError> {
-    let mut bits = [0; 32];
-    getrandom::fill(&mut bits).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
-    Ok(Secret::from_random(bits))
+    random::bytes().map(Secret::from_random).map_err(WrapError::Terminal)
 }
 
 fn join(settings: &Settings, name: &Name, companion_key: Secret) -> Result<Client, WrapError> {
@@ -242,8 +241,7 @@ fn run_joined(
 ) -> Result<(Ended, ControlClients), WrapError> {
     let record = settings.record.map(create).transpose()?;
     let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(|error| WrapError::Terminal(io::Error::other(error)))?;
+    let seed = random::bytes().map_err(WrapError::Terminal)?;
     let words: Vec<_> =
         settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let version = settings.command.first().and_then(|program| version_of(program));

@@ -29,6 +29,7 @@ pub mod peer;
 mod poll;
 pub mod process;
 pub mod pty;
+pub mod random;
 #[cfg(windows)]
 #[path = "registry/windows.rs"]
 mod registry;

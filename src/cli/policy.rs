@@ -15,7 +15,7 @@ use crate::{
     protocol::secret::{self, Secret},
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::paths;
+use platform::{paths, random};
 use serde::Serialize;
 use std::{num::NonZeroU32, path::Path};
 
@@ -113,11 +113,7 @@ impl Key {
         // A service reads the policy in its own home.
         let service = context.sources.service_used();
         let file = service.map_or(&context.home, |service| &service.home).join(policy::FILE);
-        let mut bits = [0; 32];
-        getrandom::fill(&mut bits).map_err(|error| {
-            Failure::failed(format!("the system provides no random bytes: {error}"))
-        })?;
-        let key = Secret::from_random(bits);
+        let key = Secret::from_random(random::bytes().map_err(Failure::because)?);
         let (name, hash) = (&*self.name, secret::hash_text(&key.hash()));
         let mut out = Out::new();
         if self.json {

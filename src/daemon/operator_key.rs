@@ -1,9 +1,8 @@
 //! The operator's key, in the file `operator.key`. The daemon creates it; anyone who can read the
 //! home directory can use it.
 
-use super::random::random_bytes;
 use crate::{config::text, protocol::secret::Secret};
-use platform::{paths, peer::User};
+use platform::{paths, peer::User, random};
 use std::{
     fs::{self, File},
     io::{self, Read},
@@ -66,7 +65,7 @@ pub(super) fn read_or_make(home: &Path, owner: &User) -> io::Result<Secret> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => tracing::warn!("the operator's key is invalid and is replaced: {error}"),
     }
-    let key = Secret::from_random(random_bytes()?);
+    let key = Secret::from_random(random::bytes()?);
     write(home, &key, owner)?;
     Ok(key)
 }
