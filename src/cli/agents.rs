@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     protocol::{
-        control::{Answer, Request, Source, State},
+        control::{Request, Source, State},
         relay::AgentRow,
     },
     wrap::control::client::{self, ControlClient},
@@ -124,10 +124,7 @@ impl Wrappers {
         }
         let left = self.until_ms.saturating_sub(clock::monotonic_ms());
         let wrapper = ControlClient::connect(&self.run_directory, &agent.name).ok()?;
-        match wrapper.request(&Request::State, Duration::from_millis(left)).ok()? {
-            Answer::State(state) => Some(state),
-            _ => None,
-        }
+        wrapper.request_state(&Request::State, Duration::from_millis(left)).ok()
     }
 }
 

@@ -164,7 +164,7 @@ pub(super) fn or_print(failure: Failure) -> Failure {
 }
 
 /// Refuses another name than the agent's inside a wrapped agent.
-pub(super) fn check_name(name: &str) -> Result<(), Failure> {
+pub(super) fn check_sender_name(name: &str) -> Result<(), Failure> {
     match agent_around() {
         Some(agent) if !agent.eq_ignore_ascii_case(name) => Err(Failure::usage(format!(
             "a command in {} can only send as that agent: leave out `--as {name}`",

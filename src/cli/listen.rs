@@ -4,7 +4,7 @@ use super::{
     context::GlobalOptions,
     escape::{escaped, indented},
     failure::{DONE, Failure},
-    identity::{check_name, key_of},
+    identity::{check_sender_name, key_of},
     join::join_or_start,
     notices::Notices,
     print::{Colour, Out},
@@ -51,7 +51,7 @@ pub(super) struct Listen {
 
 impl Listen {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
-        check_name(&self.name)?;
+        check_sender_name(&self.name)?;
         for pattern in &self.topic {
             Pattern::parse(pattern).map_err(|error| Failure::usage(error.to_string()))?;
         }

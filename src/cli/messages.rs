@@ -4,7 +4,7 @@ use super::{
     escape::escaped,
     failure::Failure,
     print::{compact, duration},
-    request::{call, parse},
+    request::{call_with, parse},
 };
 use crate::{
     client::Client,
@@ -15,7 +15,7 @@ use crate::{
 };
 use platform::clock;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use std::fmt;
 
 /// The rows that are requested at once.
@@ -44,8 +44,7 @@ pub(super) fn each_row<R: Serialize>(
     let (mut cursor, mut left) = (None, limit);
     while left > 0 {
         let page = Page { cursor: cursor.clone(), limit: Some(left.min(ROWS)) };
-        let data = to_raw_value(&request(page)).expect("a request is JSON");
-        let json = call(client, body, Some(&data))?;
+        let json = call_with(client, body, &request(page))?;
         let found: Messages<&RawValue> = parse(body, &json)?;
         for row in found.messages {
             each(row.get(), &parse(body, row.get())?)?;

@@ -7,7 +7,7 @@ use super::{
     join::join,
     messages::{self, full_id, payload_text, route},
     print::{Colour, Out},
-    request::{call, parse},
+    request::{call_with, parse},
 };
 use crate::{
     client::Client,
@@ -17,7 +17,6 @@ use crate::{
     },
 };
 use argh::{ArgsInfo, FromArgs};
-use serde_json::value::to_raw_value;
 
 /// Show a whole message.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -43,7 +42,7 @@ impl Read {
         let client = join(options)?;
         let id = full_id(&client, &self.id)?;
         let request = MessageRequest { id, limit: Some(1), ..MessageRequest::default() };
-        let json = message(&client, &request)?;
+        let json = call_with(&client, "message", &request)?;
         let found: Messages<MessageRow<'_>> = parse("message", &json)?;
         let Some(row) = found.messages.into_iter().next() else {
             return Err(Failure::failed("the daemon knows the message and does not show it"));
@@ -72,17 +71,12 @@ impl Read {
     }
 }
 
-fn message(client: &Client, request: &MessageRequest) -> Result<String, Failure> {
-    let data = to_raw_value(request).expect("a request is JSON");
-    call(client, "message", Some(&data))
-}
-
 /// Reads a message that is too long for one answer, piece by piece.
 fn read_pieces(client: &Client, id: &str) -> Result<String, Failure> {
     let (mut text, mut offset) = (String::new(), Some(0));
     while offset.is_some() {
         let request = MessageRequest { id: id.to_owned(), offset, ..MessageRequest::default() };
-        let json = message(client, &request)?;
+        let json = call_with(client, "message", &request)?;
         let piece: Piece<'_> = parse("message", &json)?;
         text.push_str(&piece.text);
         offset = piece.next_offset.filter(|next| *next == text.len());

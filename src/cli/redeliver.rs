@@ -6,11 +6,10 @@ use super::{
     failure::{DONE, Failure},
     join::join,
     print::{Out, say},
-    request::{call, parse},
+    request::{call_with, parse},
 };
 use crate::protocol::relay::{RedeliverRequest, Redelivered};
 use argh::{ArgsInfo, FromArgs};
-use serde_json::value::to_raw_value;
 
 /// Deliver a dead letter again, with its id and its whole time to live.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -34,8 +33,7 @@ pub(super) struct Redeliver {
 impl Redeliver {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let client = join(options)?;
-        let data = to_raw_value(&RedeliverRequest { id: self.id }).expect("a request is JSON");
-        let json = call(&client, "redeliver", Some(&data))?;
+        let json = call_with(&client, "redeliver", &RedeliverRequest { id: self.id })?;
         let done: Redelivered = parse("redeliver", &json)?;
         let mut out = Out::new();
         if self.json {

@@ -12,8 +12,8 @@ use crate::{
         typed,
     },
 };
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 
 /// The rows of a list that are requested at once.
 const ROWS: usize = 500;
@@ -43,6 +43,15 @@ pub(super) fn call(
         other => other.into(),
     })?;
     Ok(data_of(&answer).unwrap_or("{}").to_owned())
+}
+
+/// Sends `@relay` a request with `data`, like [`call`].
+pub(super) fn call_with(
+    client: &Client,
+    body: &str,
+    data: &impl Serialize,
+) -> Result<String, Failure> {
+    call(client, body, Some(&to_raw_value(data).expect("a request is JSON")))
 }
 
 /// Reports whether a guest was refused, to whom more would be allowed with the operator's key.
@@ -84,8 +93,7 @@ pub(super) fn each_agent(
 ) -> Result<(), Failure> {
     let mut page = Page { cursor: None, limit: Some(ROWS) };
     loop {
-        let data = serde_json::value::to_raw_value(&page).expect("a page is JSON");
-        let json = call(client, "agents", Some(&data))?;
+        let json = call_with(client, "agents", &page)?;
         let Agents { agents, next_cursor } = parse("agents", &json)?;
         agents.into_iter().try_for_each(&mut each)?;
         let next = next_cursor.map(Into::into);

@@ -4,7 +4,7 @@ use super::{
     context::GlobalOptions,
     escape::escaped,
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
-    identity::{Identity, check_name, key_of, or_print},
+    identity::{Identity, check_sender_name, key_of, or_print},
     input,
     join::join_or_start,
     notices::Notices,
@@ -286,7 +286,7 @@ fn join_named(
     options: &GlobalOptions,
 ) -> Result<Client, Failure> {
     let mut context = options.context()?;
-    from.map_or(Ok(()), check_name)?;
+    from.map_or(Ok(()), check_sender_name)?;
     let identity = Identity::of_process(&context)?;
     if from.is_none() {
         identity.check_is_person()?;

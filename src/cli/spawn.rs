@@ -10,12 +10,12 @@ use super::{
     print::{Out, say},
     program::{AS_AGENT_RELAY, own_program},
     run::check_accepts_text,
-    wrapped::{ANSWER, LAST_LINE, RUN_DIRECTORY, check_name},
+    wrapped::{ANSWER, RUN_DIRECTORY, check_name, last_lines_of_log},
 };
 use crate::{
     client,
     config::recipes,
-    protocol::control::{Answer, Request, State},
+    protocol::control::{Request, State},
     wrap::{self, control::client::ControlClient},
 };
 use argh::{ArgsInfo, FromArgs};
@@ -207,13 +207,10 @@ impl Spawn {
         let deadline = clock::monotonic_ms() + START_MS;
         loop {
             let answer = ControlClient::connect(&run_directory, name)
-                .and_then(|wrapper| wrapper.request(&Request::State, ANSWER));
-            match answer {
-                Ok(Answer::State(state)) if state.wrapper_pid == wrapper.pid() => {
-                    return Ok(Some(state));
-                }
-                // No answer yet, or one of another wrapper.
-                _ => {}
+                .and_then(|client| client.request_state(&Request::State, ANSWER));
+            // There may be no answer yet, or one of another wrapper.
+            if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == wrapper.pid()) {
+                return Ok(Some(state));
             }
             if let Some(code) = wrapper.exited().map_err(Failure::because)? {
                 if code == DONE {
@@ -252,9 +249,5 @@ fn explain_end(name: &str, code: i32, log: &Path, log_end: u64) -> String {
     if let Some(error) = text.lines().rev().find_map(|line| line.strip_prefix(PREFIX)) {
         return format!("{name} did not start: {}", escaped(error));
     }
-    let prefix = LAST_LINE.trim_start_matches('\n');
-    let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
-    let lines: String = lines.map(|line| format!("{LAST_LINE}{}", escaped(line))).collect();
-    let colon = if lines.is_empty() { "" } else { "; the last lines on its screen:" };
-    format!("{name} ended at once, with code {code}{colon}{lines}")
+    format!("{name} ended at once, with code {code}{}", last_lines_of_log(&text))
 }

@@ -6,10 +6,7 @@ use super::{
     print::Out,
     wrapped::{self, explain},
 };
-use crate::{
-    protocol::control::{Answer, Ended, Request},
-    wrap::control::client::ControlError,
-};
+use crate::protocol::control::Ended;
 use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use std::time::Duration;
@@ -52,14 +49,7 @@ impl Stop {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
         let wrapper = wrapped::connect(options, name)?;
-        let ended = match wrapper.request(&Request::Stop, END) {
-            Ok(Answer::Ended(ended)) => ended,
-            Ok(_) => {
-                let odd = ControlError::InvalidAnswer("it answers something else".into());
-                return Err(explain(name, &odd));
-            }
-            Err(error) => return Err(explain(name, &error)),
-        };
+        let ended = wrapper.stop(END).map_err(|error| explain(name, &error))?;
         wrapper.await_close(CLOSE);
         let mut out = Out::new();
         if self.json {

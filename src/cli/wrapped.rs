@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     protocol::{
-        control::{Answer, Ended, Request, State},
+        control::{Ended, Request},
         name::Name,
     },
     wrap::control::client::{self, ControlClient, ControlError},
@@ -20,7 +20,7 @@ use std::{path::Path, time::Duration};
 pub(super) const RUN_DIRECTORY: &str = "run";
 
 /// The prefix of each of a command's last lines.
-pub(super) const LAST_LINE: &str = "\n    | ";
+const LAST_LINE: &str = "\n    | ";
 
 /// The time in which a wrapper answers, at most.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
@@ -86,7 +86,8 @@ pub(super) fn change(
     json: bool,
     sentence: impl FnOnce(usize) -> String,
 ) -> Result<i32, Failure> {
-    let state = ask(&connect(options, name)?, name, request)?;
+    let wrapper = connect(options, name)?;
+    let state = wrapper.request_state(request, ANSWER).map_err(|error| explain(name, &error))?;
     let mut out = Out::new();
     match json {
         true => out.json("wrapped", &state)?,
@@ -95,27 +96,23 @@ pub(super) fn change(
     Ok(DONE)
 }
 
-/// Sends a request that is answered with the agent's state.
-pub(super) fn ask(
-    wrapper: &ControlClient,
-    name: &str,
-    request: &Request,
-) -> Result<State, Failure> {
-    match wrapper.request(request, ANSWER).map_err(|error| explain(name, &error))? {
-        Answer::State(state) => Ok(state),
-        _ => Err(explain(name, &ControlError::InvalidAnswer("it answers something else".into()))),
+/// The last lines on the screen of a command that failed.
+pub(super) fn last_lines(ended: &Ended) -> String {
+    match ended.code {
+        DONE => String::new(),
+        _ => indented(ended.last_lines.iter().map(String::as_str)),
     }
 }
 
-/// The last lines on the screen of a command that failed, each indented on a line of its own.
-pub(super) fn last_lines(ended: &Ended) -> String {
-    if ended.code == DONE || ended.last_lines.is_empty() {
-        return String::new();
-    }
-    let mut text = "; the last lines on its screen:".to_owned();
-    for line in &ended.last_lines {
-        text.push_str(LAST_LINE);
-        text.push_str(&escaped(line));
-    }
-    text
+/// The last lines on a screen, each indented on a line of its own.
+fn indented<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let lines: String = lines.map(|line| format!("{LAST_LINE}{}", escaped(line))).collect();
+    let heading = if lines.is_empty() { "" } else { "; the last lines on its screen:" };
+    format!("{heading}{lines}")
+}
+
+/// The last lines that [`last_lines`] put into a log.
+pub(super) fn last_lines_of_log(log: &str) -> String {
+    let prefix = LAST_LINE.trim_start_matches('\n');
+    indented(log.lines().filter_map(|line| line.strip_prefix(prefix)))
 }

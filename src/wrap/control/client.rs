@@ -1,7 +1,7 @@
 //! The client side of a wrapper's control endpoint, for a person's commands.
 
 use crate::protocol::{
-    control::{ANSWER_BYTES_MAX, Answer, Request},
+    control::{ANSWER_BYTES_MAX, Answer, Ended, Request, State},
     frame::Decoder,
 };
 use crate::wrap::threads::spawn;
@@ -80,6 +80,26 @@ impl ControlClient {
         // A request is small enough for the system's buffer, so only a closed connection fails.
         (&self.stream).write_all(&frame).map_err(|_| ControlError::Ended)?;
         self.receive(timeout)
+    }
+
+    /// Sends a request that is answered with the agent's state, like [`request`](Self::request).
+    pub fn request_state(
+        &self,
+        request: &Request,
+        timeout: Duration,
+    ) -> Result<State, ControlError> {
+        match self.request(request, timeout)? {
+            Answer::State(state) => Ok(state),
+            _ => Err(ControlError::unexpected_answer()),
+        }
+    }
+
+    /// Ends the agent's command, and waits at most `timeout` until it has ended.
+    pub fn stop(&self, timeout: Duration) -> Result<Ended, ControlError> {
+        match self.request(&Request::Stop, timeout)? {
+            Answer::Ended(ended) => Ok(ended),
+            _ => Err(ControlError::unexpected_answer()),
+        }
     }
 
     /// Waits at most `timeout` for the next answer.
@@ -175,6 +195,12 @@ pub enum ControlError {
     Ended,
     /// The wrapper did not answer in time.
     TimedOut,
+}
+
+impl ControlError {
+    fn unexpected_answer() -> Self {
+        Self::InvalidAnswer("it answers something else".to_owned())
+    }
 }
 
 impl fmt::Display for ControlError {
