@@ -274,14 +274,22 @@ fn powershell(table: &[Command]) -> String {
         put(&mut options, format_args!("        '{}' = '{}'\n", command.name, words(command)));
     }
     let names: Vec<_> = subcommands.iter().map(|command| command.name.as_str()).collect();
+    // Without words, PowerShell offers files. It cannot be asked for directories alone.
+    let kinds = [Completion::Files, Completion::Directories, Completion::Nothing];
+    let with_value: BTreeSet<_> =
+        kinds.into_iter().flat_map(|kind| options_with(table, kind)).collect();
+    let with_value: Vec<_> = with_value.into_iter().collect();
     format!(
         "Register-ArgumentCompleter -Native -CommandName agent-relay -ScriptBlock {{\n    \
-         param($wordToComplete, $commandAst, $cursorPosition)\n    $options = @{{\n{options}    }}\n    \
+         param($wordToComplete, $commandAst, $cursorPosition)\n    \
+         $before = if ($wordToComplete) {{ -2 }} else {{ -1 }}\n    \
+         if ('{}' -split ' ' -contains [string]@($commandAst.CommandElements)[$before]) {{ return }}\n    $options = @{{\n{options}    }}\n    \
          $words = '{} {}'\n    foreach ($element in $commandAst.CommandElements) {{\n        \
          $text = $element.ToString()\n        \
          if ($text -ne $wordToComplete -and $options.ContainsKey($text)) {{ $words = $options[$text]; break }}\n    \
          }}\n    $words -split ' ' | Where-Object {{ $_ -and $_.StartsWith($wordToComplete) }} | ForEach-Object {{\n        \
          [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_)\n    }}\n}}\n",
+        with_value.join(" "),
         names.join(" "),
         words(top),
     )
@@ -360,5 +368,9 @@ mod tests {
         assert!(zsh.contains("'1:word:(bash zsh fish powershell)'"), "{zsh}");
         let directory = "-l cwd -x -a '(__fish_complete_directories)'";
         assert!(fish.contains(directory) && fish.contains("-l ttl -x"), "{fish}");
+        let powershell = powershell(&table);
+        let with_value = powershell.lines().find(|line| line.ends_with("{ return }")).unwrap();
+        assert!(with_value.contains("--cwd ") && with_value.contains("--file "), "{with_value}");
+        assert!(!with_value.contains("--json"), "{with_value}");
     }
 }
