@@ -29,7 +29,7 @@ use super::{Body, NAME, Running};
 use crate::{
     locked, naming, refusal, registry,
     security::wide,
-    stop::{self, Signal},
+    stop_signals::{self, Signal},
 };
 
 /// The time the system waits for a start or a stop before it considers the service hung.

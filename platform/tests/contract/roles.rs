@@ -16,7 +16,7 @@ use platform::{
     lock::Lock,
     paths,
     process::spawn_detached,
-    stop,
+    stop_signals,
     terminal::{self, Input, Output, RawMode, Standard},
     transport::{Listener, Stream},
 };
