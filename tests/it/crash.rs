@@ -76,11 +76,16 @@ impl SharedRecord {
         self.record.lock()
     }
 
-    /// Waits until `is_so` holds; `what` names the condition.
+    /// Waits until `condition` holds, which `what` names. Panics after [`WATCHDOG`] without a new
+    /// message.
     pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&Record) -> bool) {
-        let end = Instant::now() + WATCHDOG;
         let mut record = self.record.lock();
+        let (mut count, mut end) = (0, Instant::now() + WATCHDOG);
         while !condition(&record) {
+            let new_count = record.accepted.len() + record.received.len();
+            if new_count > count {
+                (count, end) = (new_count, Instant::now() + WATCHDOG);
+            }
             let late = self.changed.wait_until(&mut record, end).timed_out();
             let missing: Vec<_> = record
                 .accepted

@@ -119,7 +119,7 @@ fn client_retries_when_busy() {
 
 #[test]
 fn client_answers_pings() {
-    let sandbox = Sandbox::with_config("heartbeat_ms = 700\n");
+    let sandbox = Sandbox::with_config("heartbeat_ms = 1500\n");
     let Some((mut ann, _)) = PythonClient::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
     bob.answers_pings = false;

@@ -4,8 +4,12 @@ use crate::sandbox::WATCHDOG;
 use platform::transport::Stream;
 use serde_json::{Value, json};
 use std::{
-    io::{Read, Write},
-    sync::mpsc,
+    io::{self, Read, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -20,20 +24,55 @@ pub(crate) struct Raw {
     stream: Stream,
     pub(crate) answers_pings: bool,
     next_id: u32,
-    _watchdog: mpsc::Sender<()>,
+    watchdog: Watchdog,
+}
+
+/// A thread that ends a connection in which one read or write takes longer than [`WATCHDOG`].
+struct Watchdog {
+    /// The number of reads and writes begun and ended: odd during one, and [`STALLED`] at the end.
+    calls: Arc<AtomicU64>,
+    _thread: mpsc::Sender<()>,
+}
+
+const STALLED: u64 = u64::MAX;
+
+impl Watchdog {
+    fn over(stream: Stream) -> Self {
+        let (sender, ended) = mpsc::channel::<()>();
+        let calls = Arc::new(AtomicU64::new(0));
+        let watched = Arc::clone(&calls);
+        thread::spawn(move || {
+            let mut before = 0;
+            while ended.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let now = watched.load(Ordering::SeqCst);
+                let is_stalled = now == before && now % 2 == 1;
+                let swap =
+                    |new| watched.compare_exchange(now, new, Ordering::SeqCst, Ordering::SeqCst);
+                if is_stalled && swap(STALLED).is_ok() {
+                    return stream.hang_up();
+                }
+                before = now;
+            }
+        });
+        Self { calls, _thread: sender }
+    }
+
+    /// Runs one read or write. Panics if the watchdog had to end it.
+    #[track_caller]
+    fn watch<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let result = call();
+        let calls = self.calls.fetch_add(1, Ordering::SeqCst);
+        assert!(calls != STALLED, "the connection stalled for {WATCHDOG:?}");
+        result
+    }
 }
 
 impl Raw {
-    /// A connection over `stream`, ended after [`WATCHDOG`] so that a read cannot hang.
+    /// A connection over `stream`, in which no read or write can hang.
     pub(crate) fn over(stream: Stream) -> Self {
-        let (watchdog, ended) = mpsc::channel::<()>();
-        let watched = stream.clone();
-        thread::spawn(move || {
-            if ended.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
-                watched.hang_up();
-            }
-        });
-        Self { stream, answers_pings: true, next_id: 0, _watchdog: watchdog }
+        let watchdog = Watchdog::over(stream.clone());
+        Self { stream, answers_pings: true, next_id: 0, watchdog }
     }
 
     /// Joins as an agent. Returns WELCOME's payload.
@@ -60,12 +99,12 @@ impl Raw {
 
     /// Sends bytes without a frame around them.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
-        (&self.stream).write_all(bytes).unwrap();
+        self.watchdog.watch(|| (&self.stream).write_all(bytes)).unwrap();
     }
 
     /// Sends bytes to a daemon that may have ended the connection.
     pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) {
-        (&self.stream).write_all(bytes).ok();
+        self.watchdog.watch(|| (&self.stream).write_all(bytes)).ok();
     }
 
     /// Sends a message. Returns its id.
@@ -187,7 +226,7 @@ impl Raw {
     fn read(&mut self, buffer: &mut [u8]) -> bool {
         let mut filled = 0;
         while filled < buffer.len() {
-            match (&self.stream).read(&mut buffer[filled..]) {
+            match self.watchdog.watch(|| (&self.stream).read(&mut buffer[filled..])) {
                 Ok(0) | Err(_) => {
                     assert_eq!(filled, 0, "the connection ended within a frame");
                     return false;

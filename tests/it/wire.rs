@@ -560,10 +560,12 @@ fn welcome_states_what_is_granted() {
         assert_eq!(welcome["server"]["protocol"], "1.1");
         assert_eq!(welcome["server"]["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(welcome["server"]["max_frame_bytes"], 1024 * 1024);
-        assert_eq!(welcome["server"]["heartbeat_ms"], 5000);
         assert_eq!(welcome["server"]["resume_window_ms"], 600_000);
         assert_eq!(welcome["server"]["queue_max_messages"], 10_000);
     });
+    let mut without_config = Sandbox::empty();
+    without_config.start();
+    assert_eq!(without_config.connect().hello("Ann")["server"]["heartbeat_ms"], 5000);
 }
 
 #[test]

@@ -23,8 +23,8 @@ use platform::{
 
 use crate::roles::PLAY;
 
-/// The timeout for an expected event.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+/// The time after which a wait for one event fails, since a test would hang otherwise.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A temporary folder, removed when dropped.
 pub(crate) struct Folder(PathBuf);

@@ -149,7 +149,9 @@ fn members(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 }
 
 fn first_minute(script: &mut Script) {
-    let sandbox = Sandbox::new();
+    // WELCOME in the example states the defaults.
+    let mut sandbox = Sandbox::empty();
+    sandbox.start();
     let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
     script.send(&mut ann, "a-1");
     let welcome =

@@ -1,15 +1,13 @@
 //! Unexpected files at the daemon's paths, and files removed while it runs.
 
 use super::attack::Pair;
-use crate::sandbox::{Sandbox, WATCHDOG, output, until};
+use crate::sandbox::{Sandbox, output, until};
 use platform::transport::{Listener, Stream};
 use serde_json::json;
 use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
-    thread,
-    time::Duration,
 };
 
 /// Checks that `up` fails with these words and leaves the path as it was.
@@ -146,13 +144,7 @@ fn removed_socket_is_made_again_and_connections_stay() {
     pair.talk(20);
     let second = sandbox.run(["up", "--foreground"]);
     assert_eq!(second.status.code(), Some(1), "the endpoint is still locked: {second:?}");
-    let pace = Duration::from_millis(20);
-    let tries = WATCHDOG.as_millis() / pace.as_millis();
-    let back = (0..tries).any(|_| {
-        thread::sleep(pace);
-        Stream::connect(&sandbox.endpoint()).is_ok()
-    });
-    assert!(back, "the daemon listens anew");
+    until("the daemon listens anew", || Stream::connect(&sandbox.endpoint()).is_ok());
     sandbox.join("Newcomer");
     pair.talk(20);
     assert!(sandbox.is_up());
