@@ -3,11 +3,11 @@
 # ci/SYSTEM.skipped-tests. Before, set `system`, `under` (` under Wine`, or empty), `cargo` (the command for
 # cargo) and `output` (a file for what the tests print).
 
-# `skip BINARY`: arguments that make it skip the tests of the list, by test or by module.
+# `skip BINARY`: arguments that make it skip the tests of the list, by test or by module (`power::*`).
 skip() {
     local word
     for word in "skipped" ${under:+"skipped$under"}; do
-        sed -n "s/^$word: $1 \\([^ ]*\\): .*/--skip \\1/p" "ci/$system.skipped-tests"
+        sed -n "s/^$word: $1 \\([^ *]*\\)\\**: .*/--skip \\1/p" "ci/$system.skipped-tests"
     done
 }
 

@@ -1,8 +1,11 @@
 //! The documents compared with the code: examples, types, codes, names, limits, commands, links.
 //!
 //! `played` plays the examples of docs/PROTOCOL.md and docs/RELAY-API.md against a daemon, `states`
-//! compares diagrams with the code's states, and `wrapper` is about docs/WRAPPER.md.
+//! compares diagrams with the code's states, `named_tests` is about tests that documents name,
+//! `architecture` about ARCHITECTURE.md, and `wrapper` about docs/WRAPPER.md.
 
+mod architecture;
+mod named_tests;
 mod played;
 mod states;
 mod wrapper;
@@ -198,26 +201,6 @@ fn links_lead_to_files_and_headings() {
             let is_there = || headings(&read(&target)).any(|(_, text)| anchor(text) == heading);
             assert!(heading.is_empty() || is_there(), "{shown}: {link} leads to no heading");
         }
-    }
-}
-
-/// ARCHITECTURE.md names paths in backticks; `greet` and `FEATURE` stand for those of a reader.
-#[test]
-fn paths_in_the_architecture_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let architecture = read(&root.join("ARCHITECTURE.md"));
-    let folders = ["src/", "platform/", "tests/", "fuzz/", "ci/", "docs/"];
-    let paths: Vec<_> = architecture
-        .split("```")
-        .step_by(2)
-        .flat_map(str::lines)
-        .flat_map(ticked)
-        .filter(|path| folders.iter().any(|folder| path.starts_with(folder)))
-        .filter(|path| !path.contains("greet") && !path.contains("FEATURE") && !path.contains(' '))
-        .collect();
-    assert!(paths.len() > 30, "{paths:?}");
-    for path in paths {
-        assert!(root.join(path).exists(), "there is no {path}");
     }
 }
 

@@ -1,11 +1,7 @@
-//! Diagrams, times and tests that the documents name, compared with the code.
+//! Diagrams and times in the documents, compared with the code.
 
 use super::{PROTOCOL, RELAY_API, constant, part, rows, section, ticked};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 const ROWS: &str = include_str!("../../../src/router/requests/rows.rs");
 const OBSTACLES: &str = include_str!("../../../src/router/mail/deliveries.rs");
@@ -14,7 +10,6 @@ const CLIENT: &str = include_str!("../../../src/router/connections/client.rs");
 const MESSAGE: &str = include_str!("../../../src/client/message.rs");
 const SESSION: &str = include_str!("../../../src/client/session.rs");
 const BACKOFF: &str = include_str!("../../../src/client/session/backoff.rs");
-const SECURITY: &str = include_str!("../../../docs/SECURITY.md");
 const GAPS: &str = include_str!("../gaps.rs");
 
 /// The code's names of a connection's states, in its words, and those of the document.
@@ -106,23 +101,6 @@ fn subscription_limits_are_those_of_the_code() {
     assert!(
         topics.contains("2,048 answers to SUBSCRIBE and UNSUBSCRIBE, of all connections together")
     );
-}
-
-#[test]
-fn named_tests_exist() {
-    let words = SECURITY.lines().flat_map(ticked);
-    let named: BTreeSet<_> = words.filter(|word| word.contains("::")).collect();
-    assert!(named.len() > 9, "{named:?}");
-    for test in named.into_iter().filter(|test| !test.ends_with('…')) {
-        let (modules, function) = test.rsplit_once("::").unwrap();
-        let file = format!("{}.rs", modules.replace("::", "/"));
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let places = ["tests/it", "src", "platform/tests"];
-        let text =
-            places.iter().find_map(|place| fs::read_to_string(root.join(place).join(&file)).ok());
-        let text = text.unwrap_or_else(|| panic!("{test}: there is no {file}"));
-        assert!(text.contains(&format!("fn {function}() {{")), "{test} is not there");
-    }
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! Tests that documents and lists name, compared with the code.
+
+use super::{part, ticked};
+use crate::tidy::SOURCES;
+
+const SECURITY: &str = include_str!("../../../docs/SECURITY.md");
+const WINDOWS: &str = include_str!("../../../docs/WINDOWS.md");
+const SKIPPED: [&str; 2] = [
+    include_str!("../../../ci/macos.skipped-tests"),
+    include_str!("../../../ci/windows.skipped-tests"),
+];
+
+/// Every function, with its module: `crate::tests::it::wrap::two_shells_talk_both_ways`.
+fn functions() -> Vec<String> {
+    let functions = SOURCES.iter().flat_map(|source| {
+        let module = source.module().join("::");
+        source.after("fn").map(move |(_, name)| format!("{module}::{name}"))
+    });
+    functions.collect()
+}
+
+#[test]
+fn tests_named_in_documents_exist() {
+    let functions = functions();
+    let named: Vec<_> = ticked(SECURITY).into_iter().filter(|word| word.contains("::")).collect();
+    assert!(named.len() > 9, "{named:?}");
+    for name in named.into_iter().filter(|name| !name.ends_with('…')) {
+        let end = format!("::{name}");
+        assert!(functions.iter().any(|function| function.ends_with(&end)), "SECURITY.md: {name}");
+    }
+
+    // A name that `cargo test` is given can be the beginning of several.
+    let text = part(WINDOWS, "## ", "What was tested");
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
+    let is_name = |word: &&str| word.contains("::") || word.matches('_').count() > 1;
+    let named: Vec<_> = words.filter(is_name).collect();
+    assert!(named.len() > 50, "{named:?}");
+    for name in named {
+        let begins = format!("::{name}");
+        assert!(functions.iter().any(|function| function.contains(&begins)), "WINDOWS.md: {name}");
+    }
+}
+
+/// A row names a test or, with `*` at the end, a module. `--skip` takes any part of a name.
+#[test]
+fn lists_of_skipped_tests_skip_what_they_name() {
+    let functions = functions();
+    for row in SKIPPED.iter().flat_map(|list| list.lines()) {
+        let (_, row) = row.split_once(": ").expect("skipped: BINARY NAME: REASON");
+        let (binary, row) = row.split_once(' ').expect("BINARY NAME: REASON");
+        let (name, _) = row.split_once(": ").expect("NAME: REASON");
+        let (part, is_module) = (name.trim_end_matches('*'), name.ends_with("::*"));
+        let all = format!("crate::tests::{binary}::");
+        let tests = functions.iter().filter_map(|function| function.strip_prefix(&all));
+        let skipped: Vec<_> = tests.filter(|test| test.contains(part)).collect();
+        let is_named = |test: &&str| *test == part || is_module && test.starts_with(part);
+        assert!(!skipped.is_empty() && skipped.iter().all(is_named), "{name} skips {skipped:?}");
+    }
+}
