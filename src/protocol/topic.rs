@@ -138,6 +138,8 @@ mod tests {
         matched("*", "a.b", false);
         assert_eq!(Pattern::parse("a.>.b"), Err(TopicError::TailNotLast));
         assert_eq!(Pattern::parse("a..b"), Err(TopicError::EmptyToken));
+        assert!(Pattern::parse(&format!("{}.>", "t".repeat(254))).is_ok());
+        assert_eq!(Pattern::parse(&"t".repeat(257)), Err(TopicError::TooLong));
         assert!(Pattern::parse("a.b").unwrap().is_literal());
         assert!(!Pattern::parse("a.*").unwrap().is_literal());
     }

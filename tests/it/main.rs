@@ -39,7 +39,6 @@ mod raw;
 mod resume;
 mod roles;
 mod sandbox;
-mod sessions;
 mod shells;
 mod soak;
 mod stress;

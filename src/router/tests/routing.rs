@@ -167,6 +167,11 @@ fn invalid_send_is_refused_and_uses_no_number() {
             ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: there is no `sync.correlationId`"}
         ann says SEND to=Bob meta={"sync":{"correlationId":""}} {}
             ann < NACK {"ack_id":"x","code":"INVALID","message":"`correlationId` has 1 to 256 bytes"}
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c*257"}} {}
+            ann < NACK {"ack_id":"x","code":"INVALID","message":"`correlationId` has 1 to 256 bytes"}
+        ann says SEND id=q to=Bob topic=q meta={"sync":{"correlationId":"c*256"}} {}
+            ann < ACK {"ack_id":"q","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob #q seq 1 requires_ack true {}
         ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":3600001}} {}
             ann < NACK {"ack_id":"x","code":"INVALID","message":"`timeoutMs` is 1 to 3600000"}
         ann says SEND to=@relay meta={"sync":{"correlationId":"c"}} {}
@@ -174,7 +179,7 @@ fn invalid_send_is_refused_and_uses_no_number() {
         ann says SEND to=-x {}
             ann < NACK {"ack_id":"x","code":"INVALID","message":"\"-x\" is nobody's name: a name begins and ends with a letter or a digit"}
         ann says SEND to=Bob meta={"other":[1,2]} {"n":2}
-            bob < DELIVER d2 Ann -> Bob seq 2 {"n":2}
+            bob < DELIVER d3 Ann -> Bob seq 2 {"n":2}
     "#]]);
 }
 

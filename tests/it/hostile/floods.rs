@@ -389,47 +389,6 @@ fn flood_of_valid_tokens_affects_no_other_client() {
     check_under_attack(&mut sandbox, &[&resumes("Often"), &resumes("Again"), &resumes("Always")]);
 }
 
-#[test]
-fn flooding_sender_leaves_half_of_a_queue_to_others() {
-    let mut sandbox = Sandbox::with_config("queue_max_messages = 100\n");
-    let (mut quiet, mut flooder) = (sandbox.join("Quiet"), sandbox.join("Flooder"));
-    drop(sandbox.join("Rob"));
-    wait_until_away(&sandbox, "Rob");
-    let meta = json!({"requires_ack": true});
-    for number in 0..120 {
-        flooder.send("Rob", "flood", meta.clone());
-        let answer = flooder.expect(if number < 50 { "ACK" } else { "BUSY" });
-        assert!(number < 50 || answer["payload"]["queue_depth"] == 50, "{answer}");
-    }
-    quiet.send("Rob", "quiet 0", meta.clone());
-    quiet.expect("ACK");
-
-    // While Rob reads, the flooding sender gets what is free of its half, and the other is never
-    // refused.
-    let mut rob = sandbox.join("Rob");
-    let mut floods = 0;
-    let mut next = 0;
-    while next < 20 {
-        let received = rob.expect("DELIVER");
-        if received["from"] == "Quiet" {
-            assert_eq!(received["payload"]["body"], format!("quiet {next}"));
-            next += 1;
-            quiet.send("Rob", &format!("quiet {next}"), meta.clone());
-            quiet.expect("ACK");
-        } else {
-            floods += 1;
-        }
-        for _ in 0..3 {
-            flooder.send("Rob", "flood", meta.clone());
-            let answer = flooder.receive().expect("the connection lasts");
-            assert!(answer["type"] == "ACK" || answer["type"] == "BUSY", "{answer}");
-        }
-        rob.acknowledge(&received);
-    }
-    assert!(floods >= 50, "{floods} of the flooder's");
-    assert!(sandbox.is_up());
-}
-
 /// Waits until an agent is connected, as `agents` reports it.
 fn wait_for(sandbox: &Sandbox, name: &str) {
     wait_until(sandbox, &format!(r#""name":"{name}","here":true"#));
