@@ -10,7 +10,7 @@ use crate::{
     sandbox::Sandbox,
 };
 use agent_relay::bridge::{
-    frame::{Entry, Frame, Origin},
+    frame::{Entry, MessageFrame, Origin},
     recipe::{Book, Form},
 };
 use platform::pty::Size;
@@ -165,7 +165,8 @@ fn expands_nothing_in_a_typed_message(cli: Cli) {
     for (number, body) in bodies.iter().enumerate() {
         agent.wait_until_idle();
         let origin = origin.clone();
-        let frame = Frame { hex: "7f3a9c", origin, body, expands: &expands, escapes_marks: false };
+        let frame =
+            MessageFrame { hex: "7f3a9c", origin, body, expands: &expands, escapes_marks: false };
         let frame = String::from_utf8(frame.bytes(Form::Plain, Entry::Typed)).unwrap();
         agent.terminal.press(&frame);
         agent.terminal.wait_until_screen("the typed text", |screen| !cli.is_idle(screen));
