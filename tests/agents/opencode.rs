@@ -6,7 +6,10 @@ use crate::{
     sandbox::{Sandbox, WATCHDOG, output, until},
     terminal::Terminal,
 };
-use agent_relay::client::{Client, Event, Outgoing, SendId, Settings};
+use agent_relay::{
+    bridge::agents,
+    client::{Client, Event, Outgoing, SendId, Settings},
+};
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
@@ -199,6 +202,23 @@ fn opencode_sends_messages() {
         scene.submit(&format!("Tell him {number}"));
         assert_eq!(&scene.receive(), body);
     }
+}
+
+/// Without the variable, a command of an unwrapped agent would send as its person.
+#[test]
+fn opencode_marks_commands_of_its_agent() {
+    let variable = agents::named("opencode").unwrap().command_variable.expect("a variable");
+    let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
+        ("Run it.", None) => Reply::new().says("I run it.").runs(format!("echo ${variable} >made")),
+        _ => Reply::new().says("It has run."),
+    });
+    let sandbox = Sandbox::new();
+    let mut scene = Scene::new(&sandbox, &model);
+    scene.submit("Run it.");
+    scene.terminal.wait_for("△ Permission required");
+    scene.terminal.press("\r");
+    scene.terminal.wait_for("It has run.");
+    assert_eq!(fs::read_to_string(scene.project.join("made")).unwrap(), "1\n");
 }
 
 #[test]

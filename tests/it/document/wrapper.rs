@@ -1,6 +1,7 @@
-//! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example.
+//! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example; and
+//! what documents and CI say about agent CLIs.
 
-use super::{rows, ticked};
+use super::{CONFIGURATION, rows, ticked};
 use agent_relay::bridge::{
     agents::{self, AGENTS, Agent},
     obstacle::Obstacle,
@@ -37,6 +38,16 @@ fn recipe_keys_are_documented() {
     let row = table.iter().find(|row| row[0] == "`transcript`").expect("it is a key");
     let formats: Vec<_> = agents::formats().map(|format| format.name).collect();
     assert_eq!(ticked(row[1]), formats);
+}
+
+#[test]
+fn variables_of_agents_are_documented() {
+    let homes = agents::formats().map(|format| format.home.variable).collect::<Vec<_>>();
+    let of_commands = AGENTS.iter().filter_map(|agent| agent.command_variable).collect();
+    for variables in [homes, of_commands] {
+        let row = format!("\n| `{}` |", variables.join("`, `"));
+        assert!(CONFIGURATION.contains(&row), "{row}");
+    }
 }
 
 /// Every agent CLI has tests in tests/agents, or its recipe says that CI does not try it.

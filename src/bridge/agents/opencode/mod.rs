@@ -6,6 +6,6 @@ pub(super) const AGENT: Agent = Agent {
     name: "opencode",
     recipe: include_str!("recipe.toml"),
     transcript: None,
-    command_variable: None,
+    command_variable: Some("OPENCODE"),
     instruction_file: Some("AGENTS.md"),
 };
