@@ -27,7 +27,7 @@ use crate::protocol::{
     Moment, Now,
     code::NackCode,
     envelope::{Header, Kind},
-    payload::{Ack, Empty, Nack},
+    payload::{Ack, Empty, Nack, Sync},
 };
 use answers::Answers;
 use dedup::{Dedup, INFLIGHT_MAX};
@@ -219,7 +219,8 @@ impl Session {
         let (id, mut frame) = (self.rng.id(), Vec::new());
         Header::new(Kind::Ack, &id, now.unix_ms).append(&mut frame, &ack);
         let id = delivery_id.clone();
-        let is_sent = self.answers.add(now.monotonic, delivery_id, frame, sync.timeout_ms, out);
+        let until = now.monotonic.plus(sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
+        let is_sent = self.answers.add(delivery_id, frame, until, out);
         if was_unacknowledged && !is_sent {
             self.write_ack(now, &id, seq, out);
         }

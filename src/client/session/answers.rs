@@ -3,15 +3,7 @@
 //! The daemon does not confirm answers, and ignores all but the first to a question.
 
 use super::step::Output;
-use crate::{
-    client::message::{Event, SendId},
-    protocol::{
-        Moment,
-        code::NackCode,
-        frame::PREFIX,
-        payload::{Nack, Sync},
-    },
-};
+use crate::protocol::{Moment, code::NackCode, frame::PREFIX, payload::Nack};
 use std::collections::VecDeque;
 
 /// The number of answers kept to be sent again, and their bytes; the oldest make room.
@@ -39,8 +31,8 @@ struct StoredAnswer {
 
 impl Answers {
     /// Handles a new connection: sends all answers that somebody may wait for.
-    pub(super) fn connected(&mut self, now: Moment, frame_bytes_max: u64, out: &mut Vec<Output>) {
-        self.frame_bytes_max = Some(usize::try_from(frame_bytes_max).unwrap_or(usize::MAX));
+    pub(super) fn connected(&mut self, now: Moment, frame_bytes_max: usize, out: &mut Vec<Output>) {
+        self.frame_bytes_max = Some(frame_bytes_max);
         for answer in std::mem::take(&mut self.answers) {
             self.bytes -= answer.frame.len();
             if answer.until > now {
@@ -55,17 +47,15 @@ impl Answers {
         self.frame_bytes_max = None;
     }
 
-    /// Sends an answer, now or once there is a connection. False if it is longer than a frame of
+    /// Sends an answer, now or once there is a connection before `until`. False if it is longer than a frame of
     /// this connection, which the application is told.
     pub(super) fn add(
         &mut self,
-        now: Moment,
         delivery_id: String,
         frame: Vec<u8>,
-        timeout_ms: Option<u64>,
+        until: Moment,
         out: &mut Vec<Output>,
     ) -> bool {
-        let until = now.plus(timeout_ms.unwrap_or(Sync::TIMEOUT_MS));
         self.send(StoredAnswer { delivery_id, frame, until, is_sent: false }, out)
     }
 
@@ -79,13 +69,7 @@ impl Answers {
         let bytes = answer.frame.len();
         match self.frame_bytes_max {
             Some(max) if bytes - PREFIX > max => {
-                let why = format!(
-                    "the answer takes {} bytes; the daemon's max_frame_bytes is {max}",
-                    bytes - PREFIX
-                );
-                let send_id = SendId(answer.delivery_id.clone());
-                let nack = Nack::new(answer.delivery_id, NackCode::TooLarge, why);
-                out.push(Output::Event(Event::Refused { send_id, nack }));
+                out.push(Output::too_large(answer.delivery_id, "answer", bytes - PREFIX, max));
                 return false;
             }
             Some(_) => {
@@ -109,8 +93,6 @@ impl Answers {
 /// Tells the application that an answer will not be sent, unless it was sent before.
 fn refuse(answer: StoredAnswer, code: NackCode, why: &str, out: &mut Vec<Output>) {
     if !answer.is_sent {
-        let send_id = SendId(answer.delivery_id.clone());
-        let nack = Nack::new(answer.delivery_id, code, why);
-        out.push(Output::Event(Event::Refused { send_id, nack }));
+        out.push(Output::refused(Nack::new(answer.delivery_id, code, why)));
     }
 }

@@ -10,7 +10,6 @@ use crate::{
     client::message::{Event, Outgoing, SendId},
     protocol::{
         Moment, Now,
-        code::NackCode,
         envelope::{Header, Kind},
         frame::{FRAME_BYTES_MAX, PREFIX},
         name::EVERYONE,
@@ -112,8 +111,8 @@ impl Outbox {
     }
 
     /// Handles a new connection: sends everything queued.
-    pub(super) fn connected(&mut self, now: Now, frame_bytes_max: u64, out: &mut Vec<Output>) {
-        self.frame_bytes_max = Some(usize::try_from(frame_bytes_max).unwrap_or(FRAME_BYTES_MAX));
+    pub(super) fn connected(&mut self, now: Now, frame_bytes_max: usize, out: &mut Vec<Output>) {
+        self.frame_bytes_max = Some(frame_bytes_max);
         for message in &mut self.queued {
             message.retry_at = None;
         }
@@ -185,8 +184,7 @@ impl Outbox {
         if nack.to.is_none() || matches!(self.target(&nack.ack_id), Some(Target::One(_))) {
             self.remove(&nack.ack_id, out);
         }
-        let send_id = SendId(nack.ack_id.clone());
-        out.push(Output::Event(Event::Refused { send_id, nack }));
+        out.push(Output::refused(nack));
         self.flush(now, out);
     }
 
@@ -216,13 +214,12 @@ impl Outbox {
 
     /// The refusal of a message after a BUSY without a retransmission.
     fn no_room(ack_id: String) -> Output {
-        let nack = Nack {
-            ack_id: ack_id.clone(),
+        Output::refused(Nack {
+            ack_id,
             code: Kind::Busy.to_string(),
             message: "the recipient had no room for it".to_owned(),
             ..Nack::default()
-        };
-        Output::Event(Event::Refused { send_id: SendId(ack_id), nack })
+        })
     }
 
     /// Sends the queued messages that nothing blocks any more.
@@ -262,14 +259,10 @@ impl Outbox {
 
     fn send(&mut self, mut message: Message, out: &mut Vec<Output>) {
         let frame_bytes_max = self.frame_bytes_max.unwrap_or(FRAME_BYTES_MAX);
-        if message.frame.len() - PREFIX > frame_bytes_max {
-            let why = format!(
-                "the message takes {} bytes; the daemon's max_frame_bytes is {frame_bytes_max}",
-                message.frame.len() - PREFIX
-            );
-            let nack = Nack::new(message.id.0.clone(), NackCode::TooLarge, why);
+        let bytes = message.frame.len() - PREFIX;
+        if bytes > frame_bytes_max {
             out.push(Output::Released(message.weight));
-            return out.push(Output::Event(Event::Refused { send_id: message.id, nack }));
+            return out.push(Output::too_large(message.id.0, "message", bytes, frame_bytes_max));
         }
         out.push(Output::Frame(message.frame.clone()));
         if message.at_least_once {

@@ -79,7 +79,7 @@ impl Session {
         // The daemon keeps a session's messages only for clients that asked for that.
         let is_resumable = welcome.capabilities.resume && self.settings.capabilities.resume;
         let held_back = self.resume.welcome(is_resumable, is_same_session);
-        let frame_bytes_max = welcome.server.max_frame_bytes;
+        let frame_bytes_max = usize::try_from(welcome.server.max_frame_bytes).unwrap_or(usize::MAX);
         out.push(Output::Event(Event::State(State::Ready(Box::new(welcome)))));
         self.accept_all(now, held_back, out);
         if is_same_session && is_resumable {
@@ -96,8 +96,8 @@ impl Session {
     }
 
     /// Sends RESUME with the position in each stream, so that the daemon replays the rest.
-    fn send_resume(&mut self, now: Now, frame_bytes_max: u64, out: &mut Vec<Output>) {
-        let streams = self.resume.streams(usize::try_from(frame_bytes_max).unwrap_or(usize::MAX));
+    fn send_resume(&mut self, now: Now, frame_bytes_max: usize, out: &mut Vec<Output>) {
+        let streams = self.resume.streams(frame_bytes_max);
         if streams.is_empty() {
             let held_back = self.resume.clear();
             return self.accept_all(now, held_back, out);

@@ -2,7 +2,7 @@
 
 use crate::{
     client::message::{Event, Outgoing, Reply, SendId},
-    protocol::payload::Nack,
+    protocol::{code::NackCode, payload::Nack},
 };
 
 /// An input of a session.
@@ -57,4 +57,19 @@ pub enum Output {
     Released(usize),
     /// Pass an event to the application.
     Event(Event),
+}
+
+impl Output {
+    /// The event of a message or an answer that was not delivered.
+    pub(super) fn refused(nack: Nack) -> Self {
+        Self::Event(Event::Refused { send_id: SendId(nack.ack_id.clone()), nack })
+    }
+
+    /// The event of a `subject` whose frame is longer than this connection's frames.
+    pub(super) fn too_large(id: String, subject: &str, bytes: usize, bytes_max: usize) -> Self {
+        let why = format!(
+            "the {subject} takes {bytes} bytes; the daemon's max_frame_bytes is {bytes_max}"
+        );
+        Self::refused(Nack::new(id, NackCode::TooLarge, why))
+    }
 }
