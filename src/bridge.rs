@@ -153,8 +153,8 @@ impl Bridge {
     /// Whether the driver has to find out now which program reads the terminal: something is about
     /// to be typed or submitted.
     #[must_use]
-    pub fn asks_for_reader(&self, now: Moment) -> bool {
-        self.injector.asks_for_reader(now)
+    pub fn needs_reader(&self, now: Moment) -> bool {
+        self.injector.needs_reader(now)
     }
 
     /// The program that reads the terminal, by the last [`Input::Reads`].

@@ -50,7 +50,7 @@ mod wrapped;
 use argh::{ArgsInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
 use context::GlobalOptions;
 use failure::{DONE, Failure, USAGE};
-use print::say;
+use print::eprint_line;
 use program::{AS_AGENT_RELAY, VERSION};
 use std::{
     ffi::{OsStr, OsString},
@@ -142,7 +142,7 @@ fn parser_end(exit: EarlyExit) -> Failure {
 fn exit_code(result: Result<i32, Failure>) -> i32 {
     result.unwrap_or_else(|failure| {
         if let Some(message) = failure.message {
-            say(message);
+            eprint_line(message);
         }
         failure.code
     })

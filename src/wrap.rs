@@ -114,7 +114,7 @@ pub struct Settings {
     /// it.
     pub requires_control: bool,
     /// Shows the person a notice before the command starts.
-    pub say: fn(&str),
+    pub show_notice: fn(&str),
 }
 
 /// Whether standard input and output are a person's terminal. Then it is made raw, its size counts,
@@ -203,7 +203,9 @@ fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoi
         Ok(endpoint) => Ok(Some(endpoint)),
         Err(why) if settings.requires_control => Err(WrapError::Control(why)),
         Err(why) => {
-            (settings.say)(&format!("attach, hold, release and stop will not find {name}: {why}"));
+            (settings.show_notice)(&format!(
+                "attach, hold, release and stop will not find {name}: {why}"
+            ));
             Ok(None)
         }
     }
@@ -267,7 +269,7 @@ fn run_joined(
         && let Some(wrapped) = &wrapped
         && let Some(line) = prospect_of(wrapped, &settings.recipes).startup_notice(client.name())
     {
-        (settings.say)(&line);
+        (settings.show_notice)(&line);
     }
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
@@ -285,7 +287,7 @@ fn run_joined(
     let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);
     let mut screen = settings.screen;
     if settings.attached && pty::BEGINS_AT_HOME {
-        let cleared = screen.write_all(cleared(size.rows).as_bytes());
+        let cleared = screen.write_all(clearing_bytes(size.rows).as_bytes());
         // The thread that writes the command's output finds the same error.
         drop(cleared.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
     }
@@ -302,8 +304,9 @@ fn run_joined(
     Ok(ended)
 }
 
-/// Returns what clears a screen with the cursor at home. The old content can be scrolled back to.
-fn cleared(rows: u16) -> String {
+/// Returns the bytes that clear a screen and put the cursor at home. The old content stays in the
+/// terminal's scrollback.
+fn clearing_bytes(rows: u16) -> String {
     format!("{}\x1b[H\x1b[J", "\r\n".repeat(rows.into()))
 }
 
@@ -478,7 +481,7 @@ mod tests {
         ] {
             let (mut screen, mut watch) = (Screen::new(20, 4), Scrolled::default());
             screen.feed(shown.as_bytes(), &mut watch);
-            screen.feed(cleared(4).as_bytes(), &mut watch);
+            screen.feed(clearing_bytes(4).as_bytes(), &mut watch);
             assert_eq!(screen.text().trim(), "");
             assert_eq!(screen.cursor(), Cursor { row: 0, column: 0, visible: true });
             assert!(

@@ -180,7 +180,7 @@ pub fn check_logon() -> io::Result<()> {
     accounts::check_logon()
 }
 
-/// Checks that the program could be installed, as far as that is known before.
+/// Checks in advance that the program can be installed, as far as possible.
 ///
 /// # Errors
 /// `InvalidInput` if a path cannot be written into a definition; `PermissionDenied` if only

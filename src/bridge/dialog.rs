@@ -24,17 +24,17 @@ fn is_yes_or_no(before: &str) -> bool {
 
 fn is_menu(rows: &[String]) -> bool {
     let rows: Vec<&str> =
-        rows.iter().map(|row| inside(row)).filter(|row| !row.is_empty()).collect();
+        rows.iter().map(|row| trim_border(row)).filter(|row| !row.is_empty()).collect();
     let rows = &rows[rows.len().saturating_sub(ROWS_SEARCHED)..];
     let Some(at) = rows.iter().rposition(|row| pointed_at(row).is_some()) else { return false };
-    let Some(chosen) = pointed_at(rows[at]).and_then(number) else { return false };
-    let next = rows.get(at + 1).and_then(|row| number(row)) == Some(chosen + 1);
-    let last = at.checked_sub(1).and_then(|above| number(rows[above]));
+    let Some(chosen) = pointed_at(rows[at]).and_then(entry_number) else { return false };
+    let next = rows.get(at + 1).and_then(|row| entry_number(row)) == Some(chosen + 1);
+    let last = at.checked_sub(1).and_then(|above| entry_number(rows[above]));
     next || last.is_some_and(|last| last + 1 == chosen)
 }
 
 /// Returns a row without the border around it.
-fn inside(row: &str) -> &str {
+fn trim_border(row: &str) -> &str {
     row.trim_matches(|c: char| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))
 }
 
@@ -43,7 +43,7 @@ fn pointed_at(row: &str) -> Option<&str> {
 }
 
 /// Returns the number of a menu entry.
-fn number(row: &str) -> Option<u32> {
+fn entry_number(row: &str) -> Option<u32> {
     let digits = row.split_once(['.', ')'])?.0;
     digits.parse().ok().filter(|&number| number < 100)
 }

@@ -171,7 +171,7 @@ impl Injector {
 
     /// Whether the driver has to find out now which program reads: a text is about to be typed or
     /// submitted.
-    pub(super) fn asks_for_reader(&self, now: Moment) -> bool {
+    pub(super) fn needs_reader(&self, now: Moment) -> bool {
         match self.injection.as_ref().map(|injection| &injection.stage) {
             Some(Stage::Guard { since, .. }) => now >= self.enter_at(*since),
             Some(Stage::Leaving { since, .. }) => leaving::may_press_again(now, *since),

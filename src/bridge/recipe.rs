@@ -57,7 +57,7 @@ pub struct Recipe {
     patterns: Patterns,
 }
 
-/// A program's use of a line.
+/// How a program treats a line that is typed into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {

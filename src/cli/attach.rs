@@ -3,7 +3,7 @@
 use super::{
     context::GlobalOptions,
     failure::{DONE, FAILED, Failure},
-    print::say,
+    print::eprint_line,
     wrapped::{self, explain, last_lines},
 };
 use crate::wrap::{
@@ -56,11 +56,13 @@ impl Attach {
         };
         match wrap::attach::attach(&wrapper, settings).map_err(|error| explain(name, &error))? {
             Left::Detached => {
-                say(format_args!("{name} runs on; `agent-relay attach {name}` shows it again"));
+                eprint_line(format_args!(
+                    "{name} runs on; `agent-relay attach {name}` shows it again"
+                ));
                 Ok(DONE)
             }
             Left::Ended(ended) => {
-                say(format_args!("{name} {ended}{}", last_lines(&ended)));
+                eprint_line(format_args!("{name} {ended}{}", last_lines(&ended)));
                 Ok(ended.code)
             }
             Left::Stopped => Ok(FAILED),

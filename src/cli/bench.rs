@@ -12,7 +12,7 @@ use super::{
     context::GlobalOptions,
     failure::{DONE, Failure},
     join::join_or_start,
-    print::{Out, say},
+    print::{Out, eprint_line},
     program::AS_AGENT_RELAY,
 };
 use crate::{client::Settings, protocol::payload::Durability};
@@ -79,7 +79,7 @@ impl Bench {
         let daemon = Daemon { endpoint, server };
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
         let scratch = Scratch::make().map_err(Failure::because)?;
-        let progress = |what: &str| say(format_args!("{what} …"));
+        let progress = |what: &str| eprint_line(format_args!("{what} …"));
         let measure = if self.ack { measure_acked } else { measure };
         let report = measure(&daemon, extent, &scratch.0, &progress)
             .map_err(|error| Failure::failed(format!("the measurement failed: {error}")))?;
@@ -122,7 +122,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            say(format_args!("{} is not removed: {error}", self.0.display()));
+            eprint_line(format_args!("{} is not removed: {error}", self.0.display()));
         }
     }
 }

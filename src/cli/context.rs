@@ -1,7 +1,7 @@
 //! The context of a command: the home directory, the configuration, and the daemon's endpoint; and
 //! the connection to the daemon.
 
-use super::{escape::escaped, failure::Failure, print::say, program::VERSION};
+use super::{escape::escaped, failure::Failure, print::eprint_line, program::VERSION};
 use crate::{
     client::{Client, ClientError, Ended, Mode, Settings},
     config::{
@@ -41,7 +41,7 @@ impl GlobalOptions {
         let config = match Config::load(&home) {
             Err(wrong) if wrong.line.is_some() => {
                 let wrong = escaped(&wrong.to_string());
-                say(format_args!("{wrong}; no daemon starts until that is corrected"));
+                eprint_line(format_args!("{wrong}; no daemon starts until that is corrected"));
                 Config::default()
             }
             config => config.map_err(Failure::because)?,
@@ -187,7 +187,7 @@ fn notice_version(client: Client) -> Client {
     let version = &client.welcome().server.version;
     if version != VERSION {
         let version = escaped(version);
-        say(format_args!(
+        eprint_line(format_args!(
             "the daemon is version {version}, this is {VERSION}: `agent-relay up --replace` starts \
              this version"
         ));

@@ -5,7 +5,7 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, DeliveryState, ago, beginning, each_row, route},
+    messages::{self, DeliveryState, ago, beginning_of_text, each_row, route},
     print::Out,
 };
 use crate::protocol::relay::MessageRow;
@@ -59,6 +59,6 @@ fn row(message: &MessageRow<'_>) -> Vec<String> {
         route(message),
         format!("{code}: {reason}"),
         escaped(&message.id),
-        beginning(message),
+        beginning_of_text(message),
     ]
 }

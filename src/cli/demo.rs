@@ -10,7 +10,7 @@ use super::{
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
     join::start_for_person,
-    print::{Colour, Out, say},
+    print::{Colour, Out, eprint_line},
     program::AS_AGENT_RELAY,
     request::call,
     tap,
@@ -115,7 +115,7 @@ impl Demo {
 
     fn print_step(&self, out: &mut Out, line: &str) -> Result<(), Failure> {
         if self.json {
-            say(line);
+            eprint_line(line);
             return Ok(());
         }
         let line = out.paint(Colour::Faint, line);

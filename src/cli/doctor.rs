@@ -7,7 +7,7 @@ use super::{
     identity::Identity,
     print::{Colour, Out},
     program::VERSION,
-    request::about,
+    request::daemon_process,
 };
 use crate::{
     client::{Client, ClientError, Ended, Settings},
@@ -312,7 +312,7 @@ fn remedy(error: &ClientError) -> &'static str {
 fn store(context: &Context, client: Option<&Client>) -> Check {
     let id = "store";
     let check = match (client, context.is_locked()) {
-        (Some(client), _) => match about(client) {
+        (Some(client), _) => match daemon_process(client) {
             Ok(Some(process)) => store_of(&process),
             Ok(None) => Check::ok(id, "the daemon is too old to report its store"),
             Err(failure) => Check::warn(

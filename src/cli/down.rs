@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
     print::Out,
-    request::{about, call, parse},
+    request::{call, daemon_process, parse},
     restart,
 };
 use crate::{
@@ -94,7 +94,7 @@ fn stop_for(
         Ok(client) => client,
         Err(ClientError::NoDaemon { endpoint, .. }) => {
             return if context.is_locked()? {
-                Err(elsewhere(context, &endpoint))
+                Err(not_at_endpoint(context, &endpoint))
             } else {
                 Ok(None)
             };
@@ -132,7 +132,7 @@ fn check_home(context: &Context, client: &Client) -> Result<(), Failure> {
     if context.sources.requested().is_some() {
         return Ok(());
     }
-    let Some(about) = about(client)? else { return Ok(()) };
+    let Some(about) = daemon_process(client)? else { return Ok(()) };
     let (theirs, ours) = (Path::new(&*about.home), &context.home);
     if context.sources.service.as_ref().is_some_and(|service| service.home == theirs) {
         return Ok(());
@@ -167,7 +167,7 @@ fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failur
 }
 
 /// The failure for a daemon that runs with this home at an unknown endpoint.
-fn elsewhere(context: &Context, endpoint: &str) -> Failure {
+fn not_at_endpoint(context: &Context, endpoint: &str) -> Failure {
     Failure::failed(format!(
         "a daemon runs for {}, but not at {endpoint}: name its endpoint with --endpoint",
         context.home.display()

@@ -5,7 +5,7 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, DeliveryState, ago, beginning, each_row, route},
+    messages::{self, DeliveryState, ago, beginning_of_text, each_row, route},
     print::Out,
     values::count,
 };
@@ -82,6 +82,6 @@ fn row(message: &MessageRow<'_>) -> Vec<String> {
         route(message),
         DeliveryState::of(message).short(),
         escaped(&message.id),
-        beginning(message),
+        beginning_of_text(message),
     ]
 }

@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure},
     identity::agent_around,
     join::join,
-    messages::{self, DeliveryState, ago, beginning, each_row},
+    messages::{self, DeliveryState, ago, beginning_of_text, each_row},
     print::Out,
     values::agent_name,
 };
@@ -64,6 +64,6 @@ fn row(message: &MessageRow<'_>, state: &DeliveryState) -> Vec<String> {
         escaped(&message.from),
         state.short(),
         escaped(&message.id),
-        beginning(message),
+        beginning_of_text(message),
     ]
 }

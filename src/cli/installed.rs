@@ -21,11 +21,11 @@ use std::{fs, path::Path, slice, thread, time::Duration};
 /// The time until clients can connect, or until none can, at most.
 const WAIT_MS: u64 = 20_000;
 
-/// The pause between two looks: no system reports that a socket has appeared.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The pause between two checks: no system reports that a socket has appeared.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the installed service whose daemon is this context's, if the system reports its state. A
-/// system that does not answer would not start it, either.
+/// system that does not answer counts as one without the service, since it would not start it.
 pub(super) fn of(context: &Context) -> Option<Installed> {
     let installed = service::watched().ok().flatten()?;
     let is_its_home =
@@ -150,7 +150,7 @@ fn wait_until(
             let log = log_path(context, &now);
             return Err(Failure::new(TIMED_OUT, format!("{late}: its log is {log}")));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

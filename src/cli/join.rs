@@ -50,6 +50,6 @@ pub(super) fn start_by_command(context: &mut Context) -> Result<bool, Failure> {
 /// process was faster.
 pub(super) fn start_for_person(context: &mut Context) -> Result<bool, Failure> {
     let is_ours = launch::start(context, &|| false)?;
-    restart::allow(&context.home)?;
+    restart::allow_starts(&context.home)?;
     Ok(is_ours)
 }

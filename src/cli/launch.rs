@@ -5,7 +5,7 @@ use super::{
     failure::{Failure, TIMED_OUT},
     installed, log,
     program::{AS_AGENT_RELAY, own_program},
-    request::about,
+    request::daemon_process,
 };
 use crate::{
     client::{Client, ClientError, Settings},
@@ -130,7 +130,7 @@ pub(super) fn make_home(home: &Path) -> Result<(), Failure> {
 
 /// Asks a daemon for its process id.
 fn pid(client: &Client) -> Option<u32> {
-    about(client).ok()?.map(|about| about.pid)
+    daemon_process(client).ok()?.map(|about| about.pid)
 }
 
 /// The arguments of a daemon that no person starts; `mode` is an option of `up` that says how.

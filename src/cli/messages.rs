@@ -89,7 +89,7 @@ pub(super) fn route(row: &MessageRow<'_>) -> String {
 }
 
 /// The beginning of a message's text, on one line.
-pub(super) fn beginning(row: &MessageRow<'_>) -> String {
+pub(super) fn beginning_of_text(row: &MessageRow<'_>) -> String {
     let text = match row.payload {
         Some(payload) => payload_text(payload),
         None => "(long: `agent-relay read` shows it)".to_owned(),
@@ -259,7 +259,7 @@ mod tests {
             let state = DeliveryState::of(&row);
             assert_eq!(state.short(), "dead (EXPIRED)");
             assert_eq!(state.to_string(), "dead (EXPIRED): it ran out");
-            beginning(&row)
+            beginning_of_text(&row)
         };
         assert_eq!(row(r#"{"body":"a\u001b[31m\nb"}"#), "a\\u{1b}[31m\\u{a}b");
         assert_eq!(row(r#"{"body":"","data":[1]}"#), r#"{"body":"","data":[1]}"#);

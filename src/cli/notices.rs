@@ -1,6 +1,6 @@
 //! Notices on standard error about a connection, while a command waits for something else.
 
-use super::{escape::escaped, failure::Failure, print::say};
+use super::{escape::escaped, failure::Failure, print::eprint_line};
 use crate::client::{Event, State};
 
 /// Notices about events that are not what a command waits for.
@@ -16,19 +16,19 @@ impl Notices {
         match event {
             Event::State(State::Backoff { why, .. }) if !self.is_away => {
                 self.is_away = true;
-                say(format_args!("{}; trying again", escaped(&why)));
+                eprint_line(format_args!("{}; trying again", escaped(&why)));
             }
             Event::State(State::Ready(_)) if self.is_away => {
                 self.is_away = false;
-                say("connected again");
+                eprint_line("connected again");
             }
             Event::Error(fault) => {
                 let (message, code) = (escaped(&fault.message), escaped(&fault.code));
-                say(format_args!("{message} ({code})"));
+                eprint_line(format_args!("{message} ({code})"));
             }
             Event::Missed { why } => {
                 let why = escaped(&why);
-                say(format_args!("messages sent at most once may be missing: {why}"));
+                eprint_line(format_args!("messages sent at most once may be missing: {why}"));
             }
             Event::Ended(ended) => return Err(ended.into()),
             Event::State(_)

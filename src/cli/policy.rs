@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure},
     identity,
     join::join,
-    print::{Out, say},
+    print::{Out, eprint_line},
     request::call,
     values::agent_name,
 };
@@ -178,7 +178,10 @@ impl Check {
             }
         }
         if let Err(error) = paths::check_only_owner_writes(Path::new(&self.file)) {
-            say(format_args!("no daemon accepts the file: {}", escaped(&error.to_string())));
+            eprint_line(format_args!(
+                "no daemon accepts the file: {}",
+                escaped(&error.to_string())
+            ));
         }
         Ok(DONE)
     }

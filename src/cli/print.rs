@@ -89,7 +89,7 @@ impl Out {
 
 /// Prints one line to standard error. A failure is ignored: a command does not end because nobody
 /// reads its messages.
-pub(super) fn say(line: impl Display) {
+pub(super) fn eprint_line(line: impl Display) {
     drop(writeln!(io::stderr(), "agent-relay: {line}"));
 }
 

@@ -5,7 +5,7 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure},
     join::join,
-    print::{Out, say},
+    print::{Out, eprint_line},
     request::{call_with, parse},
 };
 use crate::protocol::relay::{RedeliverRequest, Redelivered};
@@ -44,7 +44,7 @@ impl Redeliver {
         }
         if done.left > 0 {
             let why = escaped(done.why.as_deref().unwrap_or("for an unknown reason"));
-            say(format_args!("{} stay dead letters: {why}", done.left));
+            eprint_line(format_args!("{} stay dead letters: {why}", done.left));
         }
         Ok(DONE)
     }

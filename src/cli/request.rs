@@ -72,7 +72,7 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(request: &str, json: &'a str) -> Res
 }
 
 /// Asks the daemon about its process. An older daemon does not answer that.
-pub(super) fn about(client: &Client) -> Result<Option<Process<'static>>, Failure> {
+pub(super) fn daemon_process(client: &Client) -> Result<Option<Process<'static>>, Failure> {
     let json = call(client, "status", None)?;
     let status: Status<'_> = parse("status", &json)?;
     let Some(daemon) = status.daemon else { return Ok(None) };

@@ -98,7 +98,7 @@ pub(super) fn mark_stopped(home: &Path) -> Result<(), Failure> {
 }
 
 /// Allows automatic starts again, after a person's command has started a daemon.
-pub(super) fn allow(home: &Path) -> Result<(), Failure> {
+pub(super) fn allow_starts(home: &Path) -> Result<(), Failure> {
     stopped::clear(home).and_then(|()| starts::forget(home)).map_err(Failure::because)
 }
 

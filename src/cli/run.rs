@@ -8,7 +8,7 @@ use super::{
     input,
     join::join_or_start,
     log,
-    print::{Out, say},
+    print::{Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     restart::Starter,
     wrapped::{RUN_DIRECTORY, check_name, last_lines},
@@ -143,7 +143,7 @@ impl Run {
             keys,
             screen,
             requires_control: self.detached,
-            say: |line| say(escaped(line)),
+            show_notice: |line| eprint_line(escaped(line)),
         };
         let ended = wrap::run(settings).map_err(explain)?;
         self.report(&ended);
@@ -158,7 +158,7 @@ impl Run {
             tracing::info!("{name} {ended}{}", last_lines(ended));
         } else if ended.code != DONE {
             let lost = if ended.taken_away { last_lines(ended) } else { String::new() };
-            say(format_args!("{name} {ended}{lost}"));
+            eprint_line(format_args!("{name} {ended}{lost}"));
         }
     }
 }
@@ -252,7 +252,7 @@ impl Extract {
         let size = (self.cols.into(), self.rows.into());
         let (messages, problems) = wrap::extract(&bytes, size, self.margin.into());
         for problem in problems {
-            say(escaped(&problem));
+            eprint_line(escaped(&problem));
         }
         let mut out = Out::new();
         for message in messages {

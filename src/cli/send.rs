@@ -8,7 +8,7 @@ use super::{
     input,
     join::join_or_start,
     notices::Notices,
-    print::{Out, say},
+    print::{Out, eprint_line},
     request::{call, nearest_agent},
     values::{agent_name, importance, label, milliseconds},
 };
@@ -317,7 +317,7 @@ pub(super) fn not_delivered(client: &Client, to: &str, nack: &Nack) -> Failure {
 /// Prints an earlier failure, and returns the later one.
 fn report_earlier(earlier: Option<Failure>, failure: Failure) -> Failure {
     if let Some(message) = earlier.and_then(|failure| failure.message) {
-        say(message);
+        eprint_line(message);
     }
     failure
 }

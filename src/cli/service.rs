@@ -17,7 +17,7 @@ use super::{
         wait_until_down, wait_until_up,
     },
     launch,
-    print::{Out, duration, say},
+    print::{Out, duration, eprint_line},
     program::own_program,
     restart,
 };
@@ -249,7 +249,7 @@ impl Install {
         let installed = wait_until_up(&mut context, log_start).map_err(stays_installed)?;
         show(&context, &installed, self.json)?;
         if let (false, Some(command)) = (self.json, service::without_logon()) {
-            say(format_args!(
+            eprint_line(format_args!(
                 "the service runs while you are logged in; after `{command}` it runs from the start \
                  of the system on"
             ));
@@ -268,7 +268,9 @@ impl Uninstall {
                 context_of(options, task).and_then(|context| stop_daemon(&context))
             {
                 let why = failure.into_message();
-                say(format_args!("the service is removed, but its daemon is not stopped: {why}"));
+                eprint_line(format_args!(
+                    "the service is removed, but its daemon is not stopped: {why}"
+                ));
             }
         }
         let site = service::site(None).map_err(Failure::because)?;
@@ -317,7 +319,7 @@ impl Start {
         }
         let is_up = is_unknown && running_process(&context)?.is_some();
         let installed = if is_up { installed } else { start(&mut context, &installed)? };
-        restart::allow(&context.home)?;
+        restart::allow_starts(&context.home)?;
         show(&context, &installed, self.json)?;
         Ok(DONE)
     }
@@ -371,7 +373,7 @@ fn write_service_file(site: &Site) -> Result<(), Failure> {
 fn notice_old_store(site: &Site) -> Result<(), Failure> {
     let store = paths::home_of(&site.owner).map_err(Failure::because)?.join(STORE_FILE);
     if store.exists() {
-        say(format_args!(
+        eprint_line(format_args!(
             "{} stays: the service does not use the messages that an earlier daemon stored in it \
              (docs/WINDOWS.md says how to move them)",
             store.display()
@@ -440,7 +442,7 @@ fn stop_unmanaged(context: &Context) -> Result<(), Failure> {
     let ours = service::installed().map_err(Failure::because)?.map(|installed| installed.state);
     let Some((pid, _)) = running_process(context)? else { return Ok(()) };
     if ours != Some(State::Running(pid)) && down::stop_for_replacement(context)?.is_some() {
-        say(format_args!(
+        eprint_line(format_args!(
             "the daemon that ran as process {pid} is stopped; its clients reconnect by themselves"
         ));
     }
@@ -489,7 +491,7 @@ fn show(context: &Context, installed: &Installed, json: bool) -> Result<bool, Fa
         lines(&report, &mut out, (installed.kind, &state))?;
     }
     if let Some(directory) = &report.replaceable_in {
-        say(format_args!(
+        eprint_line(format_args!(
             "{} can be changed by the service's owner: programs of the owner, such as agents, could \
              replace the service's program and run under its account; move the executables into a \
              directory in %ProgramFiles%, and install from there",
@@ -497,7 +499,7 @@ fn show(context: &Context, installed: &Installed, json: bool) -> Result<bool, Fa
         ));
     }
     if let Some((up, _)) = up.filter(|(up, _)| Some(*up) != pid) {
-        say(format_args!(
+        eprint_line(format_args!(
             "process {up} is a daemon that the service did not start: `agent-relay service start` \
              puts the service in its place"
         ));

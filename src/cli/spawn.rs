@@ -7,7 +7,7 @@ use super::{
     join::join_or_start,
     launch::make_home,
     log::{self, text_since},
-    print::{Out, say},
+    print::{Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     run::check_accepts_text,
     wrapped::{ANSWER, RUN_DIRECTORY, check_name, last_lines_of_log},
@@ -130,7 +130,7 @@ impl Spawn {
             && let Some(line) =
                 wrap::prospect(&command, Some(&directory), &recipes).startup_notice(name)
         {
-            say(escaped(&line));
+            eprint_line(escaped(&line));
         }
         let (log, log_end) = log_for(&context.home, name)?;
         let arguments = self.arguments(&context, &endpoint, directory, command)?;

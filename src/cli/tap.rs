@@ -7,7 +7,7 @@ use super::{
     failure::Failure,
     join::join,
     notices::Notices,
-    print::{Colour, Out, compact, say},
+    print::{Colour, Out, compact, eprint_line},
     request::{call, data_of, parse},
 };
 use crate::{
@@ -62,7 +62,7 @@ impl Tap {
         }
         let copy: TapCopy<'_> = parse("tap", json)?;
         if copy.lost > 0 {
-            say(format_args!("{} messages were routed too fast to be shown", copy.lost));
+            eprint_line(format_args!("{} messages were routed too fast to be shown", copy.lost));
         }
         let topic = copy.topic.as_deref().map(escaped);
         let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();

@@ -9,9 +9,9 @@ use super::{
     installed,
     join::{join_as_guest, start_by_command},
     log,
-    print::{Out, say},
+    print::{Out, eprint_line},
     program::VERSION,
-    request::about,
+    request::daemon_process,
     restart, serve,
     service::supervise,
 };
@@ -88,7 +88,7 @@ impl Up {
         }
         if self.foreground {
             if let Some(old) = &old {
-                say(format_args!("version {} was stopped", escaped(&old.version)));
+                eprint_line(format_args!("version {} was stopped", escaped(&old.version)));
             }
             log::begin(self.detached.then(|| context.home.join(log::FILE)).as_deref())?;
             return serve::foreground(context, start_lock);
@@ -128,7 +128,7 @@ impl Up {
                 escaped(version)
             )));
         }
-        let home = about(client)?.map(|about| about.home);
+        let home = daemon_process(client)?.map(|about| about.home);
         let replaced = old.map(|old| old.version.as_str());
         let mut out = Out::new();
         if self.json {

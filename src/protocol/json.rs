@@ -27,7 +27,7 @@ pub(super) fn members<'a>(
     mut found: impl FnMut(&'a str, &'a str),
 ) -> Result<(), NotJson> {
     let mut scanner = Scanner { text, at: 0, too_deep: None };
-    scanner.blank();
+    scanner.skip_blanks();
     scanner.byte(b'{', "an object")?;
     scanner.members(&mut found)
 }
@@ -67,7 +67,7 @@ enum Opened {
 impl<'a> Scanner<'a> {
     /// Scans the members of an object after its opening brace, and the end of the text.
     fn members(mut self, found: &mut impl FnMut(&'a str, &'a str)) -> Result<(), NotJson> {
-        self.blank();
+        self.skip_blanks();
         if self.peek() == Some(b'}') {
             self.at += 1;
         } else {
@@ -76,16 +76,16 @@ impl<'a> Scanner<'a> {
                 let start = self.at;
                 self.value()?;
                 found(key, &self.text[start..self.at]);
-                self.blank();
+                self.skip_blanks();
                 if self.peek() != Some(b',') {
                     break;
                 }
                 self.at += 1;
-                self.blank();
+                self.skip_blanks();
             }
             self.byte(b'}', "a comma or the object's end")?;
         }
-        self.blank();
+        self.skip_blanks();
         if self.at < self.text.len() {
             return self.expected("nothing after the object");
         }
@@ -97,9 +97,9 @@ impl<'a> Scanner<'a> {
         let start = self.at;
         self.string()?;
         let key = &self.text[start + 1..self.at - 1];
-        self.blank();
+        self.skip_blanks();
         self.byte(b':', "a colon")?;
-        self.blank();
+        self.skip_blanks();
         Ok(key)
     }
 
@@ -125,11 +125,11 @@ impl<'a> Scanner<'a> {
                     return Ok(());
                 }
                 let is_object = objects & 1 == 1;
-                self.blank();
+                self.skip_blanks();
                 match self.peek() {
                     Some(b',') => {
                         self.at += 1;
-                        self.blank();
+                        self.skip_blanks();
                         if is_object {
                             self.key()?;
                         }
@@ -176,7 +176,7 @@ impl<'a> Scanner<'a> {
             Some(b'n') => self.word("null")?,
             Some(opener @ (b'{' | b'[')) => {
                 self.at += 1;
-                self.blank();
+                self.skip_blanks();
                 // In ASCII, '}' and ']' are two after their openers.
                 if self.peek() != Some(opener + 2) {
                     return Ok(Some(if opener == b'{' { Opened::Object } else { Opened::Array }));
@@ -259,7 +259,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn blank(&mut self) {
+    fn skip_blanks(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
         }

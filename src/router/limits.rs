@@ -11,21 +11,22 @@ pub struct Limits {
     pub heartbeat_ms: u64,
     /// The longest time until a connection's HELLO.
     pub handshake_ms: u64,
-    /// The time after a disconnect for which a token is good.
+    /// The time after a disconnect for which a token is valid.
     pub resume_window_ms: u64,
-    /// Time to live of a message that states none.
+    /// The time to live of a message that does not state one.
     pub ttl_ms: u64,
-    /// Messages in one agent's queue: waiting and in flight, also while it is away.
+    /// The most messages in one agent's queue, waiting and in flight. The queue remains while the
+    /// agent is away.
     pub queue_messages_max: usize,
-    /// Bytes of the messages in one agent's queue.
+    /// The most bytes of the messages in one agent's queue.
     pub queue_bytes_max: usize,
-    /// All bytes that are held, inside the router and outside.
+    /// The most bytes that are held, inside the router and outside.
     pub memory_bytes_max: usize,
     /// The failure that an accepted message survives.
     pub durability: Durability,
-    /// Changes that the store may have before it. Beyond, an at-least-once SEND gets BUSY.
+    /// The most changes that wait for the store. Above it, an at-least-once SEND gets BUSY.
     pub backlog_max: u64,
-    /// Connections with a handshake.
+    /// The most connections that have completed the handshake.
     pub clients_max: usize,
     /// Days after which the name of an agent that stays away is forgotten.
     pub mailbox_days: u64,

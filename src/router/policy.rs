@@ -91,7 +91,7 @@ impl Rule {
     /// Returns the answer to a sender whose message this rule forbids.
     #[must_use]
     pub fn refusal(&self, from: &str, to: &str) -> String {
-        format!("{from} may not say this to {to}: line {} of policy.toml forbids it", self.line)
+        format!("{from} may not send this to {to}: line {} of policy.toml forbids it", self.line)
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     fn refusal_names_sender_recipient_and_line() {
         assert_eq!(
             policy("* * * no").rules[0].refusal("Ann", "Bob"),
-            "Ann may not say this to Bob: line 1 of policy.toml forbids it"
+            "Ann may not send this to Bob: line 1 of policy.toml forbids it"
         );
     }
 

@@ -78,11 +78,11 @@ impl Router {
                 Ok(())
             }
             Kind::Hello => {
-                let why = "this connection has said HELLO already";
+                let why = "this connection has sent HELLO already";
                 Err(envelope.violation(ErrorCode::Invalid, why))
             }
             Kind::Welcome | Kind::Deliver | Kind::Ping | Kind::Error | Kind::Busy | Kind::Sync => {
-                let why = format!("{} is the daemon's to say", envelope.kind);
+                let why = format!("{} is sent only by the daemon", envelope.kind);
                 Err(envelope.violation(ErrorCode::Invalid, why))
             }
         };
@@ -120,7 +120,7 @@ impl Router {
         let Some(session) = self.directory.session(agent) else { return Ok(()) };
         let journal = &self.ctx.journal;
         if journal.backlog() >= self.ctx.limits.backlog_max || journal.is_busy_subscribing() {
-            return Err((NackCode::Limit, format!("the store is behind; say {kind} again later")));
+            return Err((NackCode::Limit, format!("the store is behind; send {kind} again later")));
         }
         let is_subscribed = session.subscriptions.contains(&pattern);
         match (envelope.kind, is_subscribed) {

@@ -96,7 +96,7 @@ impl Router {
             self.mail.record_stream(&mut self.ctx, key);
             return Ok((key, from));
         }
-        let ghost = self.directory.ghost();
+        let ghost = self.directory.unused_key();
         let (to_number, topic) = (row.delivery.to, topic.map(Into::into));
         let record = StreamRecord { number, from: sender, to: to_number, topic, reserved: 0 };
         let key = self.mail.restore_orphan(&record, ghost, to, row.delivery.seq);

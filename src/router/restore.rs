@@ -133,8 +133,10 @@ impl Router {
         let key = match sender {
             Some(from) => self.mail.restore_stream(&self.ctx, record, from, to),
             None => {
-                let ghost =
-                    *restored.ghosts.entry(record.from).or_insert_with(|| self.directory.ghost());
+                let ghost = *restored
+                    .ghosts
+                    .entry(record.from)
+                    .or_insert_with(|| self.directory.unused_key());
                 self.mail.restore_orphan(record, ghost, to, 0)
             }
         };

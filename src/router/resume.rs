@@ -40,7 +40,7 @@ impl Router {
             }
         };
         let Some(token) = &resume.resume_token else {
-            let why = "a RESUME before HELLO needs `resume_token`; say HELLO";
+            let why = "a RESUME before HELLO needs `resume_token`; send HELLO";
             let code = NackCode::Unauthorized;
             self.connections.nack(&mut self.ctx, id, &envelope.id, code, why);
             return Ok(());
@@ -48,12 +48,12 @@ impl Router {
         let name = Some(resume.agent.as_str()).filter(|name| !name.is_empty());
         let token = Secret::stated(token);
         let Some(agent) = self.directory.redeem(&mut self.ctx, &token, name) else {
-            let why = "the token was used before, is out of date, or is another name's; say HELLO";
+            let why = "the token was used before, is out of date, or is another name's; send HELLO";
             self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
             return Ok(());
         };
         if self.enforcement.has_key(&self.directory[agent].name) {
-            let why = "policy.toml has a key for this name: say HELLO, with the key and the token";
+            let why = "policy.toml has a key for this name: send HELLO, with the key and the token";
             self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
             return Ok(());
         }
@@ -113,8 +113,8 @@ impl Router {
             if position.last_seq < self.gone(agent, key, &position) {
                 let StreamPosition { topic, peer, last_seq, .. } = &position;
                 let why = format!(
-                    "what {peer} said on topic {topic:?} after {last_seq} is not all kept any more; \
-                     go on without it, or say HELLO"
+                    "messages of {peer} on topic {topic:?} after {last_seq} are not retained any more; \
+                     go on without them, or send HELLO"
                 );
                 return Err((NackCode::Stale, why));
             }

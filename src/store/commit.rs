@@ -79,7 +79,7 @@ impl Committer {
         now_unix_ms: u64,
     ) -> Result<(Self, Image, Vec<String>), OpenError> {
         let mut remarks = Vec::new();
-        let refused = |error: &StoreError| OpenError(sentence(&settings, "open", error));
+        let refused = |error: &StoreError| OpenError(error_sentence(&settings, "open", error));
         let (connection, image) = match open_file(&settings, now_unix_ms, &mut remarks) {
             Err(error) if error.is_damage() => {
                 remarks.push(
@@ -318,16 +318,16 @@ impl Committer {
             writer.apply(change)?;
         }
         let written = writer.finish(self.clock)?;
-        self.faults.pass(FaultPoint::Commit)?;
+        self.faults.fail_if_due(FaultPoint::Commit)?;
         transaction.commit()?;
-        self.faults.pass(FaultPoint::Committed)?;
+        self.faults.fail_if_due(FaultPoint::Committed)?;
         Ok(written)
     }
 
     /// Closes the connection after a failure. Returns the reason as a sentence.
     fn fail(&mut self, error: &StoreError, report: Reporter<'_>) -> String {
         self.connection = None;
-        let why = sentence(&self.settings, "use", error);
+        let why = error_sentence(&self.settings, "use", error);
         let damaged = error.is_damage().then(|| error.to_string());
         match &mut self.failing {
             Some(failing) => {
@@ -365,7 +365,7 @@ impl Committer {
     }
 
     fn reopen(&mut self, report: Reporter<'_>) -> Result<(), StoreError> {
-        self.faults.pass(FaultPoint::Open)?;
+        self.faults.fail_if_due(FaultPoint::Open)?;
         let path = &self.settings.path;
         let mut lost = format!("the store {} was removed, and a new one is begun", path.display());
         if let Some(failing) = &mut self.failing
@@ -489,7 +489,7 @@ fn set_aside(settings: &Settings, unix_ms: u64, why: &str) -> Result<String, Sto
     Ok(format!("{path} was damaged ({why}); it is now {}, and a new one is begun", aside.display()))
 }
 
-fn sentence(settings: &Settings, action: &str, error: &StoreError) -> String {
+fn error_sentence(settings: &Settings, action: &str, error: &StoreError) -> String {
     let path = settings.path.display();
     format!("cannot {action} the store {path}: {error}; {}", error.advice())
 }

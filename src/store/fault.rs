@@ -21,7 +21,7 @@ pub(super) struct Faults {}
 #[cfg(not(test))]
 impl Faults {
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "tests have another one")]
-    pub(super) const fn pass(&self, _: FaultPoint) -> Result<(), StoreError> {
+    pub(super) const fn fail_if_due(&self, _: FaultPoint) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -36,7 +36,7 @@ pub(super) type Fault = (FaultPoint, fn() -> StoreError);
 
 #[cfg(test)]
 impl Faults {
-    pub(super) fn pass(&self, point: FaultPoint) -> Result<(), StoreError> {
+    pub(super) fn fail_if_due(&self, point: FaultPoint) -> Result<(), StoreError> {
         match *self.0.lock() {
             Some((fails, error)) if fails == point => Err(error()),
             _ => Ok(()),

@@ -56,7 +56,8 @@ impl<'c> Writer<'c> {
         })
     }
 
-    /// Writes one change. An unknown number is no error: its message was refused.
+    /// Writes one change. A change to an unknown number is no error: the record's message was
+    /// refused.
     pub(super) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Accepted(accepted) => self.accepted(accepted),
@@ -276,6 +277,6 @@ fn find_dedup(connection: &Connection, sender: u64, message: u64) -> Result<Opti
     let sql = format!("{} WHERE sender = ? AND message = ?", DedupRecord::select());
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([signed(sender), signed(message)])?;
-    // One that cannot be read counts as none: the worst case is that a duplicate is accepted.
+    // An unreadable row counts as none: at worst, a duplicate is accepted.
     Ok(rows.next()?.and_then(|row| DedupRecord::read(row).ok().flatten()))
 }

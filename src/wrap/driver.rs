@@ -283,7 +283,7 @@ impl Driver {
         }
         if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
             let is_unseen = *self.bridge.reader() == Reader::Unseen;
-            let is_asked = is_unseen || self.bridge.asks_for_reader(now());
+            let is_asked = is_unseen || self.bridge.needs_reader(now());
             if is_asked || self.reader_may_have_changed() {
                 self.update_reader();
             }

@@ -452,7 +452,7 @@ fn undelivered_message_has_its_own_exit_code() {
 }
 
 #[test]
-fn full_recipient_is_waited_for_and_then_reported() {
+fn send_waits_for_a_full_recipient_and_then_reports_it() {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
     drop(sandbox.join("Bob"));
     run(&sandbox, &["send", "--as", "Ann", "Bob", "1"], DONE);

@@ -127,7 +127,7 @@ fn reload_applies_a_valid_policy_and_refuses_a_broken_one() {
     run(&sandbox, &["send", "Bob", "not yet"], DONE);
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "not yet");
     assert_eq!(out(&run(&sandbox, &["policy", "reload"], DONE)), "the policy is in force\n");
-    let forbidden = "agent-relay: FORBIDDEN: @operator may not say this to Bob: line 1 of \
+    let forbidden = "agent-relay: FORBIDDEN: @operator may not send this to Bob: line 1 of \
                      policy.toml forbids it\n";
     assert_eq!(err(&run(&sandbox, &["send", "Bob", "no"], NOT_DELIVERED)), forbidden);
 

@@ -151,7 +151,7 @@ impl Output {
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = if self.is_console {
-            let characters = whole(&mut self.torn, bytes);
+            let characters = complete_characters(&mut self.torn, bytes);
             self.to.write_all(characters.as_bytes())?;
             bytes.len()
         } else {
@@ -164,7 +164,7 @@ impl Output {
 
 /// The complete characters of `torn` and `bytes`, with a replacement for invalid bytes. A possible
 /// beginning of a character stays in `torn`.
-fn whole(torn: &mut Vec<u8>, bytes: &[u8]) -> String {
+fn complete_characters(torn: &mut Vec<u8>, bytes: &[u8]) -> String {
     let mut all = mem::take(torn);
     all.extend_from_slice(bytes);
     let is_first = |byte: &u8| byte & 0b1100_0000 != 0b1000_0000;
@@ -337,16 +337,20 @@ mod tests {
         let text = "aö€😀z".as_bytes();
         for at in 0..=text.len() {
             let mut torn = Vec::new();
-            let first = whole(&mut torn, &text[..at]);
-            assert_eq!(first + &whole(&mut torn, &text[at..]), "aö€😀z", "{at}");
+            let first = complete_characters(&mut torn, &text[..at]);
+            assert_eq!(first + &complete_characters(&mut torn, &text[at..]), "aö€😀z", "{at}");
             assert!(torn.is_empty());
         }
         let mut torn = Vec::new();
-        let single: String = text.iter().map(|byte| whole(&mut torn, &[*byte])).collect();
+        let single: String =
+            text.iter().map(|byte| complete_characters(&mut torn, &[*byte])).collect();
         assert_eq!(single, "aö€😀z");
-        assert_eq!(whole(&mut torn, b"a\xe2\x82"), "a");
-        assert_eq!(whole(&mut torn, b"\x1b[2J"), "\u{fffd}\x1b[2J");
-        assert_eq!(whole(&mut torn, b"\xff\x80\x80\x80b\xf0"), "\u{fffd}".repeat(4) + "b");
+        assert_eq!(complete_characters(&mut torn, b"a\xe2\x82"), "a");
+        assert_eq!(complete_characters(&mut torn, b"\x1b[2J"), "\u{fffd}\x1b[2J");
+        assert_eq!(
+            complete_characters(&mut torn, b"\xff\x80\x80\x80b\xf0"),
+            "\u{fffd}".repeat(4) + "b"
+        );
         assert_eq!(torn, [0xf0]);
     }
 }

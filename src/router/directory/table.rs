@@ -73,7 +73,7 @@ impl Directory {
     }
 
     /// Returns a key that finds nothing, for an agent that is forgotten.
-    pub(in crate::router) fn ghost(&mut self) -> AgentKey {
+    pub(in crate::router) fn unused_key(&mut self) -> AgentKey {
         let ghost = self.add(Name::made_by_daemon("@ghost"), 0);
         self.remove(ghost);
         ghost

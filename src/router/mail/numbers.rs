@@ -1,9 +1,8 @@
-//! Numbers of streams, and the streams' records.
+//! The sequence numbers of streams, and the streams' records.
 //!
-//! Numbers are reserved in the store, in blocks, before they go out: an earlier number is not given
-//! again after a crash. Streams of guests end with their last message and never come again, so
-//! nothing is reserved for them, and the store has such a stream only if it has one of its
-//! messages.
+//! The store reserves sequence numbers in blocks before they are used, so that no number is reused
+//! after a crash. A guest's stream ends with its last message and never continues, so it needs no
+//! reservation: the store has such a stream only while it has one of its messages.
 
 use super::table::Mail;
 use crate::{
@@ -15,7 +14,7 @@ use crate::{
     },
 };
 
-/// Numbers in a block.
+/// The number of sequence numbers in a block.
 const BLOCK: u64 = 1_024;
 
 /// Blocks that are reserved at once, at most.

@@ -95,7 +95,7 @@ impl<'r> Rows<'r> {
         limit: Option<usize>,
     ) -> Result<Messages<Box<RawValue>>, Refusal> {
         let Some(of) = of else {
-            let message = "who has no name has no inbox: say whose in `of`".to_owned();
+            let message = "a guest has no inbox: name an agent in `of`".to_owned();
             return Err((NackCode::Invalid, message));
         };
         let Some(agent) = self.directory.find(of.as_str()) else {
@@ -210,7 +210,7 @@ impl<'r> Rows<'r> {
             }
             State::Delayed(until) => ("waiting", Some("rest"), Some(until)),
             State::InFlight { .. } => {
-                let (state, waits_for) = reliable.progress(reports(membership));
+                let (state, waits_for) = reliable.progress(sends_reports(membership));
                 (state, waits_for, None)
             }
         };
@@ -259,7 +259,7 @@ impl<'r> Rows<'r> {
     fn agent_row(&self, key: AgentKey) -> AgentRow<'r> {
         let agent = &self.directory[key];
         let membership = self.membership(agent);
-        let progress = self.mail.progress(key, reports(membership));
+        let progress = self.mail.progress(key, sends_reports(membership));
         let (queued, queued_bytes) = self.mail.queued(key);
         let session = agent.session.as_deref();
         AgentRow {
@@ -289,6 +289,6 @@ impl<'r> Rows<'r> {
 }
 
 /// Whether an agent's connection reports how far deliveries are.
-fn reports(membership: Option<&Membership>) -> bool {
+fn sends_reports(membership: Option<&Membership>) -> bool {
     membership.is_some_and(|membership| membership.capabilities.reports)
 }

@@ -72,7 +72,9 @@ impl Router {
                 tokens += 1;
             }
             let ends = session.expires().is_some();
-            ensure(ends != is_here, || format!("the session of {} ends: {ends}", agent.name))?;
+            ensure(ends != is_here, || {
+                format!("the session of {}: expires {ends}, connected {is_here}", agent.name)
+            })?;
             subscribed += session.subscriptions.iter().map(bytes_of).sum::<usize>();
         }
         for (_, mailbox) in self.mail.all_mailboxes() {
@@ -127,7 +129,9 @@ impl Router {
         let mailboxes: BTreeMap<_, _> = self.mail.all_mailboxes().collect();
         for ((to, from), load) in &loads {
             let counted = mailboxes[to].outbox.share(*from);
-            ensure(counted == *load, || format!("a share of {counted:?} is {load:?}"))?;
+            ensure(counted == *load, || {
+                format!("a sender's share counts {counted:?}, its messages have {load:?}")
+            })?;
             let (messages, bytes) =
                 (self.ctx.limits.queue_messages_max, self.ctx.limits.queue_bytes_max);
             let is_half = load.messages <= messages / 2 && load.bytes <= bytes / 2;

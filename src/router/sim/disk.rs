@@ -63,7 +63,7 @@ impl Disk {
         self.inputs.is_empty() && self.owed.is_empty()
     }
 
-    pub(super) fn behind(&self) -> usize {
+    pub(super) fn unwritten_inputs(&self) -> usize {
         self.inputs.len()
     }
 

@@ -393,7 +393,7 @@ impl World {
             self.lose_all_connections()?;
         }
         self.write_before_crash()?;
-        let inputs = self.below(self.disk.behind() + 1);
+        let inputs = self.below(self.disk.unwritten_inputs() + 1);
         let lost: Vec<Change> = self.disk.crash(&mut self.bed, inputs);
         self.note(|| format!("crash; of what was not synced, {inputs} inputs' changes are kept"));
         for stream in self.promises.crash(&lost, &self.disk) {

@@ -78,19 +78,19 @@ fn invalid_envelope_is_reported_and_the_connection_continues() {
         ann raw {"v":1,"type":"PONG","id":"i4","ts":1,"payload":{}}
             ann < ERROR {"code":"INVALID","fatal":false,"message":"PONG: there is no `nonce`","ref":"i4"}
         ann says HELLO {"agent":"Ann"}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"this connection has said HELLO already","ref":"x"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"this connection has sent HELLO already","ref":"x"}
         ann says WELCOME {}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"WELCOME is the daemon's to say","ref":"x"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"WELCOME is sent only by the daemon","ref":"x"}
         ann says DELIVER {}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"DELIVER is the daemon's to say","ref":"x"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"DELIVER is sent only by the daemon","ref":"x"}
         ann says PING {"nonce":"n"}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"PING is the daemon's to say","ref":"x"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"PING is sent only by the daemon","ref":"x"}
         ann says ERROR {}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"ERROR is the daemon's to say","ref":"x"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"ERROR is sent only by the daemon","ref":"x"}
         ann says BUSY {}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"BUSY is the daemon's to say","ref":"x"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"BUSY is sent only by the daemon","ref":"x"}
         ann says SYNC {}
-            ann < ERROR {"code":"INVALID","fatal":false,"message":"SYNC is the daemon's to say","ref":"x"}
+            ann < ERROR {"code":"INVALID","fatal":false,"message":"SYNC is sent only by the daemon","ref":"x"}
         ann> Ann: still here
             ann < DELIVER d1 Ann -> Ann seq 1 {"body":"still here"}
     "#]]);
@@ -125,7 +125,7 @@ fn handshake_times_out() {
         a goes
         b connects
         b says RESUME {}
-            b < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; say HELLO"}
+            b < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; send HELLO"}
         wait 5000
             b < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
             b close Fault(HandshakeTimeout)
@@ -254,7 +254,7 @@ fn unknown_token_resumes_no_session() {
     check(expect![[r#"
         ann connects
         ann says RESUME {"session_id":"s-1","agent":"Ann","resume_token":"t"}
-            ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
+            ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; send HELLO","ref":"x"}
         ann says RESUME {"streams":7}
             ann < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
         ann says HELLO {"agent":"Ann","session":{"resume_token":"t"}}

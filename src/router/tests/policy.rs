@@ -31,7 +31,7 @@ fn name_with_a_key_requires_it() {
             e close Fault(Unauthorized)
         f connects
         f says RESUME {"resume_token":"ann:1","streams":{}}
-            f < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"policy.toml has a key for this name: say HELLO, with the key and the token","ref":"x"}
+            f < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"policy.toml has a key for this name: send HELLO, with the key and the token","ref":"x"}
         g joins {"agent":"Ann","auth":{"key":"k"},"session":{"resume_token":"ann:1"}}
             g < WELCOME {"agent":"Ann","session_id":"s1"}
         g> Bob: with both
@@ -63,9 +63,9 @@ fn first_matching_rule_decides_per_recipient() {
             cid < ACK {"ack_id":"x"}
         policy Ann Bob t yes; Ann Bob * no; * Cid t no; @guest-* * * no
         ann> Bob: no
-            ann < NACK {"ack_id":"a1","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
+            ann < NACK {"ack_id":"a1","code":"FORBIDDEN","message":"Ann may not send this to Bob: line 2 of policy.toml forbids it"}
         ann>> bob: no
-            ann < NACK {"ack_id":"a2","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
+            ann < NACK {"ack_id":"a2","code":"FORBIDDEN","message":"Ann may not send this to Bob: line 2 of policy.toml forbids it"}
         ann> Bob #t: yes
             bob < DELIVER d1 Ann -> Bob #t seq 1 {"body":"yes"}
         ann>> *: but Bob
@@ -79,11 +79,11 @@ fn first_matching_rule_decides_per_recipient() {
         gus joins {"mode":"guest"}
             gus < WELCOME {"agent":"@guest-62f80861","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         gus> Bob: no
-            gus < NACK {"ack_id":"g1","code":"FORBIDDEN","message":"@guest-62f80861 may not say this to Bob: line 4 of policy.toml forbids it"}
+            gus < NACK {"ack_id":"g1","code":"FORBIDDEN","message":"@guest-62f80861 may not send this to Bob: line 4 of policy.toml forbids it"}
         gus asks status
-            gus < NACK {"ack_id":"q","code":"FORBIDDEN","message":"@guest-62f80861 may not say this to @relay: line 4 of policy.toml forbids it"}
+            gus < NACK {"ack_id":"q","code":"FORBIDDEN","message":"@guest-62f80861 may not send this to @relay: line 4 of policy.toml forbids it"}
         ann> Bob: no
-            ann < NACK {"ack_id":"a6","code":"FORBIDDEN","message":"Ann may not say this to Bob: line 2 of policy.toml forbids it"}
+            ann < NACK {"ack_id":"a6","code":"FORBIDDEN","message":"Ann may not send this to Bob: line 2 of policy.toml forbids it"}
         policy * * * yes
         ann> Bob: yes
             bob < DELIVER d5 Ann -> Bob seq 1 {"body":"yes"}
@@ -96,13 +96,13 @@ fn request_body_to_relay_matches_as_topic() {
         here: ann op
         policy * @relay history no; @operator * * no
         ann asks history
-            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"Ann may not say this to @relay: line 1 of policy.toml forbids it"}
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"Ann may not send this to @relay: line 1 of policy.toml forbids it"}
         ann asks status
             ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":1,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":1,"taken":0},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         op asks history
             op < DELIVER d2 @relay -> @operator seq 1 {"body":"history","data":{"messages":[]},"kind":"response"}
         op> Ann: no
-            op < NACK {"ack_id":"o1","code":"FORBIDDEN","message":"@operator may not say this to Ann: line 2 of policy.toml forbids it"}
+            op < NACK {"ack_id":"o1","code":"FORBIDDEN","message":"@operator may not send this to Ann: line 2 of policy.toml forbids it"}
     "#]]);
 }
 

@@ -387,11 +387,11 @@ fn resume_may_be_the_first_frame() {
             ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
         bob connects
         bob says RESUME {"streams":{"build":{"last_seq":1}}}
-            bob < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; say HELLO"}
+            bob < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; send HELLO"}
         bob says RESUME {"resume_token":"made up","streams":{"build":{"last_seq":1}}}
-            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; send HELLO","ref":"x"}
         bob says RESUME {"resume_token":"bob:1","agent":"Ann"}
-            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; say HELLO","ref":"x"}
+            bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; send HELLO","ref":"x"}
         bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":7}
             bob < ERROR {"code":"INVALID","fatal":false,"message":"RESUME: `streams` is not an object or a list","ref":"x"}
         bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":{"build":{"last_seq":1}}}
@@ -428,7 +428,7 @@ fn resume_beyond_the_replay_buffer_is_stale_and_keeps_the_token() {
         ann> Bob: 3
             bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
         bob says RESUME {"streams":{"":{"last_seq":0}}}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 0 are not retained any more; go on without them, or send HELLO"}
         bob says RESUME {"streams":{"":{"last_seq":1}}}
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":""}]}
             bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
@@ -436,7 +436,7 @@ fn resume_beyond_the_replay_buffer_is_stale_and_keeps_the_token() {
         bob goes
         bob connects
         bob says RESUME {"resume_token":"bob:1","streams":{"":{"last_seq":0}}}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 0 are not retained any more; go on without them, or send HELLO"}
         bob says HELLO {"agent":"Bob","capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
         bob says RESUME {"streams":{"":{"last_seq":1}}}
@@ -462,7 +462,7 @@ fn fresh_session_gets_unacknowledged_messages_only() {
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
             bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
         bob says RESUME {"streams":{"":{"last_seq":0}}}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 0 are not retained any more; go on without them, or send HELLO"}
         bob says RESUME {"streams":{"":{"last_seq":1}}}
             bob < SYNC {"session_id":"s3","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":2,"topic":""}]}
             bob < DELIVER d2 Ann -> Bob seq 2 attempt 3 requires_ack true {"body":"2"}
@@ -479,7 +479,7 @@ fn session_without_resume_gets_unacknowledged_messages_only() {
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
         bob says RESUME {"streams":{"":{"last_seq":0}}}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 0 are not retained any more; go on without them, or send HELLO"}
         bob says RESUME {"streams":{"":{"last_seq":1}}}
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":2,"topic":""}]}
             bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
@@ -519,7 +519,7 @@ fn replay_buffer_gives_way_to_new_messages() {
         ann> Cid: x*1100
             cid < DELIVER d2 Ann -> Cid seq 1 {"body":"x*1100"}
         bob says RESUME {"streams":{"":{"last_seq":0}}}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 0 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 0 are not retained any more; go on without them, or send HELLO"}
     "#]]);
 }
 
@@ -558,7 +558,7 @@ fn sessions_survive_a_crash_of_the_daemon() {
             ann < ACK {"ack_id":"a1","durability":"disk","recipients":1,"state":"accepted"}
         bob connects
         bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":0}}}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"build.x\" after 0 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"build.x\" after 0 are not retained any more; go on without them, or send HELLO"}
         bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":2}}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s3"}
             bob < SYNC {"session_id":"s3","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":1025,"topic":"build.x"}]}

@@ -52,13 +52,13 @@ fn resume_below_the_floor_of_a_closed_stream_is_stale() {
         ann> Cid: in its place
             cid < DELIVER d3 Ann -> Cid seq 3 {"body":"in its place"}
         bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 1 are not retained any more; go on without them, or send HELLO"}
         bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":0,"topic":""}]}
         ann> Bob: open again
             bob < DELIVER d4 Ann -> Bob seq 4 {"body":"open again"}
         bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 1 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 1 are not retained any more; go on without them, or send HELLO"}
         bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":4}]}
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":4,"peer":"Ann","server_last_seq":4,"topic":""}]}
     "#]]);
@@ -95,7 +95,7 @@ fn longest_silent_stream_is_closed_and_its_numbers_are_not_reused() {
             keep stream 3→1 "" up to 1024
             ann < DELIVER d7 Cid -> Ann seq 1 {"body":"his first"}
         bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":2}]}
-            bob < NACK {"ack_id":"x","code":"STALE","message":"what Ann said on topic \"\" after 2 is not all kept any more; go on without it, or say HELLO"}
+            bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 2 are not retained any more; go on without them, or send HELLO"}
         cid says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":1}]}
             cid < SYNC {"session_id":"s3","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":0,"topic":""}]}
     "#]]);

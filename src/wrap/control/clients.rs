@@ -176,7 +176,7 @@ impl ControlClients {
             client.serve(now, screen, self.size, &self.tail);
         }
         // Dropping a client's handle closes its connection.
-        self.clients.retain(|_, client| client.stays(now));
+        self.clients.retain(|_, client| client.keeps_connection(now));
     }
 
     /// When [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due without an event.
@@ -403,7 +403,7 @@ impl Client {
     }
 
     /// Whether the connection is kept.
-    fn stays(&self, now: Moment) -> bool {
+    fn keeps_connection(&self, now: Moment) -> bool {
         match self.writing_since {
             Some(since) if since.plus(STALLED_MS) > now => true,
             Some(_) => {

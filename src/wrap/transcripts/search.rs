@@ -259,7 +259,7 @@ impl Search {
             // A process that was killed leaves its file, and another may have its id now.
             (started_ms >= self.started_ms).then_some(file_name)
         };
-        // Processes further away are tools of the agent.
+        // The nearest process with a file is the agent; files of its descendants are of its tools.
         let Some(name) = process::family(self.pid).into_iter().find_map(session) else {
             return Vec::new();
         };
@@ -284,7 +284,7 @@ impl Search {
             files.retain(|path| self.leader(path).is_some_and(|it| it != Leader::Subagent));
             Some(files).filter(|files| !files.is_empty())
         };
-        // Processes further away are tools of the agent.
+        // The nearest process with open transcripts is the agent; farther ones are its tools.
         let files = family.find_map(open).unwrap_or_default();
         self.own_since_ms = self.newly_own_since();
         if !files.is_empty() || self.identified_ms.is_some() {
@@ -340,7 +340,7 @@ impl Search {
                 Some(fs::canonicalize(directory).is_ok_and(|path| path == self.directory))
             }
             Leader::Unknown => {
-                Some(project_list.as_ref().is_some_and(|list| self.lists(list, path)))
+                Some(project_list.as_ref().is_some_and(|list| self.is_listed(list, path)))
             }
         };
         let leader = match is_here {
@@ -353,7 +353,7 @@ impl Search {
     }
 
     /// Whether a transcript lies in the folder that the CLI lists for the command's directory.
-    fn lists(&self, list: &ProjectList, path: &Path) -> bool {
+    fn is_listed(&self, list: &ProjectList, path: &Path) -> bool {
         let folder = path.ancestors().nth(2).and_then(Path::file_name);
         let listed = || (list.folder)(&read_head(&self.home.join(list.path))?, &self.directory);
         listed().is_some_and(|name| folder == Some(name.as_ref()))

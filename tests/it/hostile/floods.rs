@@ -128,7 +128,7 @@ fn client_with_many_unread_requests_affects_no_other_client() {
 #[test]
 fn endless_single_bytes_affect_no_other_client() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
-    // Frames that are complete in the end.
+    // These single bytes add up to complete frames.
     let one_by_one = |name: &'static str| {
         move |attack: &Attack<'_>| {
             let client = attack.join(name);

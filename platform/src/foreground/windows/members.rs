@@ -114,10 +114,10 @@ impl Running {
         else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        input.write_all(&pid.to_le_bytes()).map_err(|_| ended())?;
-        let [error, count] = numbers(output, 2, by)?[..] else { return Err(garbled()) };
+        input.write_all(&pid.to_le_bytes()).map_err(|_| server_ended())?;
+        let [error, count] = numbers(output, 2, by)?[..] else { return Err(invalid_answer()) };
         if count as usize > MEMBERS_MAX {
-            return Err(garbled());
+            return Err(invalid_answer());
         }
         let members = numbers(output, count as usize, by)?;
         self.has_answered = true;
@@ -138,33 +138,33 @@ impl Drop for Running {
 /// Reads `count` numbers, or fails at the deadline. A blocking read would have no timeout.
 fn numbers(output: &mut ChildStdout, count: usize, by: Instant) -> io::Result<Vec<u32>> {
     let mut bytes = vec![0; count * size_of::<u32>()];
-    while available(output)? < bytes.len() {
+    while available_bytes(output)? < bytes.len() {
         if Instant::now() >= by {
             return Err(refusal(io::ErrorKind::TimedOut, "it does not answer"));
         }
         thread::sleep(POLL_INTERVAL);
     }
-    output.read_exact(&mut bytes).map_err(|_| ended())?;
+    output.read_exact(&mut bytes).map_err(|_| server_ended())?;
     let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
     Ok(bytes.chunks_exact(size_of::<u32>()).map(number).collect())
 }
 
-fn available(output: &ChildStdout) -> io::Result<usize> {
+fn available_bytes(output: &ChildStdout) -> io::Result<usize> {
     let mut bytes = 0;
     // SAFETY: the handle is open; the pointer is to a number of ours, and null is for what is not
     // asked.
     let peeked = unsafe {
         PeekNamedPipe(output.as_raw_handle(), null_mut(), 0, null_mut(), &mut bytes, null_mut())
     };
-    checked(peeked).map_err(|_| ended())?;
+    checked(peeked).map_err(|_| server_ended())?;
     Ok(bytes as usize)
 }
 
-fn ended() -> io::Error {
+fn server_ended() -> io::Error {
     refusal(io::ErrorKind::BrokenPipe, "it has ended")
 }
 
-fn garbled() -> io::Error {
+fn invalid_answer() -> io::Error {
     refusal(io::ErrorKind::InvalidData, "its answer cannot be understood")
 }
 

@@ -352,7 +352,7 @@ fn records_are_read_after_the_clock_was_set_back() {
     append(&chat, &reply("after", since_ms - HOUR_MS), 0);
     look(&mut search, &sender);
     assert_eq!(replies(&events), [(0, "after".to_owned())]);
-    // A clock that is read a little later was not set back.
+    // A difference of 100 ms is the time between the two readings, not a clock that was set back.
     search.follow_clock(now, now + search.wall_ahead_ms - 100);
     append(&chat, &reply("long ago", since_ms - HOUR_MS - 50), 0);
     look(&mut search, &sender);
