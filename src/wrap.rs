@@ -156,7 +156,8 @@ impl Prospect {
 /// Returns whether messages can be typed into a command.
 #[must_use]
 pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) -> Prospect {
-    Wrapped::of(command, directory).map_or(Prospect::NoFile, |it| prospect_of(&it, recipes))
+    Wrapped::of(command, directory)
+        .map_or(Prospect::NoFile, |wrapped| prospect_of(&wrapped, recipes))
 }
 
 fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {

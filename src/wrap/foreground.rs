@@ -71,7 +71,8 @@ impl Foreground {
                 return Reader::Barred(Obstacle::Unidentified, None);
             }
         };
-        let members: Vec<Member> = processes.iter().map(|it| self.files.member(it)).collect();
+        let members: Vec<Member> =
+            processes.iter().map(|process| self.files.member(process)).collect();
         judge(&self.book, self.command, self.accepts, &members)
     }
 
@@ -97,7 +98,7 @@ impl Wrapped {
         let arguments = command.get(1..)?;
         let found = pty::find(command, directory).ok()?;
         let path = found.canonicalize().unwrap_or(found);
-        let arguments: Vec<String> = arguments.iter().map(|it| text(it)).collect();
+        let arguments: Vec<String> = arguments.iter().map(|argument| text(argument)).collect();
         let (path, arguments) = match shebang(&path) {
             Some((interpreter, first)) => {
                 let script = path.to_string_lossy().into_owned();
@@ -109,13 +110,13 @@ impl Wrapped {
         let script = script(&path, &arguments, directory);
         let mut files = Files { wrapped: file, ..Files::default() };
         let executable = FileId::of(&path).ok().map(|file| Executable { path: path.clone(), file });
-        let copy_of = executable.as_ref().and_then(|it| files.copy_of(it).ok()?);
+        let copy_of = executable.as_ref().and_then(|executable| files.copy_of(executable).ok()?);
         let words = [text(path.as_os_str())].into_iter().chain(arguments).collect();
         let words: Vec<String> = words;
         let program = Program {
             path: text(path.as_os_str()),
             copy_of,
-            is_relay: executable.is_some_and(|it| is_relay(&it, &words)),
+            is_relay: executable.is_some_and(|executable| is_relay(&executable, &words)),
             arguments: Some(words),
             script,
             is_wrapped: true,
@@ -178,7 +179,7 @@ fn file_of(path: &Path, arguments: &[String], directory: Option<&Path>) -> Optio
 fn script(path: &Path, arguments: &[String], directory: Option<&Path>) -> Option<String> {
     match operand(&path.to_string_lossy(), arguments) {
         Some(Operand::Script(script)) => {
-            within(directory, &script).canonicalize().ok().map(|it| text(it.as_os_str()))
+            within(directory, &script).canonicalize().ok().map(|script| text(script.as_os_str()))
         }
         _ => None,
     }
@@ -230,7 +231,10 @@ impl Files {
         Member {
             pid: process.pid,
             parent: process.parent,
-            program: process.executable.as_ref().and_then(|it| self.program(it, process)),
+            program: process
+                .executable
+                .as_ref()
+                .and_then(|executable| self.program(executable, process)),
             is_stopped: process.is_stopped,
             reads_terminal: process.reads_terminal,
         }
@@ -240,7 +244,7 @@ impl Files {
     fn program(&mut self, executable: &Executable, process: &Process) -> Option<Program> {
         let arguments = process.arguments.as_ref();
         let arguments: Option<Vec<String>> =
-            arguments.map(|all| all.iter().map(|it| text(it)).collect());
+            arguments.map(|all| all.iter().map(|argument| text(argument)).collect());
         let own = arguments.as_deref().and_then(|all| all.get(1..)).unwrap_or_default();
         let directory = process.directory.as_deref();
         let file = match operand(&executable.path.to_string_lossy(), own) {
@@ -293,7 +297,8 @@ impl Files {
             directories.extend(DIRECTORIES.iter().map(PathBuf::from));
             directories.sort();
             directories.dedup();
-            let files = directories.iter().flat_map(|it| it.read_dir()).flatten().flatten();
+            let files =
+                directories.iter().flat_map(|directory| directory.read_dir()).flatten().flatten();
             let named =
                 files.filter(|file| is_dangerous(&name_of(&file.file_name().to_string_lossy())));
             let sized = named.filter_map(|file| {

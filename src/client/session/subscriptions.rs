@@ -113,9 +113,10 @@ impl Subscriptions {
 
     /// The requests that have to be sent.
     pub(super) fn unsent(&self) -> Vec<Request> {
-        let unsent = self.patterns.iter().filter(|(_, it)| it.state == State::Unsent);
-        unsent
-            .map(|(pattern, it)| Request { pattern: pattern.clone(), wanted: it.wanted })
-            .collect()
+        let unsent = |(pattern, subscription): (&String, &Subscription)| {
+            let request = || Request { pattern: pattern.clone(), wanted: subscription.wanted };
+            (subscription.state == State::Unsent).then(request)
+        };
+        self.patterns.iter().filter_map(unsent).collect()
     }
 }

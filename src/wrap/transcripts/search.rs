@@ -238,7 +238,8 @@ impl Search {
         events: &Sender<Event>,
     ) -> Result<bool, DriverGone> {
         let is_spare = |followed: &Followed| !wanted.contains(&followed.path);
-        let unowned = self.followed.iter().position(|it| !it.is_own && is_spare(it));
+        let unowned =
+            self.followed.iter().position(|followed| !followed.is_own && is_spare(followed));
         let any = || self.followed.iter().position(is_spare).filter(|_| is_own);
         let Some(index) = unowned.or_else(any) else { return Ok(false) };
         let mut closed = self.followed.remove(index);
@@ -281,7 +282,7 @@ impl Search {
             let mut files = process::written_files(pid)?;
             files.retain(|path| path.starts_with(&self.home) && is_transcript(path));
             // The command also has the transcripts of its subagents open.
-            files.retain(|path| self.leader(path).is_some_and(|it| it != Leader::Subagent));
+            files.retain(|path| self.leader(path).is_some_and(|leader| leader != Leader::Subagent));
             Some(files).filter(|files| !files.is_empty())
         };
         // The nearest process with open transcripts is the agent; farther ones are its tools.
