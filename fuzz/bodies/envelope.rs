@@ -101,7 +101,7 @@ fn check_round_trip(envelope: &Envelope<'_>) {
 fn check_typed_payloads(envelope: &Envelope<'_>) {
     macro_rules! typed {
         ($($type:ty),*) => {
-            $(if let Err(violation) = envelope.typed::<$type>(envelope.payload) {
+            $(if let Err(violation) = envelope.decode_member::<$type>(envelope.payload) {
                 assert!(violation.code == ErrorCode::Invalid && !violation.message.is_empty());
                 assert_eq!(violation.reference.as_deref(), Some(&*envelope.id));
             })*

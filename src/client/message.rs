@@ -106,9 +106,9 @@ impl Delivery {
     /// Parses a DELIVER.
     pub(super) fn read(envelope: &Envelope<'_>) -> Result<Self, Violation> {
         let delivery = deliver::read(envelope)?;
-        let payload: MessagePayload<'_> = envelope.typed(envelope.payload)?;
+        let payload: MessagePayload<'_> = envelope.decode_member(envelope.payload)?;
         let meta: KnownMeta<'_> = match envelope.payload_meta {
-            Some(meta) => envelope.typed(meta)?,
+            Some(meta) => envelope.decode_member(meta)?,
             None => KnownMeta::default(),
         };
         let missing =

@@ -236,7 +236,7 @@ pub fn shared_object(shared: &[u8]) -> String {
 
 /// Reads a DELIVER's `delivery`, as a client does.
 pub fn read<'a>(envelope: &Envelope<'a>) -> Result<Delivery<'a>, Violation> {
-    envelope.typed(envelope.delivery.unwrap_or("{}"))
+    envelope.decode_member(envelope.delivery.unwrap_or("{}"))
 }
 
 #[cfg(test)]

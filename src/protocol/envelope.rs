@@ -102,7 +102,7 @@ impl<'a> Envelope<'a> {
     }
 
     /// Decodes a raw member. A mismatch is a violation `INVALID` that refers to this envelope.
-    pub fn typed<T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, Violation> {
+    pub fn decode_member<T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, Violation> {
         typed::read(json)
             .map_err(|why| self.violation(ErrorCode::Invalid, format!("{}: {why}", self.kind)))
     }

@@ -71,7 +71,7 @@ impl Name {
 
     /// Whether `text` is this name, in any case.
     #[must_use]
-    pub fn is(&self, text: &str) -> bool {
+    pub fn matches(&self, text: &str) -> bool {
         self.0.eq_ignore_ascii_case(text)
     }
 
@@ -96,7 +96,7 @@ impl Name {
 
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        self.is(&other.0)
+        self.matches(&other.0)
     }
 }
 

@@ -152,7 +152,7 @@ impl Oracle {
 fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
     let shared = Shared::read(&row.message.shared).unwrap();
     let concerns = |name: &Option<Name>| {
-        name.as_ref().is_none_or(|name| name.is(&shared.from) || row.delivery.to_name == *name)
+        name.as_ref().is_none_or(|name| name.matches(&shared.from) || row.delivery.to_name == *name)
     };
     let is_dead = matches!(row.ended, Some((Ending::Dead { .. }, _)));
     filter.before.is_none_or(|before| row.delivery.number < before)

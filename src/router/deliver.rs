@@ -5,7 +5,7 @@ use super::{
     connections::Content,
     interface::ClientId,
     keys::{AgentKey, MessageKey},
-    mail::{Body, HEAD_BYTES, Message, Recipient, State, deliver_frame, repeatable},
+    mail::{Body, HEAD_BYTES_MAX, Message, Recipient, State, deliver_frame, repeatable},
 };
 use crate::{
     protocol::{
@@ -53,7 +53,7 @@ impl Router {
         let stream = message.stream;
         if message.reliable().is_some() {
             self.mail.begin_attempt(&mut self.ctx, key);
-            let head = self.ctx.head_buffer(HEAD_BYTES);
+            let head = self.ctx.head_buffer(HEAD_BYTES_MAX);
             if let Some(message) = self.mail.message(key)
                 && let Some(reliable) = message.reliable()
             {

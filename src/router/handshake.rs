@@ -83,7 +83,7 @@ impl Router {
             return self.resume_first(id, envelope);
         }
         let hello: Hello = envelope
-            .typed(envelope.payload)
+            .decode_member(envelope.payload)
             .map_err(|violation| (violation.code, violation.message))?;
         match hello.mode.as_deref() {
             None => self.hello_of_agent(id, envelope, hello),

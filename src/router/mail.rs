@@ -23,7 +23,9 @@ mod table;
 pub(super) use dedup::SendState;
 #[cfg(test)]
 pub(super) use mailbox::Mailbox;
-pub(super) use message::{Body, HEAD_BYTES, Message, Recipient, Reliable, State, deliver_frame};
+pub(super) use message::{
+    Body, HEAD_BYTES_MAX, Message, Recipient, Reliable, State, deliver_frame,
+};
 #[cfg(test)]
 pub(super) use outbox::Load;
 pub(super) use replay::repeatable;

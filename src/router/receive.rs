@@ -62,14 +62,18 @@ impl Router {
             {
                 Ok(())
             }
-            Kind::Ack => envelope.typed(envelope.payload).map(|ack| self.acknowledged(id, &ack)),
-            Kind::Nack => envelope.typed(envelope.payload).map(|nack| self.returned(id, &nack)),
-            Kind::Pong => envelope.typed::<Heartbeat>(envelope.payload).map(drop),
+            Kind::Ack => {
+                envelope.decode_member(envelope.payload).map(|ack| self.acknowledged(id, &ack))
+            }
+            Kind::Nack => {
+                envelope.decode_member(envelope.payload).map(|nack| self.returned(id, &nack))
+            }
+            Kind::Pong => envelope.decode_member::<Heartbeat>(envelope.payload).map(drop),
             Kind::Subscribe | Kind::Unsubscribe => {
                 self.subscribe(id, envelope);
                 Ok(())
             }
-            Kind::Bye => envelope.typed(envelope.payload).map(|bye: Bye| {
+            Kind::Bye => envelope.decode_member(envelope.payload).map(|bye: Bye| {
                 self.log(id, &format!("said BYE: {}", Quoted(&bye.reason)));
                 self.close(id, CloseReason::Bye);
             }),

@@ -3,7 +3,7 @@
 use super::{
     Router,
     keys::{AgentKey, StreamKey},
-    mail::HEAD_BYTES,
+    mail::HEAD_BYTES_MAX,
     send_digest::SendDigest,
     send_request::Refusal,
 };
@@ -42,7 +42,7 @@ impl Router {
     }
 
     fn redeliver_one(&mut self, row: &DeliveryRow) -> Result<(), Refusal> {
-        let (delivery, bytes) = (&row.delivery, row.message.shared.len() + HEAD_BYTES);
+        let (delivery, bytes) = (&row.delivery, row.message.shared.len() + HEAD_BYTES_MAX);
         let name = &delivery.to_name;
         let to = self.directory.find(name.as_str());
         let Some(to) = to.filter(|to| self.directory[*to].number == delivery.to) else {

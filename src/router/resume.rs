@@ -6,7 +6,7 @@ use super::{
     handshake::Refusal,
     interface::ClientId,
     keys::{AgentKey, StreamKey},
-    mail::{HEAD_BYTES, Recipient},
+    mail::{HEAD_BYTES_MAX, Recipient},
 };
 use crate::protocol::{
     code::{ErrorCode, NackCode},
@@ -32,7 +32,7 @@ impl Router {
         id: ClientId,
         envelope: &Envelope<'_>,
     ) -> Result<(), Refusal> {
-        let resume: Resume = match envelope.typed(envelope.payload) {
+        let resume: Resume = match envelope.decode_member(envelope.payload) {
             Ok(resume) => resume,
             Err(violation) => {
                 self.violated(id, violation);
@@ -79,7 +79,7 @@ impl Router {
 
     /// Handles a member's RESUME.
     pub(super) fn resume(&mut self, id: ClientId, envelope: &Envelope<'_>) {
-        let resume: Resume = match envelope.typed(envelope.payload) {
+        let resume: Resume = match envelope.decode_member(envelope.payload) {
             Ok(resume) => resume,
             Err(violation) => return self.violated(id, violation),
         };
@@ -129,7 +129,7 @@ impl Router {
         let sync = SyncInfo { session_id, streams };
         let bytes = serde_json::to_vec(&sync).map_or(usize::MAX, |json| json.len());
         let most = self.ctx.limits.frame_bytes_max;
-        if bytes + HEAD_BYTES > most {
+        if bytes + HEAD_BYTES_MAX > most {
             let why =
                 format!("its SYNC would be over max_frame_bytes ({most}); name fewer streams");
             return Err((NackCode::TooLarge, why));

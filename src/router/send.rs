@@ -5,7 +5,7 @@ use super::{
     connections::Content,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Body, HEAD_BYTES, Reliable, SendState, State},
+    mail::{Body, HEAD_BYTES_MAX, Reliable, SendState, State},
     persist::acceptance_of,
     questions,
     send_digest::SendDigest,
@@ -30,7 +30,7 @@ const RETRY_MS: u64 = 50;
 /// The most names that UNKNOWN_AGENT lists.
 const NAMES_LISTED: usize = 20;
 
-/// What a SEND to many came to.
+/// The outcome of a SEND to several recipients.
 #[derive(Default)]
 struct Fanout {
     /// Recipients that have it from an earlier SEND, and the number that its message has since
@@ -50,9 +50,10 @@ struct Fanout {
 enum Verdict {
     /// There is room. The stream, if it is open already.
     Accept(Option<StreamKey>),
-    /// So many messages wait.
+    /// The recipient's queue is full, with this number of messages.
     Busy(usize),
-    /// The sender has to wait so many milliseconds: it sends to this recipient too often.
+    /// The sender sends to this recipient too often, and has to wait for this number of
+    /// milliseconds.
     TooOften(u64),
     Refuse(NackCode, String),
 }
@@ -98,8 +99,8 @@ impl Router {
     ) -> Result<SendRequest<'e>, Refusal> {
         let (from, by) = self.sender_at(client)?;
         let name = &self.directory[from].name;
-        if let Some(claimed) = envelope.from.as_deref().filter(|claimed| !name.is(claimed)) {
-            let message = format!("you are {name} and can't send as {}", Quoted(claimed));
+        if let Some(claimed) = envelope.from.as_deref().filter(|claimed| !name.matches(claimed)) {
+            let message = format!("you are {name} and cannot send as {}", Quoted(claimed));
             return Err((NackCode::Forbidden, message));
         }
         match envelope.topic.as_deref() {
@@ -114,9 +115,9 @@ impl Router {
         }
         let meta: SendMeta = match envelope.payload_meta {
             None => SendMeta::default(),
-            Some(meta) => {
-                envelope.typed(meta).map_err(|violation| (NackCode::Invalid, violation.message))?
-            }
+            Some(meta) => envelope
+                .decode_member(meta)
+                .map_err(|violation| (NackCode::Invalid, violation.message))?,
         };
         if let Some(sync) = &meta.sync {
             questions::check(sync).map_err(|why| (NackCode::Invalid, why))?;
@@ -331,7 +332,7 @@ impl Router {
         };
         let name = &agent.name;
         match agent.client.and_then(|client| self.connections.membership(client)) {
-            None if name.is(OPERATOR) => {
+            None if name.matches(OPERATOR) => {
                 let message = format!("{name} hears answers to what it says, and gets no mail");
                 return Verdict::Refuse(NackCode::AgentOffline, message);
             }
@@ -339,7 +340,7 @@ impl Router {
                 return Verdict::Refuse(NackCode::AgentOffline, format!("{name} is away"));
             }
             Some(membership) if send.requires_ack && !membership.capabilities.ack => {
-                let message = format!("{name} doesn't acknowledge: send without requires_ack");
+                let message = format!("{name} does not acknowledge: send without requires_ack");
                 return Verdict::Refuse(NackCode::NoAck, message);
             }
             _ => {}
@@ -411,7 +412,7 @@ impl Router {
     ) -> MessageKey {
         let name = &self.directory[send.from].name;
         let shared_part = shared.map_or_else(|| send.shared(name), Arc::clone);
-        let bytes = shared_part.len() + HEAD_BYTES;
+        let bytes = shared_part.len() + HEAD_BYTES_MAX;
         let body = Body::AtLeastOnce(Reliable {
             id: numbers.id,
             // The message gets its number when it is handed to the store.

@@ -4,7 +4,7 @@ use super::{
     frame::Frame,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Body, HEAD_BYTES, Message},
+    mail::{Body, HEAD_BYTES_MAX, Message},
     sender::SendId,
 };
 use crate::protocol::{
@@ -28,7 +28,7 @@ pub(super) struct SendRequest<'e> {
     pub(super) envelope: &'e Envelope<'e>,
     pub(super) client: ClientId,
     pub(super) from: AgentKey,
-    /// The same connection, if it isn't its agent's own.
+    /// `client`, if the connection is a companion command and not the agent itself.
     pub(super) by: Option<ClientId>,
     /// At least once.
     pub(super) requires_ack: bool,
@@ -94,8 +94,8 @@ impl SendRequest<'_> {
 
     /// Returns the room that a DELIVER's first part needs.
     pub(super) const fn head_bytes(&self, is_shared: bool) -> usize {
-        let is_large = self.bytes > COPIED_BYTES_MAX + HEAD_BYTES;
-        if is_shared && is_large { HEAD_BYTES } else { self.bytes }
+        let is_large = self.bytes > COPIED_BYTES_MAX + HEAD_BYTES_MAX;
+        if is_shared && is_large { HEAD_BYTES_MAX } else { self.bytes }
     }
 
     /// Returns a whole DELIVER, in one piece unless its end is large and shared with others.
@@ -130,7 +130,7 @@ pub(super) fn deliver_bytes_max(envelope: &Envelope<'_>, from: &Name) -> usize {
         _ => 1,
     };
     let topic: usize = envelope.topic.iter().flat_map(|topic| topic.bytes()).map(escaped).sum();
-    HEAD_BYTES
+    HEAD_BYTES_MAX
         + FIELDS.len()
         + from.as_str().len()
         + topic

@@ -97,8 +97,8 @@ fn is_wanted(filter: &Filter, to: &str, shared: &[u8]) -> bool {
     }
     let Some(shared) = Shared::read(shared) else { return false };
     let between = |one: &Option<Name>, other: &Option<Name>| {
-        one.as_ref().is_none_or(|name| name.is(&shared.from))
-            && other.as_ref().is_none_or(|name| name.is(to))
+        one.as_ref().is_none_or(|name| name.matches(&shared.from))
+            && other.as_ref().is_none_or(|name| name.matches(to))
     };
     (between(&filter.of, &filter.with) || between(&filter.with, &filter.of))
         && (filter.topic.is_none() || filter.topic.as_deref() == shared.topic.as_deref())

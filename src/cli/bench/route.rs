@@ -139,12 +139,12 @@ impl End {
         match envelope.kind {
             Kind::Ping => {
                 let ping: Heartbeat = envelope
-                    .typed(envelope.payload)
+                    .decode_member(envelope.payload)
                     .map_err(|error| invalid(&error.to_string()))?;
                 self.send(&Header::new(Kind::Pong, "pong", 0), &ping)
             }
             Kind::Error => {
-                let fault: Result<ErrorPayload, _> = envelope.typed(envelope.payload);
+                let fault: Result<ErrorPayload, _> = envelope.decode_member(envelope.payload);
                 Err(invalid(&fault.map_or_else(|error| error.to_string(), |fault| fault.message)))
             }
             Kind::Nack | Kind::Busy => Err(invalid(envelope.payload)),

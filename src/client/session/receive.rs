@@ -47,10 +47,10 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> Result<(), Violation> {
         match envelope.kind {
-            Kind::Welcome => self.welcome(now, envelope.typed(envelope.payload)?, out),
-            Kind::Error => self.error(now, envelope.typed(envelope.payload)?, out),
-            Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
-            Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
+            Kind::Welcome => self.welcome(now, envelope.decode_member(envelope.payload)?, out),
+            Kind::Error => self.error(now, envelope.decode_member(envelope.payload)?, out),
+            Kind::Bye => self.bye(now, &envelope.decode_member(envelope.payload)?, out),
+            Kind::Ping => self.pong(now, &envelope.decode_member(envelope.payload)?, out),
             kind @ (Kind::Hello
             | Kind::Send
             | Kind::Deliver
@@ -129,7 +129,7 @@ impl Session {
         match envelope.kind {
             Kind::Deliver => self.deliver(now, envelope, out),
             Kind::Ack => {
-                let ack: Ack<'_> = envelope.typed(envelope.payload)?;
+                let ack: Ack<'_> = envelope.decode_member(envelope.payload)?;
                 if ack.correlation_id.is_none()
                     || self.dedup.is_new_outcome(&envelope.id, &ack.ack_id)
                 {
@@ -137,20 +137,20 @@ impl Session {
                 }
             }
             Kind::Nack => {
-                let nack: Nack = envelope.typed(envelope.payload)?;
+                let nack: Nack = envelope.decode_member(envelope.payload)?;
                 if self.dedup.is_new_outcome(&envelope.id, &nack.ack_id) {
                     self.nack(now, nack, out);
                 }
             }
             Kind::Busy => {
-                let busy = envelope.typed(envelope.payload)?;
+                let busy = envelope.decode_member(envelope.payload)?;
                 self.outbox.busy(now, busy, &mut self.rng, out);
             }
-            Kind::Ping => self.pong(now, &envelope.typed(envelope.payload)?, out),
-            Kind::Error => self.error(now, envelope.typed(envelope.payload)?, out),
-            Kind::Bye => self.bye(now, &envelope.typed(envelope.payload)?, out),
+            Kind::Ping => self.pong(now, &envelope.decode_member(envelope.payload)?, out),
+            Kind::Error => self.error(now, envelope.decode_member(envelope.payload)?, out),
+            Kind::Bye => self.bye(now, &envelope.decode_member(envelope.payload)?, out),
             Kind::Sync => {
-                let held_back = self.resume.synced(&envelope.typed(envelope.payload)?);
+                let held_back = self.resume.synced(&envelope.decode_member(envelope.payload)?);
                 self.accept_all(now, held_back, out);
             }
             Kind::Pong => {}

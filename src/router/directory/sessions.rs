@@ -34,8 +34,8 @@ impl Directory {
             ctx.emit(Output::Log(line));
             return None;
         }
-        let is_good =
-            name.is_none_or(|name| owner.name.is(name)) && session.is_good_at(ctx.now.monotonic);
+        let is_good = name.is_none_or(|name| owner.name.matches(name))
+            && session.is_good_at(ctx.now.monotonic);
         is_good.then_some(agent)
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The longest head of a DELIVER: the part that is not shared, with every number at its longest.
-pub(in crate::router) const HEAD_BYTES: usize = 512;
+pub(in crate::router) const HEAD_BYTES_MAX: usize = 512;
 
 /// One message for one recipient.
 #[derive(Debug)]

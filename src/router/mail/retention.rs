@@ -1,7 +1,7 @@
 //! Retention of delivered messages: how they enter a replay buffer, leave it, and are queued again.
 
 use super::{
-    message::{Body, HEAD_BYTES, Message, Recipient, State, deliver_frame},
+    message::{Body, HEAD_BYTES_MAX, Message, Recipient, State, deliver_frame},
     stream::Streams,
     table::Mail,
 };
@@ -130,7 +130,7 @@ impl Mail {
             Body::AtMostOnce(frame) => frame.clone(),
             // The message is acknowledged already.
             Body::AtLeastOnce(reliable) => {
-                deliver_frame(ctx, Vec::with_capacity(HEAD_BYTES), message, reliable, to, false)
+                deliver_frame(ctx, Vec::with_capacity(HEAD_BYTES_MAX), message, reliable, to, false)
             }
         };
         let (send_id, body) = (message.send_id.clone(), Body::AtMostOnce(frame));

@@ -1,7 +1,7 @@
 //! Opening of streams, for new messages and for those that an earlier daemon recorded.
 
 use super::{
-    message::{Body, HEAD_BYTES, Message, Reliable, State},
+    message::{Body, HEAD_BYTES_MAX, Message, Reliable, State},
     stream::Stream,
     table::Mail,
 };
@@ -97,7 +97,7 @@ impl Mail {
             seq: delivery.seq,
             order: delivery.number,
             send_id: SendId::new(&message.send_id),
-            bytes: message.shared.len() + HEAD_BYTES,
+            bytes: message.shared.len() + HEAD_BYTES_MAX,
             expires: delivery.expires,
             timer: delivery.expires,
             is_replay: false,

@@ -59,7 +59,7 @@ impl<'r> Asker<'r> {
             return of.map(name).transpose();
         }
         let own = &self.agent()?.name;
-        match of.filter(|of| !own.is(of)) {
+        match of.filter(|of| !own.matches(of)) {
             None => Ok(Some(own.clone())),
             Some(other) => {
                 let message = format!("you are {own}: {}'s mail is for operators", Quoted(other));

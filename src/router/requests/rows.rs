@@ -20,7 +20,7 @@ use crate::{
         context::Context,
         directory::{Agent, Directory},
         keys::{AgentKey, MessageKey},
-        mail::{HEAD_BYTES, Mail, Message, Reliable, State},
+        mail::{HEAD_BYTES_MAX, Mail, Message, Reliable, State},
         send_request::Refusal,
     },
 };
@@ -28,7 +28,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Room for what an answer is beside its rows.
-const PAGE_BYTES: usize = 4 * HEAD_BYTES;
+const PAGE_BYTES: usize = 4 * HEAD_BYTES_MAX;
 
 /// The longest reason that a recipient may give with a report.
 pub(super) const WHY_CHARS_MAX: usize = 200;
@@ -242,7 +242,7 @@ impl<'r> Rows<'r> {
 
     /// Returns the answer to `agents`.
     pub(super) fn agents(&self, page: &Page) -> Agents<'r> {
-        let bytes = self.ctx.limits.frame_bytes_max.saturating_sub(2 * HEAD_BYTES);
+        let bytes = self.ctx.limits.frame_bytes_max.saturating_sub(2 * HEAD_BYTES_MAX);
         let rows = rows_wanted(page.limit).min((bytes / ROW_BYTES).max(1));
         let after = page.cursor.as_deref().unwrap_or_default().to_ascii_lowercase();
         let names = self.directory.by_name();

@@ -26,7 +26,7 @@ use crate::{
         connections::{Content, Membership},
         frame::Frame,
         interface::{ClientId, Output},
-        mail::HEAD_BYTES,
+        mail::HEAD_BYTES_MAX,
         send_request::{Refusal, SendRequest},
     },
 };
@@ -47,7 +47,7 @@ impl Router {
     /// Handles a SEND to `@relay`.
     pub(in crate::router) fn request(&mut self, send: &SendRequest<'_>) {
         let envelope = send.envelope;
-        let request = match envelope.typed::<MessagePayload<'_>>(envelope.payload) {
+        let request = match envelope.decode_member::<MessagePayload<'_>>(envelope.payload) {
             Ok(spoken) => Request::parse(&spoken),
             Err(violation) => Err((NackCode::Invalid, violation.message)),
         };
@@ -351,7 +351,7 @@ impl Router {
         let spoken =
             MessagePayload { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
         let (payload, meta) = (raw(&spoken), raw(&ReplyMeta { reply_to: Some(reply_to.into()) }));
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.get().len() + meta.get().len());
+        let mut bytes = Vec::with_capacity(HEAD_BYTES_MAX + payload.get().len() + meta.get().len());
         let mut text = Uuid::encode_buffer();
         let id = id.hyphenated().encode_lower(&mut text);
         Head { id, ts: self.ctx.now.unix_ms, to: to.as_str(), delivery }.append(&mut bytes, 0);

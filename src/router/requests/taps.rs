@@ -10,7 +10,7 @@ use crate::{
     router::{
         Router,
         connections::Content,
-        mail::HEAD_BYTES,
+        mail::HEAD_BYTES_MAX,
         questions::Question,
         send_request::{Queued, SendRequest},
     },
@@ -77,7 +77,7 @@ impl Router {
     /// lost before it. A tap whose window is full loses the copy.
     fn copy_to_all(&mut self, bytes: usize, copy: impl Fn(&Self, bool, u64) -> Box<RawValue>) {
         // Room for the copy's own fields, and for header strings with escapes in them.
-        let bytes = bytes + 4 * HEAD_BYTES;
+        let bytes = bytes + 4 * HEAD_BYTES_MAX;
         for index in 0..self.requests.taps().len() {
             let tap = &self.requests.taps()[index];
             let (client, request) = (tap.client, tap.request.clone());

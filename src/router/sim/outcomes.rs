@@ -89,13 +89,13 @@ impl Outcomes {
         match envelope.kind {
             Kind::Ack => {
                 if let Ok(Ack { ack_id, correlation_id: Some(_), .. }) =
-                    envelope.typed(envelope.payload)
+                    envelope.decode_member(envelope.payload)
                 {
                     self.answered(&ack_id, envelope.from.as_deref().unwrap_or_default());
                 }
             }
             Kind::Nack => {
-                if let Ok(nack) = envelope.typed::<Nack>(envelope.payload) {
+                if let Ok(nack) = envelope.decode_member::<Nack>(envelope.payload) {
                     self.refused(&nack.ack_id, &nack);
                 }
             }

@@ -92,7 +92,7 @@ impl Promises {
     pub(super) fn reads(&mut self, from: Option<&str>, envelope: &Envelope<'_>, now: Moment) {
         match envelope.kind {
             Kind::Nack => {
-                if let Ok(nack) = envelope.typed(envelope.payload) {
+                if let Ok(nack) = envelope.decode_member(envelope.payload) {
                     self.gives_back(&nack);
                 }
             }

@@ -336,7 +336,7 @@ impl World {
         let typed = |bad: Violation| bad.to_string();
         match envelope.kind {
             Kind::Welcome => {
-                let welcome: Welcome = envelope.typed(envelope.payload).map_err(typed)?;
+                let welcome: Welcome = envelope.decode_member(envelope.payload).map_err(typed)?;
                 let name = welcome.agent.to_lowercase();
                 self.promises.outcomes.welcomes(name, welcome.session_id);
             }
@@ -350,14 +350,14 @@ impl World {
                 self.promises.replay.synced(id, &name, envelope.payload, now);
             }
             Kind::Nack => {
-                self.promises.notifies(&envelope.typed(envelope.payload).map_err(typed)?);
+                self.promises.notifies(&envelope.decode_member(envelope.payload).map_err(typed)?);
             }
             Kind::Busy => {
-                let busy: Busy = envelope.typed(envelope.payload).map_err(typed)?;
+                let busy: Busy = envelope.decode_member(envelope.payload).map_err(typed)?;
                 self.promises.once.busy(&busy.ack_id);
             }
             Kind::Ack => {
-                let ack: Ack<'_> = envelope.typed(envelope.payload).map_err(typed)?;
+                let ack: Ack<'_> = envelope.decode_member(envelope.payload).map_err(typed)?;
                 if ack.state.as_deref() == Some("accepted") {
                     self.promises.accepts(&ack, &self.disk)?;
                 }

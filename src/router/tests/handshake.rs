@@ -299,7 +299,7 @@ fn guest_sends_and_receives_no_broadcast() {
         ann> @guest-e43fe68b: back to you
             gus < DELIVER d4 Ann -> @guest-e43fe68b seq 1 {"body":"back to you"}
         ann>> @guest-e43fe68b: it has no mailbox
-            ann < NACK {"ack_id":"a3","code":"NO_ACK","message":"@guest-e43fe68b doesn't acknowledge: send without requires_ack"}
+            ann < NACK {"ack_id":"a3","code":"NO_ACK","message":"@guest-e43fe68b does not acknowledge: send without requires_ack"}
         gus goes
         ann> @guest-e43fe68b: gone
             ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent @guest-e43fe68b was ever here; here are Ann, Bob"}

@@ -105,7 +105,7 @@ fn companion_sends_for_its_agent_and_gets_its_notices() {
         com2> *: three
             bob < DELIVER d3 Ann -> Bob seq 3 originalTo "*" {"body":"three"}
         com says SEND id=x from=Bob to=Bob {"body":"as Bob"}
-            com < NACK {"ack_id":"x","code":"FORBIDDEN","message":"you are Ann and can't send as \"Bob\""}
+            com < NACK {"ack_id":"x","code":"FORBIDDEN","message":"you are Ann and cannot send as \"Bob\""}
         com> Zoe: nobody
             com < NACK {"ack_id":"c2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
         bob> Ann: an answer

@@ -148,7 +148,7 @@ fn invalid_send_is_refused_and_uses_no_number() {
     check(expect![[r#"
         here: ann bob
         ann says SEND to=Bob from=Bob {}
-            ann < NACK {"ack_id":"x","code":"FORBIDDEN","message":"you are Ann and can't send as \"Bob\""}
+            ann < NACK {"ack_id":"x","code":"FORBIDDEN","message":"you are Ann and cannot send as \"Bob\""}
         ann says SEND to=Bob from=ann {"in":"her own name, in her own case"}
             bob < DELIVER d1 Ann -> Bob seq 1 {"in":"her own name, in her own case"}
         ann says SEND {}
@@ -208,11 +208,11 @@ fn at_least_once_needs_a_recipient_that_acknowledges() {
         cid joins
             cid < WELCOME {"agent":"Cid"}
         ann>> Bob: surely
-            ann < NACK {"ack_id":"a1","code":"NO_ACK","message":"Bob doesn't acknowledge: send without requires_ack"}
+            ann < NACK {"ack_id":"a1","code":"NO_ACK","message":"Bob does not acknowledge: send without requires_ack"}
         ann> Bob: perhaps
             bob < DELIVER d1 Ann -> Bob seq 1 {"body":"perhaps"}
         ann>> *: all, surely
-            ann < NACK {"ack_id":"a3","code":"NO_ACK","message":"Bob doesn't acknowledge: send without requires_ack","to":"Bob"}
+            ann < NACK {"ack_id":"a3","code":"NO_ACK","message":"Bob does not acknowledge: send without requires_ack","to":"Bob"}
             ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
             cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"all, surely"}
     "#]]);
