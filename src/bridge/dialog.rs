@@ -11,12 +11,13 @@ const POINTERS: [char; 6] = ['❯', '›', '▶', '➤', '→', '>'];
 /// Either the rows show a menu of numbered entries with a pointer at one of them and no input line
 /// below, or the text before the cursor ends in a yes-or-no question.
 #[must_use]
-pub fn is_asking(rows: &[String], before: &str) -> bool {
-    is_yes_or_no(before) || is_menu(rows)
+pub fn is_asking(rows: &[String], before_cursor: &str) -> bool {
+    asks_yes_or_no(before_cursor) || is_menu(rows)
 }
 
-fn is_yes_or_no(before: &str) -> bool {
-    let end = before.trim_end().trim_end_matches([':', '?', ' ']).to_ascii_lowercase();
+/// Whether the text before the cursor ends in a yes-or-no question.
+fn asks_yes_or_no(before_cursor: &str) -> bool {
+    let end = before_cursor.trim_end().trim_end_matches([':', '?', ' ']).to_ascii_lowercase();
     ["(y/n)", "[y/n]", "(yes/no)", "[yes/no]", "(y/n/a)", "[y/n/a]"]
         .iter()
         .any(|q| end.ends_with(q))
@@ -28,9 +29,9 @@ fn is_menu(rows: &[String]) -> bool {
     let rows = &rows[rows.len().saturating_sub(ROWS_SEARCHED)..];
     let Some(at) = rows.iter().rposition(|row| pointed_at(row).is_some()) else { return false };
     let Some(chosen) = pointed_at(rows[at]).and_then(entry_number) else { return false };
-    let next = rows.get(at + 1).and_then(|row| entry_number(row)) == Some(chosen + 1);
-    let last = at.checked_sub(1).and_then(|above| entry_number(rows[above]));
-    next || last.is_some_and(|last| last + 1 == chosen)
+    let has_next = rows.get(at + 1).and_then(|row| entry_number(row)) == Some(chosen + 1);
+    let previous = at.checked_sub(1).and_then(|above| entry_number(rows[above]));
+    has_next || previous.is_some_and(|previous| previous + 1 == chosen)
 }
 
 /// Returns a row without the border around it.
@@ -38,6 +39,7 @@ fn trim_border(row: &str) -> &str {
     row.trim_matches(|c: char| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))
 }
 
+/// Returns the text behind a pointer at the beginning of a row.
 fn pointed_at(row: &str) -> Option<&str> {
     row.strip_prefix(POINTERS).map(str::trim_start)
 }
@@ -52,9 +54,9 @@ fn entry_number(row: &str) -> Option<u32> {
 mod tests {
     use super::is_asking;
 
-    fn asks(screen: &str, before: &str) -> bool {
+    fn asks(screen: &str, before_cursor: &str) -> bool {
         let rows: Vec<_> = screen.lines().map(str::to_owned).collect();
-        is_asking(&rows, before)
+        is_asking(&rows, before_cursor)
     }
 
     #[test]

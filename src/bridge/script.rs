@@ -49,7 +49,7 @@ pub(super) fn check(expect: Expect) {
 /// Runs a script and returns its transcript.
 pub(super) fn run(script: &str) -> String {
     let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().expect("a line that says what runs");
+    let first = lines.next().expect("a first line, `run COMMAND`");
     let mut player = Player::new(&stated_settings(first));
     writeln!(player.transcript, "{first}").unwrap();
     for line in lines {
@@ -81,7 +81,7 @@ const INDENT: &str = "    ";
 
 /// The settings that the first line of a script states.
 fn stated_settings(line: &str) -> Settings {
-    let command = line.strip_prefix("run ").expect("the first line says what runs");
+    let command = line.strip_prefix("run ").expect("a first line, `run COMMAND`");
     if let Some(command) = command.strip_suffix(" with a brief") {
         let brief = Some("Print:\n```\n->relay:Bob <<<\nhello>>>\n```".to_owned());
         Settings { brief, ..settings(command) }
@@ -315,7 +315,7 @@ fn message(line: &str) -> IncomingMessage {
 
 fn failure(line: &str) -> DeliveryFailure {
     let mut words = line.splitn(3, ' ');
-    let mut word = || words.next().expect("a number, a code and a sentence").to_owned();
+    let mut word = || words.next().expect("`undelivered NUMBER CODE WHY`").to_owned();
     DeliveryFailure {
         handle: Some(SendHandle(word().parse().expect("a number"))),
         id: Some("s-1".to_owned()),

@@ -42,15 +42,15 @@ const DEFAULT_FILE: &str = "AGENTS.md";
     note = "`agent-relay run --brief` types the instructions into one agent."
 )]
 pub(super) struct Brief {
-    /// the name of the agent that they are for; with --install or --remove, the file
+    /// the name of the agent to put into the text; with --install or --remove, the file to change
     #[argh(positional, arg_name = "name-or-file")]
     subject: Option<String>,
 
-    /// put them into files that agents read, between markers; an older text is replaced
+    /// write the instructions into files that agents read, between markers; replaces older ones
     #[argh(switch)]
     install: bool,
 
-    /// take them out again; a file without other text is removed
+    /// take the instructions out of the files; a file without other text is removed
     #[argh(switch)]
     remove: bool,
 
@@ -285,8 +285,9 @@ impl Target {
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or_else(|| Path::new(".")).canonicalize();
-        let directory = directory
-            .map_err(|error| Failure::failed(format!("the directory of {shown}: {error}")))?;
+        let directory = directory.map_err(|error| {
+            Failure::failed(format!("cannot find the directory of {shown}: {error}"))
+        })?;
         let real = directory.join(path.file_name().expect("a name with an extension"));
         Ok(Self { named: path, real, text: None })
     }

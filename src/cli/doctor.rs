@@ -247,7 +247,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
     let next = sources.requested().or_else(|| sources.defaults.first().map(String::as_str));
     let is_foreign = Endpoint::parse(first.as_ref()).and_then(|endpoint| {
         if sources.service_used().is_some() {
-            // service.toml names its user.
+            // The service runs under another account, which owns the endpoint.
             return Ok(false);
         }
         let is_foreign = Listener::is_foreign(&endpoint)?;

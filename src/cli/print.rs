@@ -123,9 +123,8 @@ pub(super) fn fit(help: &str) -> String {
     fitted
 }
 
-/// Prints a help text to standard error.
+/// Prints a help text to standard error. A failure is ignored, as in [`eprint_line`].
 pub(super) fn help(text: &str) {
-    // Ignored as in `say`.
     drop(io::stderr().write_all(text.as_bytes()));
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     error::{ConfigError, is_absent},
-    parse::{self, filled, whole_number},
+    parse::{self, non_empty_text, whole_number},
     text,
 };
 use crate::{protocol::payload::Durability, router::Limits};
@@ -26,7 +26,7 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The daemon's endpoint; `None` for the system's default.
-    #[serde(deserialize_with = "filled")]
+    #[serde(deserialize_with = "non_empty_text")]
     pub endpoint: Option<String>,
     /// The durability of accepted messages.
     #[serde(deserialize_with = "durability")]
@@ -247,8 +247,8 @@ mod tests {
         }
         let text = "config.toml:3: `endpoint`: expected a text in quotes";
         refused("\n\nendpoint = 7", text);
-        let filled = "config.toml:3: `endpoint`: expected a text that is not empty";
-        refused("\n\nendpoint = ''", filled);
+        let empty = "config.toml:3: `endpoint`: expected a text that is not empty";
+        refused("\n\nendpoint = ''", empty);
         let durability = "config.toml:1: `durability`: expected \"disk\" or \"process\"";
         refused("durability = 'memory'", durability);
         refused("durability = 1", "config.toml:1: `durability`: expected a text in quotes");

@@ -176,7 +176,7 @@ impl Visitor<'_> for WholeNumber {
 }
 
 /// Deserializes an optional non-empty text.
-pub(super) fn filled<'de, D: Deserializer<'de>>(
+pub(super) fn non_empty_text<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;

@@ -3,7 +3,7 @@
 
 use super::{
     error::{ConfigError, is_absent},
-    parse::{self, filled},
+    parse::{self, non_empty_text},
 };
 use serde::Deserialize;
 use std::{
@@ -84,11 +84,11 @@ impl Service {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
-    #[serde(deserialize_with = "filled")]
+    #[serde(deserialize_with = "non_empty_text")]
     endpoint: Option<String>,
-    #[serde(deserialize_with = "filled")]
+    #[serde(deserialize_with = "non_empty_text")]
     home: Option<String>,
-    #[serde(deserialize_with = "filled")]
+    #[serde(deserialize_with = "non_empty_text")]
     account: Option<String>,
 }
 

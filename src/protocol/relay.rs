@@ -329,13 +329,13 @@ pub struct DeliveryProgress<'a> {
     /// The end of the message's time to live, while the delivery is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// The last report of its recipient.
+    /// The recipient's last report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Reported>,
-    /// The time of its end.
+    /// The time at which the delivery ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// The code of the NACK to the sender, of a dead letter.
+    /// The code of the NACK that the sender got, if the delivery is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Cow<'a, str>>,
     /// The reason, in words, why the delivery is dead or waits for its agent.

@@ -233,7 +233,7 @@ fn interrupted_reply_repeats_no_message(cli: Cli) {
         agent.submit(prompt);
         agent.terminal.wait_for(shown);
         agent.terminal.press("\x1b");
-        // Together with the next key the Esc would be another key.
+        // A CLI that reads an Esc together with the next key takes both for one key with Alt.
         agent.wait_until_still();
         agent.wait_until_idle();
         agent.submit(next);

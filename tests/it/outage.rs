@@ -244,7 +244,7 @@ fn agent_cut_off_by_a_crash_is_listed_as_reconnecting() {
     let mut sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
     let mut ann = sandbox.join("Ann");
-    // The session is stored before an accepted message is, and survives the daemon.
+    // Ann's session is stored before her accepted message, so it survives the daemon's crash.
     ann.send("Bob", "hello", json!({"requires_ack": true}));
     assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
     sandbox.kill();

@@ -21,15 +21,15 @@ const USAGE: i32 = 2;
 /// The program under test.
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
 
-/// Makes a key for a name, and puts its hash into force. Returns the key.
+/// Makes a key for a name, and loads a policy with its hash. Returns the key.
 fn make_key(sandbox: &Sandbox, name: &str) -> String {
     let printed = out(&run(sandbox, &["policy", "key", name, "--json"], DONE));
-    let made: Value = serde_json::from_str(&printed).unwrap();
-    let text = format!("[[agent]]\nname = '{name}'\nkey = {}\n", made["hash"]);
+    let pair: Value = serde_json::from_str(&printed).unwrap();
+    let text = format!("[[agent]]\nname = '{name}'\nkey = {}\n", pair["hash"]);
     let path = sandbox.home().join("policy.toml");
     platform::paths::write_private_file(&path, text.as_bytes()).unwrap();
     run(sandbox, &["policy", "reload"], DONE);
-    made["key"].as_str().unwrap().to_owned()
+    pair["key"].as_str().unwrap().to_owned()
 }
 
 /// Writes a secret into a private file. Returns the path.

@@ -206,9 +206,9 @@ pub(crate) fn owner_sid(pipe: RawHandle) -> io::Result<String> {
     sid_text(owner)
 }
 
-/// The owner, the access list and the label of a pipe, in the security descriptor definition
+/// The owner, the access list and the label of a pipe, in SDDL, the security descriptor definition
 /// language.
-pub(crate) fn description(pipe: RawHandle) -> io::Result<String> {
+pub(crate) fn sddl(pipe: RawHandle) -> io::Result<String> {
     const ASKED: u32 =
         OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION | LABEL_SECURITY_INFORMATION;
     let mut descriptor = null_mut();

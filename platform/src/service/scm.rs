@@ -197,7 +197,6 @@ fn state(service: &Service) -> io::Result<State> {
     Ok(match (status.current_state, status.process_id) {
         (ServiceState::Running, Some(pid)) => State::Running(pid),
         (ServiceState::Stopped, _) => match status.exit_code {
-            // ERROR_SERVICE_NEVER_STARTED: not started since the system was.
             ServiceExitCode::Win32(0 | ERROR_SERVICE_NEVER_STARTED) => State::Stopped,
             ServiceExitCode::Win32(code) => State::Failed(format!("error {code}")),
             ServiceExitCode::ServiceSpecific(code) => State::Failed(format!("exit code {code}")),
@@ -206,6 +205,7 @@ fn state(service: &Service) -> io::Result<State> {
     })
 }
 
+/// The exit code of a service that has not been started since the system booted.
 const ERROR_SERVICE_NEVER_STARTED: u32 = 1077;
 
 fn info(program: &Program) -> ServiceInfo {

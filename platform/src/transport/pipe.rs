@@ -112,11 +112,10 @@ pub(super) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
 /// access. Any other pipe is refused: its owner could serve our clients.
 pub(super) fn join(endpoint: &Endpoint, access: &Descriptor) -> io::Result<OwnedHandle> {
     let pipe = instance(endpoint.as_text(), access, 0)?;
-    // The system's description of the access is compared with that of a pipe that is ours.
+    // The pipe is ours if its owner and its access are those of a pipe that is made here.
     let name = format!(r"\\.\pipe\{}-{:?}", process::id(), thread::current().id());
     let model = instance(&name, access, FILE_FLAG_FIRST_PIPE_INSTANCE)?;
-    if security::description(pipe.as_raw_handle())? == security::description(model.as_raw_handle())?
-    {
+    if security::sddl(pipe.as_raw_handle())? == security::sddl(model.as_raw_handle())? {
         return Ok(pipe);
     }
     Err(refusal(

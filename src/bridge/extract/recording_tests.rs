@@ -245,10 +245,10 @@ impl Repainter {
     }
 
     fn step(&mut self, extractor: &mut ScreenExtractor, found: &mut Vec<Extracted>) {
-        // The rows above the cursor, as a program that remembers its screen repaints them.
+        // Some programs repaint only the rows that are on the screen, without earlier messages.
         let screen = extractor.screen();
         let end = screen.cursor().row;
-        let last: String = (0..end).map(|row| screen.row(row).text + "\r\n").collect();
+        let above_cursor: String = (0..end).map(|row| screen.row(row).text + "\r\n").collect();
         let bytes = match self.draw(6) {
             0 | 1 => {
                 let message = format!("● ->relay:Bob <<<\r\n  number {}>>>\r\n", self.next);
@@ -257,8 +257,8 @@ impl Repainter {
                 format!("\r\x1b[J{message}> ")
             }
             2 => format!("\x1b[2J\x1b[3J\x1b[H{}> ", self.said.concat()),
-            3 => format!("\x1b[2J\x1b[H{last}> "),
-            4 => format!("\x1b[H\x1b[J{last}> "),
+            3 => format!("\x1b[2J\x1b[H{above_cursor}> "),
+            4 => format!("\x1b[H\x1b[J{above_cursor}> "),
             _ => {
                 let (columns, rows) = (40 + self.draw(80) as usize, 12 + self.draw(30) as usize);
                 extractor.resize(self.now, columns, rows, found);

@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 /// Requests of one connection that may wait for an earlier one.
 pub(super) const WAITING_MAX: usize = 32;
 
-/// An action that a request waits for.
+/// An operation outside the router that a request waits for.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(super) enum Operation {
     /// A query of the store.
     Query(Query),
     /// Reading the policy file again.
@@ -35,7 +35,7 @@ pub(super) struct PendingRequest {
 /// One connection's queue.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// The request whose errand is being done.
+    /// The request that waits for an operation.
     pub(super) first: PendingRequest,
     /// The store was asked a second time, since its first answer was outdated.
     pub(super) is_second: bool,

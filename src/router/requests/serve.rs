@@ -2,7 +2,7 @@
 
 use super::{
     access::Asker,
-    queue::{Errand, PendingRequest, Queue, WAITING_MAX},
+    queue::{Operation, PendingRequest, Queue, WAITING_MAX},
     request::{Request, cursor, name, not_found, rows_wanted},
     rows::{Rows, WHY_CHARS_MAX, raw},
 };
@@ -37,10 +37,10 @@ use uuid::Uuid;
 /// The session of `@relay`, as its DELIVERs state it.
 const SESSION: &str = "s-relay";
 
-/// The effect of a request: the `data` of its answer, or what has to be done before.
+/// The effect of a request: the `data` of its answer, or the operation that must end first.
 enum Served {
     Answer(Box<RawValue>),
-    Errand(Errand),
+    Operation(Operation),
 }
 
 impl Router {
@@ -63,14 +63,15 @@ impl Router {
         }
     }
 
-    /// Serves a request and the requests behind it, until one has to wait for an errand.
+    /// Serves a request and the requests behind it, until one has to wait for an operation.
     fn serve_in_order(&mut self, first: PendingRequest, mut waiting: VecDeque<PendingRequest>) {
         let mut next = Some(first);
         while let Some(first) = next {
             match self.serve(&first) {
                 Ok(None) => {}
-                Ok(Some(errand)) => {
-                    return self.begin_errand(errand, Queue { first, is_second: false, waiting });
+                Ok(Some(operation)) => {
+                    return self
+                        .begin_operation(operation, Queue { first, is_second: false, waiting });
                 }
                 Err((code, why)) => self.refuse(first.client, &first.send_id, code, why),
             }
@@ -78,13 +79,13 @@ impl Router {
         }
     }
 
-    fn begin_errand(&mut self, errand: Errand, queue: Queue) {
+    fn begin_operation(&mut self, operation: Operation, queue: Queue) {
         let client = queue.first.client;
         // One of the requests before may have closed the connection.
         if self.connections.membership(client).is_some() {
-            self.ctx.emit(match errand {
-                Errand::Query(query) => Output::Query(client, Box::new(query)),
-                Errand::Reload => Output::Reload(client),
+            self.ctx.emit(match operation {
+                Operation::Query(query) => Output::Query(client, Box::new(query)),
+                Operation::Reload => Output::Reload(client),
             });
             self.requests.wait(queue);
         }
@@ -101,9 +102,9 @@ impl Router {
         if let Ok(found) = &found
             && !is_second
             && found.rows.iter().any(|row| self.rows().is_outdated(row))
-            && let Ok(Some(errand)) = self.serve(&first)
+            && let Ok(Some(operation)) = self.serve(&first)
         {
-            return self.begin_errand(errand, Queue { first, is_second: true, waiting });
+            return self.begin_operation(operation, Queue { first, is_second: true, waiting });
         }
         if let Err((code, why)) = self.conclude(&first, found) {
             self.refuse(client, &first.send_id, code, why);
@@ -151,8 +152,8 @@ impl Router {
         Ok(())
     }
 
-    /// Answers a request, unless something has to be done first.
-    fn serve(&mut self, pending: &PendingRequest) -> Result<Option<Errand>, Refusal> {
+    /// Answers a request, unless an operation must end first.
+    fn serve(&mut self, pending: &PendingRequest) -> Result<Option<Operation>, Refusal> {
         let request = pending.request.as_ref().map_err(Clone::clone)?;
         let asker = self.asker(pending.client);
         let name = asker.agent()?.name.as_str();
@@ -167,7 +168,7 @@ impl Router {
             return Ok(None);
         }
         match self.answer_to(pending, request)? {
-            Served::Errand(errand) => Ok(Some(errand)),
+            Served::Operation(operation) => Ok(Some(operation)),
             Served::Answer(data) => {
                 self.respond(pending, request.name(), &data);
                 Ok(None)
@@ -182,7 +183,7 @@ impl Router {
     ) -> Result<Served, Refusal> {
         self.check_room_to_answer(request)?;
         let client = pending.client;
-        let query = |query| Served::Errand(Errand::Query(query));
+        let query = |query| Served::Operation(Operation::Query(query));
         Ok(match request {
             Request::Status => Served::Answer(raw(&self.status())),
             Request::Agents(page) => Served::Answer(raw(&self.rows().agents(page))),
@@ -191,7 +192,7 @@ impl Router {
                 Served::Answer(raw(&Empty {}))
             }
             Request::Stop(_) => Served::Answer(raw(&Empty {})),
-            Request::Reload => Served::Errand(Errand::Reload),
+            Request::Reload => Served::Operation(Operation::Reload),
             Request::Message(MessageRequest { id, .. })
             | Request::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
             Request::Inbox(inbox) => {

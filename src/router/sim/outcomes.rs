@@ -30,8 +30,9 @@ struct Due {
 pub(super) struct Outcomes {
     /// Deliveries by number.
     accepted: BTreeMap<u64, (Key, Due)>,
-    /// Deliveries that failed, and deliveries whose sender must get an answer.
+    /// Deliveries that failed.
     failed: BTreeMap<Key, Due>,
+    /// Deliveries whose sender must get an answer.
     asked: BTreeMap<Key, Due>,
     /// The last session of each name.
     sessions: BTreeMap<String, String>,
@@ -124,8 +125,8 @@ impl Outcomes {
         self.failed.retain(|_, due| disk.delivery(due.id).is_some_and(|(_, is_over)| is_over));
     }
 
-    /// Checks at the end that every sender was notified.
-    pub(super) fn nothing_is_due(&self, disk: &Disk) -> Checked {
+    /// Checks at the end that every sender was notified of its failures and got its answers.
+    pub(super) fn every_sender_was_notified(&self, disk: &Disk) -> Checked {
         let mut all = self.failed.iter().chain(&self.asked);
         let late = all.find(|(_, due)| {
             self.sessions.get(due.by) == Some(&due.session) && disk.delivery(due.id).is_some()

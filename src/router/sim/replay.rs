@@ -24,10 +24,10 @@ type Numbers = BTreeMap<u64, Past>;
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     past: BTreeMap<Stream, Numbers>,
-    /// Messages that a connection is to get again.
+    /// Messages that a SYNC promised to a connection, and that are not replayed yet.
     due: BTreeMap<(ClientId, Stream), Numbers>,
-    /// Deliveries that do not come again: dead letters, and what was never written to its
-    /// recipient.
+    /// Deliveries that are not replayed: dead letters, and deliveries that were never written to
+    /// their recipients.
     dead: BTreeSet<Key>,
 }
 
@@ -52,11 +52,12 @@ impl Replay {
         }
     }
 
+    /// Whether a message would still be replayed.
     fn is_wanted(&self, past: &Past, now: Moment) -> bool {
         past.expires > now && !self.dead.contains(&past.key)
     }
 
-    /// Checks that a DELIVER overtakes no message that is due; returns whether it was due itself.
+    /// Checks that a DELIVER overtakes no due message. Returns whether its own message was due.
     pub(super) fn delivered(
         &mut self,
         client: ClientId,
@@ -100,11 +101,12 @@ impl Replay {
         self.due.clear();
     }
 
-    /// Checks that no message is due.
-    pub(super) fn nothing_is_due(&self, now: Moment) -> Checked {
+    /// Checks at the end that every message that a SYNC promised was replayed or is not wanted any
+    /// more.
+    pub(super) fn everything_was_replayed(&self, now: Moment) -> Checked {
         let mut due = self.due.values().flatten();
         match due.find(|(_, past)| self.is_wanted(past, now)) {
-            Some(late) => Err(format!("{late:?} is due and does not come")),
+            Some(late) => Err(format!("{late:?} was promised and not replayed")),
             None => Ok(()),
         }
     }

@@ -555,8 +555,8 @@ impl World {
         if !open.is_empty() || !notices.is_empty() || !questions.is_empty() {
             return Err(format!("left are {open:?} {notices:?} {questions:?}"));
         }
-        promises.replay.nothing_is_due(self.bed.now.monotonic)?;
-        promises.outcomes.nothing_is_due(disk)
+        promises.replay.everything_was_replayed(self.bed.now.monotonic)?;
+        promises.outcomes.every_sender_was_notified(disk)
     }
 }
 

@@ -38,7 +38,8 @@ fn assert_set_aside(folder: &Folder, why: &str) {
     assert!(folder.open().remarks.is_empty(), "the new file is good");
 }
 
-fn filled() -> Folder {
+/// A folder with a store of 200 messages.
+fn folder_with_messages() -> Folder {
     let folder = Folder::new();
     let mut world = World::default();
     let accepted =
@@ -60,19 +61,19 @@ fn file_that_is_not_our_database_is_set_aside() {
     other.close().unwrap();
     assert_set_aside(&folder, "other program");
 
-    let folder = filled();
+    let folder = folder_with_messages();
     let ours = rusqlite::Connection::open(folder.path()).unwrap();
     ours.execute_batch("DROP TABLE stream").unwrap();
     ours.close().unwrap();
     assert_set_aside(&folder, "`stream` is missing");
 
-    let folder = filled();
+    let folder = folder_with_messages();
     let ours = rusqlite::Connection::open(folder.path()).unwrap();
     ours.execute_batch("ALTER TABLE agent DROP COLUMN forget_at").unwrap();
     ours.close().unwrap();
     assert_set_aside(&folder, "no such column");
 
-    let folder = filled();
+    let folder = folder_with_messages();
     let ours = rusqlite::Connection::open(folder.path()).unwrap();
     ours.execute_batch("UPDATE delivery SET name = 'no name' WHERE number = 7").unwrap();
     ours.close().unwrap();
@@ -81,7 +82,7 @@ fn file_that_is_not_our_database_is_set_aside() {
 
 #[test]
 fn examining_a_sound_file_changes_nothing() {
-    let folder = filled();
+    let folder = folder_with_messages();
     let before = files(&folder);
     assert_eq!(before.len(), 1, "the closed store left no log");
     store::examine(&folder.path()).unwrap();
@@ -108,7 +109,7 @@ fn examining_a_sound_file_changes_nothing() {
 
 #[test]
 fn corrupt_pages_are_detected() {
-    let folder = filled();
+    let folder = folder_with_messages();
     let mut bytes = fs::read(folder.path()).unwrap();
     // The first page has the schema.
     bytes[4096..].fill(0x5a);
@@ -118,7 +119,7 @@ fn corrupt_pages_are_detected() {
 
 #[test]
 fn message_that_changed_on_the_disk_becomes_a_dead_letter() {
-    let folder = filled();
+    let folder = folder_with_messages();
     let ours = rusqlite::Connection::open(folder.path()).unwrap();
     let change = "UPDATE message SET
         shared = CAST(replace(CAST(shared AS TEXT), 'here', 'Here') AS BLOB) WHERE number = 7";
@@ -143,7 +144,7 @@ fn message_that_changed_on_the_disk_becomes_a_dead_letter() {
 
 #[test]
 fn damaged_notices_are_deleted_and_others_kept() {
-    let folder = filled();
+    let folder = folder_with_messages();
     let notice = |number| {
         let frame = b"....{\"v\":1}".as_slice().into();
         Change::Notice(Box::new(NoticeRecord { number, agent: 1, frame }))
@@ -221,7 +222,7 @@ const NEXT: Schema = Schema {
 
 #[test]
 fn older_file_is_copied_and_migrated_and_newer_one_refused() {
-    let folder = filled();
+    let folder = folder_with_messages();
     let before = folder.image();
     let mut connection = file::connect(&folder.settings()).unwrap();
     let prepared = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
@@ -244,7 +245,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
 
 #[test]
 fn failed_migration_changes_nothing() {
-    let folder = filled();
+    let folder = folder_with_messages();
     let before = folder.image();
     let broken = Schema { steps: &["", "CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
     let mut connection = file::connect(&folder.settings()).unwrap();

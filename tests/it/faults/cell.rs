@@ -6,8 +6,9 @@ use std::{
     path::Path,
 };
 
-/// The calls that fail, with their errors. A kill happens instead of the call.
-const CALLS: [(&str, &[&str]); 13] = [
+/// The system calls that fail, each with its errors. For [`KILL`], the daemon is killed instead of
+/// the call.
+const SYSTEM_CALLS: [(&str, &[&str]); 13] = [
     ("openat", &["EIO", "ENOSPC", "EMFILE", KILL]),
     ("pwrite64", &["EIO", "ENOSPC", KILL]),
     ("write", &["EIO", "ENOSPC", KILL]),
@@ -100,18 +101,19 @@ impl Cell {
 
 /// The names of all calls, as an argument of `strace`.
 pub(super) fn calls() -> String {
-    CALLS.map(|(call, _)| call).join(",")
+    SYSTEM_CALLS.map(|(call, _)| call).join(",")
 }
 
 /// A cell for each call in a log of all calls.
 pub(super) fn cells(setup: Setup, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
     let mut counts = BTreeMap::<_, usize>::new();
-    // Calls of the loader and of libraries, or another thread's calls with the same number.
+    // Foreign calls are those of the loader and of libraries. Their numbers are skipped in all
+    // threads.
     let (mut found, mut foreign) = (BTreeSet::new(), BTreeSet::new());
     for line in log.lines() {
         let Some((thread, rest)) = line.split_once(char::is_whitespace) else { continue };
         let Some((name, arguments)) = rest.trim_start().split_once('(') else { continue };
-        let Some((call, _)) = CALLS.iter().find(|(call, _)| *call == name) else { continue };
+        let Some((call, _)) = SYSTEM_CALLS.iter().find(|(call, _)| *call == name) else { continue };
         let mut next = |file| {
             let count = counts.entry((thread.to_owned(), *call, file)).or_default();
             *count += 1;
@@ -152,7 +154,7 @@ fn cells_of_call(
     number: usize,
 ) -> impl Iterator<Item = Cell> {
     let errors =
-        CALLS.iter().find(|(other, _)| *other == call).map_or(&[][..], |(_, errors)| errors);
+        SYSTEM_CALLS.iter().find(|(other, _)| *other == call).map_or(&[][..], |(_, errors)| errors);
     errors.iter().flat_map(move |error| {
         // A disk may fail permanently. Other calls fail once: otherwise there would be no daemon
         // to test.
