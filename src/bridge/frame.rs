@@ -500,6 +500,11 @@ mod tests {
     }
 
     #[test]
+    fn blank_at_the_start_of_a_long_word_is_no_place_to_cut() {
+        assert_eq!(pieces(" longword", 5).collect::<Vec<_>>(), [" long", "word"]);
+    }
+
+    #[test]
     fn digits_are_new_each_time_and_not_in_the_body() {
         let mut random = ChaCha20Rng::seed_from_u64(1);
         let first = draw(&mut random, "");

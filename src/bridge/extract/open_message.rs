@@ -195,3 +195,16 @@ fn json_bytes(text: &str) -> usize {
         })
         .sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_bytes_count_escaped_characters_as_json_has_them() {
+        for text in ["", "plain é", "\"\\", "two\nlines\t", "\u{1}\u{1f}"] {
+            let json = serde_json::to_string(text).unwrap();
+            assert_eq!(json_bytes(text) + "\"\"".len(), json.len(), "{text:?}");
+        }
+    }
+}

@@ -162,6 +162,8 @@ fn cleanup_turns_off_what_would_garble_later_output() {
         assert_eq!(cleanup(&format!("{on}{off}")), "", "{on:?}");
         assert_eq!(cleanup(&format!("{on}\x1bc")), "", "{on:?}");
     }
+    // A region of one row is ignored.
+    assert_eq!(cleanup("\x1b[2;2r"), "");
     // Not every terminal drops margins when its size changes.
     let (mut screen, mut log) = painted(b"\x1b[1;2r");
     screen.resize(10, 5, &mut log);

@@ -54,3 +54,24 @@ impl Deferred {
         own.map(|deferred| deferred.record).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_records_beyond_the_bounds_are_dropped() {
+        let mut deferred = Deferred::default();
+        let reply = |letter: &str| Record::Reply(letter.repeat(BYTES_MAX / 4));
+        for letter in ["a", "b", "c", "d", "e", "f"] {
+            deferred.push(reply(letter), true);
+        }
+        assert!(deferred.all() == ["c", "d", "e", "f"].map(reply));
+        let mut deferred = Deferred::default();
+        deferred.push(Record::Prompt("the oldest".to_owned()), true);
+        for _ in 0..RECORDS_MAX {
+            deferred.push(Record::TurnOver, true);
+        }
+        assert_eq!(deferred.all(), vec![Record::TurnOver; RECORDS_MAX]);
+    }
+}

@@ -66,6 +66,19 @@ fn overlong_line_is_skipped() {
 }
 
 #[test]
+fn dedup_window_forgets_the_oldest_text_beyond_its_bound() {
+    let mut window = DedupWindow::default();
+    for id in 0..TEXTS_MAX {
+        assert!(window.insert(&id.to_string(), SINCE));
+    }
+    assert!(!window.insert("0", SINCE));
+    assert_eq!(window.forgotten(), "");
+    assert!(window.insert("beyond the bound", SINCE));
+    assert_eq!(window.forgotten(), SINCE);
+    assert!(window.insert("0", SINCE));
+}
+
+#[test]
 fn long_file_that_is_written_anew_is_not_read_twice() {
     let (mut reader, mut records) = (reader(), Vec::new());
     // 100 lines have the same timestamp.

@@ -88,6 +88,32 @@ fn tap_copies_routed_messages() {
 }
 
 #[test]
+fn tap_copies_a_busy_broadcast_once_a_recipient_has_it() {
+    check(expect![[r#"
+        limits queue_messages_max=4 window_bytes=1
+        here: ann bob
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op says SEND id=q to=@relay {"kind":"request","body":"tap"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
+        bob stalls
+        ann> Bob: 1
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob"},"kind":"tap"}
+            bob < DELIVER d3 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"6f30228e-f66c-48c3-8725-3fa9afabf58b","payload":{"body":"2"},"recipients":1,"requires_ack":false,"send_id":"a2","seq":2,"to":"Bob"},"kind":"tap"}
+        ann>> *: all
+            ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
+        bob reads
+            bob < DELIVER d5 Ann -> Bob seq 2 {"body":"2"}
+        ann again
+            op < DELIVER d6 @relay -> @operator seq 4 {"body":"","data":{"from":"Ann","payload":{"body":"all"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a3","to":"*"},"kind":"tap"}
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d7 Ann -> Bob seq 3 originalTo "*" requires_ack true {"body":"all"}
+    "#]]);
+}
+
+#[test]
 fn slow_tap_loses_copies_and_is_notified() {
     check(expect![[r#"
         limits window_bytes=1

@@ -54,6 +54,18 @@ fn arrow_that_may_become_an_opening_line_is_not_reported_yet() {
 }
 
 #[test]
+fn message_below_an_unfinished_mistake_is_extracted() {
+    let mut live = Live::new();
+    // The cursor stays in the row with the mistake.
+    live.write(&format!("->relay:Bob Carl <<<\n\n{MAIL}\n> composer\x1b[1;5H")).wait(5_000);
+    live.check(expect![[r#"
+        Bob: "Hello\nBob"
+    "#]]);
+    live.write("\x1b[20;1H").wait(400);
+    assert_eq!(live.found.len(), 1, "{}", shown(&live.found));
+}
+
+#[test]
 fn repeated_mistake_is_reported_each_time() {
     let wrong = "->relay:Bob Carl <<<\n";
     let mut live = Live::new();

@@ -2,6 +2,7 @@
 
 use super::*;
 use expect_test::expect;
+use std::ops::Range;
 
 #[test]
 fn full_screen_snapshot_adds_messages_after_its_overlap() {
@@ -129,6 +130,59 @@ fn text_that_scrolls_back_is_the_same() {
     pager.print(&second[30..], 4);
     pager.live.end_turn();
     check_long(&pager.live.found, &[("a", 50), ("b", 50)]);
+}
+
+/// The message of these lines, between an opening line and `end>>>`.
+fn message_of(lines: impl IntoIterator<Item = String>) -> Vec<String> {
+    let opener = "• ->relay:Bob <<<".to_owned();
+    [opener].into_iter().chain(lines).chain(["  end>>>".to_owned()]).collect()
+}
+
+#[track_caller]
+fn check_body(found: &[Extracted], text: &[String]) {
+    let body: Vec<&str> =
+        text[1..].iter().map(|line| line.trim().trim_end_matches(">>>")).collect();
+    assert_eq!(shown(found), format!("Bob: {:?}\n", body.join("\n")));
+}
+
+#[test]
+fn repeated_lines_are_matched_where_the_text_scrolls_least() {
+    let refrain = || (0..7).map(|n| format!("  refrain {n}"));
+    let verse = |numbers: Range<usize>| numbers.map(|n| format!("  verse {n}"));
+    let text = message_of(refrain().chain(verse(0..40)).chain(refrain()).chain(verse(40..60)));
+    let mut pager = Pager::new();
+    pager.headline = false;
+    // All that the next screen shares with this one is the refrain.
+    pager.print(&text[..55], 4).print(&text[55..71], 16).print(&text[71..], 4);
+    pager.live.end_turn();
+    check_body(&pager.live.found, &text);
+}
+
+#[test]
+fn rows_redrawn_in_place_below_a_headline_are_the_same_text() {
+    let mut text = message_of((0..50).map(|n| format!("  row {n}")));
+    let mut pager = Pager::new();
+    pager.print(&text[..40], 4);
+    // Rows 18 to 21 stand below the headline.
+    for row in &mut text[22..40] {
+        *row = row.replace("row", "redrawn");
+    }
+    pager.text = text[..40].to_vec();
+    pager.paint(0).live.wait(400);
+    pager.print(&text[40..], 4);
+    pager.live.end_turn();
+    check_body(&pager.live.found, &text);
+}
+
+#[test]
+fn rows_that_scroll_off_within_an_update_are_read_in_order() {
+    let mut live = Live::new();
+    live.write("\x1b[?1049h\x1b[2J\x1b[H");
+    for rows in long_message("a", 200).chunks(50) {
+        live.write(&format!("\x1b[?2026h{}\n\x1b[?2026l", rows.join("\n"))).wait(400);
+    }
+    live.end_turn();
+    check_long(&live.found, &[("a", 200)]);
 }
 
 #[test]
