@@ -43,7 +43,7 @@ fn planted_bugs_are_found() {
         (Bug::ForgottenFloors, "has the number of"),
         (Bug::CrowdedQueue, "in a queue"),
         (Bug::TwoOwners, "has two owners"),
-        (Bug::ForgottenDoubles, "is kept for 2, not 1"),
+        (Bug::ForgottenDoubles, "is stored for 2 recipients, but accepted for 1"),
         (Bug::ForgottenAnswers, "was never notified"),
         (Bug::NoPatience, "is lost: Dead { code: GaveUp"),
         (Bug::ShortLives, "is lost: Dead { code: Expired"),
