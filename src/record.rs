@@ -309,9 +309,10 @@ pub struct DeadLetterRecord {
     pub to: u64,
 }
 
-/// The highest number of each kind, including numbers that are only referred to.
+/// The highest numbers that agents, streams, messages and deliveries ever had; new ones get higher
+/// numbers. A number counts even if only another record mentions it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each says its kind")]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct LastNumbers {
     pub agent: u64,
     pub stream: u64,

@@ -54,11 +54,11 @@ fn check_round_trip<T: PartialEq + std::fmt::Debug>(
     space[..count].copy_from_slice(&frame[..count]);
     decoder.filled(count);
     assert!(decoder.batch().is_ok(), "{} bytes", frame.len());
-    let reread = read(&frame[PREFIX..]).expect("what is written can be read");
+    let reread = read(&frame[PREFIX..]).expect("a written body is readable");
     assert_eq!(&reread, value);
     let mut written = Vec::new();
     append(&reread, &mut written);
-    assert_eq!(written, frame, "and written the same");
+    assert_eq!(written, frame, "the reread value is written differently");
 }
 
 fn number(bytes: &[u8], at: usize) -> u16 {

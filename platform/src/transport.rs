@@ -92,8 +92,8 @@ impl Listener {
     /// # Errors
     /// `AlreadyExists` if there is an object of another kind; or if the directory of a socket is
     /// missing or not writable.
-    pub fn check(endpoint: &Endpoint) -> io::Result<()> {
-        imp::check(endpoint)
+    pub fn check_bindable(endpoint: &Endpoint) -> io::Result<()> {
+        imp::check_bindable(endpoint)
     }
 
     /// Whether an object of another user is at the endpoint, so that this user can neither listen

@@ -56,7 +56,7 @@ These are its last words>>>
 
 /// The start of the line before the brief in a file.
 const BEGINS: &str = "<!-- agent-relay: begin";
-/// The start of the line after the block.
+/// The start of the line after the brief in a file.
 const ENDS: &str = "<!-- agent-relay: end";
 
 /// Returns the brief between its marker lines.
@@ -65,11 +65,11 @@ fn block() -> String {
     format!("{BEGINS} (`agent-relay brief --remove` takes this out) -->\n{text}{ENDS} -->\n")
 }
 
-/// A file's text, split at the block of the brief.
+/// A file's text, split at its block: the brief between its marker lines.
 #[derive(Debug)]
 pub struct Page<'a> {
     before: &'a str,
-    /// The first block, if there is one.
+    /// The first block, with its marker lines. `None` if the text has no block.
     block: Option<&'a str>,
     /// The text after the block, without further blocks.
     after: String,
@@ -112,6 +112,7 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Adds the text before a block, and the block.
     fn found(&mut self, foreign: &'a str, block: &'a str) {
         if self.block.is_some() {
             self.after.push_str(foreign);

@@ -77,7 +77,7 @@ struct Search {
 /// The last comparison of all turns with the screen.
 #[derive(Default)]
 enum Comparison {
-    /// There is none since the last record.
+    /// The next comparison is due at once: none was made since the last record.
     #[default]
     Due,
     Done {
@@ -156,7 +156,7 @@ impl Ownership {
         }
     }
 
-    /// Has the next comparison made at once.
+    /// Makes the next comparison due at once.
     pub(super) fn compare_at_once(&mut self) {
         self.comparison = Comparison::Due;
     }
@@ -211,7 +211,8 @@ impl Ownership {
         self.last_search = Some(Search { at, is_alone });
     }
 
-    /// A candidate that is proven to be the child's by the evidence, and was not known to be.
+    /// Returns a candidate that the evidence now proves to be the child's transcript, if there is
+    /// one.
     pub(super) fn proven(&self, now: Moment) -> Option<TranscriptId> {
         if self.is_named_by_system {
             return None;
@@ -248,7 +249,8 @@ impl Ownership {
         })
     }
 
-    /// The moment at which to compare the turns with the screen again, and to judge.
+    /// Returns the next moment at which a comparison of the turns with the screen may prove that a
+    /// candidate is the child's transcript.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let Comparison::Done { at: compared_at, has_changed } = self.comparison else {
             return None;

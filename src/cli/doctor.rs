@@ -252,7 +252,7 @@ fn endpoint(sources: &EndpointSources) -> Check {
         }
         let is_foreign = Listener::is_foreign(&endpoint)?;
         let next = Endpoint::parse(next.unwrap_or(&first).as_ref())?;
-        if is_foreign { Ok(true) } else { Listener::check(&next).map(|()| false) }
+        if is_foreign { Ok(true) } else { Listener::check_bindable(&next).map(|()| false) }
     });
     match is_foreign {
         Ok(false) => Check::ok(id, format!("{first} ({source})")),

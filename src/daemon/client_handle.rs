@@ -1,4 +1,4 @@
-//! The router's thread's side of a client's connection.
+//! The handle that the router's thread has of a client's connection.
 
 use crate::{
     link::{Lane, ReadPause, WriterWire},

@@ -1,4 +1,4 @@
-//! The store's thread, and the router's side of it.
+//! The store's thread, and the handle that the router's thread has of it.
 //!
 //! The router never waits for the disk: changes stay here while the store's channel is full. The
 //! router limits their number.
@@ -18,7 +18,7 @@ use std::{
 /// The number of jobs that wait for the store.
 const JOBS_MAX: usize = 16;
 
-/// The router's thread's side of the store.
+/// The handle that the router's thread has of the store's thread.
 #[derive(Debug)]
 pub(super) struct StoreHandle {
     jobs: Sender<Job>,

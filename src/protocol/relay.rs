@@ -65,7 +65,7 @@ pub struct Status<'a> {
     pub messages: u64,
     /// The bytes that count against `memory_bytes_max`.
     pub memory_bytes: u64,
-    /// The limit of these bytes.
+    /// The limit of `memory_bytes`.
     pub memory_bytes_max: u64,
     /// The outcomes of messages since the start.
     pub counts: Counts,
@@ -163,14 +163,14 @@ pub struct AgentRow<'a> {
     pub since: u64,
     /// The number of messages in its queue: waiting, in flight and mailbox.
     pub queued: u64,
-    /// The bytes of these messages.
+    /// The total bytes of the messages in its queue.
     pub queued_bytes: u64,
     /// The number of at-least-once DELIVERs that neither wait for the agent nor are acknowledged.
     pub in_flight: u64,
     /// The number of other messages in its queue, which the agent has not been given yet.
     #[serde(default)]
     pub waiting: u64,
-    /// The reason reported for the oldest of these that has one.
+    /// The reason reported for the oldest of the `waiting` messages that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
     /// The time of that report, in milliseconds since 1970.
@@ -388,7 +388,7 @@ pub struct Redelivered {
     /// The number of dead letters that could not be redelivered.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: u64,
-    /// Why the first of these does.
+    /// The reason why the first of the `left` dead letters was not redelivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

@@ -145,7 +145,7 @@ impl Router {
     fn acknowledged_late(&mut self, agent: AgentKey, id: &str) {
         if let Ok(id) = Uuid::try_parse(id) {
             let number = self.directory[agent].number;
-            self.mail.acknowledge_dead(&mut self.ctx, id, number);
+            self.mail.acknowledge_dead_letter(&mut self.ctx, id, number);
         }
     }
 
@@ -187,7 +187,7 @@ impl Router {
         if let Some(message) = self.end(key, ending) {
             if let (Some(reliable), Some(to)) = (message.reliable(), self.directory.get(message.to))
             {
-                self.mail.note_dead(reliable.id, message.order, to.number);
+                self.mail.note_dead_letter(reliable.id, message.order, to.number);
             }
             self.report_failure(&message, code, why);
         }

@@ -211,7 +211,7 @@ impl Router {
         let deliveries = pending.deliveries.len();
         self.mail.undo_send(pending.sender, pending.digest, deliveries, recipients);
         let Some(acceptance) = pending.acceptance else { return };
-        let message = format!("the store could not keep it; send it again later: {why}");
+        let message = format!("the store could not keep the message; send it again later: {why}");
         let id = acceptance.send_id.as_str();
         self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
     }
@@ -225,7 +225,8 @@ impl Router {
             Some(SendState::Complete { .. }) => self.accept(&acceptance),
             // The first SEND got BUSY or the store's refusal, and so does this one.
             _ => {
-                let message = "the store could not keep it; send it again later".to_owned();
+                let message =
+                    "the store could not keep the message; send it again later".to_owned();
                 let id = acceptance.send_id.as_str();
                 self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
             }

@@ -18,7 +18,7 @@ impl Router {
         // A dead letter may have been redelivered or acknowledged since the store found it.
         let is_dead = |row: &&DeliveryRow| {
             matches!(row.ended, Some((Ending::Dead { .. }, _)))
-                && self.mail.is_still_dead(row.delivery.id)
+                && self.mail.is_still_dead_letter(row.delivery.id)
         };
         let dead: Vec<_> = rows.iter().rev().filter(is_dead).collect();
         let (mut done, mut refused) = (Redelivered::default(), None);
@@ -61,7 +61,7 @@ impl Router {
         let ttl_ms = stated_ttl_ms(shared.as_ref()).max(self.ctx.limits.ttl_ms);
         let expires = self.ctx.now.monotonic.plus(ttl_ms);
         self.ctx.record(Change::Redelivered { delivery: delivery.number, expires });
-        self.mail.forget_dead(delivery.id);
+        self.mail.forget_dead_letter(delivery.id);
         let fresh = DeliveryRecord { expires, failures: 0, ..delivery.clone() };
         // The SEND is no longer in the sender's dedup window.
         let digest = SendDigest::default();

@@ -92,7 +92,7 @@ impl Router {
             }
         }
         for (number, dead) in image.dead_letters {
-            self.mail.note_dead(dead.id, number, dead.to);
+            self.mail.note_dead_letter(dead.id, number, dead.to);
         }
         self.mail.finish_restore(&mut self.ctx);
         self.ctx.swap_outputs(out);

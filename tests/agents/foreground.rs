@@ -76,9 +76,9 @@ impl<'a> Scene<'a> {
         Self { sandbox, model, bob, agent, marker, asked: 0 }
     }
 
-    /// Waits until the model has been asked these bodies, and nothing else.
+    /// Waits for the model's next requests, whose prompts must be messages with these bodies.
     #[track_caller]
-    fn expect_asked(&mut self, bodies: &[&str]) {
+    fn expect_prompts(&mut self, bodies: &[&str]) {
         self.asked += bodies.len();
         let asked = self.agent.with_screen_on_panic(|| self.model.wait_for_requests(self.asked));
         let asked: Vec<&str> = asked[self.asked - bodies.len()..]
@@ -122,12 +122,12 @@ fn shell_gets_no_messages(cli: Cli) {
     let mut scene = Scene::new(&workspace, &sandbox, &model);
     scene.agent.wait_until_idle();
     scene.bob.send("Ann", "first");
-    scene.expect_asked(&["first"]);
+    scene.expect_prompts(&["first"]);
     scene.agent.enter_command(cli.exit_command());
     scene.agent.terminal.wait_for_row("a shell is here");
     let body = scene.check_waiting_at_the_shell();
     scene.enter(&workspace.program().display().to_string());
-    scene.expect_asked(&[&body]);
+    scene.expect_prompts(&[&body]);
     if cli == Cli::Gemini {
         // In Gemini CLI, Ctrl-Z undoes typing.
         return;
@@ -136,7 +136,7 @@ fn shell_gets_no_messages(cli: Cli) {
     scene.agent.terminal.wait_for("Stopped");
     let body = scene.check_waiting_at_the_shell();
     scene.enter("fg");
-    scene.expect_asked(&[&body]);
+    scene.expect_prompts(&[&body]);
 }
 
 /// An editor that the CLI starts.

@@ -146,7 +146,8 @@ fn agent_behind_a_script_of_npm_gets_messages() {
     let npm = sandbox.directory().join("a folder");
     fs::create_dir_all(npm.join(PACKAGE)).unwrap();
     fs::write(npm.join(PACKAGE).join("cli.js"), "").unwrap();
-    // The program shows the composer of Claude Code, and reads the script's path as a line.
+    // `node` is the tests' program `toy`: it shows the composer of Claude Code, and treats its
+    // argument, the path of cli.js, as a line of input.
     let node = npm.join(format!("node{}", env::consts::EXE_SUFFIX));
     fs::copy(example_program("toy"), node).unwrap();
     let is_windows = SYSTEM == "windows";

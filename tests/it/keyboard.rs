@@ -256,7 +256,7 @@ impl<'a> Stage<'a> {
     fn settle_for_another_reason(&mut self, expected: Expected) {
         let previous = std::mem::take(&mut self.last_states);
         until(&format!("the messages settle as {expected:?}"), || {
-            // The last message is decided last.
+            // Ann's wrapper tries the messages in order: the last one gets its state last.
             let is_undecided = matches!(self.state(self.bodies.len() - 1), State::Undecided(_));
             self.last_states = if is_undecided { Vec::new() } else { self.states() };
             let all = |decided: &dyn Fn(&State) -> bool| {

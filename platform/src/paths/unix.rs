@@ -34,7 +34,7 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
 }
 
 pub(crate) fn data_directory_of(_: &User) -> io::Result<PathBuf> {
-    Err(not_the_owner())
+    Err(unsupported_for_another_user())
 }
 
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
@@ -44,7 +44,7 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 pub(crate) fn make_dir_of(_: &Path, _: &User) -> io::Result<()> {
-    Err(not_the_owner())
+    Err(unsupported_for_another_user())
 }
 
 pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
@@ -59,7 +59,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 }
 
 pub(crate) fn create_file_for(_: &Path, _: &User) -> io::Result<File> {
-    Err(not_the_owner())
+    Err(unsupported_for_another_user())
 }
 
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
@@ -126,8 +126,11 @@ fn check(path: &Path, users: &[User], forbidden: u32, what: &str, remedy: &str) 
     Ok(())
 }
 
-fn not_the_owner() -> io::Error {
-    refusal(io::ErrorKind::Unsupported, "on this system a user's files are made only by that user")
+fn unsupported_for_another_user() -> io::Error {
+    refusal(
+        io::ErrorKind::Unsupported,
+        "this system does not support making files for another user",
+    )
 }
 
 fn options() -> OpenOptions {

@@ -18,13 +18,13 @@ pub(crate) struct Handshake {
     over: bool,
 }
 
-/// The result of looking at a read's bytes.
+/// The result of the search for the question in the bytes of a read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct SearchResult {
     /// The number of bytes at the buffer's start that are output.
     pub(crate) output: usize,
     /// Whether the question was found (and removed).
-    pub(crate) answer: bool,
+    pub(crate) has_question: bool,
 }
 
 impl Handshake {
@@ -40,9 +40,9 @@ impl Handshake {
         length
     }
 
-    /// Looks at a buffer of the bytes held back and `read` new bytes; 0 means the end of the
-    /// output.
-    pub(crate) fn look(&mut self, buffer: &mut [u8], read: usize) -> Verdict {
+    /// Searches for the question in a buffer of the bytes held back and `read` new bytes. A `read`
+    /// of 0 means the end of the output.
+    pub(crate) fn search(&mut self, buffer: &mut [u8], read: usize) -> SearchResult {
         let filled = self.held + read;
         self.held = 0;
         self.seen += read;
@@ -50,14 +50,14 @@ impl Handshake {
         if let Some(at) = text.windows(QUESTION.len()).position(|bytes| bytes == QUESTION) {
             self.over = true;
             buffer.copy_within(at + QUESTION.len()..filled, at);
-            return Verdict { output: filled - QUESTION.len(), answer: true };
+            return SearchResult { output: filled - QUESTION.len(), has_question: true };
         }
         self.over = read == 0 || self.seen > WATCHED_BYTES;
         if !self.over {
             let begun = |length: &usize| text.ends_with(&QUESTION[..*length]);
             self.held = (1..QUESTION.len()).rev().find(begun).unwrap_or(0);
         }
-        Verdict { output: filled - self.held, answer: false }
+        SearchResult { output: filled - self.held, has_question: false }
     }
 }
 
@@ -76,9 +76,9 @@ mod tests {
             }
             let start = handshake.prepare(&mut buffer);
             buffer[start..start + piece.len()].copy_from_slice(piece);
-            let verdict = handshake.look(&mut buffer, piece.len());
-            output.extend_from_slice(&buffer[..verdict.output]);
-            answers += usize::from(verdict.answer);
+            let found = handshake.search(&mut buffer, piece.len());
+            output.extend_from_slice(&buffer[..found.output]);
+            answers += usize::from(found.has_question);
         }
         (output, answers)
     }

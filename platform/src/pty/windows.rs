@@ -189,17 +189,17 @@ impl Reader {
                 return Ok(start);
             }
             let read = self.console.read(&mut buffer[start..])?;
-            let verdict = handshake.look(buffer, read);
+            let found = handshake.search(buffer, read);
             if handshake.is_over() {
                 self.handshake = None;
             }
-            if verdict.answer
+            if found.has_question
                 && let Some(writer) = &mut *locked(&self.writer)
             {
                 writer.write_all(ANSWER)?;
             }
-            if verdict.output > 0 || read == 0 {
-                return Ok(verdict.output);
+            if found.output > 0 || read == 0 {
+                return Ok(found.output);
             }
         }
     }

@@ -446,7 +446,7 @@ fn parse_allowing(entry: &[u8]) -> io::Result<Option<AllowingEntry<'_>>> {
             let parts = parts & (ACE_OBJECT_TYPE_PRESENT | ACE_INHERITED_OBJECT_TYPE_PRESENT);
             HEAD + size_of::<u32>() + GUID * parts.count_ones() as usize
         }
-        // The rights of unknown kinds of entries are unknown.
+        // Such an entry may grant rights that cannot be read here, so the list is refused.
         kind if kind == ACCESS_ALLOWED_COMPOUND_ACE_TYPE
             || kind > SYSTEM_ACCESS_FILTER_ACE_TYPE =>
         {

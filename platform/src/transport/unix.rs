@@ -196,8 +196,8 @@ impl Stream {
     }
 }
 
-/// Checks that a listener could bind there, as far as that is known.
-pub(crate) fn check(endpoint: &Endpoint) -> io::Result<()> {
+/// Checks that a listener could bind the endpoint, as far as that is known without binding it.
+pub(crate) fn check_bindable(endpoint: &Endpoint) -> io::Result<()> {
     match look(endpoint)? {
         Some(metadata) if !metadata.file_type().is_socket() => Err(not_a_socket(endpoint)),
         _ => check_directory(endpoint),
@@ -292,7 +292,8 @@ fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     listener
 }
 
-/// interprocess would remove the path at the end without a check; `Listener` checks first.
+/// The options of a listener. With `reclaim_name`, interprocess would remove any file at the path
+/// when the listener is dropped; [`Listener`] removes only its own socket.
 fn options(endpoint: &Endpoint) -> io::Result<ListenerOptions<'_>> {
     let name = Path::new(endpoint.as_text()).to_fs_name::<GenericFilePath>()?;
     Ok(ListenerOptions::new().name(name).reclaim_name(false))

@@ -67,8 +67,8 @@ pub(crate) struct Listener {
     wake: Mutex<Option<OwnedHandle>>,
 }
 
-/// Always succeeds: a pipe needs only a valid name.
-pub(crate) fn check(_: &Endpoint) -> io::Result<()> {
+/// Always succeeds: unlike a socket, a pipe needs no directory.
+pub(crate) fn check_bindable(_: &Endpoint) -> io::Result<()> {
     Ok(())
 }
 

@@ -122,20 +122,20 @@ pub(crate) fn file_at_the_endpoint_is_not_replaced() {
 
 pub(crate) fn unusable_endpoint_is_refused() {
     let folder = Folder::new();
-    Listener::check(&folder.endpoint()).unwrap();
+    Listener::check_bindable(&folder.endpoint()).unwrap();
     let file = folder.path("file");
     fs::write(&file, "").unwrap();
     for (directory, words) in
         [(folder.path("nowhere"), "there is no directory"), (file.clone(), "is not a directory")]
     {
         let endpoint = Endpoint::parse(directory.join("s").as_ref()).unwrap();
-        let checked = Listener::check(&endpoint).unwrap_err().to_string();
+        let checked = Listener::check_bindable(&endpoint).unwrap_err().to_string();
         assert!(checked.contains(&format!("{}", directory.display())), "{checked}");
         assert!(checked.contains(words), "{checked}");
         let refused = Listener::bind(&endpoint).unwrap_err().to_string();
         assert!(refused.ends_with(&format!("{checked}: choose another endpoint")), "{refused}");
     }
-    let error = Listener::check(&Endpoint::parse(file.as_ref()).unwrap()).unwrap_err();
+    let error = Listener::check_bindable(&Endpoint::parse(file.as_ref()).unwrap()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
 }
 

@@ -110,7 +110,7 @@ fn greet(endpoint: &str) {
         let _ = stream.read(&mut [0]);
     }
     #[cfg(windows)]
-    panic!("no other user for {endpoint}");
+    panic!("greet {endpoint}: no test on Windows runs as another user");
 }
 
 fn surroundings(variable: &str, without: &str) {

@@ -62,7 +62,7 @@ impl SentMessages {
         self.recent.push_back(Sent { handle, to, beginning, at: now });
     }
 
-    /// Notes another connection to the relay.
+    /// Notes a new connection to the daemon.
     pub(super) fn connected(&mut self) {
         self.connection += 1;
     }
@@ -72,7 +72,8 @@ impl SentMessages {
         self.find(handle).map(|sent| sent.to.as_str())
     }
 
-    /// Returns the words for a failure, or `None` if it repeats one of an earlier connection.
+    /// Returns the notice about a failure, or `None` if an earlier connection reported the failure
+    /// already.
     ///
     /// A daemon may report a failure again after a reconnect. Two equal reports on one connection
     /// are two failures.

@@ -289,26 +289,33 @@ impl Mail {
         open.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// Notes that a delivery is a dead letter, which a late ACK from the agent with that number
-    /// ends.
-    pub(in crate::router) fn note_dead(&mut self, id: Uuid, delivery: u64, to: u64) {
+    /// Notes that a delivery is a dead letter. A late ACK from the recipient, whose number is `to`,
+    /// still acknowledges it.
+    pub(in crate::router) fn note_dead_letter(&mut self, id: Uuid, delivery: u64, to: u64) {
         self.dead_letters.add(id, delivery, to);
     }
 
-    /// Acknowledges a dead letter of the agent with that number.
-    pub(in crate::router) fn acknowledge_dead(&mut self, ctx: &mut Context, id: Uuid, agent: u64) {
+    /// Notes a late ACK of a dead letter. Ignores it if the agent with the number `agent` was not
+    /// the recipient.
+    pub(in crate::router) fn acknowledge_dead_letter(
+        &mut self,
+        ctx: &mut Context,
+        id: Uuid,
+        agent: u64,
+    ) {
         if let Some(delivery) = self.dead_letters.acknowledge(id, agent) {
             let (ending, unix_ms) = (Ending::Acknowledged, ctx.now.unix_ms);
             ctx.record(Change::Ended { delivery, ending, unix_ms });
         }
     }
 
-    /// Whether a dead letter of the store's is neither open again nor acknowledged.
-    pub(in crate::router) fn is_still_dead(&self, id: Uuid) -> bool {
+    /// Whether a dead letter in the store is neither redelivered nor acknowledged since.
+    pub(in crate::router) fn is_still_dead_letter(&self, id: Uuid) -> bool {
         !self.deliveries.contains_key(&id) && !self.dead_letters.is_acknowledged(id)
     }
 
-    pub(in crate::router) fn forget_dead(&mut self, id: Uuid) {
+    /// Forgets a dead letter, because it is redelivered.
+    pub(in crate::router) fn forget_dead_letter(&mut self, id: Uuid) {
         self.dead_letters.remove(id);
     }
 

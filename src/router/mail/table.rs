@@ -260,7 +260,12 @@ impl Mail {
     }
 
     #[cfg(test)]
-    pub(in crate::router) fn counts(&self) -> (usize, usize) {
-        (self.deliveries.len(), self.dedup_entries)
+    pub(in crate::router) fn delivery_count(&self) -> usize {
+        self.deliveries.len()
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) const fn dedup_entry_count(&self) -> usize {
+        self.dedup_entries
     }
 }

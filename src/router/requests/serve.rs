@@ -136,7 +136,7 @@ impl Router {
     ) -> Result<(), Refusal> {
         let request = pending.request.as_ref().map_err(Clone::clone)?;
         let found = found.map_err(|why| {
-            (NackCode::StoreFailed, format!("the store could not look it up: {why}"))
+            (NackCode::StoreFailed, format!("the store could not answer the request: {why}"))
         })?;
         self.check_room_to_answer(request)?;
         let data = match request {

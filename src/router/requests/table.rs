@@ -1,4 +1,5 @@
-//! The state behind `@relay`: request queues, taps, reports, and the numbers of its answers.
+//! The state of `@relay`: request queues, taps, reports about ended deliveries, and the sequence
+//! numbers of the answers.
 
 use super::{
     queue::{PendingRequest, Queue},
@@ -32,12 +33,12 @@ pub(super) struct Tap {
     pub(super) client: ClientId,
     /// The id of the request for it.
     pub(super) request: Box<str>,
-    /// Copies that found no room.
+    /// The number of copies that found no room and were not reported as lost yet.
     lost: u64,
 }
 
 impl Requests {
-    /// Has `status` state this JSON object about the daemon around the router.
+    /// Sets the description of the daemon's process, a JSON object, for the answers to `status`.
     pub(in crate::router) fn describe_daemon(&mut self, about: Box<RawValue>) {
         self.about_daemon = Some(about);
     }
@@ -58,12 +59,12 @@ impl Requests {
         }
     }
 
-    /// Has a client's requests wait for the first one.
+    /// Makes a client's requests wait until the first one is answered.
     pub(super) fn wait(&mut self, queue: Queue) {
         self.queues.insert(queue.first.client, queue);
     }
 
-    /// Removes and returns a client's queue: what its first request waited for is there.
+    /// Removes and returns a client's queue, because its first request can be answered now.
     pub(super) fn take_queue(&mut self, client: ClientId) -> Option<Queue> {
         self.queues.remove(&client)
     }
@@ -97,7 +98,7 @@ impl Requests {
         self.taps[tap].lost += 1;
     }
 
-    /// Returns how many copies a tap has lost since this was asked last.
+    /// Returns how many copies a tap has lost since the last call.
     pub(super) fn take_lost_copies(&mut self, tap: usize) -> u64 {
         mem::take(&mut self.taps[tap].lost)
     }

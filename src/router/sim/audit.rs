@@ -26,7 +26,7 @@ impl Router {
         self.connections.all().try_for_each(|(_, client)| self.audit_client(client))?;
         let messages = self.mail.all_messages();
         let kept = messages.filter(|message| message.reliable().is_some()).count();
-        ensure(kept == self.mail.counts().0, || format!("{kept} messages have an id"))?;
+        ensure(kept == self.mail.delivery_count(), || format!("{kept} messages have an id"))?;
         let limits = &self.ctx.limits;
         ensure(self.mail.streams() <= limits.streams_max, || "too many streams".into())?;
         ensure(self.connections.unauthenticated() <= limits.unauthenticated_max, || {
@@ -146,7 +146,7 @@ impl Router {
             format!("the queues count {queued} messages, the table has {there}")
         })?;
         let entries: usize = mailboxes.values().map(|mailbox| mailbox.dedup.len()).sum();
-        let counted = self.mail.counts().1;
+        let counted = self.mail.dedup_entry_count();
         ensure(entries == counted, || format!("{entries} dedup entries, not {counted}"))?;
         let most = self.ctx.limits.dedup_total_max;
         ensure(entries <= most, || format!("{entries} dedup entries, and not {most} at most"))?;
@@ -165,16 +165,19 @@ impl Router {
         ensure(total.bytes <= limits.queue_bytes_max || total.messages == 1, || {
             format!("{total:?} are in a queue")
         })?;
-        let on_way =
+        let in_flight =
             self.mail.streams_to(agent).map(|(_, stream)| stream.in_flight.len()).sum::<usize>();
-        ensure(on_way as u64 == mailbox.outbox.in_flight, || format!("{on_way} are on the way"))?;
+        let counted = mailbox.outbox.in_flight;
+        ensure(in_flight as u64 == counted, || format!("{in_flight} in flight, not {counted}"))?;
         let agent = &self.directory[agent];
         let Some(client) = agent.client.and_then(|client| self.connections.get(client)) else {
-            return ensure(on_way == 0, || "on the way to nobody".into());
+            return ensure(in_flight == 0, || "messages in flight to an absent agent".into());
         };
-        let Stage::Member(seat) = &client.stage else { return Ok(()) };
-        let most = seat.in_flight_max();
-        ensure(on_way as u64 <= most, || format!("{on_way} of {most} are on the way"))?;
+        let Stage::Member(membership) = &client.stage else { return Ok(()) };
+        let most = membership.in_flight_max();
+        ensure(in_flight as u64 <= most, || {
+            format!("{in_flight} in flight, at most {most} allowed")
+        })?;
         let is_idle = client.window.frames().all(|handed| handed.content.is_answer());
         ensure(!is_idle || mailbox.outbox.next(most).is_none(), || {
             format!("{} could get more messages and gets none", agent.name)
@@ -183,17 +186,17 @@ impl Router {
 
     fn audit_stream(&self, stream: &Stream) -> Checked {
         let waiting = stream.waiting.iter().map(|(seq, key)| (seq, key, false));
-        let on_way = stream.in_flight.iter().map(|(seq, key)| (seq, key, true));
-        for (seq, key, is_on_way) in waiting.chain(on_way) {
+        let in_flight = stream.in_flight.iter().map(|(seq, key)| (seq, key, true));
+        for (seq, key, is_in_flight) in waiting.chain(in_flight) {
             let Some(message) = self.mail.message(*key) else {
                 return Err("a lost message".into());
             };
             let state = message.reliable().map(|reliable| reliable.state);
-            let is_right = matches!(state, Some(State::InFlight { .. })) == is_on_way;
+            let is_right = matches!(state, Some(State::InFlight { .. })) == is_in_flight;
             ensure(is_right && message.seq == *seq, || format!("{message:?} is misplaced"))?;
         }
         let ordered = stream.waiting.iter().is_sorted_by_key(|(seq, _)| *seq);
-        ensure(ordered, || "what waits is out of order".into())?;
+        ensure(ordered, || "the waiting messages are out of order".into())?;
         let first = stream.waiting.front().and_then(|(_, key)| self.mail.message(*key));
         let may_go = |first: &&Message| !first.is_blocked() && first.seq <= stream.reserved;
         let turn = first.filter(may_go).map(|first| first.order);
@@ -209,8 +212,10 @@ impl Router {
         ensure(sum <= self.ctx.limits.window_bytes || bytes.len() == 1, || {
             format!("a window of {sum}")
         })?;
-        let needs_alarm = !matches!(client.stage, Stage::HungUp);
-        ensure(client.timer.is_some() == needs_alarm, || format!("{client:?} has a wrong alarm"))
+        let needs_timer = !matches!(client.stage, Stage::HungUp);
+        ensure(client.timer.is_some() == needs_timer, || {
+            format!("the timer of {client:?} is wrong")
+        })
     }
 }
 

@@ -282,7 +282,7 @@ fn question_that_the_store_refuses_is_not_open() {
         disk holds
         ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":1}
         disk fails
-            ann < NACK {"ack_id":"x","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"x","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
         disk keeps
         wait 100
     "#]]);

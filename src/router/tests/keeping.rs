@@ -48,7 +48,7 @@ fn message_refused_by_the_store_is_not_accepted() {
         ann>> Bob: kept
         bob> Ann: of another stream
         disk fails
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
             ann < DELIVER d2 Bob -> Ann seq 1 {"body":"of another stream"}
         ann again
         disk keeps
@@ -77,8 +77,8 @@ fn duplicate_of_a_pending_send_is_answered_with_it() {
         ann>> Bob: kept
         ann again
         disk fails
-            ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-            ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
+            ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep the message; send it again later"}
         disk keeps
     "#]]);
 }
@@ -94,7 +94,7 @@ fn resent_send_is_accepted_once_persisted() {
         bob says SUBSCRIBE topic=t {}
         ann again
         disk fails 1
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
         ann again
         disk keeps 1
             bob < ACK {"ack_id":"x"}
@@ -112,13 +112,13 @@ fn resent_send_is_accepted_once_persisted() {
         bob says SUBSCRIBE topic=t {}
         ann again
         disk fails 1
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
         ann again
         disk keeps 1
             bob < ACK {"ack_id":"x"}
         disk fails
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later"}
     "#]]);
 }
 
@@ -194,7 +194,7 @@ fn broadcast_refused_in_part_is_retried_for_that_part() {
         disk holds
         ann again
         disk fails
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
         ann again
         disk keeps
             ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
@@ -395,7 +395,7 @@ fn messages_stored_again_survive_the_next_disk_failure() {
             keep stream 1→2 "" up to 1024
             keep a1 again for [Bob#1 attempts 0], 0 left
         disk fails
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep it; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
         disk keeps
         crash
             keep Ann away

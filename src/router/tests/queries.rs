@@ -430,7 +430,7 @@ fn lookup_overtaken_by_a_change_is_repeated() {
         ann asks history
         ann asks agents {"limit":1}
         disk errs
-            ann < NACK {"ack_id":"q","code":"STORE_FAILED","message":"the store could not look it up: disk I/O error"}
+            ann < NACK {"ack_id":"q","code":"STORE_FAILED","message":"the store could not answer the request: disk I/O error"}
             ann < DELIVER d5 @relay -> Ann seq 3 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}],"next_cursor":"Ann"},"kind":"response"}
         disk keeps
     "#]]);

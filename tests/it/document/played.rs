@@ -33,12 +33,12 @@ struct Script {
     real: BTreeMap<String, String>,
 }
 
-/// The members that a received envelope must have, compared with its example.
+/// How closely the members of a received envelope must match those of its example.
 #[derive(Clone, Copy, PartialEq)]
 enum Members {
-    /// The received envelope has exactly the members of the example.
+    /// Both have the same members.
     Exactly,
-    /// The received envelope has only members of the example; the example shows more cases at once.
+    /// The received envelope may lack members: the example shows several cases at once.
     OnlyThese,
 }
 
