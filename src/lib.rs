@@ -28,7 +28,8 @@
     allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
 )]
 
-// Files that fuzzers include, too, name the crate.
+// Fuzzers include some files of this crate and name it `agent_relay` there. This alias makes the
+// same paths valid within the crate.
 #[cfg(test)]
 extern crate self as agent_relay;
 

@@ -432,7 +432,7 @@ impl World {
                 Output::Return(id) => {
                     let is_open = |injection: &Injection| injection.id.as_ref() == Some(&id);
                     if !has_ended && self.injection.as_ref().is_some_and(is_open) {
-                        self.check_taken_back();
+                        self.check_draft_removed();
                     }
                     let state = self.messages.insert(id, MessageState::Returned);
                     assert_eq!(state, Some(MessageState::Waiting), "a message is returned once");
@@ -447,7 +447,7 @@ impl World {
                     assert!(!said.body.trim().is_empty(), "{said:?}");
                 }
                 Output::Log(line) if line.starts_with("the agent did not get ") => {
-                    self.check_taken_back();
+                    self.check_draft_removed();
                 }
                 Output::Log(line) => assert!(!line.is_empty()),
             }
@@ -462,9 +462,9 @@ impl World {
         }
     }
 
-    /// Checks that the input line no longer holds the text that was being typed.
-    fn check_taken_back(&mut self) {
-        assert!(self.injection.take().is_some(), "a text was typed");
+    /// Checks that a text was being typed, and that the agent's input line no longer holds it.
+    fn check_draft_removed(&mut self) {
+        assert!(self.injection.take().is_some(), "a text was being typed");
         let spot = Spot::of(self.bridge.screen());
         assert!(!self.recipe.holds_text(&spot), "it would be typed twice: {spot:?}");
     }

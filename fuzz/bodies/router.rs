@@ -337,7 +337,7 @@ impl World {
 
     /// Sends bytes that make a frame, unless reads from the client are paused.
     fn frame(&mut self, id: ClientId, json: &[u8]) {
-        let is_read = self.bed.ends.get(&id).is_some_and(|end| !end.is_gated);
+        let is_read = self.bed.ends.get(&id).is_some_and(|end| !end.is_paused);
         if is_read && (1..=limits().frame_bytes_max).contains(&json.len()) {
             self.handle(Input::Frame(id, json));
         }

@@ -72,7 +72,7 @@ impl Endpoint {
 
     /// A user's own endpoint, as [`Endpoint::per_user`] returns it to that user.
     pub fn of(user: &User) -> Self {
-        Self(imp::per_user(user))
+        Self(imp::of_user(user))
     }
 
     /// The address as text, which [`Endpoint::parse`] reads back.

@@ -151,7 +151,7 @@ fn write_with(
     let Some(name) = path.file_name() else {
         return Err(refusal(
             io::ErrorKind::InvalidInput,
-            format!("{} is not the name of a file", path.display()),
+            format!("{} does not end with the name of a file", path.display()),
         ));
     };
     let mut new = name.to_owned();

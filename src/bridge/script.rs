@@ -43,7 +43,7 @@ const SEARCH_MS: u64 = 250;
 /// Checks a transcript: runs its unindented lines, and compares with the whole of it.
 #[track_caller]
 pub(super) fn check(expect: Expect) {
-    expect.assert_eq(&run(&inputs(expect.data())));
+    expect.assert_eq(&run(&input_lines(expect.data())));
 }
 
 /// Runs a script and returns its transcript.
@@ -68,8 +68,8 @@ pub(super) fn outputs(script: &str) -> String {
     outputs.map(|output| format!("{output}\n")).collect()
 }
 
-/// The lines of a transcript that are not indented.
-fn inputs(transcript: &str) -> String {
+/// Returns the lines of a transcript that are not indented.
+fn input_lines(transcript: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let lines = || transcript.lines().filter(|line| !line.trim().is_empty());
     let least = lines().map(indent).min().unwrap_or(0);

@@ -21,7 +21,7 @@ use std::{
     process,
 };
 
-/// The longest file that is changed.
+/// The size of the largest file that is changed.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The file that is made if there is none: most agents read it.

@@ -2,7 +2,11 @@
 //! is full is copied to `*.log.old`, and emptied in place: other handles are open on it, such as
 //! the process's own standard error, where a panic is written.
 
-use super::{escape::escaped, failure::Failure, print::has_colours};
+use super::{
+    escape::escaped,
+    failure::Failure,
+    print::{LINE_PREFIX, has_colours},
+};
 use platform::{paths, peer::User, terminal::Standard};
 use std::{
     env,
@@ -127,7 +131,7 @@ fn rotate(path: &Path) -> io::Result<()> {
 pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
     let text = text_since(log, start)?;
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-    Some(escaped(line.trim().trim_start_matches("agent-relay: ")))
+    Some(escaped(line.trim().trim_start_matches(LINE_PREFIX)))
 }
 
 /// The end of a log, of what was written since it was `start` bytes long.

@@ -87,10 +87,13 @@ impl Out {
     }
 }
 
+/// The prefix of the lines that this program writes to standard error.
+pub(super) const LINE_PREFIX: &str = "agent-relay: ";
+
 /// Prints one line to standard error. A failure is ignored: a command does not end because nobody
 /// reads its messages.
 pub(super) fn eprint_line(line: impl Display) {
-    drop(writeln!(io::stderr(), "agent-relay: {line}"));
+    drop(writeln!(io::stderr(), "{LINE_PREFIX}{line}"));
 }
 
 /// The width of help texts.

@@ -7,7 +7,7 @@ use super::{
     join::join_or_start,
     launch::make_home,
     log::{self, text_since},
-    print::{Out, eprint_line},
+    print::{LINE_PREFIX, Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     run::check_accepts_text,
     wrapped::{ANSWER, RUN_DIRECTORY, check_name, last_lines_of_log},
@@ -32,14 +32,11 @@ use std::{
     time::Duration,
 };
 
-/// The time until the agent runs and has joined, at most.
+/// The longest wait until the agent runs and has joined.
 const START_MS: u64 = 30_000;
 
-/// The pause between two looks: no system reports that a socket has appeared.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// The prefix of a line of this program in a log.
-const PREFIX: &str = "agent-relay: ";
+/// The pause between two requests to the new wrapper, whose socket may not exist yet.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 /// Run a command as an agent, in the background.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -227,7 +224,7 @@ impl Spawn {
                     ),
                 ));
             }
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(RETRY_AFTER);
         }
     }
 }
@@ -246,7 +243,7 @@ fn log_for(home: &Path, name: &str) -> Result<(PathBuf, u64), Failure> {
 /// Explains why a wrapper ended: by its error in the log, or by its command's last lines.
 fn explain_end(name: &str, code: i32, log: &Path, log_end: u64) -> String {
     let text = text_since(log, log_end).unwrap_or_default();
-    if let Some(error) = text.lines().rev().find_map(|line| line.strip_prefix(PREFIX)) {
+    if let Some(error) = text.lines().rev().find_map(|line| line.strip_prefix(LINE_PREFIX)) {
         return format!("{name} did not start: {}", escaped(error));
     }
     format!("{name} ended at once, with code {code}{}", last_lines_of_log(&text))

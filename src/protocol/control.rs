@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn new_members_are_ignored_and_unknown_types_refused() {
+    fn unknown_json_members_are_ignored_and_invalid_requests_refused() {
         assert_eq!(Request::read(br#"{"new":[1],"type":"STOP"}"#), Ok(Request::Stop));
         for text in [
             r#"{"type":"STOP""#,

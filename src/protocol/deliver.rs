@@ -20,11 +20,11 @@ pub enum Proof {
     Key,
     /// The token of a resumed session.
     Token,
-    /// None: the name was free.
+    /// No proof: the name was free.
     Claim,
     /// The companion key of its agent.
     Companion,
-    /// None: it is a guest without a name of its own.
+    /// No proof: the sender is a guest, whose name the daemon made.
     Guest,
     /// The operator's key.
     Operator,

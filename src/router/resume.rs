@@ -130,8 +130,9 @@ impl Router {
         let bytes = serde_json::to_vec(&sync).map_or(usize::MAX, |json| json.len());
         let most = self.ctx.limits.frame_bytes_max;
         if bytes + HEAD_BYTES_MAX > most {
-            let why =
-                format!("its SYNC would be over max_frame_bytes ({most}); name fewer streams");
+            let why = format!(
+                "the SYNC would be larger than max_frame_bytes ({most}); name fewer streams"
+            );
             return Err((NackCode::TooLarge, why));
         }
         Ok(Rewind { sync, after })

@@ -1,9 +1,9 @@
-//! A router with fakes around it: the other ends of its connections, the clocks, and the queue of a
-//! store.
+//! A testbed: a router with fake clients, fake clocks and the fake queue of a store.
 //!
-//! Three drivers use it: text scripts (`tests::script`), seeded worlds (`sim`) and the bytes of a
-//! fuzzer (fuzz/bodies/router.rs, which includes this file, so that only public names stand here).
-//! After each input it checks what holds for every output, whatever was said before.
+//! Three drivers use the testbed: text scripts (`tests::script`), random worlds from a seed (`sim`)
+//! and a fuzzer (fuzz/bodies/router.rs). The fuzzer includes this file from outside the crate, so
+//! this file uses only public names of the crate. After each input, the testbed checks the rules
+//! that hold for every output, whatever the inputs were.
 
 use agent_relay::{
     protocol::{
@@ -34,17 +34,17 @@ pub(crate) enum Event {
     Other(Output),
 }
 
-/// The other end of a connection.
+/// The client's end of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct End {
     /// The name in WELCOME, in lower case, until the router closes the connection.
     pub(crate) name: Option<String>,
-    /// Frames that have not left the router as a whole.
+    /// Frames that are not written as a whole.
     pub(crate) unwritten: VecDeque<Rc<[u8]>>,
     /// The number of bytes of the first frame that are written.
     left: usize,
     /// Whether the router has paused reading from the connection.
-    pub(crate) is_gated: bool,
+    pub(crate) is_paused: bool,
     /// Whether the router closes the connection once all frames are written.
     pub(crate) is_closing: bool,
 }
@@ -56,19 +56,19 @@ impl End {
     }
 }
 
-/// A router in fake surroundings.
+/// A router with fake clients, clocks and store.
 #[derive(Debug)]
 pub(crate) struct Testbed {
     pub(crate) router: Router,
     pub(crate) now: Now,
     pub(crate) ends: BTreeMap<ClientId, End>,
-    /// Changes that the store has still to keep.
+    /// Changes that the store has not persisted yet.
     pub(crate) pending: VecDeque<Change>,
     /// Deliveries that were accepted and have not ended.
     pub(crate) open: BTreeSet<u64>,
     pub(crate) is_stopped: bool,
     frame_bytes_max: usize,
-    /// Changes that the store has kept or refused.
+    /// The number of changes that the store has persisted or refused.
     through: u64,
     clients: u64,
 }
@@ -112,14 +112,14 @@ impl Testbed {
         }
         let mut out = Vec::new();
         self.router.handle(self.now, input, &mut out);
-        self.take(out)
+        self.record(out)
     }
 
-    /// Keeps the books of outputs.
+    /// Checks and records outputs.
     ///
     /// # Errors
-    /// If one breaks a rule.
-    pub(crate) fn take(&mut self, out: Vec<Output>) -> Checked<Vec<Event>> {
+    /// If an output breaks a rule.
+    pub(crate) fn record(&mut self, out: Vec<Output>) -> Checked<Vec<Event>> {
         ensure(!self.is_stopped || out.is_empty(), || format!("after the stop: {out:?}"))?;
         let mut events = Vec::with_capacity(out.len());
         for output in out {
@@ -129,15 +129,15 @@ impl Testbed {
                     bytes.extend_from_slice(frame.shared.as_deref().unwrap_or_default());
                     self.router.recycle(frame);
                     let bytes: Rc<[u8]> = bytes.into();
-                    self.take_frame(id, &bytes)?;
+                    self.record_frame(id, &bytes)?;
                     events.push(Event::Frame(id, bytes));
                     continue;
                 }
                 Output::Persist(ref change) => {
-                    self.take_change(change)?;
+                    self.record_change(change)?;
                     self.pending.push_back(change.clone());
                 }
-                Output::SetReading(id, is_open) => self.open_end(id)?.is_gated = !is_open,
+                Output::SetReading(id, is_open) => self.open_end(id)?.is_paused = !is_open,
                 Output::Close(id, _) => {
                     let end = self.open_end(id)?;
                     (end.is_closing, end.name) = (true, None);
@@ -155,7 +155,7 @@ impl Testbed {
         Ok(events)
     }
 
-    fn take_frame(&mut self, id: ClientId, bytes: &Rc<[u8]>) -> Checked {
+    fn record_frame(&mut self, id: ClientId, bytes: &Rc<[u8]>) -> Checked {
         let most = self.frame_bytes_max;
         let end = self.open_end(id)?;
         end.unwritten.push_back(bytes.clone());
@@ -184,7 +184,7 @@ impl Testbed {
         Ok(())
     }
 
-    fn take_change(&mut self, change: &Change) -> Checked {
+    fn record_change(&mut self, change: &Change) -> Checked {
         match change {
             Change::Accepted(accepted) | Change::AcceptedAgain(accepted) => {
                 self.open.extend(accepted.deliveries.iter().map(|delivery| delivery.number));
@@ -210,8 +210,8 @@ impl Testbed {
         Ok(end)
     }
 
-    /// Lets bytes leave, which [`Input::Written`] is to report; returns the frames that have left
-    /// as a whole.
+    /// Writes `bytes` bytes of the unwritten frames, for an [`Input::Written`]. Returns the frames
+    /// that are now written as a whole.
     pub(crate) fn write(&mut self, id: ClientId, bytes: usize) -> Vec<Rc<[u8]>> {
         let Some(end) = self.ends.get_mut(&id) else { return Vec::new() };
         end.left += bytes;
@@ -225,20 +225,20 @@ impl Testbed {
         frames
     }
 
-    /// Takes the first changes from the store's queue: without `space`, it refuses the messages
-    /// among them. Returns what is kept, and the report to the router.
+    /// Persists the first changes of the store's queue. Without `space`, the store refuses the
+    /// messages among them. Returns the persisted changes, and the report to the router.
     pub(crate) fn commit(&mut self, count: usize, space: bool) -> (Vec<Change>, Input<'static>) {
         self.through += count as u64;
-        let mut kept: Vec<_> = self.pending.drain(..count).collect();
+        let mut persisted: Vec<_> = self.pending.drain(..count).collect();
         if space {
-            return (kept, Input::Persisted(self.through));
+            return (persisted, Input::Persisted(self.through));
         }
-        let refused = kept.extract_if(.., |change| matches!(change, Change::Accepted(_)));
+        let refused = persisted.extract_if(.., |change| matches!(change, Change::Accepted(_)));
         for change in refused {
             let Change::Accepted(accepted) = change else { continue };
             accepted.deliveries.iter().for_each(|delivery| _ = self.open.remove(&delivery.number));
         }
-        (kept, Input::Refused(self.through, "no space left on device"))
+        (persisted, Input::Refused(self.through, "no space left on device"))
     }
 }
 

@@ -44,8 +44,8 @@ pub(super) struct Committer {
     last: LastNumbers,
     sweep: Sweep,
     failing: Option<Failing>,
-    /// The reason why messages are refused, while the store is full.
-    full: Option<String>,
+    /// The reason why the store has no space for messages, while it has none.
+    space_error: Option<String>,
     pending: PendingWrites,
     /// SENDs of a failed transaction, which may be on the disk nevertheless.
     unconfirmed: Vec<Undo>,
@@ -100,7 +100,7 @@ impl Committer {
             last: image.last,
             sweep,
             failing: None,
-            full: None,
+            space_error: None,
             pending: PendingWrites::default(),
             unconfirmed: Vec::new(),
             idle: false,
@@ -242,11 +242,11 @@ impl Committer {
             Err(error) => Err(self.fail(&error, report)),
         };
         if self.failing.is_none() {
-            let full = space.clone().err();
-            if full.is_some() != self.full.is_some() {
+            let space_error = space.clone().err();
+            if space_error.is_some() != self.space_error.is_some() {
                 report(Report::Health(space.clone()));
             }
-            self.full = full;
+            self.space_error = space_error;
         }
         space
     }
@@ -359,7 +359,7 @@ impl Committer {
         }
         self.pending = PendingWrites::default();
         self.unconfirmed.clear();
-        (self.failing, self.full) = (None, None);
+        (self.failing, self.space_error) = (None, None);
         report(Report::Health(Ok(())));
         Ok(())
     }

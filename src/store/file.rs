@@ -87,7 +87,10 @@ pub(super) fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// The version of the schema in a file, 0 for an empty file. Another program's database is damage.
+/// The version of the schema in a file; 0 if the file is empty.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if the file is the database of another program.
 pub(super) fn schema_version(connection: &Connection) -> Result<u32, StoreError> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (id, found) = (number("application_id")?, number("user_version")?);

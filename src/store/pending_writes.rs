@@ -40,7 +40,7 @@ impl PendingWrites {
         match change {
             Change::Accepted(_) => {}
             Change::AcceptedAgain(accepted) => {
-                // It contains the present state of its deliveries.
+                // The change contains the current state of its deliveries.
                 for delivery in &accepted.deliveries {
                     self.deliveries.remove(&delivery.number);
                 }

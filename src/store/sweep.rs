@@ -14,32 +14,35 @@ use crate::record::Image;
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Rows written in a step.
+/// The most rows that a step writes.
 const STEP_ROWS: usize = 128;
 
-/// Bytes of messages that a step indexes.
+/// The bytes of indexed messages after which a step ends.
 const STEP_BYTES: usize = 256 << 10;
 
-/// Rows read in a step that writes none.
+/// The most rows that a step reads in search of rows to change.
 const SCAN_ROWS: usize = 4_096;
 
-/// Ended deliveries whose numbers are remembered. Beyond that, the table is scanned for them.
+/// The most ended deliveries whose numbers are remembered. The others are found by a scan of the
+/// table.
 const ENDED_MAX: usize = 65_536;
 
-/// The backlog from which a step is also done without an idle time, once per this many groups.
+/// The backlog from which steps are also done while the store is not idle.
 const BACKLOG_MIN: u64 = 4_096;
+
+/// The transactions between two such steps.
 const GROUPS_BETWEEN: u32 = 64;
 
-/// New dedup records of a sender before its old ones are deleted.
+/// The new dedup records of a sender after which its old ones are deleted.
 const DEDUP_BETWEEN: usize = 512;
 
-/// Senders whose dedup records are counted.
+/// The most senders whose new dedup records are counted.
 const COUNTED_MAX: usize = 8_192;
 
 /// Changes after which the log is checkpointed in an idle time.
 const CHECKPOINT_CHANGES: usize = 2_048;
 
-/// Messages that are indexed before a search, at most.
+/// The most messages that are indexed before a search.
 const SEARCH_MAX: usize = 20_000;
 
 pub(super) const HOUR_MS: u64 = 3_600_000;
@@ -59,13 +62,13 @@ pub(super) struct Sweep {
     dedup: BTreeMap<u64, usize>,
     /// Senders with too many dedup records.
     over_limit: BTreeSet<u64>,
-    /// The hour in which the history was last searched for old deliveries.
+    /// The hour of the last complete search of the history for old deliveries.
     aged: Option<u64>,
-    /// The number that this search has reached.
+    /// The number that the current search has reached.
     aging: u64,
     /// Changes since the log's last checkpoint.
     logged: usize,
-    /// Groups since the last step.
+    /// Transactions since the last step that was due without an idle time.
     groups: u32,
     /// An upper bound of the pages in use; unknown at first and after a step.
     pages: Option<u64>,

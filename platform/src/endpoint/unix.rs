@@ -43,6 +43,7 @@ pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
     Ok(inside(directory, name))
 }
 
-pub(crate) fn per_user(user: &User) -> String {
+/// The text of [`super::Endpoint::of`].
+pub(crate) fn of_user(user: &User) -> String {
     format!("/tmp/agent-relay-{user}.sock")
 }

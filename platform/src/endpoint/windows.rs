@@ -45,11 +45,12 @@ pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
 
 pub(crate) fn of_agent(directory: &Path, name: &str) -> io::Result<OsString> {
     if paths::home().is_ok_and(|home| directory.starts_with(home)) {
-        return Ok(format!("{}-{name}", per_user(&User::me()?)).into());
+        return Ok(format!("{}-{name}", of_user(&User::me()?)).into());
     }
     Ok(inside(directory, name))
 }
 
-pub(crate) fn per_user(user: &User) -> String {
+/// The text of [`super::Endpoint::of`].
+pub(crate) fn of_user(user: &User) -> String {
     format!("{SHARED}-{user}")
 }

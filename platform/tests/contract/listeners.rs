@@ -39,12 +39,12 @@ pub(crate) fn a_live_endpoint_is_refused() {
     assert!(!Listener::is_foreign(&folder.endpoint()).unwrap());
 }
 
-/// Takes the lock first and then the endpoint, as daemons do. A lock belongs to an open file, so
-/// threads compete as processes do, and with smaller delays; a third of the rivals are processes
-/// all the same.
+/// The rivals take the lock first and then the endpoint, as daemons do. Most are threads: a lock
+/// belongs to an open file, so threads compete as processes do, and with smaller delays.
 pub(crate) fn one_of_a_hundred_rivals_listens() {
-    const PROCESSES: usize = 33;
-    const THREADS: usize = 67;
+    const RIVALS: usize = 100;
+    const PROCESSES: usize = RIVALS / 3;
+    const THREADS: usize = RIVALS - PROCESSES;
     let folder = Folder::new();
     let (lock, endpoint) = (folder.path("lock"), folder.endpoint());
     let mut others: Vec<_> = (0..PROCESSES)

@@ -12,7 +12,7 @@ const ROWS_ABOVE: usize = 10;
 /// for line breaks.
 const BLANK_ROWS: usize = 4;
 
-/// The part of a screen by which a recipe decides.
+/// The part of a screen from which a recipe decides whether a text may be typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     /// The text before the cursor in its row.

@@ -6,11 +6,12 @@ use alacritty_terminal::vte::ansi::Timeout;
 
 use crate::bridge::escape::{ESC, State, StringKind, Tokenizer};
 
-/// Bytes of an OSC string that reach the parser, which keeps them all. None of them is used.
+/// The most bytes of an OSC string that reach the parser. The parser stores them all, and none is
+/// used.
 const STRING_BYTES_MAX: usize = 256;
 
-/// Digits of a control sequence's number that reach the parser. Larger numbers would only keep it
-/// busy: it would repeat a character so often.
+/// The most digits of a control sequence's number that reach the parser. The number can be a count
+/// of repetitions, and a large one would keep the parser busy.
 const NUMBER_DIGITS_MAX: usize = 3;
 
 /// A [`Timeout`] that never holds back the bytes of a synchronized update.

@@ -255,7 +255,7 @@ impl Session {
     fn error(&mut self, now: Now, error: ErrorPayload, out: &mut Vec<Output>) {
         let code = ErrorCode::parse(&error.code);
         if code == Some(ErrorCode::ResumeRejected) {
-            // The handshake continues with a new session.
+            // The daemon rejected HELLO's token. Its WELCOME follows, with a new session.
             if !self.is_ready() {
                 self.token = None;
             }

@@ -78,8 +78,8 @@ pub(in crate::router) struct WaitingForName {
 pub(in crate::router) struct Membership {
     pub(in crate::router) auth: SenderAuth,
     pub(in crate::router) capabilities: Capabilities,
-    /// Whether the store has recorded that the agent is connected. After a crash, whatever waited
-    /// for the agent may then have been delivered once.
+    /// Whether the store has recorded that the agent is connected. At-least-once DELIVERs begin
+    /// only then: after a crash, the record says that messages for the agent may have been sent.
     pub(super) is_recorded: bool,
     /// The hash of the key that an agent's companions have, or that a companion showed.
     pub(in crate::router) companion_key: Option<Hash>,

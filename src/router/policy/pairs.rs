@@ -17,15 +17,15 @@ pub const PER_MINUTE_MAX: u32 = 1_000_000;
 /// A minute in milliseconds.
 const MINUTE_MS: u64 = 60_000;
 
-/// A millisecond, in the microseconds that this table counts in.
+/// A millisecond in microseconds, the unit of this table.
 const MS: u64 = 1_000;
 
 /// The buckets of pairs that sent within the last minute or two.
 #[derive(Debug)]
 pub struct Pairs<K> {
-    /// When each pair's bucket will be full again, of pairs that sent in this generation.
+    /// The pairs that sent in this generation, and the microsecond when their buckets are full.
     recent: FxHashMap<(K, K), u64>,
-    /// When the bucket will be full again, of pairs that last sent in the generation before.
+    /// The same for pairs that last sent in the generation before.
     older: FxHashMap<(K, K), u64>,
     /// The start of this generation.
     began: Moment,
@@ -60,7 +60,8 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
             self.older = mem::take(&mut self.recent);
             self.began = now;
         }
-        // Also after the rate was lowered, no sender has to wait for more than a minute.
+        // At most the time that an empty bucket takes. Otherwise, a sender whose rate was lowered
+        // could wait for longer than a minute.
         self.recent.insert(pair, full_at.min(micros.saturating_add(bucket.size)));
     }
 
@@ -81,7 +82,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     }
 }
 
-/// A bucket's sizes, in the time that they take to refill.
+/// The sizes of a message and of a full bucket, as microseconds of refilling.
 struct Bucket {
     message: u64,
     size: u64,

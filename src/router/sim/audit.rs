@@ -42,16 +42,16 @@ impl Router {
         for (id, client) in self.connections.all() {
             if let Stage::Member(_) = client.stage {
                 let agent = client.agent.and_then(|agent| self.directory.get(agent));
-                let agent = agent.ok_or_else(|| format!("{id:?} is nobody"))?;
+                let agent = agent.ok_or_else(|| format!("the member {id:?} has no agent"))?;
                 ensure(agent.client == Some(id), || format!("{} has two owners", agent.name))?;
                 owned.insert(agent.name.folded());
             }
         }
-        ensure(owned == *here, || format!("here are {owned:?}, welcomed were {here:?}"))?;
+        ensure(owned == *here, || format!("the members are {owned:?}, and {here:?} got WELCOMEs"))?;
         let listed = self.directory.here().len();
         let agents = owned.iter().filter(|name| !name.starts_with('@')).count();
         ensure(listed == agents && self.connections.members() == owned.len(), || {
-            "a wrong listing".into()
+            format!("{listed} agents are listed and {agents} are connected")
         })
     }
 
@@ -67,7 +67,7 @@ impl Router {
             };
             for hash in session.tokens() {
                 ensure(self.directory.token_owner(hash) == Some(key), || {
-                    "a token leads elsewhere".into()
+                    format!("the directory gives a token of {} to another agent", agent.name)
                 })?;
                 tokens += 1;
             }
@@ -88,15 +88,17 @@ impl Router {
             })?;
             replay += bytes;
         }
-        ensure(tokens == self.directory.tokens(), || {
-            format!("the sessions have {tokens} tokens, the directory counts others")
+        let counted = self.directory.tokens();
+        ensure(tokens == counted, || {
+            format!("the sessions have {tokens} tokens, but the directory counts {counted}")
         })?;
         let counted = self.directory.subscription_bytes();
         ensure(subscribed == counted, || {
-            format!("the subscriptions take {subscribed} bytes, but {counted} are counted")
+            format!("the subscriptions take {subscribed} bytes, but the directory counts {counted}")
         })?;
-        ensure(replay == self.ctx.memory.replay(), || {
-            format!("the replay buffers have {replay} bytes, but others are counted")
+        let counted = self.ctx.memory.replay();
+        ensure(replay == counted, || {
+            format!("the replay buffers take {replay} bytes, but the memory counts {counted}")
         })
     }
 
@@ -152,7 +154,7 @@ impl Router {
         ensure(entries <= most, || format!("{entries} dedup entries, and not {most} at most"))?;
         let counted = self.ctx.memory.inside();
         ensure(counted == inside, || {
-            format!("{counted} bytes are counted, the messages have {inside}")
+            format!("the memory counts {counted} bytes, but the messages take {inside}")
         })
     }
 

@@ -242,7 +242,7 @@ impl World {
 
     /// Has a client do what no correct client does; no other may be affected.
     fn break_protocol(&mut self) -> Checked {
-        let Some(id) = self.some_connection().filter(|id| !self.is_gated(*id)) else {
+        let Some(id) = self.some_connection().filter(|id| !self.is_paused(*id)) else {
             return Ok(());
         };
         let header = |kind| Header::new(kind, "l", 1);

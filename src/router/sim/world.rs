@@ -161,12 +161,12 @@ impl World {
         self.connections.keys().nth(index).copied()
     }
 
-    pub(super) fn is_gated(&self, id: ClientId) -> bool {
-        self.bed.ends.get(&id).is_some_and(|end| end.is_gated)
+    pub(super) fn is_paused(&self, id: ClientId) -> bool {
+        self.bed.ends.get(&id).is_some_and(|end| end.is_paused)
     }
 
     pub(super) fn carry_some_in(&mut self) -> Checked {
-        let Some(id) = self.some_connection().filter(|id| !self.is_gated(*id)) else {
+        let Some(id) = self.some_connection().filter(|id| !self.is_paused(*id)) else {
             return Ok(());
         };
         // The router reads the frames together: a read pause because of one of them does not stop
@@ -189,7 +189,7 @@ impl World {
 
     pub(super) fn carry_all_in(&mut self, id: ClientId) -> Checked {
         while self.connections.get(&id).is_some_and(|connection| !connection.inbound.is_empty())
-            && !self.is_gated(id)
+            && !self.is_paused(id)
         {
             self.carry_in(id)?;
         }
@@ -200,7 +200,7 @@ impl World {
         self.note(|| format!("{id:?} > {:.300}", String::from_utf8_lossy(json)));
         if let Ok(envelope) = Envelope::read(json) {
             let name = self.bed.ends.get(&id).and_then(|end| end.name.as_deref());
-            let name = name.filter(|_| !self.is_gated(id));
+            let name = name.filter(|_| !self.is_paused(id));
             self.promises.reads(name, &envelope, self.bed.now.monotonic);
         }
         self.handle(Input::Frame(id, json))
@@ -417,7 +417,7 @@ impl World {
         self.bed.open = image.deliveries.keys().copied().collect();
         self.bed.router.restore(now, image, &mut out);
         self.members.clear();
-        let events = self.bed.take(out)?;
+        let events = self.bed.record(out)?;
         self.judge(&events)?;
         connections.into_iter().try_for_each(|(id, connection)| self.lose(id, &connection))
     }

@@ -536,7 +536,7 @@ impl World {
         let image = self.disk.image();
         self.bed.open = image.deliveries.keys().copied().collect();
         self.bed.router.restore(now, image, &mut out);
-        let events = self.bed.take(out).unwrap();
+        let events = self.bed.record(out).unwrap();
         events.iter().for_each(|event| self.show(event));
         self.keep();
     }

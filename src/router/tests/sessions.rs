@@ -529,7 +529,7 @@ fn sync_too_large_for_a_frame_is_refused() {
         limits frame_bytes_max=1000
         here: ann bob
         bob says RESUME {"streams":[{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0},{"topic":"a-long-topic","peer":"Ann","last_seq":0}]}
-            bob < NACK {"ack_id":"x","code":"TOO_LARGE","message":"its SYNC would be over max_frame_bytes (1000); name fewer streams"}
+            bob < NACK {"ack_id":"x","code":"TOO_LARGE","message":"the SYNC would be larger than max_frame_bytes (1000); name fewer streams"}
     "#]]);
 }
 

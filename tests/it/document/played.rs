@@ -53,9 +53,9 @@ impl Script {
         Self { examples, unplayed, real: BTreeMap::new() }
     }
 
-    /// An example with the daemon's real ids, tokens and keys.
+    /// Returns the text of an example with the daemon's real ids, tokens and keys.
     #[track_caller]
-    fn text(&mut self, id: &str) -> String {
+    fn example_text(&mut self, id: &str) -> String {
         let mut text =
             self.examples.get(id).unwrap_or_else(|| panic!("no example is {id}")).clone();
         self.unplayed.remove(id);
@@ -67,13 +67,13 @@ impl Script {
 
     #[track_caller]
     fn example(&mut self, id: &str) -> Value {
-        read(&self.text(id))
+        read(&self.example_text(id))
     }
 
     /// Sends an example as a client, byte for byte.
     #[track_caller]
     fn send(&mut self, raw: &mut Raw, id: &str) {
-        raw.send_text(&self.text(id));
+        raw.send_text(&self.example_text(id));
     }
 
     /// Receives an envelope, which must be like an example.
