@@ -339,12 +339,12 @@ fn is_too_deep(json: &[u8]) -> bool {
     openers(json) > DEPTH_MAX && depth(json) > DEPTH_MAX
 }
 
-/// Counts `{` and `[`, which differ in one bit. The pieces are so short that a count fits into a
-/// byte, which lets the compiler use vector instructions.
+/// Counts `{` and `[`, which are equal once the bit in which they differ is set. The count of a
+/// chunk fits into a byte, which lets the compiler use vector instructions.
 fn openers(json: &[u8]) -> usize {
     let count =
-        |piece: &[u8]| piece.iter().fold(0_u8, |count, byte| count + u8::from(byte | 0x20 == b'{'));
-    json.chunks(u8::MAX as usize).map(|piece| usize::from(count(piece))).sum()
+        |chunk: &[u8]| chunk.iter().fold(0_u8, |count, byte| count + u8::from(byte | 0x20 == b'{'));
+    json.chunks(u8::MAX as usize).map(|chunk| usize::from(count(chunk))).sum()
 }
 
 fn depth(json: &[u8]) -> usize {

@@ -1,4 +1,4 @@
-//! The router's bounds and times. What happens at each stands where it is enforced.
+//! The router's bounds and times. The code that enforces a bound states what happens at it.
 
 use crate::protocol::payload::Durability;
 
@@ -7,7 +7,8 @@ use crate::protocol::payload::Durability;
 pub struct Limits {
     /// The bytes of the longest frame, without its length.
     pub frame_bytes_max: usize,
-    /// Silence after which a PING goes out. After twice as long again the connection is dead.
+    /// The silence after which a connection gets a PING. If the silence lasts twice this time after
+    /// the PING, the connection is closed.
     pub heartbeat_ms: u64,
     /// The longest time until a connection's HELLO.
     pub handshake_ms: u64,

@@ -32,7 +32,7 @@ impl SendId {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Short(length, bytes) => std::str::from_utf8(&bytes[..usize::from(*length)])
-                .expect("the bytes were copied from a whole text"),
+                .expect("the bytes are a copy of a `str`"),
             Self::Long(text) => text,
         }
     }

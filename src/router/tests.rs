@@ -1,6 +1,5 @@
 //! The router's rules, each as a transcript of inputs and outputs.
 
-mod asking;
 mod bounds;
 mod delivery;
 mod handshake;
@@ -8,6 +7,7 @@ mod keeping;
 mod members;
 mod policy;
 mod queries;
+mod questions;
 mod relay;
 mod roles;
 mod routing;

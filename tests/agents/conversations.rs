@@ -35,11 +35,11 @@ impl Cli {
 
 /// Submits two prompts, and checks that Bob receives both.
 #[track_caller]
-fn submit_two_words(bob: &Peer, agent: &mut Agent) {
-    for word in ["the first word", "the second word"] {
+fn submit_two_prompts(bob: &Peer, agent: &mut Agent) {
+    for prompt in ["the first word", "the second word"] {
         agent.wait_until_idle();
-        agent.submit(word);
-        assert_eq!(bob.receive_text(agent), word);
+        agent.submit(prompt);
+        assert_eq!(bob.receive_text(agent), prompt);
     }
     agent.wait_until_idle();
 }
@@ -48,7 +48,7 @@ fn resumed_session_repeats_no_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
     let (workspace, mut agent) = start_ann(&sandbox, cli, &model, 100);
-    submit_two_words(&bob, &mut agent);
+    submit_two_prompts(&bob, &mut agent);
     drop(agent);
     let mut last = "the second word".to_owned();
     for round in ["after it has begun again", "and once more"] {
@@ -160,7 +160,7 @@ fn rewound_session_repeats_no_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
     let (_workspace, mut agent) = start_ann(&sandbox, cli, &model, 100);
-    submit_two_words(&bob, &mut agent);
+    submit_two_prompts(&bob, &mut agent);
     rewind(&mut agent);
     let restored = |screen: &Screen| screen.row(screen.cursor().row).text.contains("second word");
     agent.terminal.wait_until_screen("the prompt to edit", restored);
@@ -294,7 +294,7 @@ fn claude_left_arrow_keeps_the_transcript() {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
     let (workspace, mut agent) = start_ann(&sandbox, Cli::Claude, &model, 100);
-    submit_two_words(&bob, &mut agent);
+    submit_two_prompts(&bob, &mut agent);
     agent.terminal.press("\x1b[D");
     agent.wait_until_still();
     agent.wait_until_idle();

@@ -9,7 +9,6 @@
     reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
-mod asking;
 mod basics;
 mod cli;
 mod conversations;
@@ -24,6 +23,7 @@ mod latency;
 mod model;
 mod opencode;
 mod peer;
+mod questions;
 mod quoting;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "used by other test binaries only")]

@@ -1,4 +1,5 @@
-//! The corpus of the fuzzers, run through the fuzz bodies by an ordinary test.
+//! The fuzzers' corpus, run through the fuzz bodies by ordinary tests. Each test is named after its
+//! fuzz target.
 //!
 //! `ci/fuzz` searches for more inputs. An input that fails there is added to fuzz/corpus with the
 //! fix.
@@ -33,7 +34,7 @@ const CORPUS_BYTES_MAX: u64 = 64 << 10;
 
 /// Runs each file of a target's corpus, and the empty input.
 #[track_caller]
-fn all(target: &str, body: fn(&[u8])) {
+fn run_corpus(target: &str, body: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let mut bytes = 0;
     body(&[]);
@@ -50,57 +51,57 @@ fn all(target: &str, body: fn(&[u8])) {
 
 #[test]
 fn frames() {
-    all("frames", frames::run);
+    run_corpus("frames", frames::run);
 }
 
 #[test]
 fn envelope() {
-    all("envelope", envelope::run);
+    run_corpus("envelope", envelope::run);
 }
 
 #[test]
 fn files() {
-    all("files", files::run);
+    run_corpus("files", files::run);
 }
 
 #[test]
 fn policy() {
-    all("policy", policy::run);
+    run_corpus("policy", policy::run);
 }
 
 #[test]
 fn rows() {
-    all("rows", rows::run);
+    run_corpus("rows", rows::run);
 }
 
 #[test]
 fn screen() {
-    all("screen", screen::run);
+    run_corpus("screen", screen::run);
 }
 
 #[test]
 fn router() {
-    all("router", router::run);
+    run_corpus("router", router::run);
 }
 
 #[test]
 fn transcript() {
-    all("transcript", transcript::run);
+    run_corpus("transcript", transcript::run);
 }
 
 #[test]
 fn control() {
-    all("control", control::run);
+    run_corpus("control", control::run);
 }
 
 #[test]
 fn recipes() {
-    all("recipes", recipes::run);
+    run_corpus("recipes", recipes::run);
 }
 
 #[test]
 fn bridge() {
-    all("bridge", bridge::run);
+    run_corpus("bridge", bridge::run);
 }
 
 /// Otherwise a target without a corpus, or a corpus without a test, would be skipped unnoticed.

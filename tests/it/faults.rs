@@ -195,7 +195,7 @@ fn run(sandbox: &Sandbox, setup: Setup, cell: Option<&Cell>) -> RunResult {
     let (log, stderr) = (sandbox.directory().join("log"), sandbox.directory().join(cell::STDERR));
     let watchdog = Watchdog::start(Some(start(sandbox, cell, &log, &stderr)));
     Conversation::new(&endpoint, &watchdog, &mut messages).run();
-    let mut daemon = watchdog.end().expect("the watchdog has the daemon");
+    let mut daemon = watchdog.end().expect("the watchdog was started with a daemon");
     let mut end = daemon.try_wait().unwrap();
     if setup == Setup::Used || cell.is_some_and(Cell::is_kill) {
         kill(Some(daemon));
@@ -224,7 +224,7 @@ fn start(sandbox: &Sandbox, cell: Option<&Cell>, log: &PathBuf, stderr: &PathBuf
 }
 
 fn kill(daemon: Option<Child>) {
-    let mut daemon = daemon.expect("the watchdog has the daemon");
+    let mut daemon = daemon.expect("the watchdog was started with a daemon");
     daemon.kill().ok();
     daemon.wait().unwrap();
 }

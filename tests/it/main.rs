@@ -10,7 +10,6 @@
 #[path = "../agents/corpus.rs"]
 #[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
 mod agent_corpus;
-mod asking;
 mod backlog;
 mod brief;
 mod commands;
@@ -35,6 +34,7 @@ mod person;
 mod policy;
 mod power;
 mod queries;
+mod questions;
 mod raw;
 mod resume;
 mod roles;

@@ -243,10 +243,11 @@ fn fullscreen_talks(options: &[&str]) {
     command.extend_from_slice(options);
     let mut ann = Terminal::wrap(&sandbox, "Ann", &command);
     ann.wait_for_row(">");
-    // A person's command becomes a message.
+    // On `say`, the program prints a message, and the bridge sends it.
     ann.press(&format!("say Bob {PARAGRAPH}\r"));
     expect_message(&mut bob, "Ann", PARAGRAPH);
-    // A code fence is no message, and a list keeps its lines.
+    // On `ask`, it also prints a code fence, which is not sent, and a list, whose lines are not
+    // joined.
     ann.press(&format!("ask Bob {PARAGRAPH}\r"));
     expect_message(&mut bob, "Ann", &format!("{PARAGRAPH}\n\n- one thing\n- another"));
     // Each message that arrives is typed, submitted once, and answered.

@@ -38,20 +38,21 @@ pub(super) const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE
 /// The integrity levels of ordinary programs and of elevated ones.
 const MEDIUM: u32 = 0x2000;
 const HIGH: u32 = 0x3000;
-/// The time that the clients of an ended listener get to notice that and to close its pipe.
+/// The longest wait until the clients of an ended listener have closed its pipe.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The owner and the access list of a pipe. A user served by a service may connect, but not make
-/// instances, which could pose as the service. Processes at a low integrity level may not connect.
+/// The owner and the access list of a pipe, in SDDL. A user served by a service may connect, but
+/// not make instances, which could pose as the service. Processes at a low integrity level may not
+/// connect.
 pub(super) fn access(user: &User) -> io::Result<String> {
     let me = User::me()?;
     let users = if *user == me { String::new() } else { format!("(A;;{CONNECT:#x};;;{user})") };
     Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){users}{}", label(MEDIUM)))
 }
 
-/// The access list for this user alone, and if this process is elevated, for elevated processes
-/// alone.
+/// The owner and the access list, in SDDL, of a pipe for this user alone, and if this process is
+/// elevated, for elevated processes alone.
 pub(super) fn guarded_access() -> io::Result<String> {
     let me = User::me()?;
     Ok(format!("O:{me}D:P(A;;GA;;;{me})(A;;GA;;;SY){}", label(security::my_integrity()?)))

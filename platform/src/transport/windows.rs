@@ -54,7 +54,7 @@ use crate::{
 const WRITE_BYTES_MAX: usize = 64 << 10;
 /// The time a client waits while all instances of a pipe are busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that calls in progress get to release a pipe that is hung up.
+/// The longest time that hanging up waits for calls in progress to release the pipe.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The listening pipe.
@@ -353,7 +353,8 @@ mod tests {
         Listener::bind(endpoint, &User::me().unwrap()).unwrap()
     }
 
-    fn access() -> Descriptor {
+    /// The security descriptor of this user's pipes.
+    fn own_descriptor() -> Descriptor {
         Descriptor::of(&pipe::access(&User::me().unwrap()).unwrap()).unwrap()
     }
 
@@ -415,7 +416,7 @@ mod tests {
         let _client = open(&ours).unwrap();
         // No instance listens now.
         assert!(!super::is_foreign(&ours).unwrap());
-        let pipe = pipe::join(&ours, &access()).unwrap();
+        let pipe = pipe::join(&ours, &own_descriptor()).unwrap();
         assert!(is_overlapped(pipe.as_raw_handle()));
         open(&ours).unwrap();
 
@@ -424,7 +425,7 @@ mod tests {
         let _theirs = pipe::instance(others.as_text(), &everybody, 0).unwrap();
         let _client = open(&others).unwrap();
         assert!(super::is_foreign(&others).unwrap());
-        let error = pipe::join(&others, &access()).unwrap_err();
+        let error = pipe::join(&others, &own_descriptor()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
     }
 

@@ -1,6 +1,6 @@
 //! Keys by their effect on the line that is being typed.
 
-/// The effect of a key on a line, as far as it can be known.
+/// The effect of a key on a line, as far as the bridge can know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// Adds text.
@@ -19,7 +19,7 @@ pub(super) enum Key {
     Submit,
     /// Adds a line break or submits the line, as the program defines it.
     LineFeed,
-    /// Discards the line.
+    /// Discards the line, as Ctrl+C does.
     Abandon,
     /// Leaves the line unchanged.
     NoEffect,

@@ -1,8 +1,8 @@
 //! Dedup windows: SENDs of each agent that were accepted, so that a repeated SEND is not accepted
 //! again.
 //!
-//! A window has the agent's last SENDs, and all of which a delivery is not over. Where all windows
-//! together have too many, those of the agents that have been away longest shrink first.
+//! A window has the agent's last SENDs, and all older ones with an open delivery. If all windows
+//! together have too many SENDs, those of the agents that have been away longest shrink first.
 
 use crate::{
     protocol::Moment,
@@ -11,7 +11,7 @@ use crate::{
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// How far a SEND has come.
+/// The state of a SEND.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::router) enum SendState {
     /// Queued for all its recipients.
@@ -41,13 +41,13 @@ pub(in crate::router) enum SendState {
 #[derive(Debug)]
 struct Record {
     number: u64,
-    /// Deliveries that are not over.
+    /// The number of open deliveries.
     open: u32,
     state: SendState,
 }
 
-/// One agent's window. A sender that makes its digests collide meets a window of bounded length,
-/// its own.
+/// One agent's window. A sender that makes its digests collide affects only this window, whose
+/// length is bounded.
 #[derive(Debug, Default)]
 pub(in crate::router) struct DedupWindow {
     records: FxHashMap<SendDigest, Record>,
@@ -64,12 +64,12 @@ impl DedupWindow {
         self.records.is_empty()
     }
 
-    /// Returns the number of last SENDs. What is open beyond them counts in a queue.
+    /// Returns the number of last SENDs, without the older ones that have an open delivery.
     pub(in crate::router) fn len(&self) -> usize {
         self.recent.len()
     }
 
-    /// Remembers a SEND, or how far it has come since. `opened` deliveries are new.
+    /// Remembers a SEND, or the new state of a remembered one. `opened` deliveries are new.
     pub(super) fn note(&mut self, digest: SendDigest, state: SendState, opened: u32, most: usize) {
         if let Some(record) = self.records.get_mut(&digest) {
             record.open += opened;
@@ -83,12 +83,13 @@ impl DedupWindow {
         self.keep_last(most);
     }
 
-    /// Forgets SENDs that are over and not among the last `most`.
+    /// Shortens the window to the last `most` SENDs. Older ones are remembered while they have an
+    /// open delivery.
     pub(super) fn keep_last(&mut self, most: usize) {
         while self.recent.len() > most
             && let Some((number, old)) = self.recent.pop_front()
         {
-            self.forget_if_over(old, |record| record.number == number);
+            self.forget_if_closed(old, |record| record.number == number);
         }
         if self.recent.capacity() > 4 * most {
             // The window shrank: its memory has to be returned.
@@ -104,13 +105,13 @@ impl DedupWindow {
         }
     }
 
-    /// Notes that a delivery is over.
+    /// Notes that a delivery of the SEND is no longer open.
     pub(super) fn close_one(&mut self, digest: SendDigest) {
         let oldest = self.recent.front().map_or(u64::MAX, |(number, _)| *number);
         if let Some(record) = self.records.get_mut(&digest) {
             record.open = record.open.saturating_sub(1);
         }
-        self.forget_if_over(digest, |record| record.number < oldest);
+        self.forget_if_closed(digest, |record| record.number < oldest);
     }
 
     /// Forgets an at-most-once SEND that reached all its recipients: the next equal one is another
@@ -119,7 +120,7 @@ impl DedupWindow {
         self.records.remove(&digest);
     }
 
-    fn forget_if_over(&mut self, digest: SendDigest, also: impl Fn(&Record) -> bool) {
+    fn forget_if_closed(&mut self, digest: SendDigest, also: impl Fn(&Record) -> bool) {
         if self.records.get(&digest).is_some_and(|record| record.open == 0 && also(record)) {
             self.records.remove(&digest);
         }

@@ -94,7 +94,7 @@ impl Mail {
         }
     }
 
-    /// Notes that all of a DELIVER has left for the system.
+    /// Notes that the operating system has taken all bytes of a DELIVER.
     pub(in crate::router) fn note_written(&mut self, key: MessageKey) {
         if let Some(reliable) = self.messages.get_mut(key.0).and_then(Message::reliable_mut)
             && let State::InFlight { written } = &mut reliable.state

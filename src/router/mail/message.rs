@@ -92,11 +92,11 @@ pub(in crate::router) struct Reliable {
     pub(in crate::router) auth: SenderAuth,
     /// How often the message was handed out.
     pub(in crate::router) attempts: u32,
-    /// How often it was, as far as the store knows.
+    /// The attempts that the store knows.
     pub(in crate::router) recorded: u32,
     pub(in crate::router) failures: u32,
     pub(in crate::router) state: State,
-    /// The SEND's, in its sender's dedup window.
+    /// The SEND's digest in its sender's dedup window.
     pub(in crate::router) digest: SendDigest,
     /// The recipient's last report.
     pub(in crate::router) reported: Option<Box<Reported>>,
@@ -125,18 +125,19 @@ impl Reliable {
     }
 }
 
-/// The place of an at-least-once message.
+/// The state of an at-least-once message in its recipient's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum State {
-    /// Not accepted before the store has it.
+    /// Being stored. The message is not accepted until then.
     Persisting,
-    /// In line.
+    /// Queued, and not handed out.
     Waiting,
-    /// Returned by its recipient until then. The rest of its stream waits, too.
+    /// Returned by its recipient, and not handed out again before this moment. The rest of its
+    /// stream waits, too.
     Delayed(Moment),
     /// Handed out and not acknowledged.
     InFlight {
-        /// All of it has left for the system.
+        /// Whether the operating system has taken all bytes of the DELIVER.
         written: bool,
     },
 }

@@ -137,7 +137,7 @@ impl Promises {
     pub(super) fn changed(&mut self, change: &Change, now: Moment, ttl_ms: u64) -> Checked {
         self.outcomes.changed(change, &self.sends);
         match change {
-            Change::Accepted(send) => return self.accepts_delivery(send, now, ttl_ms),
+            Change::Accepted(send) => return self.note_accepted(send, now, ttl_ms),
             Change::Agent(agent) => {
                 self.agents.insert(agent.number, agent.name.folded());
             }
@@ -171,15 +171,15 @@ impl Promises {
         Ok(())
     }
 
-    /// Checks that deliveries have the time to live of their SEND.
-    fn accepts_delivery(&mut self, send: &AcceptedSend, now: Moment, ttl_ms: u64) -> Checked {
+    /// Takes note of an accepted SEND's deliveries, and checks that they have its time to live.
+    fn note_accepted(&mut self, send: &AcceptedSend, now: Moment, ttl_ms: u64) -> Checked {
         let send_id = &*send.message.send_id;
         let number = number_of(send_id).filter(|number| *number < self.sends.len());
         let number = number.ok_or_else(|| format!("{send_id} is accepted and was not sent"))?;
         let end = now.plus(self.sends[number].ttl_ms.unwrap_or(ttl_ms));
         for delivery in &send.deliveries {
             let (id, expires) = (delivery.id, delivery.expires);
-            ensure(expires == end, || format!("it ends not at {end:?}: {delivery:?}"))?;
+            ensure(expires == end, || format!("it does not expire at {end:?}: {delivery:?}"))?;
             let key = (number, delivery.to_name.folded());
             self.accepted.insert(delivery.number, Accepted { id, key, expires });
         }
@@ -208,17 +208,17 @@ impl Promises {
         others.find_map(|(_, ids)| ids.first().copied())
     }
 
-    /// Checks that an accepted SEND is on the disk for all its recipients.
-    pub(super) fn accepts(&self, ack: &Ack<'_>, disk: &Disk) -> Checked {
-        let (kept, told) = (disk.recipients(&ack.ack_id), ack.recipients.unwrap_or(1));
-        ensure(kept >= told, || format!("{} is accepted before it is stored", ack.ack_id))?;
-        ensure(kept <= told, || {
-            format!("{} is stored for {kept} recipients, but accepted for {told}", ack.ack_id)
+    /// Checks that a SEND which the router acknowledges is on the disk for all its recipients.
+    pub(super) fn check_ack(&self, ack: &Ack<'_>, disk: &Disk) -> Checked {
+        let (stored, accepted) = (disk.recipients(&ack.ack_id), ack.recipients.unwrap_or(1));
+        ensure(stored >= accepted, || format!("{} is accepted before it is stored", ack.ack_id))?;
+        ensure(stored <= accepted, || {
+            format!("{} is stored for {stored} recipients, but accepted for {accepted}", ack.ack_id)
         })
     }
 
     /// Checks a DELIVER that the router hands out.
-    pub(super) fn delivers(
+    pub(super) fn check_deliver(
         &mut self,
         client: ClientId,
         envelope: &Envelope<'_>,
@@ -242,7 +242,7 @@ impl Promises {
         let ttl_ms = sent.ttl_ms.unwrap_or_else(|| limits().ttl_ms);
         let (requires_ack, read_at) = (sent.requires_ack, sent.read_at.unwrap_or_default());
         let stored = match requires_ack {
-            true => Some(self.delivers_stored(number, envelope, &delivery, disk)?),
+            true => Some(self.check_stored_delivery(number, envelope, &delivery, disk)?),
             false => None,
         };
         let expires = stored.map_or_else(|| read_at.plus(ttl_ms), |(_, expires)| expires);
@@ -258,7 +258,7 @@ impl Promises {
     }
 
     /// Checks a delivery against its record; returns its id and the end of its time to live.
-    fn delivers_stored(
+    fn check_stored_delivery(
         &mut self,
         number: usize,
         envelope: &Envelope<'_>,
@@ -268,7 +268,7 @@ impl Promises {
         let id = Uuid::parse_str(&envelope.id).map_err(|bad| bad.to_string())?;
         let (record, is_over) = disk
             .delivery(id)
-            .ok_or_else(|| format!("{number} is delivered and not kept: {envelope:?}"))?;
+            .ok_or_else(|| format!("{number} is delivered and not stored: {envelope:?}"))?;
         ensure(!is_over || !delivery.requires_ack, || {
             format!("{number} is delivered and over: {envelope:?}")
         })?;

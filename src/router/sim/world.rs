@@ -342,7 +342,7 @@ impl World {
             }
             Kind::Deliver => {
                 let now = self.bed.now.monotonic;
-                self.promises.delivers(id, &envelope, &self.disk, now)?;
+                self.promises.check_deliver(id, &envelope, &self.disk, now)?;
             }
             Kind::Sync => {
                 let name = self.bed.ends[&id].name.clone().unwrap_or_default();
@@ -359,7 +359,7 @@ impl World {
             Kind::Ack => {
                 let ack: Ack<'_> = envelope.decode_member(envelope.payload).map_err(typed)?;
                 if ack.state.as_deref() == Some("accepted") {
-                    self.promises.accepts(&ack, &self.disk)?;
+                    self.promises.check_ack(&ack, &self.disk)?;
                 }
             }
             _ => {}
@@ -553,7 +553,10 @@ impl World {
         let open: BTreeSet<_> = disk.open.union(&self.bed.open).collect();
         let (notices, questions) = (&disk.synced.notices, &disk.synced.questions);
         if !open.is_empty() || !notices.is_empty() || !questions.is_empty() {
-            return Err(format!("left are {open:?} {notices:?} {questions:?}"));
+            return Err(format!(
+                "at the end there are open deliveries {open:?}, notices {notices:?}, \
+                 questions {questions:?}"
+            ));
         }
         promises.replay.everything_was_replayed(self.bed.now.monotonic)?;
         promises.outcomes.every_sender_was_notified(disk)

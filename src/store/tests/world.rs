@@ -59,10 +59,10 @@ impl World {
             unix_ms: NOW_MS + self.message,
             shared: shared.into(),
         };
-        self.accepted_again(message, to)
+        self.accepted_for(message, to)
     }
 
-    fn accepted_again(&mut self, message: MessageRecord, to: &[u64]) -> AcceptedSend {
+    fn accepted_for(&mut self, message: MessageRecord, to: &[u64]) -> AcceptedSend {
         let deliveries = to.iter().map(|to| {
             self.delivery += 1;
             DeliveryRecord {
@@ -103,7 +103,7 @@ impl World {
                     "all is well",
                 )))
             }
-            3 => self.some_accepted_again(pick),
+            3 => self.some_added_recipient(pick),
             4 => Change::Attempted {
                 delivery: self.some_delivery(pick),
                 attempts: 2 + pick as u32 % 9,
@@ -142,17 +142,17 @@ impl World {
         1 + pick % (self.delivery + 2)
     }
 
-    /// Adds a delivery to a stored message, as for a recipient that has room again.
-    fn some_accepted_again(&mut self, pick: u64) -> Change {
+    /// Adds a recipient to a stored message, as if its queue had been full when the others got it.
+    fn some_added_recipient(&mut self, pick: u64) -> Change {
         let rows = &self.oracle.rows;
         let Some(row) = rows.values().nth(pick as usize % rows.len().max(1)) else {
             return Change::SessionEnded { agent: 1 };
         };
         let message = row.message.clone();
-        Change::Accepted(Box::new(self.accepted_again(message, &[1 + pick % 5])))
+        Change::Accepted(Box::new(self.accepted_for(message, &[1 + pick % 5])))
     }
 
-    /// Stores a message again of which no delivery ended and whose sender is known.
+    /// Repeats a stored SEND of which no delivery has ended and whose sender is known.
     fn some_resent(&self, pick: u64) -> Change {
         let rows = &self.oracle.rows;
         let message = match rows.values().nth(pick as usize % rows.len().max(1)) {

@@ -161,8 +161,8 @@ impl Search {
     }
 
     fn search(&mut self, events: &Sender<Event>) -> Result<(), DriverGone> {
-        // The system lists open files by their real paths. The CLI's first run may create its home
-        // only now.
+        // Paths of open files, as the system lists them, have no symbolic links. The folder may not
+        // have existed until now, on the CLI's first run.
         if let Ok(home) = fs::canonicalize(&self.home) {
             self.home = home;
         }

@@ -194,11 +194,11 @@ fn more_transcripts_than_the_limit_are_each_read_once() {
         look(&mut search, &sender);
         assert_eq!(replies(&events), [], "round {round}");
     }
-    // The ids are unchanged, so the bridge knows whose transcripts they are.
-    for (place, word) in [(0, "again"), (count - 1, "still")] {
-        append(&paths[place], &reply(word, search.started_ms), 1_000_000);
+    // A transcript that was closed and grows again keeps its id, by which the bridge knows it.
+    for (index, word) in [(0, "again"), (count - 1, "still")] {
+        append(&paths[index], &reply(word, search.started_ms), 1_000_000);
         look(&mut search, &sender);
-        assert_eq!(replies(&events), [(received[place].0, word.to_owned())]);
+        assert_eq!(replies(&events), [(received[index].0, word.to_owned())]);
     }
     assert_eq!(search.followed.len(), FOLLOWED_MAX);
 }

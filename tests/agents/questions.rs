@@ -1,6 +1,7 @@
 //! Questions from an operator's shell to a wrapped CLI, and messages from an agent's own shell.
 //!
-//! The CLI answers to the name in the frame's header. A message from its shell is its own.
+//! The CLI answers to the name in the frame's header. A message from its shell has the agent's name
+//! as its sender.
 
 use crate::{
     cli::Cli,
@@ -69,8 +70,8 @@ fn gemini_answers_an_operator() {
     answers_an_operator_from_both_sources(Cli::Gemini);
 }
 
-/// The model sends a message with a command, which the user allows.
-fn shell_command_sends_in_its_agents_name(cli: Cli) {
+/// The model runs `agent-relay send` in the CLI's shell tool, and the user allows the command.
+fn shell_command_sends_as_its_agent(cli: Cli) {
     let relay = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     let command = format!("{} send Bob hello", relay.display());
     let model = Model::start(move |asked| match asked.result {
@@ -89,16 +90,16 @@ fn shell_command_sends_in_its_agents_name(cli: Cli) {
 }
 
 #[test]
-fn claude_shell_command_sends_in_its_agents_name() {
-    shell_command_sends_in_its_agents_name(Cli::Claude);
+fn claude_shell_command_sends_as_its_agent() {
+    shell_command_sends_as_its_agent(Cli::Claude);
 }
 
 #[test]
-fn codex_shell_command_sends_in_its_agents_name() {
-    shell_command_sends_in_its_agents_name(Cli::Codex);
+fn codex_shell_command_sends_as_its_agent() {
+    shell_command_sends_as_its_agent(Cli::Codex);
 }
 
 #[test]
-fn gemini_shell_command_sends_in_its_agents_name() {
-    shell_command_sends_in_its_agents_name(Cli::Gemini);
+fn gemini_shell_command_sends_as_its_agent() {
+    shell_command_sends_as_its_agent(Cli::Gemini);
 }
