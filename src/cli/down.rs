@@ -25,8 +25,8 @@ const UPGRADE: &str = "upgrade";
 /// The time in which a daemon ends, at most.
 const STOP_MS: u64 = 15_000;
 
-/// The pause between two looks: no system reports that a lock is free.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The pause between two checks of the lock: no system reports that a lock is free.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Stop the daemon, until your next command that needs one.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -122,7 +122,7 @@ fn stop_for(
             let message = format!("the daemon at {endpoint} is still up after {STOP_MS} ms");
             return Err(Failure::new(TIMED_OUT, message));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(Some(Stopped { endpoint, version }))
 }

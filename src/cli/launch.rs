@@ -18,7 +18,7 @@ use std::{ffi::OsString, io, path::Path, thread, time::Duration};
 const START_MS: u64 = 15_000;
 
 /// The pause between two attempts to connect: no system reports that a socket has appeared.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Starts a detached daemon, or the service, and waits until clients can connect. Returns false if
 /// another process was faster.
@@ -72,7 +72,7 @@ pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result
                 ),
             ));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -112,7 +112,7 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
             }
             Err(error) => return Err(error.into()),
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -39,7 +39,7 @@ const LOCK_FILE: &str = "start.lock";
 const LOCK_WAIT_MS: u64 = 15_000;
 
 /// The pause between two attempts to take the lock.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The outcome of an automatic start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(super) fn prevent_starts(home: &Path) -> Result<Option<Lock>, Failure> {
         if start_lock.is_some() || clock::monotonic_ms() > deadline {
             return Ok(start_lock);
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn start_for_agent(context: &mut Context) -> Result<bool, Failure> {
         match start(context, &|| false)? {
             Outcome::Started => return Ok(true),
             Outcome::AlreadyUp => return Ok(false),
-            Outcome::Busy if clock::monotonic_ms() <= deadline => thread::sleep(LOOK_AGAIN),
+            Outcome::Busy if clock::monotonic_ms() <= deadline => thread::sleep(POLL_INTERVAL),
             busy @ Outcome::Busy => return Err(Failure::new(TIMED_OUT, busy.to_string())),
             refused @ (Outcome::Stopped | Outcome::TooOften) => {
                 return Err(Failure::failed(refused.to_string()));

@@ -36,7 +36,7 @@ use std::{
 const START_MS: u64 = 30_000;
 
 /// The pause between two requests to the new wrapper, whose socket may not exist yet.
-const RETRY_AFTER: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Run a command as an agent, in the background.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -224,7 +224,7 @@ impl Spawn {
                     ),
                 ));
             }
-            thread::sleep(RETRY_AFTER);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
