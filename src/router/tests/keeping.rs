@@ -225,6 +225,24 @@ fn sends_are_busy_while_the_store_is_behind() {
 }
 
 #[test]
+fn subscriptions_are_refused_while_the_store_is_behind() {
+    check(expect![[r#"
+        limits backlog_max=2
+        here: ann
+        disk holds
+        ann says SUBSCRIBE topic=a id=1 {}
+        ann says SUBSCRIBE topic=b id=2 {}
+        ann says SUBSCRIBE topic=c id=3 {}
+            ann < NACK {"ack_id":"3","code":"LIMIT","message":"the store is behind; send SUBSCRIBE again later"}
+        disk keeps
+            ann < ACK {"ack_id":"1"}
+            ann < ACK {"ack_id":"2"}
+        ann says SUBSCRIBE topic=c id=4 {}
+            ann < ACK {"ack_id":"4"}
+    "#]]);
+}
+
+#[test]
 fn delivery_record_follows_its_attempts_and_failures() {
     check(expect![[r#"
         here: ann bob

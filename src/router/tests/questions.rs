@@ -96,6 +96,25 @@ fn question_times_out_and_its_delivery_stays() {
 }
 
 #[test]
+fn questions_stay_open_when_another_sender_is_forgotten() {
+    check(expect![[r#"
+        here: ann bob
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-3f55abeb","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"a"}} {"body":"?"}
+            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"?"}
+        gus says SEND to=Bob id=2 meta={"sync":{"correlationId":"g"}} {"body":"??"}
+            gus < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 @guest-3f55abeb -> Bob seq 1 requires_ack true {"body":"??"}
+        gus goes
+        bob acks d2 {"correlationId":"g"}
+        bob acks d1 {"correlationId":"a"}
+            ann < ACK from Bob {"ack_id":"1","correlationId":"a"}
+    "#]]);
+}
+
+#[test]
 fn broadcast_question_has_one_answer_per_recipient() {
     check(expect![[r#"
         here: ann bob cid
