@@ -1,8 +1,9 @@
 //! Tests of the input line and the keystroke filter.
 
 use super::{
-    decoder::{ESCAPE_MS, SEQUENCE_MS},
+    decoder::{ESCAPE_MS, KeyDecoder, SEQUENCE_MS},
     filter::ANSWER_BYTES_MAX,
+    key::Key,
     *,
 };
 use crate::protocol::Moment;
@@ -44,6 +45,25 @@ fn win32_keys_are_the_keys_that_they_encode() {
         let mut line = InputLine::default();
         assert_eq!(line.press(Moment(0), keys.as_bytes(), "> ", false).any, any, "{keys:?}");
         assert_eq!(line.may_take_text_for_commands(), may_command, "{keys:?}");
+    }
+}
+
+#[test]
+fn decoder_waits_only_for_the_rest_of_a_sequence() {
+    let mut decoder = KeyDecoder::default();
+    decoder.next(Moment(1_000), b'x');
+    assert_eq!(decoder.expires_at(), None);
+    for (start, wait_ms, key) in
+        [("\x1b", ESCAPE_MS, Key::Escape), ("\x1b[1;", SEQUENCE_MS, Key::MayChangeMode)]
+    {
+        for byte in start.bytes() {
+            assert_eq!(decoder.next(Moment(2_000), byte), None);
+        }
+        let end = Moment(2_000).plus(wait_ms);
+        assert_eq!(decoder.expires_at(), Some(end));
+        assert_eq!(decoder.expire(Moment(end.0 - 1)), None);
+        assert_eq!(decoder.expire(end), Some(key));
+        assert_eq!(decoder.expires_at(), None);
     }
 }
 
