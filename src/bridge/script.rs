@@ -3,8 +3,10 @@
 //!
 //! `UPDATE_EXPECT=1` rewrites the outputs. The first line is `run COMMAND`, `run COMMAND with a
 //! brief` (typed before anything else), or `run COMMAND with a transcript` (the program writes one,
-//! and a search for it is complete every 250 ms). Each other input is a time in milliseconds, a
-//! verb and its arguments:
+//! and a search for it is complete every 250 ms). The second may be a beginning, which stands for
+//! the transcript that `beginning` states: `begin ready` (the program shows its empty input line)
+//! or `begin message typed` (also, a message from Bob is typed and not submitted, and reports stand
+//! in the transcript). Each other input is a time in milliseconds, a verb and its arguments:
 //!
 //! ```text
 //! 0 prints TEXT                     the program prints; \e, \r, \n and \s are escape, return, line
@@ -53,10 +55,10 @@ pub(super) fn run(script: &str) -> String {
     let mut player = Player::new(&stated_settings(first));
     writeln!(player.transcript, "{first}").unwrap();
     for line in lines {
-        let (time, rest) = line.split_once(' ').expect("a time and a verb");
-        player.advance(Moment(time.parse().expect("a time")));
-        writeln!(player.transcript, "{line}").unwrap();
-        player.input_line(rest);
+        match line.strip_prefix("begin ") {
+            Some(state) => player.begin(first, state),
+            None => player.line(line),
+        }
     }
     player.transcript
 }
@@ -89,6 +91,25 @@ fn stated_settings(line: &str) -> Settings {
         Settings { transcript: true, ..settings(command) }
     } else {
         settings(command)
+    }
+}
+
+/// The transcript that leads to a state of an agent CLI.
+fn beginning(run: &str, state: &str) -> String {
+    let prompt = match run.split(' ').nth(1) {
+        Some("claude") => r"❯\s",
+        Some("gemini") => r"\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G",
+        _ => panic!("no empty input line is known for: {run}"),
+    };
+    let ready = format!("0 started\n0 prints \\e[?2004h{prompt}\n");
+    let message = r"900 reports
+1000 message Bob: hello
+    1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+";
+    match state {
+        "ready" => ready,
+        "message typed" => ready + message,
+        state => panic!("there is no beginning {state}"),
     }
 }
 
@@ -151,6 +172,26 @@ impl Player {
             is_alone: true,
             transcript: String::new(),
         }
+    }
+
+    /// Runs a beginning, and leaves its transcript out after a check.
+    fn begin(&mut self, run: &str, state: &str) {
+        let beginning = beginning(run, state);
+        let start = self.transcript.len();
+        for line in input_lines(&beginning).lines() {
+            self.line(line);
+        }
+        self.tick(self.now);
+        assert_eq!(self.transcript.split_off(start), beginning, "the beginning {state:?}");
+        writeln!(self.transcript, "begin {state}").unwrap();
+    }
+
+    /// Runs a line: a time and an input.
+    fn line(&mut self, line: &str) {
+        let (time, rest) = line.split_once(' ').expect("a time and a verb");
+        self.advance(Moment(time.parse().expect("a time")));
+        writeln!(self.transcript, "{line}").unwrap();
+        self.input_line(rest);
     }
 
     /// Advances the time, with all ticks and searches on the way.

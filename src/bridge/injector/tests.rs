@@ -8,8 +8,7 @@ use expect_test::expect;
 fn key_that_answers_a_dialog_begins_no_line() {
     check(expect![[r#"
         run claude
-        0 started
-        0 prints \e[?2004h❯\s
+        begin ready
         50 keys go\r
             50 types go\r
         60 prints go\r\nDo you want to proceed?\r\n\s❯ 1. Yes\r\n\s\s\s2. No\r\n\sEsc to cancel
@@ -26,8 +25,7 @@ fn key_that_answers_a_dialog_begins_no_line() {
 fn key_that_undoes_another_leaves_the_line_empty() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+        begin ready
         2000 keys !
             2000 types !
         2050 prints \e[2K\r\s!\s
@@ -45,8 +43,7 @@ fn key_that_undoes_another_leaves_the_line_empty() {
 fn key_that_is_not_shown_yet_begins_a_line() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+        begin ready
         2000 keys x
             2000 types x
         2050 prints \r\n12:00\e[1;4H
@@ -61,8 +58,7 @@ fn key_that_is_not_shown_yet_begins_a_line() {
     // Both keys take effect at once and show nothing on the screen.
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+        begin ready
         2000 keys x\x7f
             2000 types x
         2050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
@@ -77,11 +73,7 @@ fn key_that_is_not_shown_yet_begins_a_line() {
 fn half_painted_screen_does_not_complete_an_injection() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
         1170 prints \e[2K\r\e[A\e[2K
@@ -97,11 +89,7 @@ fn half_painted_screen_does_not_complete_an_injection() {
     // The line is painted before its text.
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
         1170 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
@@ -119,11 +107,7 @@ fn half_painted_screen_does_not_complete_an_injection() {
 fn recorded_prompt_completes_an_injection() {
     check(expect![[r#"
         run gemini with a transcript
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
         1170 prints \e[2J\e[H
@@ -138,11 +122,7 @@ fn recorded_prompt_completes_an_injection() {
     // Without a record, the text is missed on the screen.
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
         1170 prints \e[2J\e[H
@@ -160,11 +140,7 @@ fn recorded_prompt_completes_an_injection() {
 fn next_message_waits_until_the_last_one_is_recorded() {
     check(expect![[r#"
         run gemini with a transcript
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1000 message Ann 22222222-3333: the next
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
@@ -185,11 +161,7 @@ fn next_message_waits_until_the_last_one_is_recorded() {
     // The last message is never recorded.
     check(expect![[r#"
         run gemini with a transcript
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1000 message Ann 22222222-3333: the next
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
@@ -209,11 +181,7 @@ fn next_message_waits_until_the_last_one_is_recorded() {
 fn text_that_stays_in_the_input_line_is_not_acknowledged() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
         1200 keys x
@@ -230,11 +198,7 @@ fn text_that_stays_in_the_input_line_is_not_acknowledged() {
 fn keys_do_not_join_a_text_that_is_shown_late() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 keys x
         2400 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             2550 types \r
@@ -247,11 +211,7 @@ fn keys_do_not_join_a_text_that_is_shown_late() {
     // Keys pass after a limited time, and while the program asks something.
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 keys x
             3100 types x
         4000 state
@@ -261,11 +221,7 @@ fn keys_do_not_join_a_text_that_is_shown_late() {
     "#]]);
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 keys 1
         1100 prints \e[2J\e[HApply this change?\r\n│ ●\s1. Allow once\r\n\s
             1250 reports 11111111-2222 Waiting(Dialog)
@@ -275,11 +231,7 @@ fn keys_do_not_join_a_text_that_is_shown_late() {
     // The text is not submitted at once.
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r\s>\s[relay 789200 from Bob]\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
             1160 types \r
         1200 keys x
@@ -304,8 +256,7 @@ fn busy_agent_is_reported_while_it_prints() {
     let script = format!(
         r"
         run claude
-        0 started
-        0 prints \e[?2004h❯\s
+        begin ready
         900 reports
         {}1500 message Bob: hello
         {}6000 prints \e[2J\e[H❯\s
@@ -326,8 +277,7 @@ fn busy_agent_is_reported_while_it_prints() {
 fn waiting_messages_are_reported_with_one_reason() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+        begin ready
         1000 reports
         5000 holds
         5000 message Bob first: one
@@ -361,8 +311,7 @@ fn waiting_messages_are_reported_with_one_reason() {
 fn redelivered_message_is_reported_again() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+        begin ready
         1000 reports
         5000 holds
         5000 message Bob first: one
@@ -416,11 +365,7 @@ fn starting_program_gets_text_only_after_its_line_has_stayed() {
 fn message_swallowed_by_a_dialog_or_erased_is_returned() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
             1200 reports 11111111-2222 Waiting(Dialog)
         4000 keys 1\r
@@ -433,11 +378,7 @@ fn message_swallowed_by_a_dialog_or_erased_is_returned() {
     "#]]);
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
             1200 reports 11111111-2222 Waiting(Dialog)
         4000 keys 1
@@ -449,11 +390,7 @@ fn message_swallowed_by_a_dialog_or_erased_is_returned() {
     "#]]);
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
             1200 reports 11111111-2222 Waiting(Dialog)
         4000 keys \x7f
@@ -470,11 +407,7 @@ fn message_swallowed_by_a_dialog_or_erased_is_returned() {
 fn enter_in_win32_encoding_submits() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
             1200 reports 11111111-2222 Waiting(Dialog)
         4000 keys \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
@@ -488,11 +421,7 @@ fn enter_in_win32_encoding_submits() {
     // A held-back Enter counts, too.
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1040 keys \e[13;28;13;1;0;1_\e[13;28;13;0;0;1_
         1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
             1200 reports 11111111-2222 Waiting(Dialog)
@@ -506,11 +435,7 @@ fn enter_in_win32_encoding_submits() {
     // A line break in a paste does not submit.
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 prints \e[2J\e[HMay I?\r\n│ ● 1. Yes\r\n│\s\s\s2. No
             1200 reports 11111111-2222 Waiting(Dialog)
         4000 keys \e[200~a\rb\e[201~
@@ -526,11 +451,7 @@ fn enter_in_win32_encoding_submits() {
 fn message_that_ignores_enter_and_is_erased_is_returned() {
     check(expect![[r#"
         run gemini
-        0 started
-        0 prints \e[?2004h\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1050 prints \e[2K\r\s>\s\s[/relay 789200]
             1200 types \r
             4200 types \r

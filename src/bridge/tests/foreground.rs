@@ -46,11 +46,7 @@ fn other_program_gets_no_text() {
 fn text_is_not_submitted_while_another_program_reads() {
     check(expect![[r#"
         run claude
-        0 started
-        0 prints \e[?2004h❯\s
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r❯\s[relay 789200 from Bob]\r\n\s\shello\r\n\s\s[/relay 789200]
         1020 foreground shell
             1070 reports 11111111-2222 Waiting(Shell)
@@ -64,11 +60,7 @@ fn text_is_not_submitted_while_another_program_reads() {
     // The first program reads again.
     check(expect![[r#"
         run claude
-        0 started
-        0 prints \e[?2004h❯\s
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r❯\s[relay 789200 from Bob]\r\n\s\shello\r\n\s\s[/relay 789200]
         1020 foreground suspended
             1070 reports 11111111-2222 Waiting(Suspended)
@@ -85,11 +77,7 @@ fn text_is_not_submitted_while_another_program_reads() {
 fn enter_is_not_pressed_again_for_another_program() {
     check(expect![[r#"
         run claude
-        0 started
-        0 prints \e[?2004h❯\s
-        900 reports
-        1000 message Bob: hello
-            1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
+        begin message typed
         1010 prints \e[2K\r❯\s[relay 789200 from Bob]\r\n\s\shello\r\n\s\s[/relay 789200]
             1070 types \r
         1200 foreground shell
