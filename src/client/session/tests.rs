@@ -235,14 +235,7 @@ fn token_is_sent_until_rejected_and_bye_leads_to_a_reconnect() {
           State(Handshaking)
           > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         daemon> ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"old"}
-        gone
-          HangUp
-          State(Backoff { wait_ms: 191, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true}}
         welcome
           ready s-1

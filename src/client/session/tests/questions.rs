@@ -10,14 +10,7 @@ fn answer_is_retransmitted_until_its_timeout() {
         answer d1
           > ACK #2 {"ack_id":"d1","seq":1,"correlationId":"c","response":true,"responseData":"xxx"}
           Released(10)
-        gone
-          HangUp
-          State(Backoff { wait_ms: 98, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome
           ready s-1
@@ -25,14 +18,7 @@ fn answer_is_retransmitted_until_its_timeout() {
         deliver d1 {"seq":1,"requires_ack":true,"attempt":2}
           > ACK #4 {"ack_id":"d1","seq":1}
         pass 5000
-        gone
-          HangUp
-          State(Backoff { wait_ms: 188, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #5 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome
           ready s-1
@@ -130,14 +116,7 @@ fn refused_answer_is_not_retransmitted() {
           Released(10)
         daemon> NACK {"ack_id":"d1","code":"TOO_LARGE","message":"no"}
           Refused { send_id: SendId("d1"), nack: Nack { ack_id: "d1", code: "TOO_LARGE", message: "no", to: None, correlation_id: None, retry_after_ms: None } }
-        gone
-          HangUp
-          State(Backoff { wait_ms: 98, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome
           ready s-1
@@ -167,28 +146,14 @@ fn repeated_outcome_is_reported_once() {
           Accepted { send_id: SendId("m1"), recipients: None, away: false }
         daemon> NACK {"ack_id":"m1","code":"EXPIRED","message":"no"}
           Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "EXPIRED", message: "no", to: None, correlation_id: None, retry_after_ms: None } }
-        gone
-          HangUp
-          State(Backoff { wait_ms: 88, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome
           ready s-1
         daemon again
         daemon> ACK {"ack_id":"m1","correlationId":"c","responseData":[1]}
           Answered { send_id: SendId("m1"), answer: Answer { from: "", response: None, data: Some(RawValue([1])) } }
-        gone
-          HangUp
-          State(Backoff { wait_ms: 191, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome
           ready s-1

@@ -18,7 +18,7 @@ fn check(expect: Expect) {
 
 /// Reconnects without a transcript of it.
 fn reconnect(script: &mut Script, welcome: &str) {
-    script.run("gone\nwait\nconnected");
+    script.run("reconnect");
     script.text.clear();
     script.run(welcome);
 }
@@ -67,14 +67,7 @@ fn resumed_session_states_its_positions_and_gets_the_rest_in_order() {
           delivered d3 from Bob: hi
         deliver r {"seq":1} @relay
           delivered r from @relay: hi
-        gone
-          HangUp
-          State(Backoff { wait_ms: 88, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome s-1 t-2
           ready s-1
@@ -87,14 +80,7 @@ fn resumed_session_states_its_positions_and_gets_the_rest_in_order() {
           delivered d4 from Bob: hi
         deliver d5 {"seq":4}
           delivered d5 from Bob: hi
-        gone
-          HangUp
-          State(Backoff { wait_ms: 172, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #4 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
     "#]]);
 }
@@ -154,14 +140,7 @@ fn session_without_deliveries_sends_no_resume() {
           > SUBSCRIBE #2 a {}
         daemon> ACK {"ack_id":"#2"}
           Subscribed { pattern: "a", refused: None }
-        gone
-          HangUp
-          State(Backoff { wait_ms: 98, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome s-1 t-2
           ready s-1
@@ -179,14 +158,7 @@ fn rejected_token_leads_to_a_new_session_with_its_subscriptions() {
           Subscribed { pattern: "a", refused: None }
         deliver d1 {"seq":1,"requires_ack":true}
           delivered d1 from Bob: hi
-        gone
-          HangUp
-          State(Backoff { wait_ms: 98, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         daemon> ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"old"}
         welcome s-2 t-2
@@ -196,14 +168,7 @@ fn rejected_token_leads_to_a_new_session_with_its_subscriptions() {
           > ACK #5 {"ack_id":"d1","seq":1}
         deliver d1 {"seq":1,"requires_ack":true,"attempt":2}
           > ACK #6 {"ack_id":"d1","seq":1}
-        gone
-          HangUp
-          State(Backoff { wait_ms: 192, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #7 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
         welcome s-2 t-3
           ready s-2
@@ -267,14 +232,7 @@ fn only_unconfirmed_subscriptions_are_repeated() {
           > SUBSCRIBE #10 d {}
           > SUBSCRIBE #11 e {}
         daemon> ACK {"ack_id":"#8"}
-        gone
-          HangUp
-          State(Backoff { wait_ms: 216, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #12 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
         welcome s-1 t-3
           ready s-1
@@ -302,14 +260,7 @@ fn stale_resume_is_reported_once_and_loses_no_at_least_once_message() {
     check(expect![[r##"
         deliver d1 {"seq":1}
           delivered d1 from Bob: hi
-        gone
-          HangUp
-          State(Backoff { wait_ms: 88, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome s-1 t-2
           ready s-1
@@ -324,14 +275,7 @@ fn stale_resume_is_reported_once_and_loses_no_at_least_once_message() {
           > ACK #4 {"ack_id":"d8","seq":8}
         deliver d10 {"seq":10}
           delivered d10 from Bob: hi
-        gone
-          HangUp
-          State(Backoff { wait_ms: 188, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #5 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
         welcome s-1 t-3
           ready s-1
@@ -352,14 +296,7 @@ fn unanswered_resume_times_out() {
     check(expect![[r#"
         deliver d1 {"seq":1}
           delivered d1 from Bob: hi
-        gone
-          HangUp
-          State(Backoff { wait_ms: 88, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome s-1 t-2
           ready s-1
@@ -407,7 +344,7 @@ fn positions_of_the_most_recent_streams_are_resumable() {
         script.deliver(&format!("d{number}"), &format!("A{number}"), "", "{\"seq\":3}");
     }
     script.deliver("d", "A6", "", "{\"seq\":4}");
-    script.run("gone\nwait\nconnected");
+    script.run("reconnect");
     script.text.clear();
     script.say(&resumable_welcome("s-1", "t-2", 1_000_000));
     assert_eq!(script.text.matches("\"peer\"").count(), 1024);
@@ -437,7 +374,7 @@ fn client_without_resume_sends_its_token_and_subscribes_again() {
     script.run("deliver d1 {\"seq\":1}");
     reconnect(&mut script, "welcome s-1 t-2");
     assert_eq!((count(&script, "SUBSCRIBE"), count(&script, "RESUME")), (1, 0), "{}", script.text);
-    script.run("gone\nwait\nconnected");
+    script.run("reconnect");
     assert!(script.text.contains(r#""resume_token":"t-2""#), "{}", script.text);
 }
 
@@ -496,14 +433,7 @@ fn store_failure_is_reported_in_the_daemons_words() {
         daemon> NACK {"ack_id":"m1","code":"STORE_FAILED","message":"full"}
           Released(10)
           Refused { send_id: SendId("m1"), nack: Nack { ack_id: "m1", code: "STORE_FAILED", message: "full", to: None, correlation_id: None, retry_after_ms: None } }
-        gone
-          HangUp
-          State(Backoff { wait_ms: 88, why: "the stream ended" })
-        wait
-          State(Connecting)
-          Connect
-        connected
-          State(Handshaking)
+        reconnect
           > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome s-1 t-2
           ready s-1
@@ -543,7 +473,7 @@ fn local_client_waits_longer_after_an_error() {
     let error =
         |code: &str| format!(r#"daemon> ERROR {{"code":"{code}","fatal":true,"message":"no"}}"#);
     let mut script = local();
-    script.run("gone\nwait\nconnected");
+    script.run("reconnect");
     script.run(&error("NAME_IN_USE"));
     assert!(wait_ms(&script) >= 25_000, "{}", script.text);
     let mut longest = 0;
@@ -558,7 +488,7 @@ fn local_client_waits_longer_after_an_error() {
 #[test]
 fn local_client_ends_at_a_permanent_error() {
     let mut script = local();
-    script.run("gone\nwait\nconnected");
+    script.run("reconnect");
     script.run(r#"daemon> ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"no"}"#);
     assert_eq!(script.session.deadline(), None, "{}", script.text);
 }

@@ -6,6 +6,7 @@
 //! ```text
 //! start | close                     the program starts | closes the session
 //! connected | not-connected | gone  the stream to the daemon begins | cannot begin | ends
+//! reconnect                         gone, wait, connected: only the HELLO stands in the transcript
 //! welcome [SESSION TOKEN]           WELCOME of session s-1, or of a session that can be resumed
 //! wait                              time advances to the next deadline, with a tick
 //! pass 5000                         milliseconds go by, without a tick
@@ -117,6 +118,7 @@ impl Script {
                     self.input(Input::NotConnected { why: "nobody there".to_owned(), absent: true })
                 }
                 ["gone"] => self.input(Input::Disconnected("the stream ended".to_owned())),
+                ["reconnect"] => self.reconnect(),
                 ["close"] => self.input(Input::Close),
                 ["welcome"] => self.say(WELCOME),
                 ["wait"] => {
@@ -161,6 +163,30 @@ impl Script {
                 _ => panic!("unknown line {line:?}"),
             }
         }
+    }
+
+    /// Ends the connection and makes the next one, as far as the HELLO.
+    fn reconnect(&mut self) {
+        let start = self.text.len();
+        self.run("gone\nwait\nconnected");
+        let steps = self.text.split_off(start);
+        let lines: Vec<_> = steps.lines().map(str::trim_start).collect();
+        let [
+            "gone",
+            "HangUp",
+            backoff,
+            "wait",
+            "State(Connecting)",
+            "Connect",
+            "connected",
+            "State(Handshaking)",
+            hello,
+        ] = lines[..]
+        else {
+            panic!("{steps}")
+        };
+        assert!(backoff.starts_with("State(Backoff {"), "{steps}");
+        writeln!(self.text, "  {hello}").unwrap();
     }
 
     pub(super) fn deliver(&mut self, id: &str, from: &str, topic: &str, delivery: &str) {
