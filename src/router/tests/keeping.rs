@@ -7,11 +7,7 @@ use expect_test::expect;
 #[test]
 fn message_is_accepted_and_delivered_once_persisted() {
     check(expect![[r#"
-        here: ann bob
-        ann> Bob: the stream is open
-            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-        disk holds
-        ann>> Bob: kept
+        begin message pending
         ann> Bob: behind it in its stream
         ann> Bob #t: the first of another stream
         disk keeps
@@ -41,11 +37,7 @@ fn stream_numbers_are_reserved_ahead() {
 #[test]
 fn message_refused_by_the_store_is_not_accepted() {
     check(expect![[r#"
-        here: ann bob
-        ann> Bob: the stream is open
-            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-        disk holds
-        ann>> Bob: kept
+        begin message pending
         bob> Ann: of another stream
         disk fails
             ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
@@ -86,36 +78,14 @@ fn duplicate_of_a_pending_send_is_answered_with_it() {
 #[test]
 fn resent_send_is_accepted_once_persisted() {
     check(expect![[r#"
-        here: ann bob
-        ann> Bob: the stream is open
-            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-        disk holds
-        ann>> Bob: kept
-        bob says SUBSCRIBE topic=t {}
-        ann again
-        disk fails 1
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
-        ann again
-        disk keeps 1
-            bob < ACK {"ack_id":"x"}
+        begin failed message resent
         disk keeps
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
     "#]]);
     check(expect![[r#"
-        here: ann bob
-        ann> Bob: the stream is open
-            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"the stream is open"}
-        disk holds
-        ann>> Bob: kept
-        bob says SUBSCRIBE topic=t {}
-        ann again
-        disk fails 1
-            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
-        ann again
-        disk keeps 1
-            bob < ACK {"ack_id":"x"}
+        begin failed message resent
         disk fails
             ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
             ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later"}
@@ -136,17 +106,7 @@ fn duplicates_of_a_pending_send_are_bounded() {
 #[test]
 fn broadcast_is_accepted_when_every_part_is_persisted() {
     check(expect![[r#"
-        limits queue_messages_max=2
-        here: ann bob cid
-        cid stalls
-        ann> Cid: fills the half
-            cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
-        disk holds
-        ann>> *: all
-            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
-        cid reads
-        ann again
-            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
+        begin broadcast pending
         disk keeps
             bob < DELIVER d2 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"all"}
         ann again
@@ -158,17 +118,7 @@ fn broadcast_is_accepted_when_every_part_is_persisted() {
 #[test]
 fn broadcast_refused_in_part_is_retried_for_that_part() {
     check(expect![[r#"
-        limits queue_messages_max=2
-        here: ann bob cid
-        cid stalls
-        ann> Cid: fills the half
-            cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
-        disk holds
-        ann>> *: all
-            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
-        cid reads
-        ann again
-            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
+        begin broadcast pending
         disk fails
         disk holds
         ann again
@@ -178,17 +128,7 @@ fn broadcast_refused_in_part_is_retried_for_that_part() {
             cid < DELIVER d3 Ann -> Cid seq 2 originalTo "*" requires_ack true {"body":"all"}
     "#]]);
     check(expect![[r#"
-        limits queue_messages_max=2
-        here: ann bob cid
-        cid stalls
-        ann> Cid: fills the half
-            cid < DELIVER d1 Ann -> Cid seq 1 {"body":"fills the half"}
-        disk holds
-        ann>> *: all
-            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":1,"retry_after_ms":50}
-        cid reads
-        ann again
-            ann < BUSY {"ack_id":"a2","busy":["Cid"],"queue_depth":0,"retry_after_ms":50}
+        begin broadcast pending
         disk keeps
             bob < DELIVER d2 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"all"}
         disk holds

@@ -150,22 +150,7 @@ fn failed_delivery_ends_its_question() {
 #[test]
 fn notices_wait_for_a_sender_that_is_away() {
     check(expect![[r#"
-        here: bob
-        ann joins {"capabilities":{"resume":true}}
-            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":100}} {"n":2}
-            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
-            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
-        ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
-            ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
-            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
-        ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
-            ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
-            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"n":4}
-        ann goes
+        begin two questions and two messages delivered, sender away
         bob acks d1 {"correlationId":"c","responseData":[1]}
         bob nacks d3
         wait 100
@@ -181,10 +166,7 @@ fn notices_wait_for_a_sender_that_is_away() {
 #[test]
 fn unwritten_notice_is_sent_on_the_next_connection() {
     check(expect![[r#"
-        here: ann bob
-        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        begin question asked
         ann stalls
         bob acks d1 {"correlationId":"c","responseData":[1]}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":[1]}
@@ -201,10 +183,7 @@ fn unwritten_notice_is_sent_on_the_next_connection() {
 #[test]
 fn fresh_session_gets_no_notices_of_the_older_one() {
     check(expect![[r#"
-        here: ann bob
-        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        begin question asked
         ann goes
         bob acks d1 {"correlationId":"c","responseData":[1]}
         ann joins
@@ -216,17 +195,7 @@ fn fresh_session_gets_no_notices_of_the_older_one() {
 fn notices_of_a_session_are_bounded() {
     check(expect![[r#"
         limits waiting_answers_bytes_max=500
-        here: ann bob
-        ann>> Bob: 1
-            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-        ann>> Bob: 2
-            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-        ann>> Bob: 3
-            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
-        ann goes
+        begin three messages delivered, sender away
         log shows
         bob nacks d1
         bob nacks d2
@@ -265,10 +234,7 @@ fn open_questions_of_a_name_are_bounded() {
 fn answer_too_large_for_its_asker_is_returned() {
     check(expect![[r#"
         limits frame_bytes_max=700
-        here: ann bob
-        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        begin question asked
         bob acks d1 {"correlationId":"c","responseData":"x*580"}
             bob < NACK {"ack_id":"3f54a8ed-55f7-4201-abde-43aaeb8ec471","code":"TOO_LARGE","correlationId":"c","message":"what its asker would get is over max_frame_bytes (700)"}
         bob acks d1 {"correlationId":"c","responseData":"short"}
@@ -280,10 +246,7 @@ fn answer_too_large_for_its_asker_is_returned() {
 fn answer_without_memory_is_returned_and_can_be_retried() {
     check(expect![[r#"
         limits memory_bytes_max=3000
-        here: ann bob
-        ann says SEND to=Bob meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        begin question asked
         bob acks d1
         outside 1000
         bob acks d1 {"correlationId":"c","responseData":"x*2000"}
@@ -390,22 +353,7 @@ fn forgotten_asker_gets_no_answer() {
 #[test]
 fn notices_survive_a_crash() {
     check(expect![[r#"
-        here: bob
-        ann joins {"capabilities":{"resume":true}}
-            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
-        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
-        ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"d","timeoutMs":100}} {"n":2}
-            ann < ACK {"ack_id":"2","durability":"disk","state":"accepted"}
-            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"n":2}
-        ann says SEND to=Bob id=3 meta={"requires_ack":true} {"n":3}
-            ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
-            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"n":3}
-        ann says SEND to=Bob id=4 meta={"requires_ack":true,"ttl_ms":100} {"n":4}
-            ann < ACK {"ack_id":"4","durability":"disk","state":"accepted"}
-            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"n":4}
-        ann goes
+        begin two questions and two messages delivered, sender away
         disk shows
         bob acks d1 {"correlationId":"c","responseData":[1]}
             keep answer 1 for agent 2
@@ -427,7 +375,7 @@ fn notices_survive_a_crash() {
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
             ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
-            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 100 ms","to":"Bob"}
+            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
             keep answer 1 ended
             keep answer 2 ended
             keep answer 3 ended
@@ -547,17 +495,7 @@ fn notices_end_with_their_session() {
 #[test]
 fn notices_of_a_session_are_bounded_after_a_crash() {
     check(expect![[r#"
-        here: ann bob
-        ann>> Bob: 1
-            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-        ann>> Bob: 2
-            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-        ann>> Bob: 3
-            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
-            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
-        ann goes
+        begin three messages delivered, sender away
         bob nacks d1
         bob nacks d2
         bob nacks d3
@@ -621,14 +559,11 @@ fn notices_give_way_to_messages_after_a_crash() {
 #[test]
 fn question_with_acknowledged_delivery_survives_a_crash() {
     check(expect![[r#"
-        here: ann bob
-        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        begin question asked
         disk shows
         bob acks d1
             keep delivery 1: Acknowledged
-            keep question 1 1→2 until 31000
+            keep question x 1→2 until 31000
         crash
             keep Ann away
             keep Bob away
@@ -645,7 +580,7 @@ fn question_with_acknowledged_delivery_survives_a_crash() {
             keep Ann here
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
-            ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
+            ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true}
             keep answer 1 ended
     "#]]);
 }
@@ -714,10 +649,7 @@ fn question_times_out_once_over_crashes() {
 #[test]
 fn notices_are_stored_again_after_a_loss() {
     check(expect![[r#"
-        here: ann bob
-        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
-            ann < ACK {"ack_id":"1","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"n":1}
+        begin question asked
         ann>> Bob: refused
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"refused"}
@@ -732,7 +664,7 @@ fn notices_are_stored_again_after_a_loss() {
             keep session of agent 2 with []
             keep stream 1→2 "" up to 1024
             keep answer 1 for agent 1
-            keep question 1 1→2 until 31000
+            keep question x 1→2 until 31000
     "#]]);
 }
 

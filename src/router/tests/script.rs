@@ -7,6 +7,7 @@
 //! ```text
 //! limits NAME=NUMBER …              for the router that begins here, or after the next crash
 //! here: ann bob                     all of them have joined; that is not written down
+//! begin STATE                       a state of `beginnings` is reached; that is not written down
 //! ann connects                      a stream, nothing said
 //! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
 //! op joins                          the same, as an operator, with its key
@@ -40,6 +41,7 @@
 //! token of bob's second WELCOME, `x*700` for so many letters. Rows of messages in answers of
 //! `@relay` are shortened.
 
+use super::beginnings::BEGINNINGS;
 use crate::{
     protocol::{
         Moment, Now,
@@ -71,8 +73,7 @@ pub(super) fn check(expect: Expect) {
 pub(super) fn run(script: &str) -> String {
     let mut world = World::new();
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        writeln!(world.transcript, "{line}").unwrap();
-        world.line(&lengthened(line));
+        world.echoed_line(line);
     }
     shortened(&world.transcript)
 }
@@ -255,9 +256,24 @@ impl World {
         }
     }
 
+    fn echoed_line(&mut self, line: &str) {
+        writeln!(self.transcript, "{line}").unwrap();
+        self.line(&lengthened(line));
+    }
+
+    /// Runs a beginning, and leaves its transcript out after a check.
+    fn begin(&mut self, state: &str) {
+        let known = BEGINNINGS.iter().find(|(name, _)| *name == state);
+        let (_, beginning) = known.unwrap_or_else(|| panic!("no such beginning: {state}"));
+        let start = self.transcript.len();
+        inputs(beginning).lines().for_each(|line| self.echoed_line(line));
+        assert_eq!(self.transcript.split_off(start), *beginning, "the beginning {state:?}");
+    }
+
     fn line(&mut self, line: &str) {
         let (subject, rest) = line.split_once(' ').unwrap_or((line, ""));
         match subject {
+            "begin" => self.begin(rest),
             "here:" => rest.split(' ').for_each(|client| self.join_silently(client)),
             "wait" => self.wait(rest.parse().unwrap()),
             "sleep" => {
