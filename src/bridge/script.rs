@@ -4,9 +4,10 @@
 //! `UPDATE_EXPECT=1` rewrites the outputs. The first line is `run COMMAND`, `run COMMAND with a
 //! brief` (typed before anything else), or `run COMMAND with a transcript` (the program writes one,
 //! and a search for it is complete every 250 ms). The second may be a beginning, which stands for
-//! the transcript that `beginning` states: `begin ready` (the program shows its empty input line)
-//! or `begin message typed` (also, a message from Bob is typed and not submitted, and reports stand
-//! in the transcript). Each other input is a time in milliseconds, a verb and its arguments:
+//! the transcript that `beginning` returns: for example `begin ready` (the program shows its empty
+//! input line) or `begin message typed` (also, a message from Bob is typed and not submitted, and
+//! reports stand in the transcript). Each other input is a time in milliseconds, a verb and its
+//! arguments:
 //!
 //! ```text
 //! 0 prints TEXT                     the program prints; \e, \r, \n and \s are escape, return, line
@@ -94,24 +95,47 @@ fn stated_settings(line: &str) -> Settings {
     }
 }
 
-/// The transcript that leads to a state of an agent CLI.
+/// The transcript that leads to a state of the program.
 fn beginning(run: &str, state: &str) -> String {
+    match state {
+        "ready" => ready(run),
+        "message typed" => ready(run) + MESSAGE_TYPED,
+        "own turn sent, another conversation recorded" => TWO_CONVERSATIONS.to_owned(),
+        state => panic!("there is no beginning {state}"),
+    }
+}
+
+/// The transcript that leads to the empty input line of an agent CLI.
+fn ready(run: &str) -> String {
     let prompt = match run.split(' ').nth(1) {
         Some("claude") => r"❯\s",
         Some("gemini") => r"\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G",
         _ => panic!("no empty input line is known for: {run}"),
     };
-    let ready = format!("0 started\n0 prints \\e[?2004h{prompt}\n");
-    let message = r"900 reports
+    format!("0 started\n0 prints \\e[?2004h{prompt}\n")
+}
+
+const MESSAGE_TYPED: &str = r"900 reports
 1000 message Bob: hello
     1000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
 ";
-    match state {
-        "ready" => ready,
-        "message typed" => ready + message,
-        state => panic!("there is no beginning {state}"),
-    }
-}
+
+const TWO_CONVERSATIONS: &str = r#"0 prints \e[?2004h>\s
+20000 keys who are you\r
+    20000 types who are you\r
+20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
+20100 transcript 0 prompt who are you
+20100 transcript 0 reply ->relay:Bob <<<me>>>
+20200 transcript 0 turn-over
+    20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
+30000 transcript 1 reply ->relay:Bob <<<of another>>>
+30100 transcript 1 prompt of another
+30110 transcript 1 reply ->relay:Bob <<<of another, too>>>
+30200 transcript 1 turn-over
+90000 transcript 1 prompt of another again
+90100 transcript 1 reply ->relay:Bob <<<of another again>>>
+90200 transcript 1 turn-over
+"#;
 
 /// The settings of a bridge to a command in a person's terminal.
 pub(super) fn settings(command: &str) -> Settings {

@@ -372,21 +372,7 @@ fn same_prompt_and_answer_wait_for_a_frame_typed_here() {
 fn records_from_before_a_conversation_was_resumed_are_not_sent() {
     check(expect![[r#"
         run agent with a transcript
-        0 prints \e[?2004h>\s
-        20000 keys who are you\r
-            20000 types who are you\r
-        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
-        20100 transcript 0 prompt who are you
-        20100 transcript 0 reply ->relay:Bob <<<me>>>
-        20200 transcript 0 turn-over
-            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
-        30000 transcript 1 reply ->relay:Bob <<<of another>>>
-        30100 transcript 1 prompt of another
-        30110 transcript 1 reply ->relay:Bob <<<of another, too>>>
-        30200 transcript 1 turn-over
-        90000 transcript 1 prompt of another again
-        90100 transcript 1 reply ->relay:Bob <<<of another again>>>
-        90200 transcript 1 turn-over
+        begin own turn sent, another conversation recorded
         95000 keys /resume\r
             95000 types /resume\r
         100000 keys go on\r
@@ -399,21 +385,7 @@ fn records_from_before_a_conversation_was_resumed_are_not_sent() {
     "#]]);
     check(expect![[r#"
         run agent with a transcript
-        0 prints \e[?2004h>\s
-        20000 keys who are you\r
-            20000 types who are you\r
-        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
-        20100 transcript 0 prompt who are you
-        20100 transcript 0 reply ->relay:Bob <<<me>>>
-        20200 transcript 0 turn-over
-            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
-        30000 transcript 1 reply ->relay:Bob <<<of another>>>
-        30100 transcript 1 prompt of another
-        30110 transcript 1 reply ->relay:Bob <<<of another, too>>>
-        30200 transcript 1 turn-over
-        90000 transcript 1 prompt of another again
-        90100 transcript 1 reply ->relay:Bob <<<of another again>>>
-        90200 transcript 1 turn-over
+        begin own turn sent, another conversation recorded
         95000 keys /resume\r
             95000 types /resume\r
         95010 prints \r\n>\s
@@ -434,21 +406,7 @@ fn records_from_before_a_conversation_was_resumed_are_not_sent() {
 fn turn_of_another_agent_after_an_enter_here_is_not_sent_when_resumed() {
     check(expect![[r#"
         run agent with a transcript
-        0 prints \e[?2004h>\s
-        20000 keys who are you\r
-            20000 types who are you\r
-        20010 prints \r\nwho are you\r\n->relay:Bob <<<me>>>\r\n\r\n>\s
-        20100 transcript 0 prompt who are you
-        20100 transcript 0 reply ->relay:Bob <<<me>>>
-        20200 transcript 0 turn-over
-            20250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "me", data: None, meta: None, reply_to: None }
-        30000 transcript 1 reply ->relay:Bob <<<of another>>>
-        30100 transcript 1 prompt of another
-        30110 transcript 1 reply ->relay:Bob <<<of another, too>>>
-        30200 transcript 1 turn-over
-        90000 transcript 1 prompt of another again
-        90100 transcript 1 reply ->relay:Bob <<<of another again>>>
-        90200 transcript 1 turn-over
+        begin own turn sent, another conversation recorded
         91000 keys /stats\r
             91000 types /stats\r
         92000 transcript 1 prompt of another once more
