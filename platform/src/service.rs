@@ -260,8 +260,8 @@ pub fn without_logon() -> Option<&'static str> {
 }
 
 /// Runs `body` as the service that the system has installed at a site. The system's request to stop
-/// reaches it as [`Signal::Stop`](crate::stop_signals::Signal::Stop), and its error goes into the system's
-/// log. Returns when the service has ended.
+/// reaches `body` as [`Signal::Stop`](crate::stop_signals::Signal::Stop), and the error of `body`
+/// goes into the system's log. Returns when the service has ended.
 ///
 /// # Errors
 /// `Unsupported` where no service runs so; and if the system did not start this process.

@@ -18,7 +18,7 @@ pub const FILE: &str = "service.toml";
 /// The longest file that is read.
 const BYTES_MAX: usize = 16 << 10;
 
-/// Where a service runs: its account, home and endpoint.
+/// The account, home and endpoint of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// The endpoint of its daemon.

@@ -477,7 +477,7 @@ impl Router {
             let message = send.message(numbers, bytes, Body::AtMostOnce(frame));
             self.hand_at_most_once(client, message);
         } else {
-            // Most messages go this way, which needs no more of them than their frame.
+            // Most messages take this path: only the frame is needed.
             self.mail.note_gone(stream, seq);
             let send_id = SendId::new(&send.envelope.id);
             let content = Content::AtMostOnce { from: send.from, by: send.by, send_id, order };

@@ -47,8 +47,8 @@ impl Answers {
         self.frame_bytes_max = None;
     }
 
-    /// Sends an answer, now or once there is a connection before `until`. False if it is longer than a frame of
-    /// this connection, which the application is told.
+    /// Sends an answer, now or once there is a connection before `until`. Returns false, and tells
+    /// the application, if the answer is longer than a frame of this connection may be.
     pub(super) fn add(
         &mut self,
         delivery_id: String,

@@ -1,4 +1,4 @@
-//! What a session does with each envelope from the daemon.
+//! Envelopes from the daemon: the session's reaction to each.
 
 use super::{Phase, SYNC_MS, Session, dedup::Verdict, step::Output, subscriptions::Request};
 use crate::{

@@ -25,7 +25,7 @@ const MS: u64 = 1_000;
 pub struct Pairs<K> {
     /// The pairs that sent in this generation, and the microsecond when their buckets are full.
     recent: FxHashMap<(K, K), u64>,
-    /// The same for pairs that last sent in the generation before.
+    /// Pairs that last sent in the generation before, likewise.
     older: FxHashMap<(K, K), u64>,
     /// The start of this generation.
     began: Moment,

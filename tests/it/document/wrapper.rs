@@ -1,5 +1,5 @@
-//! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example; and
-//! what documents and CI say about agent CLIs.
+//! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example.
+//! Also the statements of documents and CI about agent CLIs.
 
 use super::{CONFIGURATION, rows, ticked};
 use agent_relay::bridge::{
