@@ -1,5 +1,5 @@
-//! The command line. Each command has a file of its own: what it is asked in its struct, what it
-//! does in `run`, which returns the exit code.
+//! The command line. Each command has a file of its own, with a struct for its arguments and a
+//! function `run` that carries it out and returns the exit code.
 
 mod agents;
 mod argv;
@@ -63,7 +63,7 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     if arguments.next_if(|first| first == AS_AGENT_RELAY).is_none() {
         return exit_code(run_command_line(arguments));
     }
-    // Parts of commands that run in a process of their own.
+    // These words run a part of `bench` or `demo` that needs a process of its own.
     let part = arguments
         .next_if(|word| [bench::FLOOR, demo::AGENT].map(OsStr::new).contains(&word.as_os_str()));
     if let Some(part) = part {
@@ -99,7 +99,8 @@ fn run_command_line(arguments: impl IntoIterator<Item = OsString>) -> Result<i32
     top.run(to_run)
 }
 
-/// Parses the command line of `agent-relay`, and the command that `run` or `spawn` is to run.
+/// Parses the command line of `agent-relay`. Also returns the command that `run` or `spawn` is to
+/// run.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Top, Vec<OsString>), Failure> {
     let line = argv::check("agent-relay", &top_info(), arguments)?;
     Ok((from_words(&["agent-relay"], &line.words)?, line.to_run))
@@ -122,13 +123,14 @@ fn run_wrapper(arguments: impl Iterator<Item = OsString>) -> Result<i32, Failure
     run.run(&GlobalOptions::default(), line.to_run)
 }
 
-/// Has argh parse words that were checked before.
+/// Parses words with argh, after [`argv::check`] has checked them.
 fn from_words<T: FromArgs>(path: &[&str], words: &[String]) -> Result<T, Failure> {
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     T::from_args(path, &words).map_err(parser_end)
 }
 
-/// The end of the parser: its help, or an error that the check before should have found.
+/// Handles an early exit of argh: prints the help, or reports an error that [`argv::check`] should
+/// have found.
 fn parser_end(exit: EarlyExit) -> Failure {
     match exit.status {
         Ok(()) => {
@@ -263,7 +265,7 @@ impl Top {
 mod tests {
     use super::*;
 
-    /// Parses a line as a shell splits it: blanks between double quotes do not count.
+    /// Parses a line that is split at blanks, except at those between double quotes.
     fn top(line: &str) -> Result<Top, Failure> {
         let mut words = vec![String::new()];
         for (position, part) in line.split('"').enumerate() {

@@ -6,22 +6,25 @@
 //!  claude <-> Bridge <-> Session <-> stream <-> Router <-> stream <-> Session <-> Bridge <-> codex
 //! ```
 //!
-//! Five nouns carry it:
+//! Five terms describe the system:
 //!
 //! - an **agent** is a program with a name, running in a terminal;
 //! - a **message** is what one agent says to another, to a topic's subscribers, or to everyone;
-//! - an **envelope** is a message, or a word between client and daemon, as it goes over the wire;
+//! - an **envelope** is what goes over the wire: a message, or a request or answer between client
+//!   and daemon;
 //! - a **delivery** is a message on its way to one recipient, numbered in its stream;
-//! - a **session** is one stay of an agent, over all the connections it may need.
+//! - a **session** is one stay of an agent, from joining to leaving, across reconnects.
 //!
-//! Three state machines make all decisions, and none of them waits: [`router::Router`] in the
+//! Three state machines make all decisions, and none of them blocks: [`router::Router`] in the
 //! daemon, `client::session::Session` in every client, [`bridge::Bridge`] in the wrapper. Each
-//! takes what happened and the time, and says what is to be done. Around them, threads wait for the
-//! system: [`daemon`], [`client`], [`wrap`]. Only the crate `platform` calls the operating system.
+//! takes an input and the time, and returns outputs: the actions to carry out. The threads around
+//! them, in [`daemon`], [`client`] and [`wrap`], wait for inputs and carry out the outputs. Only
+//! the crate `platform` calls the operating system.
 //!
 //! Read the modules in this order: [`protocol`] (the messages), [`router`] (who gets them),
 //! [`link`] and [`daemon`] (transport), [`bridge`] and [`wrap`] (terminals), [`client`] and
-//! [`cli`]. ARCHITECTURE.md has the map, the rules and the reasons; docs/PROTOCOL.md the wire.
+//! [`cli`]. ARCHITECTURE.md has a map of the code, its rules and their reasons; docs/PROTOCOL.md
+//! describes the wire protocol.
 
 #![cfg_attr(
     test,

@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// The time in which all wrappers together answer, at most.
+/// The longest wait for the answers of all wrappers together.
 const ANSWERS_MS: u64 = 2000;
 
 /// List the agents, and the messages that wait for each.
@@ -78,14 +78,15 @@ struct Listed<'a> {
     /// The source of the agent's messages, if the agent is wrapped on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
-    /// Whether its messages are held.
+    /// Whether the agent's messages are held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
 }
 
 impl<'a> Listed<'a> {
-    /// Combines the daemon's row with the state of the agent's wrapper: the source of the agent's
-    /// messages, and messages that are done for the daemon (answers, at-most-once messages).
+    /// Combines the daemon's row with the state of the agent's wrapper. The wrapper knows the
+    /// source of the agent's messages, and also counts waiting messages that the daemon has
+    /// finished with (answers, at-most-once messages).
     fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
         let Some(State { waiting, why, source, held, .. }) = wrapper else {
             return Self { agent, source: None, held: false };
@@ -107,7 +108,7 @@ struct Wrappers {
 
 impl Wrappers {
     fn new(options: &GlobalOptions) -> Self {
-        // Without a home no wrapper runs in it.
+        // If the home is unknown, the empty path is used, in which no wrapper is found.
         let run_directory = options.home().map(|home| home.join(RUN_DIRECTORY)).unwrap_or_default();
         let names = match agent_around() {
             None => client::names(&run_directory).into_iter().collect(),
@@ -116,8 +117,8 @@ impl Wrappers {
         Self { run_directory, names, until_ms: clock::monotonic_ms() + ANSWERS_MS }
     }
 
-    /// Asks an agent's wrapper for its state. `None` if it has no wrapper here, or one that does
-    /// not answer.
+    /// Asks an agent's wrapper for its state. `None` if the agent has no wrapper in this home, or
+    /// the wrapper does not answer.
     fn ask(&self, agent: &AgentRow<'_>) -> Option<State> {
         if !agent.here || !self.names.contains(&*agent.name) {
             return None;

@@ -1,9 +1,10 @@
 //! The words of the command line, checked against the descriptions of the commands before argh
 //! parses them.
 //!
-//! argh's own messages are not ours, it refuses `-`, `--as=x` and `-h`, and it takes a body that
-//! begins with a dash for an option. So it is given words in which it finds nothing wrong: of each
-//! command first the options, each value a word of its own, then `--` and the other arguments.
+//! argh alone does not do: its errors are worded differently, it refuses `-`, `--as=x` and `-h`,
+//! and it parses a body that begins with a dash as an option. This module finds all mistakes first.
+//! The words that it hands to argh are always valid: for each command the options, with each value
+//! as a word of its own, then `--` and the other arguments.
 
 use super::{escape::escaped, failure::Failure, values::Kind};
 use crate::config::nearest;
@@ -15,11 +16,11 @@ use std::ffi::{OsStr, OsString};
 pub(super) struct CommandLine {
     /// The words for argh.
     pub(super) words: Vec<String>,
-    /// The command that `run` or `spawn` is to run, untouched.
+    /// The command that `run` or `spawn` is to run, not changed.
     pub(super) to_run: Vec<OsString>,
 }
 
-/// Checks the arguments of a program.
+/// Checks the arguments of a program, and brings them into the form that argh parses.
 pub(super) fn check(
     program: &str,
     info: &CommandInfoWithArgs,
@@ -57,9 +58,9 @@ pub(super) fn check(
 
 /// A mistake in the command line.
 enum Mistake {
-    /// A sentence; the help of the command says more.
+    /// A sentence, to which the error adds how to get the command's help.
     Usage(String),
-    /// A sentence that says what to do.
+    /// A sentence that already says what to do.
     Complete(String),
     /// No command of this name among those of the current command, or of a command below it.
     NoCommand { word: String, within: Vec<String> },
@@ -72,7 +73,7 @@ impl Mistake {
         if let Self::NoCommand { within, .. } = self {
             commands.extend(within.iter().map(String::as_str));
         }
-        // A program without commands has only its option.
+        // A program without commands has no command `help`, only the option `--help`.
         let mut help = match root.commands.is_empty() {
             true => format!("{program} --help"),
             false => format!("{program} help"),
@@ -98,23 +99,23 @@ impl Mistake {
     }
 }
 
-/// The words up to the next command, or up to the end.
+/// The reason why the words of one command end.
 enum Next<'a> {
     Command(&'a SubCommandInfo),
-    /// Help was asked for, of these commands of the current one.
+    /// A request for help. The words are the path of a command below the current one.
     Help(Vec<String>),
     /// The end of the words, with the command to run.
     End(Vec<OsString>),
 }
 
-/// The words of one command.
+/// The words of one command, as read so far.
 struct Level<'a> {
     info: &'a CommandInfoWithArgs,
     /// Options with their values.
     options: Vec<String>,
     /// Arguments that are not options.
     arguments: Vec<String>,
-    /// The options of the command line so far.
+    /// The names of the options that were given to this command so far.
     given: Vec<&'a str>,
 }
 
@@ -229,7 +230,7 @@ impl<'a> Level<'a> {
         Ok(())
     }
 
-    /// The commands whose help is asked for, which follow `help`.
+    /// Parses the words after `help`, which are the path of a command.
     fn help(&self, words: &mut impl Iterator<Item = OsString>) -> Result<Next<'a>, Mistake> {
         let (mut info, mut path) = (self.info, Vec::new());
         while !info.commands.is_empty() {

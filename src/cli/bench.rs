@@ -1,7 +1,8 @@
 //! `bench`: measurements of the running daemon and of the floor, in one run.
 //!
-//! The floor is a process that relays bytes and parses nothing. Machines differ and are noisy, so
-//! both are measured in turns, and the ratio of their medians counts.
+//! The floor is a process that relays bytes and parses nothing. Speeds differ between machines and
+//! change from moment to moment. So the daemon and the floor are measured alternately, and the
+//! ratio of their medians counts.
 
 mod acked;
 mod floor;
@@ -35,15 +36,15 @@ const WINDOW: u64 = 512;
 /// the messages in flight have to fit into each receiver's socket, as they do on the floor.
 const FAN_OUT_WINDOW: u64 = 256;
 
-/// Large messages in flight: the default queue holds 16 MiB, one sender's half of it 8.
+/// Large messages in flight. By default a queue holds 16 MiB, of which one sender may use 8 MiB.
 const LARGE_WINDOW: u64 = 64;
 
 const BODY_BYTES: usize = 256;
 const LARGE_BODY_BYTES: usize = 64 * 1024;
 const RECEIVERS: usize = 50;
 
-/// Turns of single messages for each turn of a flood, and the first messages of each, which do not
-/// count.
+/// Turns of single messages for each turn of a flood. The first [`WARM_UP`] messages of each turn
+/// are not counted.
 const LATENCY_TURNS: usize = 10;
 const WARM_UP: usize = 50;
 
@@ -127,7 +128,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The extent of a measurement.
+/// The number and the lengths of the measurements.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     /// Turns of each measurement, on either path.
@@ -139,7 +140,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// About half a minute.
+    /// Settings for a run of about half a minute.
     const FULL: Self = Self { turns: 5, messages: 400, flood: Duration::from_millis(600) };
     /// Settings for a few seconds, to see that the benchmark works.
     const QUICK: Self = Self { turns: 2, messages: 50, flood: Duration::from_millis(100) };
@@ -226,7 +227,7 @@ fn measure(
     progress: &dyn Fn(&str),
 ) -> io::Result<Report> {
     let floor = Floor::start(scratch)?;
-    // The daemon remembers names, so each run uses the same names.
+    // The daemon remembers every name that has joined. Each run uses the same names and adds none.
     let name = |role: &str| format!("bench-{role}");
     let (to, topic) = (name("b"), format!("bench.{}", process::id()));
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
@@ -265,7 +266,8 @@ fn measure(
     Ok(Report { figures })
 }
 
-/// Measures at-least-once messages. The floor still answers nothing.
+/// Measures at-least-once messages. They are compared with messages through the floor that get no
+/// ACK.
 fn measure_acked(
     daemon: &Daemon,
     extent: Extent,
@@ -333,8 +335,8 @@ fn latencies(
     extent: Extent,
 ) -> io::Result<Vec<Figure>> {
     let mut times = [Vec::new(), Vec::new()];
-    // Many short turns: the system moves threads between processors, which changes all times by a
-    // factor, and both paths have to be measured under the same conditions.
+    // Many short turns, so that both paths are measured under the same conditions: all times change
+    // by a factor whenever the system moves threads between processors.
     for _ in 0..extent.turns * LATENCY_TURNS {
         for (path, times) in [&mut *below, &mut *daemon].into_iter().zip(&mut times) {
             let to = &mut path.to[0];
@@ -356,7 +358,7 @@ fn latencies(
     ])
 }
 
-/// Floods both paths in turns, each with its window. Returns the medians of their rates.
+/// Floods both paths alternately, with the window of each. Returns the medians of their rates.
 fn floods(
     below: &mut Route,
     daemon: &mut Route,
@@ -433,7 +435,7 @@ impl Floor {
 
 impl Drop for Floor {
     fn drop(&mut self) {
-        // The process ends with its connections; this is for one without any.
+        // A floor with connections ends when they end. The kill is for a floor without connections.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -24,7 +24,7 @@ use std::{
 /// The size of the largest file that is changed.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// The file that is made if there is none: most agents read it.
+/// The file that `--install` makes if no file is named or found. Most agents read it.
 const DEFAULT_FILE: &str = "AGENTS.md";
 
 /// Print or install the instructions for agents on how to send messages.
@@ -269,8 +269,8 @@ impl Target {
         Ok(Self { named: path.to_owned(), real, text: Some(text) })
     }
 
-    /// Returns a file to make. Its name must end in `.md`: another name may be that of an agent,
-    /// given by mistake.
+    /// Returns a file that is to be made. Its name must end in `.md`, since any other word may be
+    /// the name of an agent, given by mistake.
     fn missing(named: &str) -> Result<Self, Failure> {
         let path = PathBuf::from(named);
         let shown = escaped(named);
@@ -322,7 +322,7 @@ impl Target {
         applied.map_err(|error| unwritable(change, &error))
     }
 
-    /// Checks that the file may be changed, as far as that is possible beforehand.
+    /// Checks that the file can be changed, as far as that is known before the change.
     fn allows(&self, change: &Change) -> Result<(), Failure> {
         if change.after.is_none() || self.text.is_none() {
             return Ok(());
@@ -334,7 +334,7 @@ impl Target {
         }
     }
 
-    /// Replaces the content as a whole: readers see the old or the new text, also after a crash.
+    /// Replaces the content atomically: readers see the old or the new text, also after a crash.
     fn replace(&self, text: &str) -> io::Result<()> {
         let permissions = match &self.text {
             Some(_) => Some(fs::metadata(&self.real)?.permissions()),

@@ -46,13 +46,13 @@ impl Completions {
     }
 }
 
-/// A command in a script. The first is the program itself, without a name.
+/// A command in a script. The program itself is a command with an empty name.
 struct Command {
     name: String,
     /// The first line of its help.
     description: String,
     options: Vec<Flag>,
-    /// The known words that may be its arguments: commands, or values.
+    /// The known words that may be arguments of the command: its subcommands, or values.
     arguments: String,
 }
 
@@ -65,7 +65,7 @@ struct Flag {
     value: Option<(String, Completion)>,
 }
 
-/// How shells complete the value of a placeholder.
+/// Returns how shells complete the value of a placeholder.
 fn completion(placeholder: &str) -> Completion {
     Kind::of(placeholder).map_or(Completion::Nothing, Kind::completion)
 }
@@ -76,7 +76,7 @@ fn commands(program: &CommandInfoWithArgs) -> Vec<Command> {
 }
 
 fn command(name: &str, info: &CommandInfoWithArgs) -> Command {
-    // The program's commands are rows of the table; a command's own are part of its row.
+    // A command of the program has a row of its own. Subcommands are part of their command's row.
     let nested = if name.is_empty() { &[][..] } else { &info.commands };
     let mut flags: Vec<_> = info.flags.iter().filter(|flag| !flag.hidden).collect();
     for flag in nested.iter().flat_map(|nested| nested.command.flags.iter()) {
@@ -129,7 +129,7 @@ fn words(command: &Command) -> String {
     options.chain(command.arguments.split_whitespace()).collect::<Vec<_>>().join(" ")
 }
 
-/// The options of all commands whose values are completed so.
+/// The options, of all commands, with a value that has the completion `wanted`.
 fn options_with(table: &[Command], wanted: Completion) -> Vec<&str> {
     let options = table.iter().flat_map(|command| &command.options);
     let options = options.filter(|option| option.value.as_ref().is_some_and(|(_, c)| *c == wanted));
@@ -169,7 +169,7 @@ fn bash(table: &[Command]) -> String {
     )
 }
 
-/// How zsh completes a value.
+/// The code with which zsh completes a value.
 fn zsh_action(completion: Completion) -> String {
     match completion {
         Completion::Files => "_files".to_owned(),
@@ -182,7 +182,7 @@ fn zsh_action(completion: Completion) -> String {
 fn zsh(table: &[Command]) -> String {
     let (top, subcommands) = table.split_first().expect("the program is the first");
     let quoted = |text: &str| quoted(text, r"'\''", "");
-    // `_arguments` and `_describe` give brackets and colons a meaning.
+    // Brackets and colons are syntax for `_arguments` and `_describe`.
     let plain = |text: &str| text.replace(['[', ']'], "").replace(':', ",");
     let option = |option: &Flag| {
         let value = option.value.as_ref();
@@ -218,7 +218,7 @@ fn zsh(table: &[Command]) -> String {
     )
 }
 
-/// How fish completes the value of an option.
+/// The options of `complete` with which fish completes the value of an option.
 fn fish_action(completion: Completion) -> String {
     match completion {
         Completion::Files => " -r".to_owned(),
@@ -274,7 +274,8 @@ fn powershell(table: &[Command]) -> String {
         put(&mut options, format_args!("        '{}' = '{}'\n", command.name, words(command)));
     }
     let names: Vec<_> = subcommands.iter().map(|command| command.name.as_str()).collect();
-    // Without words, PowerShell offers files. It cannot be asked for directories alone.
+    // If a script returns no words, PowerShell offers files and directories. A script cannot have
+    // PowerShell offer directories alone.
     let kinds = [Completion::Files, Completion::Directories, Completion::Nothing];
     let with_value: BTreeSet<_> =
         kinds.into_iter().flat_map(|kind| options_with(table, kind)).collect();
@@ -335,7 +336,7 @@ mod tests {
             let count = |mark| script.matches(mark).count();
             assert_eq!(count(open), count(close), "{script}");
         }
-        // Single quotes protect everything, and there are no double quotes.
+        // Every text is in single quotes, and there are no double quotes.
         assert!(script.lines().all(|line| line.matches('\'').count() % 2 == 0), "{script}");
         assert!(!script.contains(['"', '`', '\u{2019}']), "{script}");
         let mut names: Vec<_> = table.iter().map(|command| command.name.to_lowercase()).collect();

@@ -34,8 +34,8 @@ impl GlobalOptions {
         home.map_err(|error| Failure::failed(format!("{error}: name a directory with --home")))
     }
 
-    /// Returns the context of a command that joins a daemon. A broken config.toml is only reported:
-    /// it must not separate agents from the running daemon.
+    /// Returns the context of a command that joins a daemon. A broken config.toml is only reported,
+    /// so that agents can still reach the running daemon.
     pub(super) fn context(&self) -> Result<Context, Failure> {
         let home = self.home()?;
         let config = match Config::load(&home) {
@@ -49,8 +49,8 @@ impl GlobalOptions {
         self.context_with(home, config)
     }
 
-    /// Returns the context of a daemon, or of a command that has one started later. A broken
-    /// config.toml is an error.
+    /// Returns the context of a daemon, or of a command that causes a later start of a daemon. A
+    /// broken config.toml is an error.
     pub(super) fn context_of_daemon(&self) -> Result<Context, Failure> {
         let home = self.home()?;
         let config = Config::load(&home).map_err(Failure::because)?;
@@ -77,7 +77,7 @@ impl GlobalOptions {
         if !Listener::is_foreign(&Endpoint::shared()).unwrap_or(true) {
             defaults.push(Endpoint::shared().as_text().to_owned());
         }
-        // Without a user from the system, only the shared endpoint is left.
+        // If the system does not tell the user, the shared endpoint is the only default.
         defaults.extend(Endpoint::per_user().ok().map(|endpoint| endpoint.as_text().to_owned()));
         Ok(EndpointSources { option, environment, config, service, left, defaults })
     }
@@ -89,8 +89,8 @@ fn checked(text: impl AsRef<std::ffi::OsStr>) -> Result<String, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Reads service.toml. The file says who may run the daemon, so only its owner may be able to write
-/// it.
+/// Reads service.toml. The file names the account that is trusted to run the daemon, so only the
+/// file's owner may be able to write it.
 fn service_in(home: &Path) -> Result<Option<Service>, Failure> {
     let Some(mut service) = Service::load(home).map_err(Failure::because)? else {
         return Ok(None);
@@ -129,7 +129,7 @@ impl Context {
             let settings = self.with_server(settings(endpoint));
             let is_operator = settings.mode == Mode::Operator;
             match Client::join(settings) {
-                // The key is for another home's daemon, or this daemon is too old to know keys.
+                // This daemon has another home and another key, or is too old to know keys.
                 Err(ClientError::Ended(Ended::Error(fault)))
                     if is_operator && fault.has_code(ErrorCode::Unauthorized) =>
                 {
@@ -147,26 +147,26 @@ impl Context {
         Settings { server: self.server(&settings.endpoint), ..settings }
     }
 
-    /// The user who runs the daemon at an endpoint, if that is the service's.
+    /// The user who runs the daemon at an endpoint, if the endpoint is the service's.
     pub(super) fn server(&self, endpoint: &str) -> Option<User> {
         let service =
             self.sources.service.as_ref().filter(|service| service.endpoint == endpoint)?;
-        // An account that is not a user's is not trusted.
+        // No user is trusted if the account in service.toml cannot be parsed.
         User::parse(&service.account).ok()
     }
 
-    /// Joins as [`Self::try_join`] does, with a command's messages.
+    /// Joins as [`Self::try_join`] does, and turns the result into a command's, as [`report`] does.
     pub(super) fn join(&self, settings: &dyn Fn(&str) -> Settings) -> Result<Client, Failure> {
         report(self.try_join(settings), settings)
     }
 
-    /// Reports whether a daemon runs with this home, at any endpoint.
+    /// Reports whether a daemon holds the lock of this home, at whichever endpoint it listens.
     pub(super) fn is_locked(&self) -> Result<bool, Failure> {
         let lock = self.home.join(LOCK_FILE);
         Lock::is_held(&lock).map_err(Failure::because)
     }
 
-    /// Reads the endpoint that a daemon has left in the home meanwhile.
+    /// Reads again the endpoint in the home, where a daemon may have written it since.
     pub(super) fn reread_endpoint(&mut self) -> Result<(), Failure> {
         self.sources.left = endpoint_left_in(&self.home)?;
         Ok(())
@@ -195,7 +195,7 @@ fn notice_version(client: Client) -> Client {
     client
 }
 
-/// The failure to join, with the refused name.
+/// Returns the failure to join, with the name that the daemon refused.
 pub(super) fn join_failure(settings: &Settings, error: ClientError) -> Failure {
     match (&error, &settings.mode) {
         (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))

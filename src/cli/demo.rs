@@ -49,13 +49,13 @@ const SCRIPT: [(&str, &str); 4] = [
     ("Bob", "All green: 2 passed."),
 ];
 
-/// The time of the whole conversation, at most.
+/// The longest time of the whole conversation.
 const DEMO_MS: u64 = 60_000;
 
 /// The longest line that an agent reads.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// The pause between two looks at whether the agents have ended.
+/// The pause between two checks whether the agents have ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Run a short conversation of two scripted agents, to see that everything works.
@@ -86,7 +86,7 @@ impl Demo {
         let (stop, stopped) = bounded(1);
         let _listening = stop_signals::listen(move |signal| {
             if signal != Signal::Resize {
-                // One signal is enough.
+                // A full channel already holds a signal, which is enough.
                 let _ = stop.try_send(());
             }
         })
@@ -122,7 +122,8 @@ impl Demo {
         out.line(line)
     }
 
-    /// Shows the messages until both agents have ended. Returns how many arrived word for word.
+    /// Shows the messages until both agents have ended. Returns the number of messages that arrived
+    /// word for word.
     fn show_messages(
         &self,
         out: &mut Out,
@@ -153,7 +154,8 @@ impl Demo {
     }
 }
 
-/// Counts the messages that successful agents have received, once both have ended.
+/// Counts the messages that the successful agents have received. `None` until both agents have
+/// ended.
 fn received_by(agents: &mut [Agent; 2]) -> Result<Option<usize>, Failure> {
     let mut received = 0;
     for agent in agents {
@@ -172,7 +174,7 @@ fn received_by(agents: &mut [Agent; 2]) -> Result<Option<usize>, Failure> {
 struct Stage {
     directory: PathBuf,
     context: Context,
-    /// The identity of a person, even if this process runs in an agent.
+    /// A person's identity, even if this process runs in an agent.
     owner: Identity,
     exe: PathBuf,
 }
@@ -250,8 +252,8 @@ impl Drop for Agent {
     }
 }
 
-/// Runs one of the agents: sends its lines, and receives those of the other. It reads the terminal
-/// key by key, as agents' programs do.
+/// Runs one of the agents: sends its lines, and receives those of the other agent. The terminal is
+/// read key by key, as agent CLIs do.
 pub(super) fn agent(name: &str) -> Result<i32, Failure> {
     let _raw = RawMode::enter().map_err(Failure::because)?;
     let mut out = Out::new();

@@ -216,7 +216,7 @@ fn service_policy(home: &Path) -> Check {
     Check::ok("policy", format!("{}, which administrators write", path.display()))
 }
 
-/// Checks the file, which a running daemon may not have read yet.
+/// Checks policy.toml, which a running daemon may not have read yet.
 fn policy(home: &Path) -> Check {
     let id = "policy";
     let path = home.join(config::policy::FILE);
@@ -292,7 +292,7 @@ fn daemon(context: &Context, joined: &Result<Client, ClientError>) -> Check {
     }
 }
 
-/// The remedy for a daemon that cannot be joined, not even by `up --replace`.
+/// The remedy for a daemon that neither other commands nor `up --replace` can join.
 fn remedy(error: &ClientError) -> &'static str {
     let ClientError::Ended(Ended::Error(fault)) = error else {
         return "end the program that listens there, or move it away, or choose another with --endpoint";
@@ -308,7 +308,7 @@ fn remedy(error: &ClientError) -> &'static str {
     }
 }
 
-/// Checks the store: by the daemon if one runs, else by its file.
+/// Checks the store: asks the daemon if one runs, and otherwise examines the store's file.
 fn store(context: &Context, client: Option<&Client>) -> Check {
     let id = "store";
     let check = match (client, context.is_locked()) {

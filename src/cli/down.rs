@@ -22,7 +22,7 @@ use std::{path::Path, thread, time::Duration};
 /// The reason that clients receive from a daemon that another one replaces.
 const UPGRADE: &str = "upgrade";
 
-/// The time in which a daemon ends, at most.
+/// The longest wait until a daemon has ended.
 const STOP_MS: u64 = 15_000;
 
 /// The pause between two checks of the lock: no system reports that a lock is free.
@@ -50,8 +50,8 @@ impl Down {
         let is_person = matches!(identity, Identity::Person(_));
         let _start_lock = if is_person { restart::prevent_starts(&context.home)? } else { None };
         let stopped = stop(&context, &identity)?.is_some();
-        // A stopping daemon sets the mark itself. An older daemon does not, nor does one that was
-        // not up.
+        // A stopping daemon writes the stop mark itself. The mark is still missing if the daemon is
+        // of an older version, or if none was up.
         if is_person {
             restart::mark_stopped(&context.home)?;
         }
@@ -72,12 +72,12 @@ pub(super) struct Stopped {
     pub(super) version: String,
 }
 
-/// Stops the daemon with this identity, and waits until it has ended. `None` if none was up.
+/// Stops the daemon as the user `identity`, and waits until it has ended. `None` if none was up.
 pub(super) fn stop(context: &Context, identity: &Identity) -> Result<Option<Stopped>, Failure> {
     stop_for(context, identity, None)
 }
 
-/// Stops a daemon that another one is to replace, which its clients are told.
+/// Stops a daemon that another one is to replace. The daemon tells its clients this reason.
 pub(super) fn stop_for_replacement(context: &Context) -> Result<Option<Stopped>, Failure> {
     // An older daemon ignores the reason.
     let reason = relay::Stop { reason: Some(UPGRADE.into()) };
@@ -105,7 +105,7 @@ fn stop_for(
     let start = clock::monotonic_ms();
     let left = || (start + STOP_MS).saturating_sub(clock::monotonic_ms());
     match call(&client, "stop", reason) {
-        // It may end before it answers; that it ends is checked below.
+        // The daemon may end before it answers. The loop below checks that it has ended.
         Ok(_) | Err(Failure { code: TIMED_OUT, .. }) => {}
         Err(failure) => return Err(failure),
     }
@@ -127,7 +127,7 @@ fn stop_for(
     Ok(Some(Stopped { endpoint, version }))
 }
 
-/// Checks that a daemon at a default endpoint is this home's.
+/// Checks that a daemon at a default endpoint has this home.
 fn check_home(context: &Context, client: &Client) -> Result<(), Failure> {
     if context.sources.requested().is_some() {
         return Ok(());
@@ -152,7 +152,8 @@ fn check_home(context: &Context, client: &Client) -> Result<(), Failure> {
     )))
 }
 
-/// Reports whether the daemon has ended: none is up, or one that was started after `start`.
+/// Reports whether the daemon has ended: no daemon is up, or the one that is up was started after
+/// `start`.
 fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failure> {
     match Client::join(context.with_server(Settings::guest(endpoint))) {
         Err(ClientError::NoDaemon { .. }) => Ok(!context.is_locked()?),

@@ -1,5 +1,5 @@
-//! The identity with which a command joins that states no name: the operator, or the companion of
-//! the wrapped agent that it runs in.
+//! The identity with which a command joins if no name is stated: the operator, or a companion of
+//! the wrapped agent in which the command runs.
 
 use super::{
     context::Context,
@@ -30,7 +30,7 @@ const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 /// The directory in the home directory for keys of agents, each in a file with the agent's name.
 const KEYS_DIR: &str = "keys";
 
-/// The user of a command.
+/// The identity of a command's user.
 #[derive(Clone, Debug)]
 pub(super) enum Identity {
     /// A person, or a program of a person.
@@ -86,8 +86,8 @@ impl Identity {
         Ok(Self::Companion(agent, key))
     }
 
-    /// Refuses to send as the person if an agent runs this command: one without a wrapper, or one
-    /// that runs its commands without the wrapper's environment.
+    /// Refuses to send as the person if a variable of an agent CLI shows that an agent runs this
+    /// command. Such an agent has no wrapper, or hides the wrapper's variables from its commands.
     pub(super) fn check_is_person(&self) -> Result<(), Failure> {
         let Self::Person(_) = self else { return Ok(()) };
         let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -129,14 +129,14 @@ pub(super) fn key_of(
     }
 }
 
-/// The file with the key of a name. Case does not count.
+/// The file with the key of a name. The file's name may differ from it in case.
 pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
     let keys = home.join(KEYS_DIR);
     let file = keys.join(name);
     if file.exists() {
         return file;
     }
-    // If the directory cannot be listed, reading the file by its typed name gives the error.
+    // If the directory cannot be listed, reading the file of the typed name reports the error.
     let files = fs::read_dir(keys).into_iter().flatten().flatten();
     let found = files
         .map(|file| file.path())
@@ -151,8 +151,8 @@ pub(super) fn agent_around() -> Option<String> {
     Some(agent).filter(|agent| !agent.is_empty())
 }
 
-/// Adds to a failure inside a wrapped agent what still works: a sandbox that refuses sockets or
-/// files lets an agent print.
+/// Adds to a failure inside a wrapped agent that printing a message still works, since an agent in
+/// a sandbox without sockets or files can still print.
 pub(super) fn or_print(failure: Failure) -> Failure {
     match failure {
         Failure { code, message: Some(message) } if code != USAGE && agent_around().is_some() => {
@@ -163,7 +163,7 @@ pub(super) fn or_print(failure: Failure) -> Failure {
     }
 }
 
-/// Refuses another name than the agent's inside a wrapped agent.
+/// Refuses, inside a wrapped agent, every sender's name but the agent's own.
 pub(super) fn check_sender_name(name: &str) -> Result<(), Failure> {
     match agent_around() {
         Some(agent) if !agent.eq_ignore_ascii_case(name) => Err(Failure::usage(format!(

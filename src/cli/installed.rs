@@ -18,14 +18,15 @@ use platform::{
 };
 use std::{fs, path::Path, slice, thread, time::Duration};
 
-/// The time until clients can connect, or until none can, at most.
+/// The longest wait until clients can connect, or until they no longer can.
 const WAIT_MS: u64 = 20_000;
 
 /// The pause between two checks: no system reports that a socket has appeared.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns the installed service whose daemon is this context's, if the system reports its state. A
-/// system that does not answer counts as one without the service, since it would not start it.
+/// Returns the installed service whose daemon is this context's, if the system reports the state of
+/// services. If the system does not answer, the result is `None`, since the system would not start
+/// the service either.
 pub(super) fn of(context: &Context) -> Option<Installed> {
     let installed = service::watched().ok().flatten()?;
     let is_its_home =
@@ -35,7 +36,7 @@ pub(super) fn of(context: &Context) -> Option<Installed> {
         context.sources.config.as_ref().map_or(&context.sources.defaults[..], slice::from_ref);
     let is_its_endpoint = requested.is_none_or(|requested| match installed.after("--endpoint") {
         Some(own) => own == requested,
-        // Without an endpoint of its own it listens at the home's default.
+        // A service without `--endpoint` listens at the endpoint of config.toml or a default one.
         None => defaults.iter().any(|default| default == requested),
     });
     (is_its_home && is_its_endpoint).then_some(installed)
@@ -111,15 +112,16 @@ pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, F
     Ok(process.transpose()?.map(|process| (process.pid, since)))
 }
 
-/// Waits until clients can connect to the daemon of the service. An error shows what was logged
-/// from `log_start` on.
+/// Waits until clients can connect to the daemon of the service. An error shows the last line that
+/// was logged after the first `log_start` bytes.
 pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Installed, Failure> {
     let late = format!("the daemon cannot be reached {WAIT_MS} ms after the service's start");
     wait_until(context, &late, |context, now| {
         context.reread_endpoint()?;
         match state(context, now)? {
             State::Failed(why) => Err(failed(context, now, &why, log_start)),
-            // The system reports another user's daemon as running once clients can connect.
+            // This user cannot ask another user's daemon. The system reports such a daemon as
+            // running only once clients can connect.
             State::Running(_) if !is_mine(now) => Ok(true),
             State::Running(pid) => Ok(running_process(context)?.is_some_and(|(up, _)| up == pid)),
             _ => Ok(false),
@@ -134,7 +136,7 @@ pub(super) fn wait_until_down(context: &mut Context) -> Result<Installed, Failur
     })
 }
 
-/// Waits until `is_reached`, and returns the service as it is then.
+/// Waits until `is_reached` returns true, and returns the service as it is then.
 fn wait_until(
     context: &mut Context,
     late: &str,
@@ -176,7 +178,7 @@ pub(super) fn failed(
     log_start: u64,
 ) -> Failure {
     let log = log_path(context, installed);
-    // If only administrators may read the log, the event log has the line as well.
+    // If only administrators may read the log, no line is shown; the event log has it as well.
     let line = log::last_line(Path::new(&log), log_start);
     let line = line.map(|line| format!(", its last line: {line}")).unwrap_or_default();
     Failure::failed(format!("the service failed ({why}){line}; its log is {log}"))

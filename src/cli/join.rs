@@ -1,4 +1,4 @@
-//! Connections of the commands to the daemon, which some of them start if none runs.
+//! Connections of the commands to the daemon. Some commands start a daemon if none runs.
 
 use super::{
     context::{Context, GlobalOptions, report},
@@ -22,7 +22,7 @@ pub(super) fn join_as_guest(context: &Context) -> Result<Client, Failure> {
     context.join(&|endpoint| Settings::guest(endpoint))
 }
 
-/// Joins the daemon, which is started if none runs.
+/// Joins the daemon, and starts one first if none runs.
 pub(super) fn join_or_start(
     context: &mut Context,
     settings: &dyn Fn(&str) -> Settings,
@@ -36,8 +36,8 @@ pub(super) fn join_or_start(
     }
 }
 
-/// Starts a daemon for a command. A person's command always starts one; an agent's only within the
-/// limits of automatic starts. Returns false if another process was faster.
+/// Starts a daemon for a command. A person's command always starts a daemon, an agent's command
+/// only within the limits of automatic starts. Returns false if another process was faster.
 pub(super) fn start_by_command(context: &mut Context) -> Result<bool, Failure> {
     if agent_around().is_some() {
         restart::start_for_agent(context)

@@ -14,7 +14,7 @@ use crate::{
 use platform::{clock, paths, process, service};
 use std::{ffi::OsString, io, path::Path, thread, time::Duration};
 
-/// The time from the start of a daemon until clients can connect, at most.
+/// The longest wait from the start of a daemon until clients can connect.
 const START_MS: u64 = 15_000;
 
 /// The pause between two attempts to connect: no system reports that a socket has appeared.
@@ -23,12 +23,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Starts a detached daemon, or the service, and waits until clients can connect. Returns false if
 /// another process was faster.
 ///
-/// Once `is_over` returns true the wait ends, and the daemon goes on.
+/// Once `is_over` returns true the wait ends, and the daemon keeps running.
 pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<bool, Failure> {
     if let Some(service) = context.sources.service_used() {
         return start_service(context, service).map(|()| true);
     }
-    // A daemon beside the service would block it, and nothing would restart that daemon.
+    // Another daemon would prevent the service from starting, and nothing would restart it.
     if installed::start_if_installed(context)? {
         return Ok(true);
     }
@@ -45,8 +45,8 @@ pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result
         context.reread_endpoint()?;
         match context.try_join(&|endpoint| Settings::guest(endpoint)) {
             Ok(client) if pid(&client) == Some(daemon.pid()) => return Ok(true),
-            // Another daemon was faster. The daemon started here ends when it notices that; if the
-            // other one ends first, it takes its place.
+            // Another daemon was faster. The daemon started here ends once it notices that, unless
+            // the other one has ended by then.
             Ok(_) => is_another_up = true,
             Err(ClientError::NoDaemon { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -76,8 +76,8 @@ pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result
     }
 }
 
-/// Reports whether another daemon holds this home and cannot be reached yet. A daemon that was
-/// found at another endpoint will not listen here.
+/// Reports whether another daemon holds this home and may still begin to listen at an endpoint of
+/// this context. A daemon that already listens at another endpoint will not.
 fn is_yet_to_listen(context: &Context) -> Result<bool, Failure> {
     let tried = context.sources.candidates();
     let elsewhere = context.sources.left.as_deref().filter(|left| !tried.contains(left));
@@ -87,7 +87,7 @@ fn is_yet_to_listen(context: &Context) -> Result<bool, Failure> {
 }
 
 /// Starts the service that serves this user from an account of its own, and waits until clients can
-/// connect. A daemon beside it would not have the messages that wait there.
+/// connect. A daemon of this user's account would not have the messages that wait in the service.
 fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
     service::start().map_err(|error| {
         Failure::failed(match error.kind() {
@@ -120,7 +120,7 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
 pub(super) fn make_home(home: &Path) -> Result<(), Failure> {
     paths::make_private_dir(home).map_err(|error| {
         let advice = match error.kind() {
-            // These errors have a remedy of their own.
+            // The texts of these errors already name a remedy.
             io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory if home.exists() => "",
             _ => ": choose another home with --home",
         };
@@ -133,7 +133,8 @@ fn pid(client: &Client) -> Option<u32> {
     daemon_process(client).ok()?.map(|about| about.pid)
 }
 
-/// The arguments of a daemon that no person starts; `mode` is an option of `up` that says how.
+/// The arguments with which a program starts a daemon. `mode` is one of the hidden options of `up`:
+/// `--detached`, `--service` or `--supervised`.
 pub(super) fn arguments(context: &Context, mode: &str) -> Vec<OsString> {
     arguments_for(&context.home, context.sources.option.as_deref(), mode)
 }

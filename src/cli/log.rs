@@ -1,6 +1,6 @@
-//! Logs of the daemon and of spawned agents: files in the home directory with a limit. A log that
-//! is full is copied to `*.log.old`, and emptied in place: other handles are open on it, such as
-//! the process's own standard error, where a panic is written.
+//! Logs of the daemon and of spawned agents: files of limited size in the home directory. A full
+//! log is copied to `*.log.old` and emptied in place. It is not renamed, since other handles to it
+//! are open, such as the process's own standard error, where panics are written.
 
 use super::{
     escape::escaped,
@@ -30,7 +30,7 @@ const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
 /// The longest log.
 const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The part of a log's end that is read.
+/// The most bytes that are read from the end of a log.
 const TAIL_BYTES: u64 = 16 * 1024;
 
 /// The path of the log of a spawned agent's wrapper.
@@ -46,8 +46,8 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
         })?,
         Err(_) => LevelFilter::INFO,
     };
-    // A full disk or a closed pipe does not end the process; an error about it on standard error
-    // would.
+    // A full disk or a closed pipe must not end the process. The library's report of such an error
+    // would: the library prints it to standard error, which may be the same disk or pipe.
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
@@ -63,8 +63,8 @@ pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes one line to the daemon's log, from a process beside the daemon. Errors are ignored: there
-/// is no other place for the line.
+/// Writes one line to the daemon's log, from another process than the daemon. Errors are ignored,
+/// since there is no other place for the line.
 pub(super) fn note(home: &Path, line: &str) {
     let path = home.join(FILE);
     let Ok(log) = paths::open_private_file(&path).and_then(|_| Log::open(&path)) else { return };
@@ -134,11 +134,12 @@ pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
     Some(escaped(line.trim().trim_start_matches(LINE_PREFIX)))
 }
 
-/// The end of a log, of what was written since it was `start` bytes long.
+/// The text that was written to a log since it was `start` bytes long, at most its last
+/// [`TAIL_BYTES`].
 pub(super) fn text_since(log: &Path, start: u64) -> Option<String> {
     let mut file = File::open(log).ok()?;
     let length = file.metadata().ok()?.len();
-    // A log that is shorter than before was begun anew.
+    // A log that is shorter than before was emptied in between.
     let start = if start > length { 0 } else { start };
     file.seek(SeekFrom::Start(start.max(length.saturating_sub(TAIL_BYTES)))).ok()?;
     let mut bytes = Vec::new();
@@ -157,7 +158,7 @@ mod tests {
         paths::make_private_dir(&directory).unwrap();
         let path = directory.join(FILE);
         drop(paths::create_private_file(&path).unwrap());
-        // Another handle, like that of the daemon's standard error.
+        // A second handle, as the daemon's standard error has one.
         let mut error = File::options().append(true).open(&path).unwrap();
         let mut log = Log { bytes_max: 64, ..Log::open(&path).unwrap() };
         for number in 0..100 {
@@ -170,7 +171,7 @@ mod tests {
         let last: Vec<_> = old.lines().chain(new.lines()).rev().take(3).collect();
         assert_eq!(last, ["panic", "line 99", "line 98"]);
         assert!(old.len() <= 64, "{old}");
-        // Windows does not remove open files.
+        // Windows cannot remove open files.
         drop((log, error));
         fs::remove_dir_all(&directory).unwrap();
     }

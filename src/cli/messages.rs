@@ -18,16 +18,16 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// The rows that are requested at once.
+/// The number of rows in one request.
 const ROWS: usize = 200;
 
 /// The longest part of a text in a table.
 const TEXT_CHARS: usize = 48;
 
-/// The length of the part of an id that an agent is shown.
+/// The length of the first part of an id, which agents see in message frames.
 const FRAME_ID_CHARS: usize = 8;
 
-/// The newest messages that are searched for such a part of an id.
+/// The number of newest messages that are searched for an id with a given first part.
 const FRAMES_MAX: usize = 1000;
 
 /// The name of the schema of a message in JSON.
@@ -58,7 +58,7 @@ pub(super) fn each_row<R: Serialize>(
     Ok(())
 }
 
-/// Completes the part of an id that an agent is shown. Other ids stay as they are.
+/// Completes the first part of an id, as agents see it. Other ids stay as they are.
 pub(super) fn full_id(client: &Client, given: &str) -> Result<String, Failure> {
     let is_hex = |character: char| matches!(character, '0'..='9' | 'a'..='f');
     if given.len() != FRAME_ID_CHARS || !given.chars().all(is_hex) {
@@ -116,7 +116,8 @@ pub(super) fn payload_text(payload: &RawValue) -> String {
 pub(super) struct DeliveryState {
     /// `waiting`, `delivered`, `injected`, `confirmed`, `acknowledged`, `dead`, `over`.
     pub(super) state: String,
-    /// A word about the state: what the message waits for, why it is dead, what its agent reported.
+    /// A word that qualifies the state: what the message waits for, why it is dead, or the state
+    /// that its agent reported.
     detail: Option<String>,
     /// The reason for the state, with a remedy.
     pub(super) reason: Option<String>,
@@ -142,7 +143,8 @@ impl DeliveryState {
     }
 }
 
-/// The whole state: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran out`.
+/// Writes the whole state: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran
+/// out`.
 impl fmt::Display for DeliveryState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {

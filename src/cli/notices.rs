@@ -3,10 +3,10 @@
 use super::{escape::escaped, failure::Failure, print::eprint_line};
 use crate::client::{Event, State};
 
-/// Notices about events that are not what a command waits for.
+/// Notices about events other than those for which a command waits.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
-    /// Whether the daemon was lost, which is reported once.
+    /// Whether the connection is lost and this was reported.
     is_away: bool,
 }
 

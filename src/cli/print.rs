@@ -35,7 +35,7 @@ impl Out {
         written.and_then(|()| self.stdout.flush()).map_err(Failure::unwritten)
     }
 
-    /// Prints one JSON object on one line, the name of its schema first.
+    /// Prints one JSON object on one line. Its first member is the name of its schema.
     pub(super) fn json(&mut self, schema: &str, value: &impl Serialize) -> Result<(), Failure> {
         let object = serde_json::to_string(value).expect("what commands print is JSON");
         self.json_text(schema, &object)
@@ -90,8 +90,8 @@ impl Out {
 /// The prefix of the lines that this program writes to standard error.
 pub(super) const LINE_PREFIX: &str = "agent-relay: ";
 
-/// Prints one line to standard error. A failure is ignored: a command does not end because nobody
-/// reads its messages.
+/// Prints one line to standard error. A failure is ignored: a command must not end because its
+/// messages cannot be printed.
 pub(super) fn eprint_line(line: impl Display) {
     drop(writeln!(io::stderr(), "{LINE_PREFIX}{line}"));
 }
@@ -99,7 +99,7 @@ pub(super) fn eprint_line(line: impl Display) {
 /// The width of help texts.
 const HELP_COLUMNS: usize = 80;
 
-/// Breaks the long lines of a help text between words, except examples, which are commands.
+/// Breaks the long lines of a help text between words. Examples are commands and stay whole.
 pub(super) fn fit(help: &str) -> String {
     let mut fitted = String::with_capacity(help.len());
     for line in help.lines() {
@@ -135,7 +135,7 @@ pub(super) fn help(text: &str) {
 fn with_schema(schema: &str, object: &str) -> String {
     let members = object.trim_start().strip_prefix('{').unwrap_or(object).trim_start();
     let comma = if members.starts_with('}') { "" } else { "," };
-    // A frame may hold line breaks between its members, and nowhere else.
+    // In JSON, line breaks can only be between members: inside a string they are escaped.
     let members = members.replace(['\n', '\r'], " ");
     format!("{{\"schema\":\"agent-relay.{schema}/1\"{comma}{members}")
 }

@@ -6,12 +6,12 @@ use std::{env, path::PathBuf, sync::OnceLock};
 /// This program's version.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The first argument that makes either executable `agent-relay`, so that each can start the daemon
-/// by running itself again.
+/// The first argument that makes every executable act as `agent-relay`, so that each of them can
+/// start the daemon by running itself again.
 pub(super) const AS_AGENT_RELAY: &str = "--as-agent-relay";
 
-/// The path of this program's file, as it was when this function was called first. Another version
-/// that is installed at that path later is what runs next.
+/// The path of this program's file, as it was at the first call of this function. If another
+/// version is installed at that path later, the next start by this path runs that version.
 pub(super) fn own_program() -> Result<PathBuf, Failure> {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     if let Some(file) = FILE.get() {

@@ -1,4 +1,4 @@
-//! `read`: a whole message.
+//! `read`: show a whole message.
 
 use super::{
     context::GlobalOptions,

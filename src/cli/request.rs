@@ -15,7 +15,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// The rows of a list that are requested at once.
+/// The number of rows of a list in one request.
 const ROWS: usize = 500;
 
 /// Advice for a guest who wants to be the operator.
@@ -29,7 +29,7 @@ pub(super) fn call(
     data: Option<&RawValue>,
 ) -> Result<String, Failure> {
     let answer = client.request(body, data).map_err(|error| match error {
-        // The id in the request is wrong, not the request itself.
+        // The request is valid, but names an id that does not exist.
         ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
             let why = escaped(&nack.message);
             Failure::failed(format!("{why}: inbox, history and dead-letters show ids"))
@@ -54,7 +54,8 @@ pub(super) fn call_with(
     call(client, body, Some(&to_raw_value(data).expect("a request is JSON")))
 }
 
-/// Reports whether a guest was refused, to whom more would be allowed with the operator's key.
+/// Reports whether a request was refused because the client is a guest. The operator's key may
+/// allow it.
 fn needs_operator(client: &Client, nack: &Nack) -> bool {
     client.name().starts_with(GUEST) && nack.code == NackCode::Forbidden.as_str()
 }
@@ -71,7 +72,7 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(request: &str, json: &'a str) -> Res
     })
 }
 
-/// Asks the daemon about its process. An older daemon does not answer that.
+/// Asks the daemon about its process. `None` from an older daemon, which does not report it.
 pub(super) fn daemon_process(client: &Client) -> Result<Option<Process<'static>>, Failure> {
     let json = call(client, "status", None)?;
     let status: Status<'_> = parse("status", &json)?;
@@ -104,13 +105,13 @@ pub(super) fn each_agent(
     }
 }
 
-/// Returns the name of a connected agent that looks most like an unknown one.
+/// Returns the name of the connected agent that is most similar to the unknown name `wanted`.
 pub(super) fn nearest_agent(wanted: &str, client: &Client) -> Option<String> {
     let mut connected = Vec::new();
     let listed = each_agent(client, |agent| {
         connected.extend(agent.here.then(|| agent.name.into_owned()));
         Ok(())
     });
-    // Without a list there is no advice; the refusal is reported anyway.
+    // If the agents cannot be listed, the refusal is reported without a suggestion.
     listed.ok().and_then(|()| nearest(wanted, connected.into_iter()))
 }

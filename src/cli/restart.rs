@@ -35,7 +35,7 @@ use std::{
 /// The lock in the home directory under which automatic starts are made.
 const LOCK_FILE: &str = "start.lock";
 
-/// The time that a command waits for the start lock: as long as a start may take.
+/// The longest wait of a command for the start lock: the longest time that a start takes.
 const LOCK_WAIT_MS: u64 = 15_000;
 
 /// The pause between two attempts to take the lock.
@@ -110,8 +110,8 @@ pub(super) fn check_not_stopped(home: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Starts a daemon for a command of a wrapped agent, which waits for it. Returns false if a daemon
-/// was up.
+/// Starts a daemon for a command of a wrapped agent, and waits until the daemon is up. Returns
+/// false if a daemon was up before.
 pub(super) fn start_for_agent(context: &mut Context) -> Result<bool, Failure> {
     launch::make_home(&context.home)?;
     let deadline = clock::monotonic_ms() + LOCK_WAIT_MS;
@@ -137,7 +137,7 @@ fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<Outcome, F
         Err(ClientError::NoDaemon { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    // Before the mark: a daemon that stops sets it before it releases its home.
+    // Checked before the stop mark: a stopping daemon writes the mark before it releases its home.
     if context.is_locked()? {
         return Ok(Outcome::Busy);
     }
@@ -163,7 +163,7 @@ pub(super) struct Starter {
 impl Starter {
     /// Starts the thread for a client of this name.
     pub(super) fn begin(context: &Context, name: &str) -> Result<Self, Failure> {
-        // Before an upgrade replaces this program's file.
+        // Remembers the program's path now, before an upgrade can replace the file.
         own_program()?;
         let (wake, wakes) = bounded(1);
         let is_over = Arc::new(AtomicBool::new(false));
@@ -188,16 +188,16 @@ impl Starter {
 impl Drop for Starter {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // If a call waits already, the thread wakes as well.
+        // If the channel is full, the wake-up that it holds wakes the thread.
         let _ = self.wake.try_send(String::new());
         if let Some(thread) = self.thread.take() {
-            // Its own panic was reported by the panic hook.
+            // If the thread has panicked, the panic hook has reported that.
             drop(thread.join());
         }
     }
 }
 
-/// Starts a daemon at each wake, and logs the outcome. The same refusal is logged once.
+/// Starts a daemon at each wake-up, and logs the outcome. A failure that repeats is logged once.
 fn run(mut context: Context, name: &str, wakes: &Receiver<String>, is_over: &AtomicBool) {
     let mut last_line = None;
     for endpoint in wakes {

@@ -92,7 +92,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Runs the command, which is not parsed: it need not be UTF-8.
+    /// Runs `command`. Its words are not parsed, and need not be UTF-8.
     pub(super) fn run(
         self,
         options: &GlobalOptions,
@@ -150,8 +150,8 @@ impl Run {
         Ok(ended.code)
     }
 
-    /// Reports the end of the command. The last lines are still on the terminal, unless the command
-    /// used the alternate screen; a log does not have them.
+    /// Reports the end of the command. The command's last lines are added for a log, which does not
+    /// have them, and for a terminal from which they vanished with the alternate screen.
     fn report(&self, ended: &Ended) {
         let name = &self.name;
         if self.detached {
@@ -163,7 +163,7 @@ impl Run {
     }
 }
 
-/// Refuses `--accepts-text` for a program that is known.
+/// Refuses `--accepts-text` for every command that the wrapper knows.
 pub(super) fn check_accepts_text(
     is_given: bool,
     command: &[OsString],

@@ -27,7 +27,7 @@ use platform::clock;
 use serde::Serialize;
 use std::time::Duration;
 
-/// The longest body that is read. The daemon's limit is usually far lower.
+/// The longest body that is read, in bytes. The daemon's limit is usually far lower.
 pub(super) const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Send a message to an agent, to everyone (*), or to a topic's subscribers.
@@ -189,7 +189,7 @@ impl Send {
                     if !is_partial {
                         return Err(failure);
                     }
-                    // The others may still receive it. Each failure is reported.
+                    // Other recipients may still receive the message. Each failure is reported.
                     missed = Some(report_earlier(missed, failure));
                 }
                 event => notices.print(event)?,
@@ -197,8 +197,8 @@ impl Send {
         }
     }
 
-    /// Waits until the daemon has handled an at-most-once message: its refusal would come before
-    /// the answer to a later request.
+    /// Waits until the daemon has handled an at-most-once message. Only a refusal is answered, so
+    /// this sends a later request: a refusal arrives before the answer to that request.
     fn wait_until_handled(
         &self,
         client: &Client,
@@ -224,7 +224,7 @@ impl Send {
             if clock::monotonic_ms().saturating_add(wait_ms) > deadline {
                 return Err(self.timed_out());
             }
-            // The client library has retransmitted it by then.
+            // After this pause, the client library has retransmitted the message.
             std::thread::sleep(Duration::from_millis(wait_ms + 1));
         }
     }
@@ -295,7 +295,7 @@ fn join_named(
         return join_or_start(&mut context, &|endpoint| identity.settings(endpoint));
     };
     let key = key_of(&context.home, name, key_file)?;
-    // Messages to the agent are not for this command.
+    // This command only sends: messages to the agent must not be delivered to it.
     let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
     join_or_start(&mut context, &|endpoint| Settings {
         capabilities,

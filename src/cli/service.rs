@@ -227,10 +227,12 @@ impl Install {
     /// Installs a service or a task that runs as this user.
     fn install_for_this_user(&self, options: &GlobalOptions) -> Result<i32, Failure> {
         let mut context = options.context_of_daemon()?;
-        // The system does not know the environment of this terminal.
+        // The system starts the service without this terminal's environment, so an endpoint from
+        // the environment becomes an argument.
         context.sources.option =
             context.sources.option.or_else(|| context.sources.environment.take());
-        // The Task Scheduler treats every exit of a program as a success.
+        // The Task Scheduler treats every exit of a program as a success and does not restart it.
+        // So a task runs a process that supervises the daemon.
         let mode = if self.logon { "--supervised" } else { "--service" };
         let arguments = launch::arguments(&context, mode);
         let program = Program { file: own_program()?, arguments };
@@ -263,7 +265,8 @@ impl Uninstall {
         let installed = service::installed().map_err(Failure::because)?;
         let mut removed = service::uninstall().map_err(Failure::because)?;
         if let Some(task) = installed.as_ref().filter(|task| task.state == State::Unknown) {
-            // The task is removed in any case: the daemon is not started again.
+            // A failure is only a notice: the task is removed already, so nothing starts the daemon
+            // again.
             if let Err(failure) =
                 context_of(options, task).and_then(|context| stop_daemon(&context))
             {
@@ -274,7 +277,8 @@ impl Uninstall {
             }
         }
         let site = service::site(None).map_err(Failure::because)?;
-        // A broken service.toml is removed as well.
+        // A service.toml that cannot be parsed is removed below as well. Only the home of its
+        // service stays unknown.
         let service_file = match &site {
             Some(_) => service_file::Service::load(&paths::home().map_err(Failure::because)?).ok(),
             None => None,
@@ -312,7 +316,8 @@ impl Start {
             restart::check_not_stopped(&context.home)?;
         }
         let _start_lock = restart::prevent_starts(&context.home)?;
-        // A system that does not report the state may run the daemon that is up: it is not stopped.
+        // If the system does not report the state, the daemon that is up may be the service's own,
+        // and is not stopped.
         let is_unknown = installed.state == State::Unknown;
         if !is_unknown && is_mine(&installed) {
             stop_unmanaged(&context)?;
@@ -369,7 +374,8 @@ fn write_service_file(site: &Site) -> Result<(), Failure> {
     paths::write_private_file_for(&file, text.as_bytes(), &site.owner).map_err(Failure::because)
 }
 
-/// Prints a notice about the store of an earlier daemon, which the service does not use.
+/// Prints a notice if the owner's home has the store of an earlier daemon: the service does not use
+/// that store.
 fn notice_old_store(site: &Site) -> Result<(), Failure> {
     let store = paths::home_of(&site.owner).map_err(Failure::because)?.join(STORE_FILE);
     if store.exists() {
@@ -388,7 +394,8 @@ fn owners(removed: Option<&Installed>, site: Option<Site>) -> Vec<User> {
     let mut owners: Vec<_> = removed.and_then(Installed::owner).into_iter().collect();
     let Some(site) = site else { return owners };
     let is_task = removed.is_some_and(|service| service.kind == Kind::Task);
-    // Beside a task there may be another user's service. Only an administrator can list the homes.
+    // If a task was removed, the services of other users stay. Only an administrator can list the
+    // homes.
     let homes = site.home.parent().filter(|_| !is_task).and_then(|homes| fs::read_dir(homes).ok());
     let names = homes.into_iter().flatten().flatten().map(|home| home.file_name());
     owners.extend(names.filter_map(|name| User::parse(name.to_str()?).ok()));
@@ -396,7 +403,7 @@ fn owners(removed: Option<&Installed>, site: Option<Site>) -> Vec<User> {
     owners
 }
 
-/// Stops the daemon itself, for a system that does not report the state of the service.
+/// Stops the daemon directly, for a system that does not report the state of the service.
 fn stop_daemon(context: &Context) -> Result<(), Failure> {
     down::stop(context, &Identity::of_process(context)?).map(drop)
 }
@@ -419,8 +426,9 @@ fn remove_service_file(owner: &User) -> Result<bool, Failure> {
     }
 }
 
-/// Returns the context of the service's daemon, by its definition first. The owner cannot read the
-/// home of a service with an account of its own, and has service.toml in the home of this user.
+/// Returns the context of the service's daemon, with the home and the endpoint of the service's
+/// definition before those of `options`. For a service with an account of its own, the home is this
+/// user's, which has service.toml: the owner cannot read the service's home.
 fn context_of(options: &GlobalOptions, installed: &Installed) -> Result<Context, Failure> {
     let word = |option: &str| installed.after(option).map(str::to_owned);
     let home = if installed.kind == Kind::Service { own_home()? } else { word("--home") };
@@ -431,13 +439,13 @@ fn context_of(options: &GlobalOptions, installed: &Installed) -> Result<Context,
     options.context()
 }
 
-/// This user's default home, which has service.toml, whatever the environment says.
+/// This user's default home, which has service.toml. The environment is ignored.
 fn own_home() -> Result<Option<String>, Failure> {
     let home = paths::home().map_err(Failure::because)?;
     Ok(Some(home.display().to_string()))
 }
 
-/// Stops a daemon of this home that is not the service's.
+/// Stops a daemon of this home that the service manager does not run.
 fn stop_unmanaged(context: &Context) -> Result<(), Failure> {
     let ours = service::installed().map_err(Failure::because)?.map(|installed| installed.state);
     let Some((pid, _)) = running_process(context)? else { return Ok(()) };
@@ -511,7 +519,7 @@ fn show(context: &Context, installed: &Installed, json: bool) -> Result<bool, Fa
 /// account of its own.
 fn replaceable_in(installed: &Installed) -> Option<String> {
     let (owner, program) = (installed.owner()?, installed.program.as_ref()?);
-    // An error here is ignored: the rest of the report is still of use.
+    // An error here is ignored, since the rest of the report is still useful.
     let directory = service::replaceable_by(&owner, program).ok().flatten()?;
     Some(directory.display().to_string())
 }

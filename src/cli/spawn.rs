@@ -98,7 +98,7 @@ struct Report<'a> {
 }
 
 impl Spawn {
-    /// Runs the command, which is not parsed: it need not be UTF-8.
+    /// Runs `command`. Its words are not parsed, and need not be UTF-8.
     pub(super) fn run(
         self,
         options: &GlobalOptions,
@@ -205,7 +205,7 @@ impl Spawn {
         loop {
             let answer = ControlClient::connect(&run_directory, name)
                 .and_then(|client| client.request_state(&Request::State, ANSWER));
-            // There may be no answer yet, or one of another wrapper.
+            // There may be no answer yet, or an answer of another wrapper with this name.
             if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == wrapper.pid()) {
                 return Ok(Some(state));
             }

@@ -11,11 +11,11 @@ use argh::{ArgsInfo, FromArgs};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The time until a command has ended: an unresponsive one is killed after some seconds, and its
-/// last messages take some as well.
+/// The longest wait until a command has ended. An unresponsive command is killed after some
+/// seconds, and sending its last messages can take some seconds more.
 const END: Duration = Duration::from_secs(30);
 
-/// The time from the command's end to the wrapper's.
+/// The longest wait from the command's end to the wrapper's.
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// End a wrapped agent.

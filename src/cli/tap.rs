@@ -1,4 +1,4 @@
-//! `tap`: all messages as they are routed.
+//! `tap`: print all messages as they are routed.
 
 use super::{
     ask,
@@ -43,7 +43,7 @@ impl Tap {
         loop {
             match client.events().recv() {
                 Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
-                // A new connection does not tap by itself.
+                // After a reconnect, the daemon sends copies only once they are requested again.
                 Ok(event @ Event::State(State::Ready(_))) => {
                     call(&client, "tap", None)?;
                     notices.print(event)?;

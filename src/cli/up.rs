@@ -82,7 +82,8 @@ impl Up {
         service.as_ref().map_or(Ok(()), installed::check_program)?;
         let start_lock = self.start_lock(&context)?;
         let old = if self.replace { down::stop_for_replacement(&context)? } else { None };
-        // Clients reconnect to the old endpoint. A service has its own in its definition.
+        // Clients reconnect to the old daemon's endpoint, so the new daemon listens there. A
+        // service listens at the endpoint of its definition.
         if let (Some(old), None) = (&old, &service) {
             context.sources.option = Some(old.endpoint.clone());
         }
@@ -102,12 +103,13 @@ impl Up {
         self.report(&join_as_guest(&context)?, started, old.as_ref())
     }
 
-    /// Takes the start lock for a replacement, so that no wrapper starts a daemon in between.
+    /// Takes the start lock for a replacement, so that no wrapper starts a daemon in between. In an
+    /// agent, takes no lock, and fails if the daemon was stopped on purpose.
     fn start_lock(&self, context: &Context) -> Result<Option<Lock>, Failure> {
         if agent_around().is_none() {
             return if self.replace { restart::prevent_starts(&context.home) } else { Ok(None) };
         }
-        // A detached daemon of an agent's command was allowed before it was started.
+        // With `--detached`, the agent's command has checked this before it started this process.
         if self.foreground && !self.detached {
             restart::check_not_stopped(&context.home)?;
         }

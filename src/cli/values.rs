@@ -1,5 +1,5 @@
-//! Kinds of values on the command line. The placeholder of a value in help texts says its kind, and
-//! the kind says how the value is described, checked and completed.
+//! Kinds of values on the command line. The placeholder of a value in help texts determines its
+//! kind, and the kind determines how the value is described, checked and completed.
 
 use crate::{
     protocol::{
@@ -12,7 +12,7 @@ use crate::{
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An agent that others know. Its name is checked by the command, or by the daemon.
+    /// The name of another agent. The command or the daemon checks it.
     Agent,
     /// A message's body, or `-` for standard input.
     Body,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Command,
     /// The number of messages to show or to send.
     Count,
-    /// The key that leaves an attached agent.
+    /// The key that detaches from an attached agent.
     DetachKey,
     Directory,
     Duration,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     /// A label of a conversation.
     Label,
     MessageId,
-    /// A name that the command takes itself.
+    /// A name under which the command itself joins.
     Name,
     /// A name of an agent or of a file.
     NameOrFile,
@@ -71,7 +71,7 @@ const KINDS: [(&str, Kind); 21] = [
     ("words", Kind::Words),
 ];
 
-/// The shells that there are completions for.
+/// The shells for which there are completions.
 pub(super) const SHELLS: [&str; 4] = ["bash", "zsh", "fish", "powershell"];
 
 /// The values that a shell offers.
@@ -117,7 +117,7 @@ impl Kind {
         }
     }
 
-    /// Says how shells complete a value.
+    /// Returns how shells complete a value.
     pub(super) const fn completion(self) -> Completion {
         match self {
             Self::File | Self::NameOrFile | Self::Endpoint | Self::Command => Completion::Files,

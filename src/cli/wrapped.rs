@@ -22,7 +22,7 @@ pub(super) const RUN_DIRECTORY: &str = "run";
 /// The prefix of each of a command's last lines.
 const LAST_LINE: &str = "\n    | ";
 
-/// The time in which a wrapper answers, at most.
+/// The longest wait for an answer of a wrapper.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
 /// The most names of wrapped agents that an error lists.
@@ -44,14 +44,14 @@ pub(super) fn connect(options: &GlobalOptions, name: &str) -> Result<ControlClie
     })
 }
 
-/// Checks that an agent may have a name.
+/// Checks that a name is valid for an agent.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     Name::parse(name)
         .map(drop)
         .map_err(|error| Failure::usage(format!("an agent cannot have the name {name:?}: {error}")))
 }
 
-/// The failure for an agent without a wrapper, with the names of those that have one.
+/// Returns the failure for an agent without a wrapper, with the names of wrapped agents.
 fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
     let is_wrapped = |name: &String| ControlClient::connect(run_directory, name).is_ok();
     let mut names: Vec<_> = client::names(run_directory).into_iter().filter(is_wrapped).collect();
@@ -67,7 +67,7 @@ fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
     ))
 }
 
-/// The failure of a request to a wrapper.
+/// Returns the failure of a command whose request to a wrapper has failed.
 pub(super) fn explain(name: &str, error: &ControlError) -> Failure {
     let sentence = format!("cannot reach {name}: {}", escaped(&error.to_string()));
     match error {

@@ -97,7 +97,8 @@ impl Progress {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Runs steps on one end until as many messages were counted as sent.
+    /// Repeats `step` on one end, and adds its counts to `total`, until `total` is the number of
+    /// messages sent.
     fn count(
         &self,
         total: &AtomicU64,
@@ -128,7 +129,7 @@ impl Progress {
     }
 }
 
-/// Measures the messages a second that are accepted and received, with `window` in flight.
+/// Measures the messages per second that are accepted and received, with `window` in flight.
 pub(super) fn flood(
     from: &mut End,
     to: &mut End,

@@ -42,7 +42,7 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Messages received in a second.
+    /// The number of messages received per second.
     pub(super) fn rate(&self) -> f64 {
         self.received as f64 / self.time.as_secs_f64()
     }
@@ -127,7 +127,8 @@ fn await_all(received: &AtomicU64, all: u64, failed: &AtomicBool) {
     }
 }
 
-/// Counts messages until as many arrived as were sent, which is known after the last one.
+/// Counts messages until all that were sent have arrived. Their number is known only once the last
+/// message is sent.
 fn receive(
     end: &mut End,
     received: &AtomicU64,

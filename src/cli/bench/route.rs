@@ -99,8 +99,8 @@ impl End {
         move || stream.hang_up()
     }
 
-    /// Reads the next whole frames in place, at little cost, since that is part of the measured
-    /// time.
+    /// Reads the next whole frames. They are not copied, since the time of this call is part of the
+    /// measured time.
     fn read(&mut self) -> io::Result<Frames<'_>> {
         while !self.decoder.has_next() {
             let count = (&self.stream).read(self.decoder.space())?;
@@ -188,8 +188,8 @@ impl Template {
         Self { frame, id_at: offset.expect("the frame holds its id"), next: 0 }
     }
 
-    /// A SEND with at-least-once delivery. Its ids begin with `next`, since the daemon ignores ids
-    /// of earlier runs.
+    /// A SEND with at-least-once delivery. Its first id is `next`, which must be above the ids of
+    /// earlier runs, since the daemon ignores an id that it has seen.
     pub(super) fn acknowledged(to: &str, body_bytes: usize, next: u64) -> Self {
         let plain = Self::new(Some(to), None, body_bytes);
         let mut frame = plain.frame;

@@ -22,11 +22,12 @@ const FILE_BYTES_MAX: u64 = 4096;
 
 /// Counts a start. Returns false, and counts nothing, if there were too many.
 ///
-/// Times count within a minute before and after `now`: after a change of the clock a few starts
-/// more are allowed, and none is refused for longer than a minute.
+/// Only times less than a minute before or after `now` count. So after a change of the clock a few
+/// more starts are allowed, but starts are not refused for longer than a minute.
 ///
 /// # Errors
-/// If the file cannot be read, parsed or written. Nothing is counted then, and nothing may start.
+/// If the file cannot be read, parsed or written. The start is then not counted, and the caller
+/// must not start a daemon.
 pub(super) fn count(home: &Path, now: u64) -> io::Result<bool> {
     let path = home.join(FILE);
     let mut times = read(&path)?;

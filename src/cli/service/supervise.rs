@@ -1,7 +1,8 @@
-//! A process that restarts the daemon when it fails, for a system that starts it at logon but does
-//! not see how it ends. The process ends with a daemon that was stopped on purpose.
+//! A process that runs the daemon and restarts it after a failure, for a system that starts
+//! programs at logon but does not notice how they end. The process ends when the daemon is stopped
+//! on purpose.
 //!
-//! There is no pause between restarts, so a command that stops the daemon always finds one to stop.
+//! There is no pause between restarts, so a command that stops the daemon always finds a daemon.
 
 use crate::cli::{
     context::GlobalOptions,
@@ -36,7 +37,7 @@ pub(crate) fn supervise(options: &GlobalOptions) -> Result<i32, Failure> {
             Ok(status) => format!("the daemon ended with a failure ({status})"),
             Err(error) => format!("{} was not started: {error}", program.display()),
         };
-        // Another process has started a daemon: ours could not run beside it.
+        // Another process has started a daemon, and a second daemon could not run beside it.
         if is_up(options) {
             tracing::info!("{how}, and another one is up: there is nothing to watch over");
             return Ok(DONE);
