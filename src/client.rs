@@ -1,4 +1,5 @@
-//! The client library: join, send, receive, acknowledge. Its calls block; it reconnects by itself.
+//! The client library: joins a daemon, sends, receives and acknowledges messages, and reconnects by
+//! itself. Calls that need an answer block.
 //!
 //! [`session`] is the state machine that knows the protocol; a driver thread owns it and does the
 //! I/O.
@@ -39,7 +40,7 @@ use std::{
 /// The longest frame accepted from a daemon: more than any configuration allows.
 const FRAME_BYTES_BOUND: usize = 80 * 1024 * 1024;
 
-/// The capacity of the application's channel of events; more of them wait in the driver.
+/// The capacity of the channel of events to the application; further events wait in the driver.
 const EVENTS_MAX: usize = 64;
 
 /// The capacity of the driver's channel of commands.
@@ -48,10 +49,11 @@ const COMMANDS_MAX: usize = 1024;
 /// The time that [`Client::request`] and [`Client::subscribe`] wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time that [`Client::ask`] waits longer than the daemon, whose answer may be in flight.
+/// The additional time that [`Client::ask`] waits after the question's timeout, since the daemon's
+/// answer may still be in flight.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A joined client. All its methods may be called from any thread; dropping it says BYE.
+/// A joined client. All its methods may be called from any thread. Dropping the client sends BYE.
 #[derive(Debug)]
 pub struct Client {
     endpoint: String,
@@ -63,7 +65,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and sends HELLO; returns once WELCOME has arrived.
+    /// Connects, sends HELLO, and waits for WELCOME.
     pub fn join(settings: Settings) -> Result<Self, ClientError> {
         let address = Endpoint::parse(settings.endpoint.as_ref())
             .map_err(|error| ClientError::System(error.to_string()))?;
@@ -130,11 +132,11 @@ impl Client {
         &self.events
     }
 
-    /// Queues a message for sending, without waiting. It stays queued while the daemon is away or
-    /// the recipient busy.
+    /// Queues a message for sending, without waiting. The message stays queued while the daemon is
+    /// away or the recipient is busy.
     ///
-    /// An at-least-once message is answered by [`Event::Accepted`] or [`Event::Refused`], any other
-    /// message only if it cannot be routed.
+    /// For an at-least-once message, [`Event::Accepted`] or [`Event::Refused`] follows. For any
+    /// other message, [`Event::Refused`] follows only if the message cannot be routed.
     pub fn send(&self, message: Outgoing) -> Result<SendId, ClientError> {
         let (id, input) = self.outgoing(message)?;
         self.command(Command::Input(input))?;
@@ -148,11 +150,12 @@ impl Client {
 
     /// Asks one agent a question and waits for its answer, for at most `timeout` or an hour.
     ///
-    /// The answer also arrives over a connection that was lost and reopened meanwhile.
+    /// The wait continues if the connection is lost and opened again meanwhile.
     ///
     /// # Errors
-    /// Without an answer in time, [`ClientError::Refused`] with `SYNC_TIMEOUT`, or
-    /// [`ClientError::TimedOut`] if the daemon did not say so; the question may still arrive.
+    /// If no answer comes in time: [`ClientError::Refused`] with `SYNC_TIMEOUT`, or
+    /// [`ClientError::TimedOut`] if the daemon does not report the timeout. The question may still
+    /// arrive.
     pub fn ask(&self, mut message: Outgoing, timeout: Duration) -> Result<Answer, ClientError> {
         if message.to.as_deref().is_none_or(|to| to == EVERYONE) {
             return Err(ClientError::invalid(
@@ -174,8 +177,8 @@ impl Client {
         answer
     }
 
-    /// Answers a question and acknowledges its delivery. The first answer counts; a delivery
-    /// without a question, or whose question is over, is only acknowledged.
+    /// Answers a question and acknowledges its delivery. Only the first answer to a question
+    /// counts. A delivery that has no question, or whose question is over, is only acknowledged.
     pub fn answer(
         &self,
         delivery: &Delivery,
@@ -191,15 +194,16 @@ impl Client {
         self.reply(Reply { delivery_id, seq, sync, response, data })
     }
 
-    /// Answers a question like [`answer`](Self::answer), given by a [`Reply`].
+    /// Answers a question like [`answer`](Self::answer), with the question and the answer in
+    /// `reply`.
     pub fn reply(&self, reply: Reply) -> Result<(), ClientError> {
         let weight = reply.weight();
         self.quota.reserve(weight)?;
         self.command(Command::Input(Input::Answer(reply, weight)))
     }
 
-    /// Returns a delivery with a NACK: to be redelivered after `retry_after_ms`, or for good
-    /// without it.
+    /// Returns a delivery with a NACK. The daemon redelivers it after `retry_after_ms`; without
+    /// that time, the delivery fails for good.
     pub fn return_delivery(
         &self,
         delivery_id: &str,
@@ -211,7 +215,8 @@ impl Client {
         self.command_if_running(Command::Input(Input::Return(nack)));
     }
 
-    /// Subscribes to a pattern, also after every reconnect; returns once the daemon has answered.
+    /// Subscribes to a pattern and waits for the daemon's answer. The subscription is repeated
+    /// after every reconnect.
     pub fn subscribe(&self, pattern: &str) -> Result<(), ClientError> {
         let (reply, answer) = bounded(1);
         self.command(Command::Subscribe(pattern.to_owned(), reply))?;
@@ -225,7 +230,7 @@ impl Client {
 
     /// Sends `@relay` a request (`status`, `agents` …) and waits for the answer.
     ///
-    /// When it returns, all messages sent before have been routed.
+    /// When this call returns, the daemon has routed all messages that were sent before it.
     pub fn request(&self, body: &str, data: Option<&RawValue>) -> Result<Delivery, ClientError> {
         let (id, input) = self.outgoing(request_message(body, data))?;
         let (reply, answer) = bounded(1);
@@ -237,7 +242,8 @@ impl Client {
         answer
     }
 
-    /// Reports the state of a delivery to this agent, without waiting for the daemon's answer.
+    /// Reports to the daemon the state of a delivery that this agent received, without waiting for
+    /// an answer.
     pub fn report(&self, report: &ReportRequest) -> Result<(), ClientError> {
         let data = to_raw_value(report).expect("a report is JSON");
         let (id, input) = self.outgoing(request_message("report", Some(&data)))?;
@@ -264,8 +270,8 @@ impl Client {
         self.commands.send(command).map_err(|_| ClientError::Closed)
     }
 
-    /// Sends a command that has no answer. Once the driver has ended, it has no effect; the end of
-    /// the events reports that.
+    /// Sends a command that has no answer. Once the driver has ended, the command has no effect;
+    /// the application learns of the end from [`events`](Self::events).
     fn command_if_running(&self, command: Command) {
         drop(self.command(command));
     }

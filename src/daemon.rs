@@ -79,7 +79,7 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let opened = open_store(&settings)?;
     let operator_key = operator_key::read_or_make(&lock.home, &settings.owner)?;
     let listener = Listener::bind_for(&lock.endpoint, &settings.owner)?;
-    // Before any client is accepted, so that no client sees the start fail.
+    // The file is written before any client is accepted, so that no client sees the start fail.
     lock.write_endpoint_file()?;
     if let Err(error) = stopped::clear(&lock.home) {
         tracing::warn!("wrappers will not restart this daemon if it dies: {error}");
@@ -116,11 +116,11 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     ready(&lock.endpoint);
     acceptor = supervise(acceptor, (&mut lock, &operator_key), &readers, &context, &router_ended);
     acceptor.stop();
-    // The router's thread ends with the last sender of its inbox.
+    // The router's thread ends when the last sender of its inbox is dropped.
     drop((signals, context));
     let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
-    // Set before the home's lock is released: a starter that finds the home free looks for this
-    // mark.
+    // The mark is set before the home's lock is released, since a starter that finds the home free
+    // looks for the mark.
     if reason == Some(stopped::ON_PURPOSE)
         && let Err(error) = stopped::mark(&lock.home)
     {
@@ -196,7 +196,7 @@ fn handle_signals(
     reloader: PolicyReloader,
 ) -> io::Result<platform::stop_signals::Listening> {
     platform::stop_signals::listen(move |signal| match signal {
-        // Without an inbox the daemon is ending.
+        // Sending fails only while the daemon is ending.
         Signal::Stop => drop(inbox.send(Event::Stop(stopped::ON_PURPOSE))),
         Signal::HangUp => reloader.reload(None),
         Signal::Resize | Signal::Break => {}
@@ -216,7 +216,7 @@ fn supervise(
     while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(CHECK_EVERY) {
         checks += 1;
         if checks.is_multiple_of(CHECKS_PER_HOUR) {
-            // Without an inbox the daemon is ending.
+            // Sending fails only while the daemon is ending.
             drop(context.inbox.send(Event::Hour));
         }
         match lock.restore_home() {
@@ -235,7 +235,7 @@ fn supervise(
                 tracing::warn!("{} was removed, and is created again", lock.endpoint);
             }
             Ok(EndpointState::Foreign) => {
-                // If it has moved already, only listening there failed.
+                // If an earlier round moved the endpoint already, only listening there failed.
                 if lock.endpoint == at
                     && let Err(error) = lock.move_to_per_user_endpoint()
                 {
@@ -253,7 +253,7 @@ fn supervise(
             Ok(new_acceptor) => {
                 mem::replace(&mut acceptor, new_acceptor).stop();
                 at = lock.endpoint.clone();
-                // Without an inbox the daemon is ending.
+                // Sending fails only while the daemon is ending.
                 drop(context.inbox.send(Event::Described(describe(lock))));
             }
             Err(error) => tracing::error!("cannot listen at {}: {error}", lock.endpoint),

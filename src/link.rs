@@ -96,7 +96,7 @@ impl Connection {
                 write_ending.set(End::Failed("the reader thread panicked".into()));
             }
         });
-        // Without a writer the reader would not end.
+        // If the writer cannot be started, only the end of the stream ends the reader.
         let threads = threads.inspect_err(|_| ending.hang_up())?;
         Ok(Self { incoming, outgoing, ending, threads: Some(threads) })
     }

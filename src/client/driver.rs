@@ -1,8 +1,8 @@
 //! The thread that owns a [`Session`]: it waits for the connection, the application and the clock.
 //!
-//! It never waits for one of them alone. Frames and events that are not taken at once are buffered
-//! here. While too many events are unread, nothing is read from the daemon; the [`Quota`] limits
-//! what the application sends.
+//! The thread always waits for all three at once. Frames that the connection has no room for, and
+//! events that the application has not read, are buffered here. While too many events are unread,
+//! nothing is read from the daemon. The [`Quota`] limits what the application sends.
 
 use super::{
     error::ClientError,
@@ -33,37 +33,39 @@ use std::{
 /// A function that opens a connection to the daemon.
 pub type Connect = Box<dyn FnMut() -> io::Result<Connection> + Send>;
 
-/// The number of messages that wait for the daemon to accept them.
+/// The most messages that may wait for the daemon to accept them.
 const HELD_MESSAGES_MAX: usize = 4096;
 
-/// The bytes of these messages, and of frames that wait to be written.
+/// The most bytes of messages that wait for the daemon, and of frames that wait to be written.
 const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The number of events buffered besides the application's channel before reading pauses.
+/// The most events that wait here, besides those in the application's channel, before reading from
+/// the daemon pauses.
 const BUFFERED_EVENTS_MAX: usize = 10_000;
 
-/// The bytes of the deliveries among the buffered events.
+/// The most bytes of deliveries among the events that wait here before reading pauses.
 const BUFFERED_EVENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The time for a connection to end after its last frame is written.
+/// The longest time for writing the last frames and for the daemon to close the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A command of the application.
 #[derive(Debug)]
 pub(super) enum Command {
-    /// An input for the session without an answer.
+    /// An input for the session. No caller waits for an answer.
     Input(Input<'static>),
     /// A request to `@relay` with this id, whose answer goes to the sender.
     Request(SendId, Input<'static>, Sender<Result<Delivery, ClientError>>),
     /// A question to another agent with this id, whose answer goes to the sender.
     Ask(SendId, Input<'static>, Sender<Result<Answer, ClientError>>),
-    /// Drops the caller that waited for the answer to this message.
+    /// Forgets the caller that waited for the answer to this message.
     Forget(SendId),
     Subscribe(String, Sender<Result<(), ClientError>>),
     Close,
 }
 
-/// The limit of what the application may send, shared with the driver; also the end of the client.
+/// The limit of what the application may send, shared with the driver. It also holds the reason why
+/// the client has ended.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
     messages: AtomicUsize,
@@ -270,8 +272,8 @@ impl Driver {
                 self.handle(Input::Connected);
             }
             Err(error) => {
-                // A pipe that stays busy belongs to a daemon that has ended; its clients hold it
-                // open.
+                // `TimedOut` means a pipe that stays busy: its daemon has ended, and its clients
+                // hold it open.
                 let absent = matches!(
                     error.kind(),
                     io::ErrorKind::NotFound
@@ -289,7 +291,7 @@ impl Driver {
         }
     }
 
-    /// Passes the frames that wait to the connection, if it has room.
+    /// Passes waiting frames to the connection, if it has room for them.
     fn write(&mut self) {
         if let Some(connection) = &self.connection
             && !self.unwritten.is_empty()
@@ -394,7 +396,7 @@ impl Driver {
     }
 
     fn buffer(&mut self, event: Event) {
-        // Of the attempts to reconnect that an application has not read, only the last is kept.
+        // Of unread events about attempts to connect, only the latest is kept.
         if self.events.is_full()
             && is_of_attempt(&event)
             && let Some(last) = self.buffered_events.back_mut().filter(|last| is_of_attempt(last))
@@ -406,8 +408,8 @@ impl Driver {
         self.buffered_events.push_back(event);
     }
 
-    /// Answers a caller after passing on earlier events: a caller that asks in order to learn
-    /// whether its messages were refused looks at the events next. It may have stopped waiting.
+    /// Answers a caller, if it still waits. Earlier events are passed on first, since a caller may
+    /// read them next to learn whether its messages were refused.
     fn answer<T>(&mut self, reply: &Sender<T>, value: T) {
         self.pass_events();
         drop(reply.try_send(value));
@@ -420,7 +422,7 @@ impl Driver {
             match self.events.try_send(event) {
                 Ok(()) => self.buffered_bytes -= bytes,
                 Err(TrySendError::Full(event)) => return self.buffered_events.push_front(event),
-                // The application has dropped the channel; closing follows.
+                // The application has dropped the channel, and will close the client next.
                 Err(TrySendError::Disconnected(_)) => self.buffered_bytes -= bytes,
             }
         }

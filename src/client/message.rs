@@ -94,8 +94,7 @@ pub struct Delivery {
     pub thread: Option<String>,
     /// The id of the message that this one answers.
     pub reply_to: Option<String>,
-    /// The parameters of a question whose sender waits for an
-    /// [`answer`](super::Client::answer).
+    /// The parameters of a question, if the sender waits for an [`answer`](super::Client::answer).
     pub sync: Option<Box<Sync>>,
     /// The importance that the sender states, if that is a number.
     pub importance: Option<f64>,
@@ -144,7 +143,7 @@ impl Delivery {
     }
 }
 
-/// The members of a DELIVER's `payload_meta` that have to be of their kind.
+/// The members of a DELIVER's `payload_meta` whose types are checked.
 #[derive(Default, Deserialize)]
 struct KnownMeta<'a> {
     #[serde(borrow, default, rename = "replyTo")]
@@ -174,7 +173,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The text: the `body` of its data, which this project's clients set.
+    /// The answer's text: the member `body` of its data, as this project's clients set it.
     #[must_use]
     pub fn body(&self) -> Option<String> {
         #[derive(Deserialize)]
@@ -224,9 +223,9 @@ pub enum Event {
     },
     /// A message was not delivered, or not to one recipient of several (`nack.to`).
     ///
-    /// The library does not send it again. With the code `STORE_FAILED`, the daemon's disk is full
-    /// or failing, and the message may be accepted later. If the id is a delivery's, the answer to
-    /// it could not be passed on.
+    /// The library does not send the message again. With the code `STORE_FAILED`, the daemon's disk
+    /// is full or failing, and the message may be accepted later. If the id is that of a delivery,
+    /// the answer to its question could not be passed on.
     Refused {
         /// The message.
         send_id: SendId,
@@ -240,11 +239,11 @@ pub enum Event {
         /// The answer.
         answer: Answer,
     },
-    /// A recipient's queue is full: the library sends the message again by itself.
+    /// A recipient's queue is full. The library sends the message again by itself.
     Busy {
         /// The message.
         send_id: SendId,
-        /// The time until then, in milliseconds.
+        /// The time until the message is sent again, in milliseconds.
         wait_ms: u64,
     },
     /// The daemon answered a subscription.
@@ -255,12 +254,13 @@ pub enum Event {
         refused: Option<Nack>,
     },
     /// The session is resumed, but the daemon cannot replay what was lost with the last connection.
-    /// At-most-once messages may be missing; at-least-once messages are not.
+    /// At-most-once messages may be missing; no at-least-once message is.
     Missed {
         /// The reason.
         why: String,
     },
-    /// The daemon sent an ERROR. If it is fatal, the connection is over and another one is tried.
+    /// The daemon sent an ERROR. If the ERROR is fatal, the connection is over, and the client
+    /// tries to connect again.
     Error(ErrorPayload),
     /// The connection's state changed.
     State(State),
@@ -279,11 +279,11 @@ pub enum State {
     Handshaking,
     /// Messages flow.
     Ready(Box<Welcome>),
-    /// The next attempt waits.
+    /// The client waits before the next attempt to connect.
     Backoff {
-        /// The time until then, in milliseconds.
+        /// The time until the next attempt, in milliseconds.
         wait_ms: u64,
-        /// The reason why the last one failed.
+        /// The reason why the last attempt failed.
         why: String,
     },
 }
@@ -299,7 +299,7 @@ pub enum Ended {
     GaveUp {
         /// The number of attempts.
         attempts: u32,
-        /// The reason why the last one failed.
+        /// The reason why the last attempt failed.
         why: String,
         /// Whether there is no listener at the endpoint.
         absent: bool,

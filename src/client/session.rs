@@ -38,20 +38,20 @@ use serde::Serialize;
 use std::borrow::Cow;
 use subscriptions::{Request, SUBSCRIPTIONS_MAX, Subscriptions};
 
-/// The longest wait of a [local](Settings::local) client whose connection is lost,
-/// before jitter: at least one attempt a second.
+/// The longest wait of a [local](Settings::local) client whose connection is lost, before jitter.
+/// Such a client makes at least one attempt a second.
 pub const LOCAL_WAIT_MS_MAX: u64 = 800;
 
-/// Attempts in one cycle.
+/// The most attempts to connect in one cycle.
 pub const ATTEMPTS_MAX: u32 = 10;
 
 /// The time for the daemon to send WELCOME.
 const WELCOME_MS: u64 = 10_000;
 
-/// The duration after which the end of a connection begins a new cycle.
+/// The duration after which a connection counts as steady: its end begins a new cycle of attempts.
 const STEADY_MS: u64 = 10_000;
 
-/// The time for the daemon to answer RESUME, while deliveries are held back.
+/// The time for the daemon to answer RESUME. Until then, deliveries are held back.
 const SYNC_MS: u64 = 10_000;
 
 /// The state machine of a client.
@@ -62,14 +62,14 @@ pub struct Session {
     phase: Phase,
     /// Whether a WELCOME has ever arrived.
     joined: bool,
-    /// Attempts in this cycle.
+    /// The number of attempts to connect in this cycle.
     attempts: u32,
-    /// Waits in this cycle.
+    /// The number of waits in this cycle, which determines the next wait.
     waits: u32,
     /// Whether the last attempt found no listener.
     absent: bool,
-    /// The newest resume token, good for one return. The same token is sent until the daemon has
-    /// answered, since both HELLO and WELCOME can be lost.
+    /// The newest resume token, which is good for one return. The session repeats the token until
+    /// the daemon has answered, since HELLO or WELCOME can be lost.
     token: Option<String>,
     /// The session of the last WELCOME.
     session_id: String,

@@ -25,9 +25,9 @@ pub struct Settings {
     /// The wait before a new cycle of attempts (docs/PROTOCOL.md, section 15); without it, the
     /// client ends after one cycle.
     pub retry_cycle_after_ms: Option<u64>,
-    /// Whether the daemon is on this machine: once joined, the client tries to reconnect at least
-    /// once a second without end. After an ERROR it still waits as docs/PROTOCOL.md, section 15,
-    /// says.
+    /// Whether the daemon is on this machine. Once joined, such a client tries to reconnect at
+    /// least once a second without end. After an ERROR it still waits as docs/PROTOCOL.md, section
+    /// 15, says.
     pub local: bool,
     /// A callback for each attempt to reconnect that finds no listener.
     pub when_absent: Option<WhenAbsent>,
@@ -77,8 +77,8 @@ impl Mode {
 }
 
 impl Settings {
-    /// Settings of an agent that tries once. Once joined, it reconnects as in docs/PROTOCOL.md,
-    /// section 15.
+    /// Settings of an agent that tries to join once. Once joined, the agent reconnects as in
+    /// docs/PROTOCOL.md, section 15.
     #[must_use]
     pub fn agent(endpoint: impl Into<String>, name: impl Into<String>) -> Self {
         let capabilities = Capabilities { resume: true, ..Capabilities::default() };
@@ -91,7 +91,7 @@ impl Settings {
         Self::new(endpoint.into(), Mode::Guest, Capabilities::default())
     }
 
-    /// Settings of a companion of this agent that tries once.
+    /// Settings of a companion of this agent that tries to join once.
     #[must_use]
     pub fn companion(endpoint: impl Into<String>, agent: impl Into<String>, key: Secret) -> Self {
         let mode = Mode::Companion(agent.into());
@@ -99,7 +99,7 @@ impl Settings {
         Self { companion_key, ..Self::new(endpoint.into(), mode, Capabilities::default()) }
     }
 
-    /// Settings of an operator that tries once.
+    /// Settings of an operator that tries to join once.
     #[must_use]
     pub fn operator(endpoint: impl Into<String>, key: Secret) -> Self {
         let key = Some(key);

@@ -101,7 +101,7 @@ impl Daemon {
     }
 }
 
-/// A client that joins, and the daemons at the other end of its connections.
+/// A client that is joining, and the daemons at the other end of its connections.
 fn joining() -> (JoinHandle<Result<Client, ClientError>>, Receiver<Daemon>) {
     let (sender, daemons) = bounded(16);
     let connect = move || {
@@ -328,7 +328,8 @@ fn unread_events_pause_reading_and_are_not_lost() {
     for number in 0..1200 {
         let Event::Delivered(delivery) = next(&client) else { panic!("a delivery comes") };
         assert_eq!(delivery.id, format!("d{number}"));
-        // What is kept for it and what the channels hold is less than a thousand of these.
+        // The client's buffers and channels together hold fewer than a thousand of these
+        // deliveries.
         assert!(number > 100 || said.is_empty(), "the daemon waits for the application");
     }
     said.recv_timeout(WATCHDOG).unwrap();

@@ -15,7 +15,7 @@ use std::path::Path;
 /// The file's name in the home directory.
 pub const FILE: &str = "config.toml";
 
-/// The lock in the home directory that a daemon holds for life.
+/// The lock file in the home directory, whose lock a daemon holds as long as it runs.
 pub const LOCK_FILE: &str = "daemon.lock";
 
 const HOUR_MS: u64 = 3_600_000;
@@ -31,13 +31,13 @@ pub struct Config {
     /// The durability of accepted messages.
     #[serde(deserialize_with = "durability")]
     pub durability: Durability,
-    /// The longest frame, without its length.
+    /// The longest frame in bytes, without its length prefix.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 64 << 20 }>")]
     pub max_frame_bytes: u64,
     /// The silence after which a PING is sent.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub heartbeat_ms: u64,
-    /// The time from a connection to its HELLO, at most.
+    /// The longest time from a connection to its HELLO.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub handshake_timeout_ms: u64,
     /// The time for which a resume token is valid after a disconnect.
@@ -58,7 +58,7 @@ pub struct Config {
     /// The most bytes that the daemon holds in memory.
     #[serde(deserialize_with = "whole_number::<_, { 16 << 20 }, { 64 << 30 }>")]
     pub memory_max_bytes: u64,
-    /// The most connections with a handshake.
+    /// The most connections that have completed the handshake.
     #[serde(deserialize_with = "whole_number::<_, 1, 65_536>")]
     pub max_clients: u64,
     /// The days after which the name of an absent agent is forgotten.
@@ -210,7 +210,8 @@ mod tests {
             let default = field(&Config::default());
             assert!((min..=max).contains(&default), "{key}: the default is allowed");
             for bound in [min, max] {
-                // These two have to fit each other.
+                // `queue_max_bytes` must not exceed `memory_max_bytes`, so either may need the
+                // other set.
                 let config = [
                     format!("{key} = {bound}"),
                     format!("{key} = {bound}\nqueue_max_bytes = 4096"),

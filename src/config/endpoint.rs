@@ -5,7 +5,7 @@ use super::service::Service;
 /// The file in which a daemon writes its endpoint, in the home directory.
 pub const ENDPOINT_FILE: &str = "endpoint";
 
-/// The sources of the daemon's endpoint, the strongest first.
+/// The sources of the daemon's endpoint, in order of precedence.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointSources {
     /// The option `--endpoint`.
@@ -23,7 +23,7 @@ pub struct EndpointSources {
 }
 
 impl EndpointSources {
-    /// The endpoint that the user asked for, which is then the only one that is tried.
+    /// The endpoint that the user asked for. If there is one, no other endpoint is tried.
     #[must_use]
     pub fn requested(&self) -> Option<&str> {
         [&self.option, &self.environment, &self.config].into_iter().find_map(Option::as_deref)

@@ -1,7 +1,8 @@
 //! The known word that looks most like an unknown one, for "did you mean".
 
-/// Returns the word that differs least from `wanted`, if it differs in at most a third of its
-/// characters (in one at least, in three at most). Case does not count.
+/// Returns the word that differs least from `wanted`, or `None` if all words differ too much. A
+/// third of the characters of `wanted` may differ, at least one and at most three. Case does not
+/// count.
 pub fn nearest(wanted: &str, words: impl Iterator<Item = String>) -> Option<String> {
     let allowed = (wanted.chars().count() / 3).clamp(1, 3);
     words
@@ -11,7 +12,7 @@ pub fn nearest(wanted: &str, words: impl Iterator<Item = String>) -> Option<Stri
         .map(|(_, word)| word)
 }
 
-/// The Levenshtein distance: how many characters are added, left out or replaced.
+/// The Levenshtein distance: the number of characters to add, leave out or replace.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<_> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

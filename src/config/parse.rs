@@ -1,7 +1,7 @@
 //! TOML read through serde, with errors that name the line, the key, and what is expected there.
 //!
-//! serde's messages quote the value that was found, which may be a secret in the wrong place. So of
-//! each message only what was expected is repeated.
+//! serde's messages quote the value that was found, which may be a secret in the wrong place. So an
+//! error repeats only the part of serde's message that says what was expected.
 
 use super::{error::ConfigError, nearest::nearest};
 use serde::{
@@ -51,7 +51,7 @@ enum Location<'a> {
     ValueOf(&'a str),
 }
 
-/// Finds the innermost key, or key of a value, at a byte offset.
+/// Finds the innermost key at a byte offset, or the key whose value is there.
 fn location_at<'a>(table: &'a DeTable<'_>, offset: usize) -> Option<Location<'a>> {
     table.iter().find_map(|(key, value)| {
         let name = key.get_ref().as_ref();
@@ -124,7 +124,7 @@ fn syntax(message: &str) -> String {
     explained.to_owned()
 }
 
-/// A table. serde's derived structs by themselves also accept a list of their members' values.
+/// A table. Without this type, serde's derived structs would also accept a list of values.
 pub(super) struct Table<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {

@@ -1,8 +1,8 @@
 //! policy.toml: the names that require a key, the rules of who may send to whom, and the rate
 //! limit.
 //!
-//! A rule without effect would allow what it was to forbid, so everything unknown is an error.
-//! Errors name the line, and never repeat the value of a `key`.
+//! A rule without effect would allow what its author wants to forbid, so everything unknown is an
+//! error. Errors name the line, and never repeat the value of a `key`.
 
 mod words;
 

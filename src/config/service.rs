@@ -1,5 +1,5 @@
-//! service.toml: the service that serves this home's user from an account of its own. Its
-//! installation writes the file, and commands use it to find the service.
+//! service.toml: the system service whose daemon serves this home's user from an account of its
+//! own. The service's installation writes the file, and commands use the file to find the service.
 
 use super::{
     error::{ConfigError, is_absent},

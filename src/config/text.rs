@@ -110,7 +110,8 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_text_are_refused() {
-        // An umlaut as cmd and older programs write it; half a character; half a pair.
+        // An umlaut in the encoding of cmd and older programs, half a character, and an invalid
+        // byte.
         for bytes in [&b"Gr\x81\xe1e"[..], b"a\xc3", b"\xef\xbb\xbf\xff"] {
             assert_eq!(decode(bytes.to_vec()), Err(NotText::NotUtf8));
         }

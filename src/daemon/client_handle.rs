@@ -14,9 +14,9 @@ pub(super) struct ClientHandle {
     /// The lane to write on; none once the client is being closed and everything was handed over.
     pub(super) lane: Option<Lane<WriterWire>>,
     read_pause: Arc<ReadPause>,
-    /// Whether to close the stream once its lane has handed everything over.
+    /// Whether to close the stream once the lane has handed everything over.
     pub(super) closing: bool,
-    /// Whether its lane is in the list of lanes to flush.
+    /// Whether the client is in the list of clients whose lanes are to be flushed.
     pub(super) dirty: bool,
 }
 
@@ -36,7 +36,7 @@ impl ClientHandle {
 
     /// Ends the connection at once; unwritten frames are lost.
     pub(super) fn hang_up(&self) {
-        // A paused reader would not see the end.
+        // A paused reader would not notice the end of the stream.
         self.set_read_paused(false);
         self.stream.hang_up();
     }

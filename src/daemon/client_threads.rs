@@ -40,7 +40,7 @@ pub(super) fn start(
     let (write_stream, inbox) = (stream.clone(), context.inbox.clone());
     let writer = named(format!("writer-{}", id.0)).spawn(move || {
         write_batches(&write_stream, &to_write, |buffer| {
-            // Without an inbox the daemon is ending, and the count does not matter.
+            // Sending fails only while the daemon is ending. Then the count does not matter.
             drop(inbox.send(Event::Written(id, buffer)));
         });
     })?;
@@ -59,7 +59,8 @@ pub(super) fn start(
             guard.send(Event::Accepted(id, Box::new(client)));
             read(id, &stream, &reading, &context);
         }
-        // The router's thread drops the lane when the guard reports the end; that ends the writer.
+        // The guard has reported the end, so the router's thread drops the lane, which ends the
+        // writer.
         if writer.join().is_err() {
             tracing::error!("the writer of client {} panicked", id.0);
         }
@@ -125,7 +126,7 @@ struct EndGuard<'a> {
 }
 
 impl EndGuard<'_> {
-    /// Sends an event. Without an inbox the daemon is ending, and the streams are being closed.
+    /// Sends an event. Sending fails only while the daemon is ending, when it closes the streams.
     fn send(&self, event: Event) {
         drop(self.inbox.send(event));
     }

@@ -24,7 +24,8 @@ impl Effects {
         Self { store, reloader, clients, dirty, stopped }
     }
 
-    /// Executes an output as far as that needs no waiting. Returns a frame whose bytes were copied.
+    /// Executes an output without waiting: frames go to lanes, which are flushed later. Returns a
+    /// frame whose bytes were copied, so that its buffers can be used again.
     pub(super) fn execute(&mut self, output: Output) -> Option<Frame> {
         match output {
             Output::Frame(id, frame) => {
@@ -43,7 +44,7 @@ impl Effects {
                 tracing::debug!("client {}: closing: {reason:?}", id.0);
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.closing = true;
-                    // A paused reader would not see the end.
+                    // A paused reader would not notice the end of the stream.
                     client.set_read_paused(false);
                     client.mark_dirty(id, &mut self.dirty);
                 }

@@ -23,7 +23,7 @@ pub(super) enum Event {
     Ended(ClientId),
     /// The description of the daemon in `status` has changed.
     Described(Process<'static>),
-    /// An hour has passed, which the store is told.
+    /// An hour has passed, so the store is told the time.
     Hour,
     /// The store has a report.
     Stored(Report),

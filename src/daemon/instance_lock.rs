@@ -1,6 +1,6 @@
 //! The locks that make a daemon the only one in its home and at its endpoint.
 //!
-//! A daemon is alive while it holds these locks; pings and process ids decide nothing.
+//! Only these locks decide whether a daemon runs; pings and process ids do not.
 
 use super::{error::DaemonError, settings::Settings};
 use crate::config::{ENDPOINT_FILE, LOCK_FILE};
@@ -32,7 +32,7 @@ impl InstanceLock {
     pub(super) fn acquire(settings: &Settings) -> Result<Self, DaemonError> {
         let home = &settings.home;
         let is_own = settings.owner == User::me()?;
-        // A service account has no other home than this.
+        // The account of a service has no home other than this one, so the locks are here.
         let locks = if is_own { locks_directory()? } else { home.join(LOCKS) };
         paths::make_private_dir(home)?;
         let home_lock = Lock::take(&home.join(LOCK_FILE))?

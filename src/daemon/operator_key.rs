@@ -19,8 +19,8 @@ const FILE_BYTES_MAX: u64 = 256;
 /// Reads the key of a home.
 ///
 /// # Errors
-/// `NotFound` if there is none yet; else if the file cannot be read, is accessible to other users,
-/// or holds no key. The error names the file and never repeats its content.
+/// `NotFound` if there is no key yet; another error if the file cannot be read, is accessible to
+/// other users, or holds no key. The error names the file and never repeats its content.
 pub fn read(home: &Path) -> io::Result<Secret> {
     read_among(home, &[])
 }

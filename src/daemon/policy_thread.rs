@@ -15,7 +15,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// A handle that requests the file to be read. The thread ends with the last handle.
+/// A handle that requests the file to be read. The thread ends when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct PolicyReloader {
     wake: Sender<()>,
@@ -43,7 +43,7 @@ impl PolicyReloader {
     /// Requests the file to be read, for a client that waits for the outcome or for none.
     pub(super) fn reload(&self, client: Option<ClientId>) {
         self.waiting.lock().extend(client);
-        // If the channel is full, a reading that begins later serves this request, too.
+        // If the channel is full, the file is about to be read, which serves this request, too.
         let _ = self.wake.try_send(());
     }
 }
@@ -51,7 +51,7 @@ impl PolicyReloader {
 /// Loads the policy file.
 ///
 /// # Errors
-/// If it is invalid, or other users can change it: they could grant themselves any right.
+/// If the file is invalid, or if other users can change it and so grant themselves any right.
 pub fn load(home: &Path) -> Result<Policy, DaemonError> {
     match paths::check_only_owner_writes(&home.join(policy::FILE)) {
         Err(error) if !is_absent(&error) => Err(error.into()),
@@ -70,7 +70,7 @@ fn run(home: &Path, wakes: &Receiver<()>, waiting: &WaitingClients, inbox: &Send
             }
             Err(why) => tracing::error!("the policy stays as it was: {why}"),
         }
-        // Without an inbox the daemon is ending.
+        // Sending fails only while the daemon is ending.
         drop(inbox.send(Event::PolicyRead(clients, read)));
     }
 }

@@ -14,10 +14,10 @@ use std::{sync::Arc, time::Duration};
 /// The number of events handled before their output is written.
 const EVENTS_BEFORE_FLUSH: usize = 256;
 
-/// The change in buffered bytes that is reported to the router.
+/// The least change in buffered bytes that is reported to the router.
 const BUFFERED_STEP_BYTES: usize = 1024 * 1024;
 
-/// The number of the store's warnings that `status` shows, the latest ones.
+/// The most warnings of the store that `status` shows; older ones are dropped.
 const REMARKS_MAX: usize = 8;
 
 /// The router with its inbox and the executor of its outputs.
@@ -73,9 +73,9 @@ impl RouterThread {
         thread
     }
 
-    /// Runs until the router has stopped or the store's thread has panicked, which dropping `ended`
-    /// reports; then until the inbox has no sender any more. Returns the reason of the stop, if it
-    /// was told one.
+    /// Runs until the router has stopped or the store's thread has panicked; dropping `ended`
+    /// reports that. Then runs until the inbox has no sender any more. Returns the reason of the
+    /// stop, if the router was told to stop.
     pub(super) fn run(mut self, ended: Sender<()>) -> Option<&'static str> {
         while !self.effects.stopped {
             let event = self.wait();
@@ -105,7 +105,7 @@ impl RouterThread {
         let (jobs, last) = store.into_last_job(Clock(clock.now()));
         let mut last = Some(last);
         while last.is_some() {
-            // The store may wait for room in the inbox while this thread waits for the store.
+            // The inbox is read meanwhile, since the store may be waiting for room in it.
             select! {
                 send(jobs, last.take().expect("the loop runs while there is a job")) -> sent => {
                     if sent.is_err() {
@@ -161,7 +161,8 @@ impl RouterThread {
                 }
             }
             Event::Ended(id) => {
-                // Frames already queued are written first: it may have closed its half only.
+                // Frames already queued are written first: the client may have closed only its
+                // sending half.
                 self.flush_client(now, id);
                 self.handle(now, Input::Disconnected(id));
                 self.effects.clients.remove(&id);
@@ -276,8 +277,8 @@ impl RouterThread {
     }
 }
 
-/// Hangs up on a client that connects while the daemon ends. Its lane in the inbox would block its
-/// writer: a channel's content is not dropped with its receiver.
+/// Hangs up on a client that connects while the daemon ends. Dropping the inbox's receiver would
+/// not drop the lane inside the event, and the client's writer would wait for that lane.
 fn reject(event: Event) {
     if let Event::Accepted(_, client) = event {
         client.hang_up();

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 pub struct Settings {
     /// The directory of the daemon's lock, log and data.
     pub home: PathBuf,
-    /// The user whom the daemon serves: the one it runs as, unless it is a service.
+    /// The user whom the daemon serves. This is the user whom the daemon runs as, unless the daemon
+    /// is a service.
     pub owner: User,
     /// The endpoint to listen at, or the default one.
     pub endpoint: Option<Endpoint>,

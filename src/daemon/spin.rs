@@ -10,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time to poll.
+/// The time for which the thread polls before it parks.
 const SPIN: Duration = Duration::from_micros(30);
 
 /// The number of consecutive empty polls after which the thread parks without polling.
 const MISSES_MAX: u32 = 4;
 
-/// The longest pause in dense traffic.
+/// The longest time from parking to the next event in dense traffic.
 const DENSE: Duration = Duration::from_micros(200);
 
 /// The decision whether to spin, from the success of earlier polls.

@@ -1,9 +1,9 @@
-//! The mark `daemon.stopped` in a home: its daemon was stopped on purpose. While it exists, only a
-//! person's command starts a daemon.
+//! The mark `daemon.stopped` in a home, which says that its daemon was stopped on purpose. While
+//! the mark exists, only a person's command starts a daemon.
 //!
-//! The daemon sets it when it is told to stop, while it holds the home's lock, and every daemon
-//! that starts clears it. A daemon that is killed, fails, or is replaced by another does not set
-//! it.
+//! The daemon sets the mark when it is told to stop, while it holds the home's lock, and every
+//! daemon that starts clears it. A daemon that is killed, fails, or is replaced by another does not
+//! set the mark.
 
 use crate::config::is_absent;
 use platform::paths;
@@ -12,7 +12,7 @@ use std::{fs, io, path::Path};
 /// The name of the mark, an empty file in the home directory.
 pub const FILE: &str = "daemon.stopped";
 
-/// The reason of a stop that no start follows.
+/// The reason of a stop on purpose, after which no wrapper starts the daemon again.
 pub(super) const ON_PURPOSE: &str = "stop";
 
 /// Sets the mark, if it is not set already.

@@ -22,9 +22,9 @@ const JOBS_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct StoreHandle {
     jobs: Sender<Job>,
-    /// Changes of the router that are not handed over yet.
+    /// Changes from the router that are not handed over to the store yet.
     changes: Vec<Change>,
-    /// Queries of the router after those changes that are not handed over yet.
+    /// Queries from the router that are not handed over yet; they follow the changes.
     queries: VecDeque<(u64, Query)>,
     /// The number of changes that the store is done with.
     done: u64,
@@ -44,7 +44,7 @@ pub(super) fn start(
 }
 
 fn run(store: Store, jobs: &Receiver<Job>, inbox: &Sender<Event>) {
-    // Without an inbox the router's thread is ending: the last jobs are still done.
+    // Sending fails only once the router's thread is ending. The last jobs are still done.
     store.run(jobs, |report| drop(inbox.send(Event::Stored(report))));
 }
 
@@ -91,8 +91,8 @@ impl StoreHandle {
         }
     }
 
-    /// Sends a job, or returns it if there is no room. The store's next report is the time to
-    /// retry.
+    /// Sends a job, or returns it if the channel is full. The next attempt follows the store's next
+    /// report at the latest.
     fn try_send(&self, job: Job) -> Option<Job> {
         match self.jobs.try_send(job) {
             Ok(()) => None,

@@ -21,7 +21,7 @@ pub const STACK_BYTES: usize = 256 * 1024;
 /// The capacity that an empty lane keeps for its next frames.
 const KEEP_BYTES: usize = 512 * 1024;
 
-/// The bytes in one hand-over: the progress of a slow client is seen in such steps.
+/// The most bytes in one hand-over. A slow client's progress is reported in steps of this size.
 const HAND_OVER_BYTES: usize = 256 * 1024;
 
 /// The transport of a lane.
@@ -143,7 +143,7 @@ impl<W: Wire> Lane<W> {
 }
 
 /// Runs a writer thread: writes each batch and reports it, until the lane is dropped or a write
-/// fails. Then, and also if it panics, the stream is hung up.
+/// fails. When the thread ends or panics, the stream is hung up.
 pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl Fn(Vec<u8>)) {
     let _guard = HangUpGuard(stream);
     while let Ok(bytes) = batches.recv() {
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn without_the_count_frames_would_mix() {
-        // Not shuttle's type, since it counts across runs.
+        // This counter is not shuttle's type, since it counts across runs.
         static MIXED: Count = Count::new(0);
         shuttle::check_random(
             || {

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-/// The length up to which a half-read frame is allowed, however many bytes are buffered.
+/// The length up to which a half-read frame is allowed, however many bytes all readers hold.
 const LONG_BYTES: usize = 64 * 1024;
 
 /// The reason why nothing more is read.
@@ -91,7 +91,7 @@ pub struct Reading {
     pub frame_bytes_max: usize,
     /// The switch that pauses the reader.
     pub pause: Arc<ReadPause>,
-    /// The count of half-read frames.
+    /// The count to which the bytes of half-read frames are added.
     pub buffered: BufferedBytes,
     /// The limit of half-read bytes of all readers. Above it, a long half-read frame ends its
     /// connection.

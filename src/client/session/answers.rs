@@ -6,7 +6,8 @@ use super::step::Output;
 use crate::protocol::{Moment, code::NackCode, frame::PREFIX, payload::Nack};
 use std::collections::VecDeque;
 
-/// The number of answers kept to be sent again, and their bytes; the oldest make room.
+/// The most answers that are stored to be sent again, and the most bytes of these answers. Beyond
+/// either limit, the oldest answers are removed.
 const ANSWERS_MAX: usize = 256;
 const ANSWERS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -30,7 +31,7 @@ struct StoredAnswer {
 }
 
 impl Answers {
-    /// Handles a new connection: sends all answers that somebody may wait for.
+    /// Handles a new connection: sends every stored answer whose question may still be open.
     pub(super) fn connected(&mut self, now: Moment, frame_bytes_max: usize, out: &mut Vec<Output>) {
         self.frame_bytes_max = Some(frame_bytes_max);
         for answer in std::mem::take(&mut self.answers) {
@@ -47,8 +48,8 @@ impl Answers {
         self.frame_bytes_max = None;
     }
 
-    /// Sends an answer, now or once there is a connection before `until`. Returns false, and tells
-    /// the application, if the answer is longer than a frame of this connection may be.
+    /// Sends an answer, now or on a later connection if that opens before `until`. Returns false,
+    /// and tells the application, if the answer is longer than the connection's frames may be.
     pub(super) fn add(
         &mut self,
         delivery_id: String,
@@ -59,7 +60,7 @@ impl Answers {
         self.send(StoredAnswer { delivery_id, frame, until, is_sent: false }, out)
     }
 
-    /// Removes an answer that the daemon refused.
+    /// Removes an answer that the daemon refused, so that it is not sent again.
     pub(super) fn remove(&mut self, delivery_id: &str) {
         self.answers.retain(|answer| answer.delivery_id != delivery_id);
         self.bytes = self.answers.iter().map(|answer| answer.frame.len()).sum();

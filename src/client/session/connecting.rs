@@ -59,13 +59,13 @@ impl Session {
             return self.try_again(now, why, wait_ms_min, out);
         }
         let wait_ms = self.next_wait_ms(wait_ms_min, LOCAL_WAIT_MS_MAX);
-        // If an ERROR follows, it begins a new cycle.
+        // An ERROR that ends a later attempt begins a new cycle.
         (self.attempts, self.waits) = (0, (self.waits + 1).min(LOCAL_WAITS_MAX));
         self.back_off(now, wait_ms, why, out);
     }
 
-    /// Handles an ERROR that ended the connection and may pass: the cycle continues, also that of a
-    /// local client.
+    /// Handles an ERROR that ended the connection and may pass, or a violation of the protocol by
+    /// the daemon. The cycle of attempts continues, even for a local client.
     pub(super) fn rejected(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
         if self.end_connection(now, out) {
             self.try_again(now, why, 0, out);
@@ -103,7 +103,8 @@ impl Session {
         self.rng.jitter(wait_ms).max(min.min(BACKOFF_MS_MAX))
     }
 
-    /// Ends the cycle of attempts; another one begins later if the application wants it.
+    /// Ends the cycle of attempts. Another cycle begins later if the settings ask for it and the
+    /// client has joined before; otherwise the client ends.
     pub(super) fn end_cycle(&mut self, now: Now, ended: Ended, out: &mut Vec<Output>) {
         self.drop_connection(out);
         (self.attempts, self.waits) = (0, 0);
@@ -130,7 +131,7 @@ impl Session {
         out.push(Output::Event(Event::Ended(ended)));
     }
 
-    /// Drops the connection.
+    /// Ends the connection, if there is one, in every part of the session.
     fn drop_connection(&mut self, out: &mut Vec<Output>) {
         if matches!(self.phase, Phase::Handshaking { .. } | Phase::Ready { .. }) {
             out.push(Output::HangUp);

@@ -1,5 +1,5 @@
-//! Dedup of what the daemon sends: deliveries that the application has or is done with, and
-//! outcomes that it was told.
+//! Dedup of what the daemon sends: deliveries that the application has received or acknowledged,
+//! and outcomes of messages that were reported to the application.
 
 use crate::client::message::Delivery;
 use std::{
@@ -7,15 +7,16 @@ use std::{
     sync::Arc,
 };
 
-/// The number of deliveries that an application may hold unacknowledged. The daemon's window is far
-/// smaller; only messages that expired there while they waited here come on top of it.
+/// The most deliveries that an application may hold unacknowledged. The daemon's own window is far
+/// smaller, but a delivery that expires in the daemon leaves that window and stays unacknowledged
+/// here.
 const UNACKNOWLEDGED_MAX: usize = 4096;
 
 /// The length of each dedup window, in ids.
 ///
 /// An acknowledged delivery comes again only if its acknowledgement was lost with the connection,
 /// which concerns at most `max_inflight` ([`INFLIGHT_MAX`]) deliveries. A delivery that needs no
-/// acknowledgement comes again only if the daemon replays more than RESUME asked for; its
+/// acknowledgement comes again only if the daemon replays more than RESUME asked for; the daemon's
 /// `replay_messages` is 1,000 by default.
 const WINDOW: usize = 4096;
 
@@ -31,7 +32,7 @@ pub(super) struct Dedup {
     acknowledged: Window,
     /// At-most-once deliveries.
     at_most_once: Window,
-    /// Outcomes of messages: the envelope's id and the SEND's.
+    /// Outcomes that were reported, each by the ids of its envelope and of the SEND.
     outcomes: Window,
 }
 
@@ -52,7 +53,7 @@ impl Dedup {
     pub(super) fn judge(&mut self, delivery: &Delivery) -> Verdict {
         let id = delivery.id.as_str();
         if !delivery.requires_ack {
-            // A delivery that was acknowledged is replayed as one that needs no acknowledgement.
+            // The daemon replays an acknowledged delivery as one that needs no acknowledgement.
             let is_known = self.acknowledged.contains(id) || self.unacknowledged.contains_key(id);
             return if !is_known && self.at_most_once.insert(id) {
                 Verdict::New
@@ -72,20 +73,22 @@ impl Dedup {
         }
     }
 
-    /// Whether an outcome is new. After a crash, the daemon repeats those that may not have
-    /// arrived.
+    /// Remembers an outcome and returns whether it is new. After a crash, the daemon repeats
+    /// outcomes that may not have arrived.
     pub(super) fn is_new_outcome(&mut self, id: &str, send_id: &str) -> bool {
         self.outcomes.insert(&format!("{id} {send_id}"))
     }
 
-    /// Marks a delivery as acknowledged. Returns its number, unless it was not unacknowledged.
+    /// Marks an unacknowledged delivery as acknowledged. Returns its number in the stream, or
+    /// `None` if there is no such delivery.
     pub(super) fn acknowledge(&mut self, id: &str) -> Option<u64> {
         let seq = self.unacknowledged.remove(id)?;
         self.acknowledged.insert(id);
         Some(seq)
     }
 
-    /// Forgets a delivery that the application returned. False if it was not unacknowledged.
+    /// Forgets an unacknowledged delivery that the application returned. Returns false if there is
+    /// no such delivery.
     pub(super) fn forget(&mut self, id: &str) -> bool {
         self.unacknowledged.remove(id).is_some()
     }
@@ -103,7 +106,7 @@ impl Window {
         self.set.contains(id)
     }
 
-    /// Adds an id. False if the window has it already.
+    /// Adds an id. Returns false if the window has this id already.
     fn insert(&mut self, id: &str) -> bool {
         let id: Arc<str> = id.into();
         if !self.set.insert(Arc::clone(&id)) {

@@ -1,4 +1,4 @@
-//! Outgoing messages: message in order until the daemon has accepted them, retransmitted after
+//! Outgoing messages: kept in order until the daemon has accepted them, and retransmitted after
 //! BUSY.
 
 use super::{
@@ -21,15 +21,16 @@ use std::{
     collections::{HashMap, VecDeque},
 };
 
-/// The number of at-most-once messages kept after they were sent, in case BUSY answers one; and
-/// their bytes.
+/// The most at-most-once messages that are kept after they were sent, in case BUSY answers one, and
+/// the most bytes of these messages.
 const RECENT_MESSAGES: usize = 256;
 const RECENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// The messages that the daemon has not accepted yet.
 ///
-/// The order is kept for each recipient: behind a message to a busy recipient, all messages wait
-/// that might reach the same one. Only those already in flight when BUSY came can overtake it.
+/// The order is kept for each recipient: while a message waits for a busy recipient, all later
+/// messages wait that might reach the same recipient. Only messages that were in flight when BUSY
+/// came can overtake the waiting message.
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// The longest frame of the connection, if there is one.
@@ -40,9 +41,9 @@ pub(super) struct Outbox {
     queued: VecDeque<Message>,
     /// At-least-once messages that were sent and not answered.
     in_flight: HashMap<String, Message>,
-    /// The number of messages that were retransmitted after BUSY.
+    /// The number of messages in flight that were retransmitted after BUSY.
     retried: usize,
-    /// At-most-once messages that were sent last.
+    /// The at-most-once messages that were sent last.
     recent: VecDeque<Message>,
     recent_bytes: usize,
 }
@@ -56,7 +57,7 @@ struct Message {
     frame: Vec<u8>,
     /// The weight to release once the message is removed; 0 afterwards.
     weight: usize,
-    /// The number of BUSYs that answered the message.
+    /// The number of BUSY frames that answered the message.
     busy: u32,
     /// The moment before which the message must not be sent again.
     retry_at: Option<Moment>,
@@ -73,7 +74,7 @@ impl Message {
 enum Target {
     /// One agent, its name in lower case.
     One(String),
-    /// Any agents.
+    /// Several agents that are not known here: everyone, or a topic's subscribers.
     Several,
     /// The recipients whose queue was full, in lower case. The other recipients have the message.
     Rest(Vec<String>),
@@ -87,7 +88,8 @@ impl Target {
         }
     }
 
-    /// Whether `later` might overtake this message at a recipient.
+    /// Whether a message for `later` must wait for a message for this target, since it might
+    /// overtake that message at a recipient.
     fn blocks(&self, later: &Self) -> bool {
         match (self, later) {
             (Self::One(name), Self::One(other)) => name == other,
@@ -120,8 +122,8 @@ impl Outbox {
     }
 
     /// Handles the loss of the connection: unanswered messages are queued again with their ids. An
-    /// at-most-once message that some recipients have is refused, since the daemon may have
-    /// restarted and forgotten which.
+    /// at-most-once message that only some recipients have is refused, since the daemon may have
+    /// restarted and forgotten which recipients have it.
     pub(super) fn disconnected(&mut self, out: &mut Vec<Output>) {
         self.frame_bytes_max = None;
         self.retried = 0;
@@ -178,9 +180,11 @@ impl Outbox {
         }
     }
 
-    /// Handles a NACK of the daemon or a recipient. One about an accepted message is passed on.
+    /// Handles a NACK from the daemon or a recipient. A NACK about a message that the daemon
+    /// accepted before is only passed on to the application.
     pub(super) fn refused(&mut self, now: Now, nack: Nack, out: &mut Vec<Output>) {
-        // The other recipients may still get it; the SEND's own answer follows.
+        // After one recipient's NACK, the others may still get the message; the SEND's own answer
+        // follows.
         if nack.to.is_none() || matches!(self.target(&nack.ack_id), Some(Target::One(_))) {
             self.remove(&nack.ack_id, out);
         }
@@ -212,7 +216,7 @@ impl Outbox {
         self.queued.insert(index, message);
     }
 
-    /// The refusal of a message after a BUSY without a retransmission.
+    /// The refusal of a message that was answered with BUSY and is not retransmitted.
     fn no_room(ack_id: String) -> Output {
         Output::refused(Nack {
             ack_id,
@@ -251,8 +255,8 @@ impl Outbox {
         self.queued.iter().filter_map(|message| message.retry_at).min()
     }
 
-    /// The messages in flight that were retransmitted after BUSY. Until they are answered, they
-    /// block others.
+    /// The messages in flight that were retransmitted after BUSY. Until the daemon answers such a
+    /// message, later messages to the same recipients wait.
     fn retried(&self) -> impl Iterator<Item = &Message> {
         self.in_flight.values().filter(|message| message.busy > 0).take(self.retried)
     }
@@ -302,7 +306,8 @@ impl Outbox {
         Some(message)
     }
 
-    /// Removes a message and releases its weight. False if there is none with this id.
+    /// Removes a message and releases its weight. Returns false if there is no message with this
+    /// id.
     fn remove(&mut self, id: &str, out: &mut Vec<Output>) -> bool {
         let message = self.take_sent(id).or_else(|| {
             let index = self.queued.iter().position(|message| message.id.0 == id)?;

@@ -12,7 +12,8 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// The time after which a delivery that found too many unacknowledged ones may come again.
+/// The time after which the daemon may redeliver a delivery that was returned because too many
+/// others are unacknowledged.
 const FULL_RETRY_MS: u64 = 1000;
 
 impl Session {
@@ -31,7 +32,8 @@ impl Session {
         }
     }
 
-    /// Handles a violation by the daemon: a minor one is reported, any other ends the connection.
+    /// Handles a violation of the protocol by the daemon: reports a minor violation, and ends the
+    /// connection after any other.
     fn violated(&mut self, now: Now, violation: Violation, out: &mut Vec<Output>) {
         if violation.code.is_fatal() {
             self.rejected(now, format!("the daemon broke the protocol: {violation}"), out);
@@ -76,7 +78,7 @@ impl Session {
         let is_agent = self.settings.mode.agent().is_some();
         self.token = Some(welcome.resume_token.clone()).filter(|_| is_agent);
         self.session_id.clone_from(&welcome.session_id);
-        // The daemon keeps a session's messages only for clients that asked for that.
+        // The daemon keeps a session's messages only for a client whose HELLO asked for that.
         let is_resumable = welcome.capabilities.resume && self.settings.capabilities.resume;
         let held_back = self.resume.welcome(is_resumable, is_same_session);
         let frame_bytes_max = usize::try_from(welcome.server.max_frame_bytes).unwrap_or(usize::MAX);
@@ -87,7 +89,7 @@ impl Session {
         } else {
             self.subscriptions.new_session();
         }
-        // Before the messages, whose replies may come on one of the topics.
+        // Subscriptions are sent before messages, since a reply may come on a subscribed topic.
         for request in self.subscriptions.unsent() {
             self.request_subscription(now, request, out);
         }
@@ -112,8 +114,8 @@ impl Session {
         self.resume.requested(id, now.monotonic.plus(SYNC_MS));
     }
 
-    /// Handles a RESUME that failed: the session continues without a replay, which the application
-    /// is told.
+    /// Handles a RESUME that failed: the session continues without a replay, and the application is
+    /// told that messages may be missing.
     pub(super) fn resume_failed(&mut self, now: Now, why: String, out: &mut Vec<Output>) {
         let held_back = self.resume.clear();
         out.push(Output::Event(Event::Missed { why }));
@@ -280,12 +282,12 @@ impl Session {
                 | ErrorCode::ShuttingDown
                 | ErrorCode::Internal,
             ) => self.rejected(now, format!("{} ({})", error.message, error.code), out),
-            // The name may become free.
+            // The client that has the name may leave.
             Some(ErrorCode::NameInUse) if self.next_cycle_after().is_some() => {
                 out.push(Output::Event(Event::Error(error.clone())));
                 self.end_cycle(now, Ended::Error(error), out);
             }
-            // Any other error would only happen again.
+            // A new attempt would get any other error again.
             _ => self.end(now, Ended::Error(error), out),
         }
     }

@@ -18,18 +18,18 @@ use std::{
     mem,
 };
 
-/// The number of streams whose positions are remembered. Beyond it, the stream that was silent for
-/// longest is forgotten: RESUME leaves it out, and its lost at-most-once messages stay lost.
+/// The number of streams whose positions are remembered. Beyond that number, the stream that was
+/// silent longest is forgotten: RESUME leaves it out, and its lost at-most-once messages stay lost.
 /// At-least-once messages are redelivered anyway.
 const STREAMS_MAX: usize = 1024;
 
 /// The bytes of a RESUME besides its streams.
 const RESUME_BYTES: usize = 512;
 
-/// The number of deliveries held back: the length of a queue in the daemon.
+/// The most deliveries that are held back: the default length of an agent's queue in the daemon.
 const HELD_BACK_MAX: usize = 10_000;
 
-/// The bytes of deliveries held back.
+/// The most bytes of deliveries that are held back.
 const HELD_BACK_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The state for resuming a session.
@@ -37,7 +37,7 @@ const HELD_BACK_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) struct ResumeState {
     /// Whether the daemon keeps messages while this client is away.
     granted: bool,
-    /// The position in each stream, by sender, a blank, and topic.
+    /// The position in each stream. The key is the sender, a blank, and the topic.
     positions: HashMap<String, Position>,
     /// The number of deliveries noted so far.
     noted: u64,
@@ -63,8 +63,9 @@ struct Request {
 }
 
 impl ResumeState {
-    /// Handles WELCOME: `granted` if the daemon keeps messages for a return, `resumed` if this is
-    /// one. Returns the deliveries held back for a session that is over.
+    /// Handles WELCOME. `granted` says whether the daemon keeps messages while this client is away,
+    /// `resumed` whether the session continues. Returns deliveries held back for a session that is
+    /// over.
     pub(super) fn welcome(&mut self, granted: bool, resumed: bool) -> VecDeque<Delivery> {
         self.granted = granted;
         if granted && resumed {
@@ -135,8 +136,8 @@ impl ResumeState {
         self.request.as_ref().map(|request| request.until)
     }
 
-    /// Holds a delivery back until RESUME is answered. Over the limit, all are returned at once:
-    /// out of order is better than lost.
+    /// Holds a delivery back until RESUME is answered. Beyond a limit, returns all deliveries that
+    /// were held back: out of order is better than lost.
     pub(super) fn hold_back(&mut self, delivery: Delivery) -> VecDeque<Delivery> {
         self.held_back_bytes += delivery.json().len();
         self.held_back.push_back(delivery);
@@ -146,8 +147,8 @@ impl ResumeState {
         VecDeque::new()
     }
 
-    /// Handles SYNC: drops the held-back deliveries that the daemon replays and returns the rest.
-    /// A stream whose sender the daemon has forgotten has no number there and is not replayed.
+    /// Handles SYNC: drops the held-back deliveries that the daemon replays, and returns the rest.
+    /// A stream whose sender the daemon has forgotten has the number 0 in SYNC and is not replayed.
     pub(super) fn synced(&mut self, sync: &SyncInfo) -> VecDeque<Delivery> {
         let mut rest = self.release();
         rest.retain(|delivery| {

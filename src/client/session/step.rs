@@ -10,9 +10,9 @@ use crate::{
 pub enum Input<'a> {
     /// The application wants a connection.
     Start,
-    /// The stream that was asked for is open.
+    /// The stream that [`Output::Connect`] asked for is open.
     Connected,
-    /// The stream could not be opened.
+    /// The stream that [`Output::Connect`] asked for could not be opened.
     NotConnected {
         /// The system's error.
         why: String,
@@ -27,8 +27,8 @@ pub enum Input<'a> {
     Send(SendId, Outgoing, usize),
     /// The application acknowledges a delivery, given by its id.
     Acknowledge(String),
-    /// The application answers a question, which also acknowledges it; the weight comes back as
-    /// [`Output::Released`].
+    /// The application answers a question, which also acknowledges its delivery. The answer's
+    /// weight comes back as [`Output::Released`].
     Answer(Reply, usize),
     /// The application returns a delivery.
     Return(Nack),
@@ -53,7 +53,7 @@ pub enum Output {
     Close,
     /// Close the stream at once.
     HangUp,
-    /// A message or an answer of this weight is no longer held.
+    /// A message or an answer of this weight no longer counts against the limit of the driver.
     Released(usize),
     /// Pass an event to the application.
     Event(Event),
@@ -65,7 +65,8 @@ impl Output {
         Self::Event(Event::Refused { send_id: SendId(nack.ack_id.clone()), nack })
     }
 
-    /// The event of a `subject` whose frame is longer than this connection's frames.
+    /// The refusal of a message or an answer (`subject`) whose frame is longer than the
+    /// connection's frames may be.
     pub(super) fn too_large(id: String, subject: &str, bytes: usize, bytes_max: usize) -> Self {
         let why = format!(
             "the {subject} takes {bytes} bytes; the daemon's max_frame_bytes is {bytes_max}"

@@ -5,7 +5,7 @@ use std::{
     mem,
 };
 
-/// The number of patterns of one client, which the daemon limits, too.
+/// The most patterns of one client. The daemon limits their number, too.
 pub(super) const SUBSCRIPTIONS_MAX: usize = 256;
 
 /// The patterns that the application wants, and others that the daemon may still have.
@@ -22,7 +22,7 @@ struct Subscription {
     state: State,
 }
 
-/// Whether the daemon knows of a subscription, or of its end.
+/// The progress of telling the daemon about a subscription or its end.
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     /// The request has to be sent to the daemon.
@@ -67,7 +67,7 @@ impl Subscriptions {
         self.requests.insert(id, request);
     }
 
-    /// Handles an ACK. Returns the request that it answers, if it answers one of these.
+    /// Handles an ACK. Returns the SUBSCRIBE or UNSUBSCRIBE that the ACK answers, if any.
     pub(super) fn confirmed(&mut self, id: &str) -> Option<Request> {
         let request = self.requests.remove(id)?;
         if let Some(subscription) = self.last_sent(id, &request.pattern) {
@@ -79,7 +79,7 @@ impl Subscriptions {
         Some(request)
     }
 
-    /// Handles a NACK. Returns the request that it answers, if it answers one of these.
+    /// Handles a NACK. Returns the SUBSCRIBE or UNSUBSCRIBE that the NACK answers, if any.
     pub(super) fn refused(&mut self, id: &str) -> Option<Request> {
         let request = self.requests.remove(id)?;
         if self.last_sent(id, &request.pattern).is_some() {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{client::Mode, protocol::payload::Capabilities};
 
-/// A session of Ann that the daemon allows to resume.
+/// A session of Ann that the daemon allows her to resume.
 fn resumable() -> Script {
     let mut script = Script::new(1, None);
     script.run("start\nconnected\nwelcome s-1 t-1");
@@ -16,7 +16,7 @@ fn check(expect: Expect) {
     resumable().check(expect);
 }
 
-/// Reconnects without a transcript of it.
+/// Reconnects, and leaves the reconnection out of the transcript.
 fn reconnect(script: &mut Script, welcome: &str) {
     script.run("reconnect");
     script.text.clear();
@@ -122,7 +122,8 @@ fn held_back_deliveries_above_a_stated_position_are_dropped() {
     let mut script = resumable();
     script.run("deliver d1 {\"seq\":5,\"requires_ack\":true}");
     reconnect(&mut script, "welcome s-1 t-2");
-    // A returned message is below the stated position, and the daemon delivers it only once.
+    // The redelivery of a returned message is below the position in RESUME, so no replay repeats
+    // it.
     script.run("deliver d0 {\"seq\":2,\"requires_ack\":true,\"attempt\":2}");
     script.run("deliver d2 {\"seq\":6}");
     assert_eq!(script.text.matches("delivered").count(), 0, "{}", script.text);
@@ -286,7 +287,7 @@ fn stale_resume_is_reported_once_and_loses_no_at_least_once_message() {
     reconnect(&mut script, "welcome s-1 t-2");
     script.run(r##"daemon> NACK {"ack_id":"#3","code":"STALE","message":"too_old"}"##);
     assert_eq!(script.text.matches("Missed").count(), 1, "{}", script.text);
-    // Without a delivery since, no position can be stale.
+    // No delivery has come since, so there is no position to state.
     reconnect(&mut script, "welcome s-1 t-3");
     assert_eq!(count(&script, "RESUME"), 0, "{}", script.text);
 }

@@ -98,7 +98,7 @@ impl Script {
         self.input(Input::Frame(json.as_bytes()));
     }
 
-    /// Runs the unindented lines of a transcript, and compares with the whole of it.
+    /// Runs the unindented lines of a transcript, and compares the resulting transcript with it.
     #[track_caller]
     pub(super) fn check(&mut self, expect: Expect) {
         self.text.clear();
@@ -165,7 +165,7 @@ impl Script {
         }
     }
 
-    /// Ends the connection and makes the next one, as far as the HELLO.
+    /// Ends the connection and makes the next one, up to its HELLO.
     fn reconnect(&mut self) {
         let start = self.text.len();
         self.run("gone\nwait\nconnected");
