@@ -1,10 +1,11 @@
-//! The bridge: the pure machine between an agent's terminal and the relay.
+//! The bridge: the state machine between an agent's terminal and the relay. It never waits and
+//! reads no clock.
 //!
 //! A driver passes on everything that happens as an [`Input`] and performs each [`Output`] in
-//! order. Two parts do the work, and the bridge passes facts from one to the other: the `listener`
-//! reads what the agent says, off its screen or in its transcript; the `injector` types what
-//! arrives for the agent when the terminal is free, as its [`recipe`] wants it. The machine never
-//! waits and reads no clock.
+//! order. Two parts do the work. The `listener` reads the agent's messages from its screen or from
+//! its transcript. The `injector` types incoming messages into the terminal when nothing hinders
+//! that, in the way that the program's [`recipe`] states. The bridge passes facts from one part to
+//! the other.
 
 pub mod agents;
 pub mod brief;
@@ -46,17 +47,17 @@ use transcript::{Record, TranscriptId};
 pub struct Bridge {
     injector: Injector,
     listener: Listener,
-    /// A real terminal answers the child's queries.
+    /// Whether a real terminal shows the child's output and answers its queries.
     is_attached: bool,
     is_connected: bool,
     /// Whether the agent has been told that the relay rejects it for now.
     is_rejection_told: bool,
-    /// The child has ended.
+    /// Whether the child has ended.
     is_child_gone: bool,
 }
 
 impl Bridge {
-    /// Makes a bridge to a child that is about to run.
+    /// Makes a bridge for a child that is about to run.
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         Self {
@@ -69,7 +70,7 @@ impl Bridge {
         }
     }
 
-    /// Handles one input, and appends what is to be done to `out`.
+    /// Handles one input, and appends the driver's next actions to `out`.
     pub fn handle(&mut self, now: Moment, input: Input<'_>, out: &mut Vec<Output>) {
         self.injector.start(now);
         self.listener.start(now);
@@ -127,7 +128,7 @@ impl Bridge {
         }
     }
 
-    /// When [`Input::Tick`] is due.
+    /// The time at which the driver must pass the next [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         if self.is_child_gone {
@@ -136,22 +137,22 @@ impl Bridge {
         [self.injector.deadline(), self.listener.deadline()].into_iter().flatten().min()
     }
 
-    /// Whether there is room for more keys. Without room, the driver must not read the person's
-    /// terminal.
+    /// Whether the bridge has room for more of the person's keys. Without room, the driver must not
+    /// read the person's terminal.
     #[must_use]
     pub fn wants_keys(&self) -> bool {
         self.injector.wants_keys()
     }
 
-    /// Whether there is room for more messages. Without room, the driver must leave them with the
-    /// daemon.
+    /// Whether the bridge has room for more messages. Without room, the driver must leave them with
+    /// the daemon.
     #[must_use]
     pub fn wants_messages(&self) -> bool {
         self.injector.wants_messages()
     }
 
-    /// Whether the driver has to find out now which program reads the terminal: something is about
-    /// to be typed or submitted.
+    /// Whether the driver must determine now which program reads the terminal, because a text is
+    /// about to be typed or submitted.
     #[must_use]
     pub fn needs_reader(&self, now: Moment) -> bool {
         self.injector.needs_reader(now)
@@ -181,7 +182,7 @@ impl Bridge {
         self.listener.read_from()
     }
 
-    /// A summary for people.
+    /// Returns a summary of the bridge's state, for people.
     #[must_use]
     pub fn state(&self) -> State {
         State { connected: self.is_connected, ..self.injector.state() }
@@ -194,7 +195,7 @@ impl Bridge {
         self.pass_on(now, events, out);
     }
 
-    /// Answers what the child asks its terminal, where no real one does.
+    /// Answers the child's queries to its terminal, unless a real terminal answers them.
     fn answer(&mut self, out: &mut Vec<Output>) {
         if self.is_attached || !self.injector.has_room() {
             return;
@@ -229,7 +230,8 @@ impl Bridge {
         self.is_connected = is_connected;
     }
 
-    /// Tells the agent that the relay rejected it: once, however often the relay is asked again.
+    /// Tells the agent that the relay rejected it. A temporary rejection is told once, however
+    /// often the wrapper tries to connect again.
     fn rejected(&mut self, why: &str, is_permanent: bool) {
         if is_permanent {
             self.is_connected = false;
@@ -250,7 +252,8 @@ impl Bridge {
         }
         self.injector.settle_keys(now);
         let mut found = self.listener.tick(now);
-        // The driver has found out who reads only for texts that wait by now.
+        // The driver determined the reader for the texts that wait at this point. A text that is
+        // added further below waits for the next tick.
         let reader_is_fresh = self.injector.has_text();
         let spot = Spot::of(self.listener.screen());
         self.injector.learn_prompt(now, &spot);
@@ -278,7 +281,7 @@ impl Bridge {
         self.injector.end(out);
     }
 
-    /// Passes what the listener has read on to the driver and to the injector.
+    /// Passes the listener's events on to the driver and to the injector.
     fn pass_on(&mut self, now: Moment, events: Vec<Event>, out: &mut Vec<Output>) {
         for event in events {
             match event {
@@ -294,8 +297,9 @@ impl Bridge {
         }
     }
 
-    /// Sends a message, with the whole id of the delivery that it answers. A message to an agent is
-    /// sent even if there is no such delivery.
+    /// Sends a message, with the whole id of the delivery that it answers in place of the id's
+    /// beginning. If there is no such delivery, the message is sent without an id, and the agent is
+    /// told so unless the message is for a person's command line, where it fails anyway.
     fn send(&mut self, handle: SendHandle, mut message: OutgoingMessage, out: &mut Vec<Output>) {
         if let Some(prefix) = message.reply_to.take() {
             message.reply_to = self.injector.find_typed(&prefix);

@@ -1,8 +1,8 @@
-//! The agent CLIs that are known: a folder and a line of [`AGENTS`] for each.
+//! The agent CLIs that Agent Relay knows. Each has a folder here and a line in [`AGENTS`].
 //!
-//! A folder has the CLI's [`Agent`] in `mod.rs`, and its recipe in the form of recipes.toml, whose
-//! keys `recipe/generic.toml` explains. If the CLI writes transcripts, `transcript.rs` reads them,
-//! and `turn.jsonl` is an example.
+//! In each folder, `mod.rs` has the CLI's [`Agent`], and `recipe.toml` its recipe, in the form of
+//! the user's recipes.toml; `recipe/generic.toml` explains the keys. If the CLI writes transcripts,
+//! `transcript.rs` reads them, and `turn.jsonl` is an example.
 
 mod aider;
 mod antigravity;
@@ -15,15 +15,15 @@ use super::transcript::Format;
 
 /// An agent CLI.
 pub struct Agent {
-    /// The name of its folder, its recipe and its format of transcripts.
+    /// The name of the CLI's folder, of its recipe and of its format of transcripts.
     pub name: &'static str,
     /// The recipe, as TOML.
     pub recipe: &'static str,
     /// The format of the transcripts that the CLI writes, if it is known.
     pub transcript: Option<&'static Format>,
-    /// An environment variable that the CLI sets for the commands of its agent, if one is known.
-    /// Without it, such a command in an agent that was started without the wrapper counts as its
-    /// person's.
+    /// An environment variable that the CLI sets for the commands that its agent runs, if one is
+    /// known. Without a variable, a command of an agent that was started without the wrapper counts
+    /// as a command of the agent's user.
     pub command_variable: Option<&'static str>,
     /// The file of instructions that the agent reads in its project, if one is known.
     pub instruction_file: Option<&'static str>,
@@ -39,24 +39,24 @@ pub static AGENTS: &[Agent] = &[
     antigravity::AGENT,
 ];
 
-/// The CLI of this name.
+/// Returns the agent CLI with this name.
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Agent> {
     AGENTS.iter().find(|agent| agent.name == name)
 }
 
-/// The formats of all transcripts.
+/// Returns the formats of transcripts of all agent CLIs.
 pub fn formats() -> impl Iterator<Item = &'static Format> {
     AGENTS.iter().filter_map(|agent| agent.transcript)
 }
 
-/// The format of transcripts that recipes call by this name.
+/// Returns the format of transcripts with this name, which recipes use.
 #[must_use]
 pub fn format(name: &str) -> Option<&'static Format> {
     formats().find(|format| format.name == name)
 }
 
-/// The files of instructions that agents read, each once.
+/// Returns the names of the files of instructions that agents read, each name once.
 #[must_use]
 pub fn instruction_files() -> Vec<&'static str> {
     let mut files = Vec::new();

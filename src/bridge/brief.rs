@@ -1,10 +1,11 @@
-//! The brief: the text that teaches an agent to talk to others, and its block in a file that agents
-//! read.
+//! The brief: the text that teaches an agent to send messages to others, and the block with this
+//! text in a file of instructions that agents read.
 //!
-//! The text is Markdown for any agent. An agent that prints it sends nothing: the example stands in
-//! a code fence, and no other line begins like a message or a frame.
+//! The text is Markdown for any agent. If an agent prints the brief, no message is sent: the
+//! example of a message is in a code fence, and no other line begins like a message or a frame.
 
-/// Returns the brief for the agent `name`, or one that says where an agent finds its name.
+/// Returns the brief for the agent `name`. Without a name, the brief says where an agent finds its
+/// name.
 #[must_use]
 pub fn text(name: Option<&str>) -> String {
     let name = name.map_or_else(
@@ -65,7 +66,7 @@ fn block() -> String {
     format!("{BEGINS} (`agent-relay brief --remove` takes this out) -->\n{text}{ENDS} -->\n")
 }
 
-/// A file's text, split at its block: the brief between its marker lines.
+/// A file's text, split at its block, which is the brief between its marker lines.
 #[derive(Debug)]
 pub struct Page<'a> {
     before: &'a str,
@@ -75,7 +76,7 @@ pub struct Page<'a> {
     after: String,
 }
 
-/// A marker line without its counterpart.
+/// An error: a marker line at the block's beginning or end without the other marker line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unpaired {
     /// The number of the line, from 1.
@@ -112,7 +113,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Adds the text before a block, and the block.
+    /// Adds a block, and the text between the previous block and this one.
     fn found(&mut self, foreign: &'a str, block: &'a str) {
         if self.block.is_some() {
             self.after.push_str(foreign);
@@ -127,8 +128,8 @@ impl<'a> Page<'a> {
         self.block.is_some()
     }
 
-    /// Returns the text with the current block of the brief, in place of the old block or at the
-    /// end.
+    /// Returns the text with the current brief: in place of the first block, or at the end if the
+    /// text has no block.
     #[must_use]
     pub fn with_block(&self) -> String {
         let Self { before, block: old, after } = self;
@@ -139,8 +140,8 @@ impl<'a> Page<'a> {
         match old {
             Some(old) if old.ends_with('\n') => [before, &*block, after].concat(),
             Some(_) => [before, bare].concat(),
-            // A file without a final line end keeps it that way, so that removal restores it
-            // exactly.
+            // If the file does not end with a line end, it does not with the block either, so that
+            // removing the block restores the file exactly.
             None if lacks_line_end(before) => [before, line_end, bare].concat(),
             None => [before, &*block].concat(),
         }
@@ -183,8 +184,8 @@ mod tests {
         [text(None), text(Some("Ann")), first_words("Ann")]
     }
 
-    /// A token of such a text has at least 3.5 characters, so 2,400 characters are under 700
-    /// tokens.
+    /// A token of English text has at least 3.5 characters on average, so 2,400 characters are
+    /// fewer than 700 tokens.
     #[test]
     fn brief_is_short() {
         for text in texts() {

@@ -1,15 +1,16 @@
-//! Recognises questions on the screen that an Enter would answer.
+//! Recognition of questions on the screen that an Enter would answer.
 
-/// Rows at the end of the screen that are searched, without blank ones.
+/// The number of rows at the end of the screen that are searched for a menu. Blank rows are not
+/// counted.
 const ROWS_SEARCHED: usize = 20;
 
-/// Characters that programs draw before the entry that Enter selects.
+/// Characters that programs draw in front of the menu entry that an Enter would select.
 const POINTERS: [char; 6] = ['❯', '›', '▶', '➤', '→', '>'];
 
-/// Whether the program asks something.
+/// Whether the program asks the person a question that an Enter would answer.
 ///
-/// Either the rows show a menu of numbered entries with a pointer at one of them and no input line
-/// below, or the text before the cursor ends in a yes-or-no question.
+/// The question is either a menu of numbered entries, with a pointer at one of them and no input
+/// line below, or a yes-or-no question at the end of the text before the cursor.
 #[must_use]
 pub fn is_asking(rows: &[String], before_cursor: &str) -> bool {
     asks_yes_or_no(before_cursor) || is_menu(rows)
@@ -39,12 +40,13 @@ fn trim_border(row: &str) -> &str {
     row.trim_matches(|c: char| c == ' ' || ('\u{2500}'..='\u{257f}').contains(&c))
 }
 
-/// Returns the text behind a pointer at the beginning of a row.
+/// Returns the text after a pointer at the beginning of a row, or `None` for a row without a
+/// pointer.
 fn pointed_at(row: &str) -> Option<&str> {
     row.strip_prefix(POINTERS).map(str::trim_start)
 }
 
-/// Returns the number of a menu entry.
+/// Returns the number at the beginning of a menu entry, or `None` if the row is no entry.
 fn entry_number(row: &str) -> Option<u32> {
     let digits = row.split_once(['.', ')'])?.0;
     digits.parse().ok().filter(|&number| number < 100)

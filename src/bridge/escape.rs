@@ -1,11 +1,12 @@
 //! A tokenizer that tells a terminal's escape sequences from text, byte by byte.
 //!
-//! Everything in the bridge that looks at raw bytes uses it: [`super::keys`] for what a terminal
-//! sends, `screen/parser_input.rs` and [`super::screen::tail`] for what a program prints. It keeps
-//! its state between bytes, so tokens do not depend on how the bytes were cut into pieces, and it
-//! keeps no more than [`PARAMETER_BYTES_MAX`] bytes of a sequence.
+//! All code in the bridge that reads raw bytes uses this tokenizer: [`super::keys`] for the bytes
+//! that a terminal sends, `screen/parser_input.rs` and [`super::screen::tail`] for the bytes that a
+//! program prints. The tokenizer keeps its state between bytes, so tokens do not depend on how the
+//! bytes were cut into pieces. It keeps at most [`PARAMETER_BYTES_MAX`] bytes of a sequence.
 //!
-//! Keyboards and programs send the same kinds of sequences (ECMA-48), and differ ([`Sender`]) in:
+//! Keyboards and programs send the same kinds of sequences (ECMA-48). The two kinds of [`Sender`]
+//! differ in these bytes:
 //!
 //! | bytes | from a keyboard | from a program |
 //! |---|---|---|
@@ -14,25 +15,26 @@
 //! | a control in a sequence | a key: the sequence was none | acts at once; the sequence goes on |
 //! | CAN, SUB in a sequence | a key, as above | cancels the sequence |
 //!
-//! A lone `ESC` is a key from a keyboard. Only time tells, which the tokenizer does not know:
-//! `keys/decoder.rs` asks for its state and resets it.
+//! An `ESC` from a keyboard may be the Escape key or the beginning of a sequence. Only the time
+//! until the next byte tells which, and the tokenizer does not know the time: `keys/decoder.rs`
+//! reads the tokenizer's state and resets it.
 //!
-//! `vte`, the parser under the screen's grid, cannot be used: it does not say whether a sequence is
-//! unfinished, reports nothing of APC, PM and SOS strings, knows no SS3, and keeps a whole OSC
-//! string in memory, which `screen/parser_input.rs` has to prevent.
+//! `vte`, the parser of the screen's grid, cannot be used here. It does not say whether a sequence
+//! is unfinished, reports no APC, PM and SOS strings and no SS3, and stores a whole OSC string in
+//! memory, which `screen/parser_input.rs` has to prevent.
 
 pub(super) const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 
-/// Bytes of a control sequence that are kept; the rest of a longer one is dropped.
+/// The most bytes of a control sequence that are kept. The rest of a longer sequence is dropped.
 pub(super) const PARAMETER_BYTES_MAX: usize = 64;
 
-/// The side of a terminal that bytes come from.
+/// The sender of a stream of bytes: one of the two sides of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sender {
-    /// A terminal: keys, and its answers and reports.
+    /// A terminal, which sends keys, answers and reports.
     Keyboard,
     /// A program that prints.
     #[default]
@@ -55,7 +57,7 @@ pub(super) enum StringKind {
 }
 
 impl StringKind {
-    /// The kind of string that `ESC` and this byte begin.
+    /// Returns the kind of string that `ESC` followed by `byte` begins.
     const fn introduced_by(byte: u8) -> Option<Self> {
         match byte {
             b']' => Some(Self::Osc),
@@ -68,18 +70,18 @@ impl StringKind {
     }
 }
 
-/// A whole piece of a terminal's bytes.
+/// A complete unit of a stream of bytes: a byte of text, a control character, or a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     /// A byte of text: printable ASCII, or a part of a UTF-8 character.
     Text(u8),
     /// A control character.
     Control(u8),
-    /// `ESC`, perhaps intermediates, and this last byte.
+    /// An escape sequence: `ESC`, any number of intermediate bytes, and this last byte.
     Escape(u8),
-    /// A control sequence: `CSI`, parameters and intermediates, and the last byte.
+    /// A control sequence: `ESC [`, parameters and intermediate bytes, and the last byte.
     Csi { parameters: &'a [u8], last: u8 },
-    /// `ESC O` and this byte.
+    /// A single shift from a keyboard: `ESC O` and this byte.
     Ss3(u8),
     /// A string up to its end, which is `ESC \` or BEL. The content is not stored.
     String(StringKind),
@@ -97,7 +99,7 @@ pub(super) enum State {
     Text,
     /// `ESC` was the last byte.
     Escape,
-    /// `ESC` and intermediates were the last bytes.
+    /// `ESC` and intermediate bytes were the last bytes.
     Intermediate,
     /// A control sequence.
     Csi,
@@ -107,7 +109,7 @@ pub(super) enum State {
     String(StringKind),
     /// `ESC` was the last byte of a string: a `\` ends it.
     StringEscape(StringKind),
-    /// This many raw bytes.
+    /// Raw bytes, of which this many are still to come.
     Raw(u8),
 }
 
@@ -121,12 +123,12 @@ pub(super) struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// A tokenizer for the first byte of a stream from `sender`.
+    /// Returns a tokenizer for a stream of bytes from `sender`, at the stream's first byte.
     pub(super) fn new(sender: Sender) -> Self {
         Self { sender, ..Self::default() }
     }
 
-    /// The kind of sequence that the next byte belongs to.
+    /// Returns the kind of sequence that the next byte belongs to.
     pub(super) fn state(&self) -> State {
         self.state
     }
@@ -136,12 +138,12 @@ impl Tokenizer {
         self.state == State::Text
     }
 
-    /// Drops an unfinished sequence, and returns the parser's state before that.
+    /// Drops an unfinished sequence. Returns the state before that.
     pub(super) fn reset(&mut self) -> State {
         std::mem::take(&mut self.state)
     }
 
-    /// Declares the next `count` bytes to be raw ones, as in an old mouse report.
+    /// Declares that the next `count` bytes are raw data, as in an old mouse report.
     pub(super) fn expect_raw(&mut self, count: u8) {
         self.state = State::Raw(count);
     }
@@ -208,7 +210,7 @@ impl Tokenizer {
             (Sender::Keyboard, _) => self.finish(Token::Escape(byte)),
             (Sender::Program, 0x20..=0x2f) => self.enter(State::Intermediate),
             (Sender::Program, 0x30..=0x7e) => self.finish(Token::Escape(byte)),
-            // Terminals ignore such a byte within a sequence.
+            // Terminals ignore DEL and bytes outside of ASCII within an escape sequence.
             (Sender::Program, _) => None,
         }
     }
@@ -230,7 +232,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All tokens of some bytes, and the state at their end.
+    /// Returns all tokens of some bytes, and the tokenizer's state at their end.
     fn tokens(sender: Sender, bytes: &[u8]) -> (Vec<String>, State) {
         let mut tokenizer = Tokenizer::new(sender);
         let mut tokens = Vec::new();
@@ -335,7 +337,8 @@ mod tests {
         assert_eq!(tokenizer.next(b'm'), Some(Token::Csi { parameters, last: b'm' }));
     }
 
-    /// A whole piece, from either sender, and the tokens it has to become.
+    /// Generates a complete token's bytes, which are the same from either sender, and the expected
+    /// tokens.
     fn piece() -> impl Strategy<Value = (Vec<u8>, Vec<String>)> {
         let strings = prop::sample::select(vec![
             (']', "Osc"),
@@ -371,7 +374,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A piece is read the same after an unfinished piece, which its ESC cuts off, as alone.
+        /// A token is read in the same way after an unfinished one, which its ESC cuts off, as
+        /// alone.
         #[test]
         fn pieces_are_their_tokens_after_any_cut(
             pieces in prop::collection::vec(piece(), 1..8),

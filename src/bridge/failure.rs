@@ -1,22 +1,23 @@
-//! Failed deliveries of the agent's messages, and the words for them.
+//! Failed deliveries of the agent's messages, and the wording of the notices about them.
 //!
-//! Immediate and late failures have the same words. Everything in them that others wrote is
-//! flattened to one line by [`to_line`].
+//! A message that is refused at once and one that fails later have the same wording. Text from
+//! other agents and from the daemon is flattened to one line by [`to_line`].
 
 use super::output::SendHandle;
 use crate::protocol::{code::NackCode, name, text::is_hidden};
 
-/// Characters of a recipient's name that are shown.
+/// The most characters of a recipient's name that a notice shows.
 pub(super) const RECIPIENT_CHARS: usize = 64;
-/// Characters of a reason that are shown.
+/// The most characters of a reason that a notice shows.
 const WHY_CHARS: usize = 400;
-/// Characters of an id that are shown.
+/// The most characters of an id that a notice shows.
 const ID_CHARS: usize = 64;
 
-/// A message of the agent's that was not delivered, or not to one of its recipients.
+/// A failed delivery: a message of the agent's that did not reach its recipient, or one of its
+/// recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryFailure {
-    /// The message; `None` if it is no longer known.
+    /// The message's handle, or `None` if the message is no longer known.
     pub handle: Option<SendHandle>,
     /// The id of the SEND, if the message was sent.
     pub id: Option<String>,
@@ -31,9 +32,10 @@ pub struct DeliveryFailure {
 /// The part of the system that gave up on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureCause {
-    /// A NACK with this code, from the daemon or, through the daemon, from the recipient.
+    /// The daemon, or the recipient through the daemon, with a NACK that has this code.
     Nack(NackCode),
-    /// The message was not sent by the wrapper, or was rejected by the daemon with an unknown code.
+    /// The wrapper, which did not send the message, or the daemon, which rejected it with a code
+    /// that the wrapper does not know.
     Unsent,
     /// The relay, which ended for good without an answer.
     Unanswered,
@@ -48,7 +50,7 @@ impl DeliveryFailure {
         Self { handle, id, to, cause, why: to_line(&self.why, WHY_CHARS) }
     }
 
-    /// Returns what happened to the message, and why.
+    /// Returns a clause that says what happened to the message, and why.
     pub(super) fn outcome(&self) -> String {
         let verb = match self.cause {
             FailureCause::Nack(NackCode::SyncTimeout) => "has no answer",
@@ -57,7 +59,8 @@ impl DeliveryFailure {
         };
         let why = self.why.trim_end_matches('.');
         match self.cause {
-            // The daemon names the recipient; the recipient's own words follow.
+            // The daemon writes the recipient's name and a colon in front of the recipient's own
+            // words.
             FailureCause::Nack(NackCode::Refused) => match why.split_once(": ") {
                 Some((recipient, words)) => format!("{verb}: {recipient}: \"{words}\""),
                 None => format!("{verb}: \"{why}\""),
@@ -67,7 +70,7 @@ impl DeliveryFailure {
     }
 }
 
-/// Returns what the agent can do about a failure. Only its user can redeliver a dead letter.
+/// Returns advice to the agent about a failure. Only the agent's user can redeliver a dead letter.
 pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
     if name::is_daemons(to) {
         let answer = "only a question that waits is answered there, with its `[reply:ID]`";
@@ -118,8 +121,8 @@ pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
 
 /// Returns a foreign text as one line of at most `chars_max` characters, plus an ellipsis.
 ///
-/// Brackets become round ones and quotation marks single ones. So no part of it can end the
-/// quotation around it, or be taken for a frame, an opener or a block.
+/// Brackets become round brackets, and double quotation marks single ones. As a result, no part of
+/// the line can end the quotation around it, or be read as a frame, an opening line or a block.
 pub(super) fn to_line(text: &str, chars_max: usize) -> String {
     let mut line = String::new();
     let mut left = chars_max;

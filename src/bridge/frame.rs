@@ -1,9 +1,10 @@
-//! Frames: messages as they are typed, which cannot end their frame and press no keys.
+//! Message frames: the form in which messages are typed. The text in a frame can neither end its
+//! frame nor press a key.
 //!
-//! Three measures keep a body from being more than text. Characters that a terminal acts on are
-//! removed, the frame ends with six digits that the sender does not know, and a line that looks
-//! like a frame's first or last gets a backslash. For a shell, the frame is wrapped in a
-//! here-document, which the shell reads and does not run.
+//! Three measures ensure that a body stays text. Characters that a terminal acts on are removed.
+//! The frame ends with six digits that the sender does not know. A line that looks like a frame's
+//! first or last line gets a backslash. For a shell, the frame is also wrapped in a here-document,
+//! which the shell reads and does not run.
 
 use super::{
     extract::marks,
@@ -21,23 +22,24 @@ pub const PASTE_BEGINS: &str = "\x1b[200~";
 /// The sequence after pasted text.
 pub const PASTE_ENDS: &str = "\x1b[201~";
 
-/// The longest line that is typed, in bytes. A terminal in line mode drops what is over its own
+/// The longest line that is typed, in bytes. A terminal in line mode drops the bytes beyond its own
 /// limit, which is 1,024 on macOS and 4,096 on Linux.
 const TYPED_LINE_BYTES_MAX: usize = 1000;
 
-/// Replaces a tab where a typed tab would act as the key.
+/// The replacement for a tab in text that is typed key by key, where a tab would act as the Tab
+/// key.
 const TAB: &str = "    ";
 
-/// Follows the relay's own text where marks in it got a backslash.
+/// A sentence that follows the relay's own text if marks in that text got a backslash.
 const WITHOUT_BACKSLASHES: &str = "(Write these marks without the backslash inside them: it keeps this text from being \
     read as a message of yours.)";
 
-/// An incoming message as a frame of text, in which the agent gets it.
+/// A text in its message frame, as the agent gets it.
 #[derive(Clone, Debug)]
 pub struct MessageFrame<'a> {
-    /// Six hexadecimal digits, drawn for this message: see [`draw`].
+    /// Six hexadecimal digits that were drawn for this message: see [`draw`].
     pub hex: &'a str,
-    /// The author.
+    /// The text's author.
     pub origin: Origin<'a>,
     /// The text.
     pub body: &'a str,
@@ -58,14 +60,14 @@ pub enum Origin<'a> {
         id: &'a str,
         /// Whether the message was delivered before.
         again: bool,
-        /// How the sender is known, if the agent should see that.
+        /// The proof by which the daemon knows the sender, if the agent should see it.
         auth: Option<Proof>,
     },
-    /// The relay itself. No line of its texts is a mark outside a code fence.
+    /// The relay itself. In its texts, marks at the beginning of a line stand only in code fences.
     Relay,
 }
 
-/// How the text is entered. The Enter that submits it is written separately.
+/// The way in which a text is entered. The Enter that submits the text is written separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Between [`PASTE_BEGINS`] and [`PASTE_ENDS`].
@@ -81,7 +83,7 @@ impl MessageFrame<'_> {
         let lines = self.lines(form, entry);
         match entry {
             Entry::Pasted => [PASTE_BEGINS, &lines.join("\n"), PASTE_ENDS].concat().into_bytes(),
-            // Most programs with an input of several lines take a line feed for a new line in it.
+            // Most programs whose input has several lines insert a new line for a typed line feed.
             Entry::Typed => lines.join("\n").into_bytes(),
         }
     }
@@ -92,7 +94,7 @@ impl MessageFrame<'_> {
         let body = self.body_without_marks();
         let is_foreign = !matches!(self.origin, Origin::Relay);
         let escape = |line: &str, is_alone| escape(&self.expands.escape(line), is_alone);
-        // Each character may get a backslash.
+        // Escaping may put a backslash in front of each character, which doubles the line's length.
         let bytes_max = TYPED_LINE_BYTES_MAX / if self.expands.is_empty() { 1 } else { 2 };
         for line in body.split('\n') {
             match entry {
@@ -144,7 +146,8 @@ impl MessageFrame<'_> {
     }
 }
 
-/// Returns the sentence that states a text's author. The daemon reserves names with `@`.
+/// Returns the sentence that states a text's author. Names with `@` belong to the daemon: no agent
+/// can take one.
 fn author_sentence(name: &str) -> &'static str {
     match name {
         OPERATOR => "Written at a command line of your user's account.",
@@ -159,21 +162,22 @@ pub fn draw(random: &mut impl Rng, body: &str) -> String {
     let body = clean(body);
     loop {
         let hex = format!("{:06x}", random.next_u32() >> 8);
-        // A body of a megabyte can hold a hundredth of all digits at most.
+        // A body of 1 MiB contains at most a sixteenth of all strings of six digits, so a few draws
+        // are enough.
         if !body.contains(&hex) {
             return hex;
         }
     }
 }
 
-/// Whether a text holds the whole frame with these digits.
+/// Whether a text contains the frame with these digits, from its first line to its last.
 pub fn holds_frame(text: &str, hex: &str) -> bool {
     let inner = text.split_once(&format!("[relay {hex} from "));
     inner.is_some_and(|(_, inner)| inner.contains(&format!("[/relay {hex}]")))
 }
 
-/// Returns a text without characters that a terminal acts on or that are invisible. CR and CR LF
-/// become a newline.
+/// Returns a text without invisible characters and without characters that a terminal acts on. CR
+/// and CR LF become a newline.
 #[must_use]
 pub fn clean(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -187,10 +191,10 @@ fn plain(text: &str) -> String {
     text.chars().take(65).map(|c| if allowed(c) { c } else { '?' }).collect()
 }
 
-/// Puts a backslash into a line that looks like a frame's first or last.
+/// Puts a backslash into a line that looks like a frame's first or last line.
 ///
-/// If the program may read a line of another's text as an input of its own (`is_alone`), a line
-/// whose first character would run a command or attach a file gets a backslash, too.
+/// `is_alone` says that the program may read the line as an input of its own. Then a line whose
+/// first character would run a command or attach a file gets a backslash, too.
 fn escape(line: &str, is_alone: bool) -> String {
     let command = (is_alone && line.starts_with(['/', '!', '@'])).then_some(0);
     match find_frame_mark(line).or(command) {
@@ -199,8 +203,8 @@ fn escape(line: &str, is_alone: bool) -> String {
     }
 }
 
-/// Returns where a frame's mark begins at the start of a line, as a reader sees it: invisible
-/// characters may stand before it and within it.
+/// Returns the byte at which a line begins with `[relay` or `[/relay`. Blanks and invisible
+/// characters may stand before the mark and within it, since a reader does not see them.
 fn find_frame_mark(line: &str) -> Option<usize> {
     let mut seen = line.char_indices().filter(|(_, character)| !is_blank(*character)).peekable();
     let (start, _) = *seen.peek()?;
@@ -214,7 +218,8 @@ fn find_frame_mark(line: &str) -> Option<usize> {
     (begins_with("[relay") || begins_with("[/relay")).then_some(start)
 }
 
-/// Cuts a line into pieces that a terminal in line mode can take, at blanks where there are any.
+/// Cuts a line into pieces that are short enough for a terminal in line mode, at blanks if
+/// possible.
 fn pieces(line: &str, bytes_max: usize) -> impl Iterator<Item = &str> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
@@ -245,7 +250,7 @@ mod tests {
         auth: None,
     };
 
-    /// Programs that expand different things, and one that expands nothing.
+    /// Three programs that expand different parts of a text, and one that expands nothing.
     const PROGRAMS: [&str; 4] = ["claude", "codex", "gemini", "any"];
 
     fn expands_of(program: &str) -> Expansions {
@@ -304,7 +309,7 @@ mod tests {
                 "from @guest-00112233, id d-1, auth guest] Written by a program without a name on this machine.",
             ),
             ("@relay", None, "from @relay, id d-1] The relay wrote this, not your user."),
-            // The daemon gives no such names.
+            // These names only resemble the names of the daemon, which nobody else gets.
             (
                 "@operators",
                 None,
@@ -351,7 +356,7 @@ mod tests {
                 "[/relay 7f3a9c]\x1b[201~"
             ]
         );
-        // Invisible characters are removed before marks are searched.
+        // Invisible characters are removed before the search for marks.
         assert!(
             text(ANN, "[re\u{200e}lay x", Form::Plain, Entry::Pasted).contains("\n\\[relay x\n")
         );
@@ -402,7 +407,8 @@ mod tests {
             assert!(!typed.contains(WITHOUT_BACKSLASHES), "{typed}");
             assert!(text(ANN, body, Form::Plain, entry).contains(body));
         }
-        // The relay's own words say what agents are to write.
+        // A text of the relay may contain a mark that the agent has to write, so an explanation
+        // follows.
         let typed = escaped(Origin::Relay, "write ->relay:NAME <<<", Entry::Pasted);
         let words = format!("\nwrite ->\\relay:NAME <<<\n{WITHOUT_BACKSLASHES}\n");
         assert!(typed.contains(&words), "{typed}");
@@ -516,7 +522,7 @@ mod tests {
         assert_ne!(draw(&mut again, &format!("relay-{half}\u{200e}{rest}")), first);
     }
 
-    /// Bodies made of attack patterns and arbitrary text.
+    /// Generates bodies from attack patterns and arbitrary text.
     fn bodies() -> impl Strategy<Value = String> {
         let pieces = prop_oneof![
             Just("\x1b[201~".to_owned()),

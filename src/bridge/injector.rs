@@ -1,9 +1,10 @@
-//! The injector: when and how a text is typed into the agent.
+//! The injector: it decides when a text is typed into the agent and how, and types it.
 //!
-//! Messages and the relay's own texts wait until the program reads, its screen is at rest and the
-//! person has no line begun ([`readiness`]). Then one is typed ([`begin`]), submitted once the
-//! screen has settled ([`guard`]), and watched until it has left the input line ([`leaving`]).
-//! Only then is it acknowledged. The next one waits until the agent has adopted it ([`adoption`]).
+//! Messages and the relay's own texts wait until the program reads its input, its screen is at rest
+//! and the person has not begun a line ([`readiness`]). Then one text is typed ([`begin`]),
+//! submitted once the screen has settled ([`guard`]), and watched until it has left the input line
+//! ([`leaving`]). Only then is its message acknowledged. The next text waits until the agent has
+//! adopted the last one, that is, begun to work on it ([`adoption`]).
 
 mod adoption;
 mod begin;
@@ -47,26 +48,29 @@ use startup::Startup;
 use turn::Turn;
 use write_count::WriteCount;
 
-/// Bytes that wait while the child does not read, or while a text is typed. Beyond it the person's
-/// terminal is not read from, and answers of a terminal stay with the screen, which bounds them.
+/// The number of waiting bytes from which on no more are accepted. Bytes wait while the child does
+/// not read, or while a text is typed. At the limit, the driver stops reading the person's
+/// terminal, and answers to the child's queries stay with the screen, which limits them.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 
-/// How often something is tried again that no input need announce.
+/// The time between two attempts at an action that becomes possible without any input.
 const RETRY_MS: u64 = 1000;
 
 /// Facts about the terminal and the agent, which the injector gets from the listener.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) spot: &'a Spot,
-    /// The transcript says that the agent works.
+    /// Whether the agent is at work, according to its transcript.
     pub(super) is_at_work: bool,
-    /// The screen shows a message of the agent's that it has not finished.
+    /// Whether the screen shows a message that the agent has not finished.
     pub(super) is_in_message: bool,
-    /// The agent's messages are read off the screen, so marks in what is typed are escaped.
+    /// Whether the agent's messages are read from the screen. If so, marks in typed text are
+    /// escaped.
     pub(super) reads_screen: bool,
 }
 
-/// A frame that is being typed, for the listener to recognise.
+/// A frame that is being typed. The listener must recognise it, since it is no message of the
+/// agent.
 pub(super) struct TypedFrame {
     pub(super) hex: String,
     pub(super) body: String,
@@ -86,19 +90,19 @@ pub(super) struct Injector {
     /// When the person last pressed a key.
     key_at: Option<Moment>,
     submitted_at: Option<Moment>,
-    /// When to try again something that only a tick can find possible.
+    /// The time of the next attempt at an action that becomes possible without any input.
     retry_at: Option<Moment>,
     adoption: Adoption,
     turn: Turn,
     notices: Notices,
     queue: MessageQueue,
-    /// The obstacle because of which nothing is typed.
+    /// The obstacle that currently keeps all texts from being typed.
     block: Option<Block>,
     injection: Option<Injection>,
     kept_keys: KeptKeys,
     writes: WriteCount,
     history: History,
-    /// The person holds the agent's messages.
+    /// Whether the person holds the agent's messages.
     is_held: bool,
 }
 
@@ -131,12 +135,12 @@ impl Injector {
         }
     }
 
-    /// Notes the first input's time.
+    /// Notes the time of the first input. Later calls have no effect.
     pub(super) fn start(&mut self, now: Moment) {
         self.started_at.get_or_insert(now);
     }
 
-    /// When the next tick is due.
+    /// Returns the time at which the next tick is due.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let stage = self.injection.as_ref().and_then(|injection| match injection.stage {
             Stage::Guard { since, .. } => Some(self.enter_at(since)),
@@ -149,7 +153,7 @@ impl Injector {
         [stage, self.begin_at(), self.report_at(), turn].into_iter().flatten().min()
     }
 
-    /// Whether there is room for more keys of the person's.
+    /// Whether there is room for more of the person's keys.
     pub(super) fn wants_keys(&self) -> bool {
         self.has_room() && self.kept_keys.len() < WAITING_BYTES_MAX
     }
@@ -159,7 +163,8 @@ impl Injector {
         !self.queue.is_full()
     }
 
-    /// Whether the terminal has accepted enough bytes to get the answers to the child's requests.
+    /// Whether the terminal has accepted enough bytes that keys, and answers to the child's
+    /// queries, may be written.
     pub(super) fn has_room(&self) -> bool {
         self.writes.unwritten() < WAITING_BYTES_MAX as u64
     }
@@ -169,8 +174,8 @@ impl Injector {
         !self.queue.is_empty() || self.notices.are_due()
     }
 
-    /// Whether the driver has to find out now which program reads: a text is about to be typed or
-    /// submitted.
+    /// Whether the driver must determine now which program reads the terminal, because a text is
+    /// about to be typed or submitted.
     pub(super) fn needs_reader(&self, now: Moment) -> bool {
         match self.injection.as_ref().map(|injection| &injection.stage) {
             Some(Stage::Guard { since, .. }) => now >= self.enter_at(*since),
@@ -188,7 +193,7 @@ impl Injector {
         &self.recipe
     }
 
-    /// Fills in the injector's part of the bridge's state.
+    /// Returns the bridge's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
         let waiting = self.queue.len() + usize::from(self.injection.is_some());
         let why = match &self.injection {
@@ -223,7 +228,7 @@ impl Injector {
         self.adoption.check(now, || recipe.looks_busy(&Spot::of(screen)));
     }
 
-    /// Another program may read the terminal from now on.
+    /// Notes the program that reads the terminal from now on.
     pub(super) fn set_reader(&mut self, now: Moment, reader: Reader) {
         if self.reader == reader {
             return;
@@ -242,7 +247,7 @@ impl Injector {
         self.recipe = recipe;
     }
 
-    /// A message arrived, perhaps not for the first time.
+    /// Handles a delivery, which may be a redelivery of a known message.
     pub(super) fn deliver(&mut self, message: IncomingMessage, out: &mut Vec<Output>) {
         if self.history.was_typed(&message.id) {
             out.push(Output::Report(message.id.clone(), Progress::Injected));
@@ -257,19 +262,21 @@ impl Injector {
         }
     }
 
-    /// Has a sentence typed to the agent, at most once a turn and with others in one line.
+    /// Queues a sentence for the agent. At most once in each turn, the waiting sentences are typed
+    /// as one line.
     pub(super) fn notify(&mut self, sentence: String) {
         self.notices.add(sentence);
         self.retry_at = None;
     }
 
-    /// Holds messages back, or releases them. A text that is being typed is submitted all the same.
+    /// Holds messages back (`true`) or releases them. A text that is being typed is submitted in
+    /// any case.
     pub(super) fn hold(&mut self, held: bool) {
         self.is_held = held;
         self.retry_at = None;
     }
 
-    /// The child has ended: returns all messages that were not submitted.
+    /// Returns to the daemon all messages that were not submitted, after the child has ended.
     pub(super) fn end(&mut self, out: &mut Vec<Output>) {
         let current = self.injection.take().and_then(|injection| injection.content.into_message());
         let rest = std::iter::from_fn(|| self.queue.pop());
@@ -282,27 +289,27 @@ impl Injector {
         changed_at.is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
     }
 
-    /// Learns a shell's prompt from a screen at rest.
+    /// Remembers a shell's prompt, if the screen is at rest.
     pub(super) fn learn_prompt(&mut self, now: Moment, spot: &Spot) {
         if self.is_at_rest(now) {
             self.prompts.learn(&self.reader, spot);
         }
     }
 
-    /// Learns how an empty line looks from a screen at rest.
+    /// Remembers how an empty input line looks, if the line is empty and the screen is at rest.
     pub(super) fn learn_empty_line(&mut self, now: Moment, spot: &Spot) {
         if self.line.is_untouched() && self.is_at_rest(now) {
             self.line.remember_empty_look(&spot.before);
         }
     }
 
-    /// Whether the agent's turn has ended, by its look or by its silence.
+    /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.
     pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>) -> bool {
         let known = known(&self.recipe, &self.reader, &self.prompts, view);
         self.turn.is_over(now, || self.recipe.looks_idle(view.spot, known))
     }
 
-    /// The agent's turn has ended.
+    /// Notes the end of the agent's turn.
     pub(super) fn end_turn(&mut self) {
         self.turn.end();
         self.notices.begin_turn();

@@ -18,11 +18,11 @@ pub struct IncomingMessage {
     pub from: String,
     /// The id of the sender's session.
     pub session: Option<String>,
-    /// The proof by which the daemon knows the sender.
+    /// The proof by which the daemon knows the sender, if the DELIVER states it.
     pub auth: Option<Proof>,
-    /// Whether the message is typed before others that wait.
+    /// Whether the message is typed before waiting messages that are not urgent.
     pub urgent: bool,
-    /// Counts deliveries of this message, from 1; 2 or more at a redelivery.
+    /// The number of this delivery attempt, from 1. At a redelivery it is 2 or more.
     pub attempt: u32,
     /// The text.
     pub body: String,
@@ -46,7 +46,7 @@ pub enum Input<'a> {
     Delivered(IncomingMessage),
     /// The daemon accepted a message of the agent's.
     Accepted {
-        /// The message.
+        /// The handle of the message.
         handle: SendHandle,
         /// Whether the message waits because its recipient is not connected.
         away: bool,
@@ -57,31 +57,32 @@ pub enum Input<'a> {
     Connected(bool),
     /// The relay rejected the agent.
     Rejected {
-        /// A sentence without its full stop.
+        /// The reason, as a sentence without its full stop.
         why: String,
-        /// Whether no further attempt is made.
+        /// Whether the wrapper makes no further attempt to connect.
         is_permanent: bool,
     },
     /// The person put the agent's messages on hold (`true`) or released them.
     Held(bool),
     /// The child's terminal accepted this many bytes of [`Output::Write`](super::Output::Write).
     Written(usize),
-    /// This transcript is the child's: the system says so.
+    /// According to the operating system, this transcript is the child's.
     Owned(TranscriptId),
-    /// A transcript that may be the child's has another record.
+    /// A transcript that may be the child's has one more record.
     Recorded(TranscriptId, Record),
-    /// All records that the followed transcripts had at `at` have been passed on.
+    /// All records that the followed transcripts contained at the moment `at` have been passed on.
     Searched {
         /// The moment at which the files were read.
         at: Moment,
         /// Whether no other agent of the same kind worked in the child's directory then.
         is_alone: bool,
     },
-    /// This program reads the terminal from now on.
+    /// From now on, this program reads the terminal.
     Reads(Reader),
-    /// The program that reads the terminal has this recipe rather than the command's.
+    /// The program that reads the terminal was recognised. Its recipe replaces the command's
+    /// recipe.
     Recognised(Box<Recipe>),
-    /// The deadline is reached.
+    /// The bridge's deadline is reached.
     Tick,
     /// The child has ended and all its output was passed on. Later inputs have no effect.
     ChildGone,

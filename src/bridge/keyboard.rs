@@ -1,8 +1,8 @@
-//! Identifies the program that reads the keyboard, which decides what may be typed.
+//! Identification of the program that reads the keyboard, which decides what may be typed.
 //!
-//! A program is identified by its executable, and an interpreter by its script; never by the name
-//! in a command line, a title, or the screen. The driver says which processes are in the terminal's
-//! foreground. If the reader is in doubt, nothing is typed.
+//! A program is identified by its executable, and an interpreter by its script, but never by the
+//! name in a command line, by a title or by the screen. The driver says which processes are in the
+//! terminal's foreground. If it is not certain which program reads, nothing is typed.
 
 mod names;
 mod programs;
@@ -19,11 +19,11 @@ pub struct Member {
     pub pid: u32,
     /// The parent's process id.
     pub parent: Option<u32>,
-    /// The program that the process runs, if the system tells.
+    /// The program that the process runs, if the operating system tells.
     pub program: Option<Program>,
     /// Whether job control has suspended the process.
     pub is_stopped: bool,
-    /// Whether the terminal is the process's input, if the system tells.
+    /// Whether the terminal is the process's standard input, if the operating system tells.
     pub reads_terminal: Option<bool>,
 }
 
@@ -32,37 +32,40 @@ pub struct Member {
 pub struct Program {
     /// The executable's path.
     pub path: String,
-    /// The shell or interpreter of which the executable is a renamed copy.
+    /// The name of the shell or interpreter of which the executable is a renamed copy, if it is
+    /// one.
     pub copy_of: Option<String>,
-    /// The command line, if the system tells.
+    /// The command line, if the operating system tells.
     pub arguments: Option<Vec<String>>,
     /// An interpreter's script, with all symbolic links resolved.
     pub script: Option<String>,
     /// Whether the program is Agent Relay itself.
     pub is_relay: bool,
-    /// Whether the program is the wrapped file.
+    /// Whether the executable or script is the file that the wrapper was told to run.
     pub is_wrapped: bool,
 }
 
 /// An agent CLI or a shell, recognised by name or path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recognised {
-    /// An agent CLI whose input line is known, with its recipe's name.
+    /// An agent CLI whose input line is known. The string is the name of its recipe.
     Agent(String),
-    /// A shell for which text can be made harmless.
+    /// A shell for which there is a form of text that it does not run.
     Shell,
 }
 
 /// The program that reads the terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reader {
-    /// An agent CLI, with its recipe's name.
+    /// An agent CLI. The string is the name of its recipe.
     Agent(String),
-    /// A shell that was wrapped itself, and for which text can be made harmless.
+    /// A shell that is itself the wrapped command, and for which there is a form of text that it
+    /// does not run.
     Shell,
-    /// A program that was declared to read text.
+    /// A program that the person declared to read text.
     Accepted,
-    /// A program that gets no text, for this reason, with its name if it is known.
+    /// A program that gets no text, for this reason. The string is the program's name, if it is
+    /// known.
     Barred(Obstacle, Option<String>),
     /// Not determined yet.
     #[default]
@@ -80,25 +83,26 @@ impl Reader {
         }
     }
 
-    /// Whether another wrapper has the terminal, and reads what is printed.
+    /// Whether another wrapper has the terminal, and reads the output of the program in it.
     #[must_use]
     pub fn is_relay(&self) -> bool {
         matches!(self, Self::Barred(Obstacle::Nested, _))
     }
 }
 
-/// Determines the reader among the processes of a terminal's foreground.
+/// The rules that determine the reader among the processes of a terminal's foreground.
 pub struct Judge<'a> {
     /// The wrapped process's id.
     pub command: u32,
-    /// Whether the wrapped file was declared to read text, with `--accepts-text`.
+    /// Whether the person declared, with `--accepts-text`, that the wrapped file reads text.
     pub accepts: bool,
     /// Recognises an executable or a script by its path.
     pub recognise: &'a dyn Fn(&str) -> Option<Recognised>,
 }
 
 impl Judge<'_> {
-    /// Returns the program that reads the terminal. Of several, the one that forbids most counts.
+    /// Returns the program that reads the terminal. If several programs may read it, the strictest
+    /// verdict counts.
     #[must_use]
     pub fn reader(&self, members: &[Member]) -> Reader {
         let foreground = Foreground { judge: self, members };
@@ -114,8 +118,8 @@ struct Foreground<'a> {
 }
 
 impl Foreground<'_> {
-    /// Whether this process may read what is typed. A launcher does not, if a program that it
-    /// started may.
+    /// Whether this process may read typed text. A launcher does not read if a program that it
+    /// started may read.
     fn is_reader(&self, member: &Member) -> bool {
         member.reads_terminal != Some(false)
             && !(self.may_launch(member)
@@ -128,8 +132,8 @@ impl Foreground<'_> {
     }
 
     /// Whether a process may be a launcher: scripts, package managers and shims start a program and
-    /// wait for it. If the system does not say who reads, an unknown program may be one only if it
-    /// is the wrapped command.
+    /// wait for it. If the system does not say who reads, an unknown program may be a launcher only
+    /// if it is the wrapped command.
     fn may_launch(&self, member: &Member) -> bool {
         let kind = member.program.as_ref().map(Kind::of);
         let is_known = matches!(kind, Some(Kind::ShellScript(_) | Kind::Launcher));
@@ -213,7 +217,7 @@ impl Foreground<'_> {
     }
 }
 
-/// Returns the stricter of two programs that may both read.
+/// Returns the stricter of two verdicts about programs that may both read.
 fn stricter(first: Reader, second: Reader) -> Reader {
     let rank = |reader: &Reader| match reader {
         Reader::Barred(Obstacle::Nested, _) => 0,
@@ -226,7 +230,7 @@ fn stricter(first: Reader, second: Reader) -> Reader {
         Reader::Agent(_) => 7,
     };
     match (&first, &second) {
-        // Of two agents, or an agent and a shell, either may read.
+        // Of two different agents, or an agent and a shell, it is not known which one reads.
         (Reader::Agent(name), Reader::Agent(other)) if name == other => first,
         (Reader::Accepted, Reader::Accepted)
         | (Reader::Barred(..), _)

@@ -1,8 +1,8 @@
 //! The keys that a person presses in a terminal into which messages are typed as well.
 //!
-//! A decoder turns bytes into keys by what they may do to a line. From these, [`InputLine`] tells
-//! whether a line has been begun and not submitted, and [`KeystrokeFilter`] leaves out what a
-//! second terminal answers to questions that the program asked the first.
+//! A decoder turns bytes into keys, which are classed by their possible effect on a line. From the
+//! keys, [`InputLine`] tells whether a line has been begun and not submitted. [`KeystrokeFilter`]
+//! drops a second terminal's answers to queries that the first terminal answers as well.
 
 mod ctrl;
 mod decoder;

@@ -1,5 +1,5 @@
-//! The listener: what the agent says, read off its screen or in its transcript, and what became of
-//! each message.
+//! The listener: it reads the agent's messages from its screen or from its transcript, and
+//! remembers the outcome of each message.
 
 mod sent;
 
@@ -16,11 +16,11 @@ use super::{
 use crate::protocol::Moment;
 use sent::{FailureNotice, SentMessages};
 
-/// A fact that the listener has read. Facts come in the order in which the agent produced them.
+/// A fact that the listener has read. Facts are in the order in which the agent produced them.
 pub(super) enum Event {
-    /// The agent sends a message. In the message, `reply_to` is still the beginning of an id.
+    /// The agent sends a message. Its `reply_to` may still be only the beginning of an id.
     Message(SendHandle, OutgoingMessage),
-    /// Something is wrong with a message; a sentence for the log and the agent.
+    /// A message has a problem. The sentence is for the log and for the agent.
     Problem(String),
     /// The child's own transcript has this prompt.
     Prompt(String),
@@ -36,7 +36,7 @@ pub(super) struct Listener {
     source: Source,
     sent: SentMessages,
     next_handle: u64,
-    /// Another wrapper has the terminal and reads what is printed.
+    /// Whether another wrapper has the terminal and reads the output of the program in it.
     is_nested: bool,
 }
 
@@ -56,12 +56,12 @@ impl Listener {
         }
     }
 
-    /// Notes the first input's time.
+    /// Notes the time of the first input. Later calls have no effect.
     pub(super) fn start(&mut self, now: Moment) {
         self.source.start(now);
     }
 
-    /// When the next tick is due.
+    /// Returns the time at which the next tick is due.
     pub(super) fn deadline(&self) -> Option<Moment> {
         [self.extractor.deadline(), self.source.deadline()].into_iter().flatten().min()
     }
@@ -70,7 +70,7 @@ impl Listener {
         self.extractor.screen()
     }
 
-    /// Takes what a terminal answers to the child's queries.
+    /// Takes the answers of the emulated terminal to the child's queries.
     pub(super) fn take_answers(&mut self) -> Vec<u8> {
         self.extractor.screen_mut().take_answers()
     }
@@ -79,7 +79,7 @@ impl Listener {
         self.source.read_from()
     }
 
-    /// Whether messages are read off the screen.
+    /// Whether messages are read from the screen.
     pub(super) fn reads_screen(&self) -> bool {
         self.source.reads_screen()
     }
@@ -89,7 +89,7 @@ impl Listener {
         self.extractor.is_in_message()
     }
 
-    /// Whether the transcript says that the agent works.
+    /// Whether the agent is at work, according to its transcript.
     pub(super) fn is_at_work(&self) -> bool {
         self.source.is_at_work()
     }
@@ -98,7 +98,8 @@ impl Listener {
         self.extractor.skip_margin(columns);
     }
 
-    /// A text is being typed in a frame with these digits: it is no message of the agent's.
+    /// Remembers that a text is being typed in a frame with these digits, since it is no message of
+    /// the agent.
     pub(super) fn remember_frame(&mut self, hex: &str, body: &str) {
         if self.source.reads_screen() {
             self.extractor.remember_escaped(hex);
@@ -108,7 +109,7 @@ impl Listener {
         }
     }
 
-    /// The child printed.
+    /// Reads bytes that the child printed.
     pub(super) fn printed(&mut self, now: Moment, bytes: &[u8]) -> Vec<Event> {
         let mut found = Vec::new();
         self.extractor.feed(now, bytes, &mut found);
@@ -117,7 +118,7 @@ impl Listener {
         events
     }
 
-    /// The person submitted a line.
+    /// Notes that the person submitted a line.
     pub(super) fn entered(&mut self, now: Moment) {
         self.source.enter(now, self.extractor.screen());
     }
@@ -128,7 +129,7 @@ impl Listener {
         self.shown(now, found)
     }
 
-    /// Another wrapper has the terminal from now on, or no longer. The rows so far belong to the
+    /// Notes whether another wrapper has the terminal from now on. The rows so far belong to the
     /// program that had it before.
     pub(super) fn set_nested(&mut self, now: Moment, is_nested: bool) -> Vec<Event> {
         if self.is_nested == is_nested {
@@ -141,21 +142,22 @@ impl Listener {
         events
     }
 
-    /// Reads rows that have stood still. [`Listener::settle`] turns them into events.
+    /// Reads rows that have not changed for a while. [`Listener::settle`] turns the results into
+    /// events.
     pub(super) fn tick(&mut self, now: Moment) -> Vec<Extracted> {
         let mut found = Vec::new();
         self.extractor.tick(now, &mut found);
         found
     }
 
-    /// The agent's turn is over: reads the rows that have not stood still.
+    /// Ends the agent's turn, and reads the rows that have not stood still yet.
     pub(super) fn end_turn(&mut self, now: Moment, found: &mut Vec<Extracted>) {
         self.source.end_turn();
         self.extractor.turn_over(now, found);
     }
 
-    /// The second half of a tick: handles what was `found`, and looks for the transcript that
-    /// `program` writes.
+    /// Handles the results of [`Listener::tick`], and compares transcripts with the screen.
+    /// `program` is the name of the program whose transcript may be missing.
     pub(super) fn settle(
         &mut self,
         now: Moment,
@@ -168,21 +170,21 @@ impl Listener {
         events
     }
 
-    /// The child has ended: reads all that it left.
+    /// Reads the rest of the screen after the child has ended.
     pub(super) fn finish(&mut self, now: Moment) -> Vec<Event> {
         let mut found = Vec::new();
         self.extractor.finish(now, &mut found);
         self.shown(now, found)
     }
 
-    /// This transcript is the child's: the system says so.
+    /// Notes that, according to the operating system, this transcript is the child's.
     pub(super) fn owned(&mut self, now: Moment, id: TranscriptId) -> Vec<Event> {
         let records = self.source.owned(id);
         self.read(now, records)
     }
 
-    /// A transcript that may be the child's has another record; `was_typed_here` for a prompt in a
-    /// frame that was typed here.
+    /// Reads a record that was added to a transcript that may be the child's. `was_typed_here` says
+    /// that the record is a prompt with a frame that was typed here.
     pub(super) fn recorded(
         &mut self,
         now: Moment,
@@ -195,24 +197,25 @@ impl Listener {
         self.read(now, records)
     }
 
-    /// Notes that all transcripts have been read to the ends that they had at `at`.
+    /// Notes that all transcripts have been read up to their ends at the moment `at`.
     pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Event> {
         let records = self.source.searched(now, at, is_alone);
         self.read(now, records)
     }
 
-    /// The relay is connected again.
+    /// Notes that the wrapper is connected to the relay again.
     pub(super) fn connected(&mut self) {
         self.sent.connected();
     }
 
-    /// A message waits for its recipient. Returns the sentence for the agent.
+    /// Returns a sentence for the agent about a message that waits for its recipient.
     pub(super) fn away(&self, handle: SendHandle) -> Option<String> {
         let to = self.sent.recipient(handle)?;
         Some(format!("{to} is away; your message waits until {to} is back."))
     }
 
-    /// A message was not delivered. Returns what to say of it, unless that was said before.
+    /// Returns the notice about a message that was not delivered, unless an equal notice was given
+    /// before a reconnect.
     pub(super) fn failed(
         &mut self,
         now: Moment,
@@ -221,8 +224,8 @@ impl Listener {
         self.sent.fail(now, failure)
     }
 
-    /// Handles what the screen shows. The words of a message that a transcript has too are the
-    /// transcript's, and what another wrapper's program prints is read by that wrapper.
+    /// Handles messages and problems on the screen. They become events only if the screen is the
+    /// source of messages. The output of a program in another wrapper is left to that wrapper.
     fn shown(&mut self, now: Moment, found: Vec<Extracted>) -> Vec<Event> {
         if self.is_nested {
             return Vec::new();
@@ -239,7 +242,7 @@ impl Listener {
         self.read(now, records)
     }
 
-    /// Reads records of the child's own transcript.
+    /// Turns records of the child's own transcript into events.
     fn read(&mut self, now: Moment, records: Vec<Record>) -> Vec<Event> {
         let mut events = Vec::new();
         for record in records {

@@ -1,4 +1,4 @@
-//! Why a message is not typed now, and what ends that.
+//! The reasons why a message is not typed now, and the remedies.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Obstacle {
     /// The program has not shown its prompt yet.
     Starting,
-    /// The screen changes.
+    /// The screen is changing.
     Printing,
     /// The person pressed a key a moment ago.
     Typing,
@@ -15,7 +15,7 @@ pub enum Obstacle {
     HalfTyped,
     /// The program has not read all that was typed before.
     NotReading,
-    /// A full-screen program is shown that takes keys.
+    /// A full-screen program is shown that takes keys as commands.
     OtherScreen,
     /// The program in the terminal's foreground is not known to read text.
     OtherProgram,
@@ -48,8 +48,8 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The reason, and after a colon the remedy if a person has one: for messages to `agent`, while
-    /// `program` has the terminal.
+    /// Returns the reason, followed by a colon and the remedy if a person has one. The text is
+    /// about messages to `agent` while `program` has the terminal.
     #[must_use]
     pub fn words(self, agent: &str, program: Option<&str>) -> String {
         let name = program.unwrap_or("the program");
@@ -73,7 +73,7 @@ impl Obstacle {
         format!("{}: {remedy}", self.reason(program))
     }
 
-    /// The reason, with the program's name if that is known.
+    /// Returns the reason, with the program's name if it is known.
     #[must_use]
     pub fn reason(self, program: Option<&str>) -> String {
         self.to_string().replacen("the program", program.unwrap_or("the program"), 1)

@@ -1,10 +1,10 @@
-//! A message that an agent wants to send, as extraction reads it and the wrapper sends it.
+//! The message that an agent sends: extraction produces it, and the wrapper sends it to the daemon.
 
 /// A message from the agent to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OutgoingMessage {
-    /// An agent's name, `*` for everyone, or the name of a person's command line, which can only be
-    /// answered.
+    /// The recipient: an agent's name, `*` for everyone, or the name of a person's command line, to
+    /// which only answers can be sent.
     pub to: String,
     /// The topic, from `[topic:T]` or a `#T` in place of a name.
     pub topic: Option<String>,
@@ -18,7 +18,8 @@ pub struct OutgoingMessage {
     pub data: Option<String>,
     /// A block's `meta`, as JSON text.
     pub meta: Option<String>,
-    /// The id of the delivery that the message answers. Extraction gives it as `[reply:ID]` has it,
-    /// which may be the first characters only; the bridge replaces it by the whole id or by `None`.
+    /// The id of the delivery that the message answers. Extraction copies it from `[reply:ID]`,
+    /// where it may be only the first characters of the id. The bridge replaces it by the whole id,
+    /// or by `None` if there is no such delivery.
     pub reply_to: Option<String>,
 }

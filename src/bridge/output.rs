@@ -1,4 +1,4 @@
-//! The bridge's outputs: everything that its driver must do or may ask.
+//! The bridge's outputs: actions for its driver, and the state that the driver may ask for.
 
 use super::{obstacle::Obstacle, outgoing::OutgoingMessage};
 
@@ -13,11 +13,12 @@ pub enum Output {
     Write(Vec<u8>),
     /// Send this message.
     Send(SendHandle, OutgoingMessage),
-    /// Acknowledge the delivery with this id: it was typed and submitted.
+    /// Acknowledge the delivery with this id, because its message was typed and submitted.
     Acknowledge(String),
-    /// Report how far the delivery with this id is.
+    /// Report the progress of the delivery with this id.
     Report(String, Progress),
-    /// Return the delivery with this id, to be delivered again: it cannot be typed any more.
+    /// Return the delivery with this id to the daemon, because its message cannot be typed any
+    /// more. The daemon delivers it again.
     Return(String),
     /// Write this line to the log.
     Log(String),
@@ -32,7 +33,7 @@ pub enum Progress {
     Unhindered,
     /// Typed and submitted.
     Injected,
-    /// Recorded by the agent's own program, from the frame's beginning to its end.
+    /// Recorded in the transcript of the agent's program, as a prompt with the whole frame.
     Confirmed,
 }
 

@@ -1,4 +1,4 @@
-//! Ownership: which of the transcripts that grow is the child's own.
+//! Ownership: the decision which of the growing transcripts is the child's own.
 //!
 //! Several agents may work in one directory, and each writes a transcript. The messages in a
 //! transcript are sent in the child's name only once it is certain that the child wrote them. A
@@ -9,9 +9,10 @@
 //! 3. Its last prompt followed an Enter typed here and is on the screen, its last answer has
 //!    appeared on the screen since, and no other candidate is a rival. See [`Ownership::judge`].
 //!
-//! Two agents may be asked the same at once and answer the same. Then neither transcript is the
-//! child's until they differ, or one of them gets case 2. A conversation may also change hands: the
-//! child resumes one that was another agent's.
+//! Two agents may get the same prompt at the same time and give the same answer. Then neither
+//! transcript counts as the child's until they differ, or until case 2 holds for one of them. The
+//! child may also resume another agent's conversation, and so continue a transcript that was
+//! another agent's.
 
 mod turn;
 
@@ -21,37 +22,37 @@ use super::transcript::{Record, TranscriptId};
 use crate::protocol::Moment;
 use turn::{Enter, Turn};
 
-/// Candidates at a time.
+/// The most candidates at a time.
 const CANDIDATES_MAX: usize = 32;
 
-/// The longest time from an Enter, or from the child's start, to the record of the prompt that it
-/// submitted.
+/// The longest time from an Enter, or from the child's start, to the record of the prompt that the
+/// Enter, or the start, submitted.
 const SUBMITTED_MS: u64 = 30_000;
 
-/// The longest time from a record to its appearance on the screen, where the child has a
-/// transcript already. A record that appears later may be one of another conversation, which the
-/// child resumes and shows now.
+/// The longest time from a record to its appearance on the screen, if the child has a transcript
+/// already. A record that appears later may be from another agent's conversation, which the child
+/// has resumed and shows now.
 const SHOWN_MS: u64 = 5000;
 
-/// The longest time from an answer's appearance on the screen to its record in a transcript that
-/// has the prompt already.
+/// The longest time from an answer's appearance on the screen to its record, if the transcript has
+/// the prompt already.
 const ANSWER_RECORDED_MS: u64 = 1500;
 
 /// The longest time from an answer's appearance on the screen to the first record of its
-/// transcript, where other agents of the same kind are at work in the directory.
+/// transcript, if other agents of the same kind are at work in the directory.
 const TRANSCRIPT_BEGUN_MS: u64 = 5000;
 
 /// The shortest time between two comparisons of the answers with the screen.
 const COMPARED_MS: u64 = 50;
 
-/// Judges which candidates are the child's transcripts.
+/// The state from which the child's transcripts are determined among the candidates.
 #[derive(Default)]
 pub(super) struct Ownership {
     candidates: Vec<Candidate>,
-    /// The system names the child's transcripts.
+    /// Whether the operating system names the child's transcripts.
     is_named_by_system: bool,
-    /// The last Enter of the person. Until there is one, the child's start counts as an Enter,
-    /// since a child may be started with a prompt.
+    /// The person's last Enter. Before the first Enter, the child's start counts as an Enter, since
+    /// a child may be started with a prompt.
     last_enter: Option<Enter>,
     last_search: Option<Search>,
     comparison: Comparison,
@@ -61,28 +62,28 @@ pub(super) struct Ownership {
 struct Candidate {
     id: TranscriptId,
     is_own: bool,
-    /// The agent has not finished its work at the last prompt, as far as the transcript says.
+    /// Whether the agent is still at work on the last prompt, according to the transcript.
     is_at_work: bool,
     /// The last prompt, and what followed it.
     turn: Option<Turn>,
 }
 
-/// A search for transcripts, all of which were then read to their ends.
+/// A search for transcripts, after which all of them were read to their ends.
 struct Search {
     at: Moment,
-    /// No other agent of the same kind was at work in the child's directory.
+    /// Whether no other agent of the same kind was at work in the child's directory.
     is_alone: bool,
 }
 
 /// The last comparison of all turns with the screen.
 #[derive(Default)]
 enum Comparison {
-    /// The next comparison is due at once: none was made since the last record.
+    /// The next comparison is due at once, because none was made since the last record.
     #[default]
     Due,
     Done {
         at: Moment,
-        /// The screen has changed since then.
+        /// Whether the screen has changed since then.
         has_changed: bool,
     },
 }
@@ -90,13 +91,13 @@ enum Comparison {
 /// Whether a candidate is the child's transcript, or why that is not proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Assessment {
-    /// No Enter typed here can have submitted the prompt.
+    /// The prompt cannot have been submitted by an Enter that was typed here.
     SubmittedElsewhere,
     /// The prompt or the last answer is not on the screen.
     NotOnScreen,
     /// Another transcript may still get the same answer.
     TooEarly,
-    /// Another candidate may be the child's for the same reasons.
+    /// The evidence may belong to another candidate.
     HasRival,
     /// The transcript is the child's.
     Own,
@@ -113,7 +114,8 @@ impl Ownership {
         self.last_enter = Some(Enter { at: now, screen });
     }
 
-    /// Makes a transcript a candidate. Returns the one that is no longer a candidate instead.
+    /// Makes a transcript a candidate. Returns the candidate that was removed to make room, if
+    /// there was one.
     pub(super) fn admit(&mut self, id: TranscriptId) -> Option<TranscriptId> {
         if self.find(id).is_some() {
             return None;
@@ -128,13 +130,14 @@ impl Ownership {
         removed
     }
 
-    /// Ends the last turn of a candidate, which gets another prompt. Returns whether that turn may
-    /// have been the child's.
+    /// Ends the last turn of a candidate, which gets another prompt or is removed. Returns whether
+    /// that turn may have been the child's.
     pub(super) fn end_turn(&mut self, id: TranscriptId) -> bool {
         let index = self.candidates.iter().position(|candidate| candidate.id == id);
         let Some(index) = index else { return true };
         let mut candidate = self.candidates.remove(index);
-        // The evidence for this turn is gone: nothing distinguishes it from its rivals any more.
+        // Once the turn has ended, it can no longer be compared with its rivals' turns. So the
+        // rivalry is noted in those turns.
         for turn in self.candidates.iter_mut().filter_map(|other| other.turn.as_mut()) {
             turn.had_rival |= candidate.is_rival_of(turn);
         }
@@ -143,7 +146,7 @@ impl Ownership {
         may_be_own
     }
 
-    /// Notes a record of a candidate. A prompt begins another turn.
+    /// Notes a record of a candidate. A record of a prompt begins a turn.
     pub(super) fn record(&mut self, now: Moment, id: TranscriptId, record: &Record) {
         let is_recent = |enter: &&Enter| now.since(enter.at) < SUBMITTED_MS;
         let enter = self.last_enter.as_ref().filter(is_recent).cloned();
@@ -166,7 +169,8 @@ impl Ownership {
         self.candidates.iter_mut().for_each(|candidate| candidate.is_at_work = false);
     }
 
-    /// Makes a candidate the child's. Returns whether it is the child's first transcript.
+    /// Makes a candidate the child's transcript. Returns whether it is the child's first
+    /// transcript.
     pub(super) fn own(&mut self, id: TranscriptId) -> bool {
         let is_first = !self.others(id).any(|other| other.is_own);
         if let Some(candidate) = self.find_mut(id) {
@@ -175,14 +179,15 @@ impl Ownership {
         is_first
     }
 
-    /// Makes a candidate the child's, because the system names it. Returns whether it is the first.
+    /// Makes a candidate the child's transcript, because the operating system names it. Returns
+    /// whether it is the child's first transcript.
     pub(super) fn own_by_system(&mut self, id: TranscriptId) -> bool {
         self.is_named_by_system = true;
         self.own(id)
     }
 
-    /// Compares all turns with the letters on the screen, unless that was done a moment ago, or no
-    /// evidence is sought. Returns whether it was done now.
+    /// Compares all turns with the letters on the screen. Does nothing if they were compared a
+    /// moment ago, or if no comparison can prove anything. Returns whether they were compared now.
     pub(super) fn compare(&mut self, now: Moment, letters: impl FnOnce() -> String) -> bool {
         if let Comparison::Done { at, has_changed } = &mut self.comparison {
             *has_changed = true;
@@ -206,7 +211,7 @@ impl Ownership {
         true
     }
 
-    /// Notes a search: all candidates were read to the ends that they had at this moment.
+    /// Notes a search: all candidates have been read up to their ends at the moment `at`.
     pub(super) fn searched(&mut self, at: Moment, is_alone: bool) {
         self.last_search = Some(Search { at, is_alone });
     }
@@ -222,7 +227,7 @@ impl Ownership {
         proven.map(|candidate| candidate.id)
     }
 
-    /// Judges whether a candidate must be the child's transcript, by its last turn.
+    /// Judges by a candidate's last turn whether the candidate must be the child's transcript.
     fn judge(&self, now: Moment, candidate: &Candidate) -> Assessment {
         let submitted = candidate.turn.as_ref().filter(|turn| turn.enter.is_some());
         let Some(turn) = submitted else { return Assessment::SubmittedElsewhere };
@@ -237,8 +242,8 @@ impl Ownership {
         Assessment::Own
     }
 
-    /// The moment by which an answer that appeared at `shown_at` is recorded in the child's
-    /// transcript, if that is not `id`.
+    /// Returns the moment by which an answer that appeared at `shown_at` would be recorded in the
+    /// child's transcript, if `id` is not the child's transcript.
     fn recorded_by(&self, id: TranscriptId, shown_at: Moment) -> Moment {
         let is_alone = self.last_search.as_ref().is_some_and(|search| search.is_alone);
         let has_prompted = self.others(id).any(|other| other.turn.is_some());
@@ -266,8 +271,8 @@ impl Ownership {
         due.min().map(|at| at.max(compared_at.plus(COMPARED_MS)))
     }
 
-    /// The turns that may have begun with an Enter typed here, of candidates that are not the
-    /// child's so far.
+    /// Returns the turns that may have begun with an Enter typed here, of candidates that do not
+    /// count as the child's yet.
     fn suspects(&self) -> impl Iterator<Item = (TranscriptId, &Turn)> {
         let others = self.candidates.iter().filter(|candidate| !candidate.is_own);
         let turns = others.filter_map(|other| Some((other.id, other.turn.as_ref()?)));
@@ -296,7 +301,7 @@ impl Ownership {
         self.candidates.iter().any(|candidate| candidate.is_own)
     }
 
-    /// The child's own transcript that last became a candidate.
+    /// Returns the child's own transcript that last became a candidate.
     pub(super) fn newest_own(&self) -> Option<TranscriptId> {
         let mut newest = self.candidates.iter().rev();
         newest.find(|candidate| candidate.is_own).map(|candidate| candidate.id)
@@ -311,13 +316,14 @@ impl Ownership {
         self.is_named_by_system
     }
 
-    /// Whether a candidate's turn is on the screen, but it is not certain to be the child's.
+    /// Whether a candidate's turn is on the screen, but the candidate is not certain to be the
+    /// child's.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.suspects().any(|(_, turn)| turn.on_screen_since().is_some())
     }
 
-    /// Whether the child is at work according to its transcript. Without a transcript: whether a
-    /// candidate is at work at a prompt that is on the screen.
+    /// Whether the child is at work according to its transcript. If it has no transcript yet,
+    /// whether a candidate is at work on a prompt that is on the screen.
     pub(super) fn is_at_work(&self) -> bool {
         let has_own = self.has_own();
         let mut candidates = self.candidates.iter().filter(|candidate| candidate.is_at_work);
@@ -329,14 +335,14 @@ impl Ownership {
 }
 
 impl Candidate {
-    /// Whether the Enter that counts as evidence for `turn`, another candidate's, may belong to
-    /// this candidate instead.
+    /// Whether this candidate is a rival of another candidate's `turn`: the Enter that counts as
+    /// evidence for `turn` may belong to this candidate instead.
     fn is_rival_of(&self, turn: &Turn) -> bool {
         let (Some(mine), Some(enter)) = (&self.turn, &turn.enter) else { return false };
         let has_same_prompt = mine.prompt == turn.prompt;
         let may_follow_enter = self.is_at_work || mine.prompted_at >= enter.at;
-        // The Enter submitted this candidate's prompt. The other one is on the screen as well if
-        // the agent gave it to another agent, which it started as a tool.
+        // The Enter submitted this candidate's prompt. The other prompt may be on the screen
+        // because the agent gave it to another agent, which it started as a tool.
         let explains_enter = self.is_own
             || (mine.is_prompt_on_screen
                 && !has_same_prompt

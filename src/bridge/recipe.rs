@@ -1,7 +1,8 @@
-//! Recipes: how each kind of program takes text.
+//! Recipes: the way in which messages are typed into each kind of program.
 //!
-//! A recipe is data, chosen by the command's name. From the screen it decides whether a text may be
-//! typed now, and in which form. In doubt it refuses: the message waits, and the reason is shown.
+//! A recipe is data and is chosen by the command's name. From the screen it decides whether a text
+//! may be typed now, and in which form. If it is in doubt, no text is typed: the message waits, and
+//! the reason is shown.
 
 mod book;
 mod expands;
@@ -16,16 +17,16 @@ use super::{keyboard::Reader, obstacle::Obstacle, transcript::Format};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A recipe: how messages are typed into one kind of program.
+/// A recipe for typing messages into one kind of program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// The recipe's name.
     pub name: String,
-    /// The program's use of a line.
+    /// The program's treatment of a line that is typed into it.
     pub reads: Reads,
     /// The keys that submit a text.
     pub submit: String,
-    /// A line feed submits as well, although the program accepts several lines.
+    /// Whether a line feed submits a text as well, although the program accepts several lines.
     pub line_feed_submits: bool,
     /// The time for which the screen must not have changed before a text is typed, in milliseconds.
     pub quiet_ms: u64,
@@ -36,17 +37,18 @@ pub struct Recipe {
     /// The shortest time from a text to the keys that submit it, in milliseconds. The keys wait
     /// longer while the screen changes.
     pub guard_ms: u64,
-    /// The longest such time, in milliseconds.
+    /// The longest time from a text to the keys that submit it, in milliseconds.
     pub guard_ms_max: u64,
     /// The format of the transcript that the program writes.
     pub transcript: Option<&'static Format>,
-    /// The source that says whether the agent is at work; the screen if `None`.
+    /// The source that tells whether the agent is at work; `None` for the screen.
     pub turns: Option<Turns>,
-    /// The program accepts typed text while its agent works.
+    /// Whether the program accepts typed text while its agent works.
     pub while_busy: bool,
-    /// The composer reads single keys: while the terminal gathers lines, nobody reads them.
+    /// Whether the composer reads single keys. If so, the program does not read its input yet while
+    /// the terminal is in line mode.
     pub raw_mode: bool,
-    /// Variables that the program gets unless they are set.
+    /// Environment variables that the program gets, unless they are set already.
     pub environment: BTreeMap<String, String>,
     /// Arguments for the command; see [`Recipe::arguments`].
     arguments: Vec<String>,
@@ -57,7 +59,7 @@ pub struct Recipe {
     patterns: Patterns,
 }
 
-/// How a program treats a line that is typed into it.
+/// The way in which a program treats a line that is typed into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reads {
@@ -76,7 +78,7 @@ pub enum Form {
     HereDocument,
 }
 
-/// A source that says whether an agent is at work.
+/// A source, other than the screen, that tells whether an agent is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Turns {
@@ -94,20 +96,20 @@ struct Patterns {
     dialog: Vec<String>,
 }
 
-/// The state of the program that reads the terminal, as far as its screen does not show it.
+/// The facts about the program that reads the terminal that its screen does not show.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderState<'a> {
     /// The program that reads the terminal.
     pub reader: &'a Reader,
-    /// The prompts at which the shell begins a command, and does not continue one.
+    /// The prompts at which a command begins in the shell. At other prompts, a command continues.
     pub prompts: &'a [String],
-    /// The transcript says that the agent is at work.
+    /// Whether the agent is at work, according to its transcript.
     pub at_work: bool,
 }
 
 impl Recipe {
-    /// The arguments for the command, in front of its own. `{NAME}` in them becomes the value of
-    /// that variable, as a TOML string.
+    /// Returns the arguments that the recipe puts in front of the command's own. In them, `{NAME}`
+    /// is replaced by the value of the variable NAME, as a TOML string.
     pub fn arguments(&self, variables: &[(&str, &str)]) -> Vec<String> {
         let filled = |argument: &String| {
             variables.iter().fold(argument.clone(), |argument, (name, value)| {
@@ -117,15 +119,15 @@ impl Recipe {
         self.arguments.iter().map(filled).collect()
     }
 
-    /// Whether an argument has the value of this variable.
+    /// Whether an argument contains the value of this variable.
     pub fn has_argument_for(&self, name: &str) -> bool {
         self.arguments.iter().any(|argument| argument.contains(&format!("{{{name}}}")))
     }
 
-    /// The form in which a text may be typed now.
+    /// Returns the form in which a text may be typed now.
     ///
     /// # Errors
-    /// Why none may be typed.
+    /// The obstacle because of which no text may be typed now.
     pub fn form(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         match state.reader {
             Reader::Barred(why, _) => Err(*why),
@@ -141,8 +143,8 @@ impl Recipe {
         }
     }
 
-    /// The form at a shell's prompt. The line editor must be reading and no command may be
-    /// unfinished: in an open quote, a here-document would run.
+    /// Returns the form at a shell's prompt. The line editor must be reading, and no command may be
+    /// unfinished: within an open quote, the shell would run the lines of a here-document.
     fn at_shell_prompt(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         match () {
             () if spot.alternate => Err(Obstacle::OtherScreen),
@@ -151,11 +153,12 @@ impl Recipe {
         }
     }
 
-    /// The form for a program without a recipe of its own.
+    /// Returns the form for a program without a recipe of its own.
     fn by_general_signs(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         match () {
             () if self.is_busy(spot, state) => Err(Obstacle::Busy),
-            // Full-screen programs without bracketed paste take keys as commands: pagers, editors.
+            // Full-screen programs without bracketed paste, such as pagers and editors, take keys
+            // as commands.
             () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),
             () if spot.alternate => Ok(Form::Plain),
             () if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
@@ -164,41 +167,42 @@ impl Recipe {
         }
     }
 
-    /// Whether the screen tells when the program is idle.
+    /// Whether the screen of this kind of program tells when the program is idle.
     #[must_use]
     pub fn shows_idle(&self) -> bool {
         self.reads == Reads::Shell || self.shows_composer()
     }
 
-    /// Whether the program is idle, as its screen tells.
+    /// Whether the program is idle, according to its screen.
     #[must_use]
     pub fn looks_idle(&self, spot: &Spot, state: ReaderState<'_>) -> bool {
         self.shows_idle() && self.form(spot, state).is_ok() && !spot.shows(&self.patterns.busy)
     }
 
-    /// Whether a line feed is a line break in the text, as in composers of several lines, all of
-    /// which use bracketed paste.
+    /// Whether a line feed is a line break in the text. So it is in composers of several lines, all
+    /// of which use bracketed paste.
     #[must_use]
     pub fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
         let submits = self.line_feed_submits || self.submit.contains('\n');
         self.reads == Reads::Text && bracketed_paste && !submits
     }
 
-    /// Whether the agent is at work, as the screen tells.
+    /// Whether the agent is at work, according to the screen.
     #[must_use]
     pub fn looks_busy(&self, spot: &Spot) -> bool {
         spot.shows(&self.patterns.busy)
     }
 
     /// Whether the composer holds the typed text, so that an Enter submits that text and nothing
-    /// else: the cursor follows its closing bracket. Programs that show a word in place of a long
-    /// paste put that in brackets as well.
+    /// else. The cursor must follow the closing bracket of the text's frame. Programs that show a
+    /// word in place of a long paste put the word in brackets as well.
     #[must_use]
     pub fn holds_text(&self, spot: &Spot) -> bool {
         !self.is_asking(spot) && (!self.shows_composer() || spot.follows_bracket())
     }
 
-    /// Whether the program asks the person something. The typed text may contain the same words.
+    /// Whether the program asks the person something. A screen on which the composer holds the
+    /// typed text does not count, since the text may contain the words of a dialog.
     #[must_use]
     pub fn shows_dialog(&self, spot: &Spot) -> bool {
         let asks = self.is_asking(spot)
@@ -206,22 +210,22 @@ impl Recipe {
         asks && !self.holds_text(spot)
     }
 
-    /// The composer's text before the cursor. `None` without a composer, and for a dialog whose
-    /// frame looks like the composer's.
+    /// Returns the composer's text before the cursor. `None` if no composer is shown, or for a
+    /// dialog whose frame looks like the composer's.
     fn composer_text<'a>(&self, spot: &'a Spot) -> Option<&'a str> {
         let text = after_prompt(&self.patterns.composer, &spot.before)?;
         let is_blank = !text.is_empty() && text.trim().is_empty();
         (!is_blank || !spot.shows(&self.patterns.dialog)).then_some(text)
     }
 
-    /// Whether the look of the program's composer is known.
+    /// Whether the recipe knows the look of the program's composer.
     #[must_use]
     pub fn shows_composer(&self) -> bool {
         !self.patterns.composer.is_empty()
     }
 
-    /// The form for a program whose composer is known: a text is typed only there, while it is
-    /// empty.
+    /// Returns the form for a program whose composer is known. A text is typed only into the
+    /// composer, while it is empty.
     fn at_composer(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
         if spot.alternate && !spot.bracketed_paste {
             return Err(Obstacle::OtherScreen);
@@ -241,7 +245,8 @@ impl Recipe {
         if self.is_busy(spot, state) { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
     }
 
-    /// Whether an Enter would answer a question. A program that shows its composer asks nothing.
+    /// Whether an Enter would answer a question. For a program whose composer is known, the words
+    /// of a dialog alone are no question: they may stand beside the composer.
     fn is_asking(&self, spot: &Spot) -> bool {
         spot.asking || (!self.shows_composer() && spot.shows(&self.patterns.dialog))
     }
@@ -251,7 +256,8 @@ impl Recipe {
     }
 }
 
-/// Quotes a TOML string: in single quotes if possible, since shells of Windows remove double ones.
+/// Quotes a text as a TOML string, in single quotes if possible, since shells of Windows remove
+/// double quotes.
 fn toml_string(text: &str) -> String {
     match text.contains(|c: char| c == '\'' || c.is_control()) {
         false => format!("'{text}'"),
@@ -259,13 +265,14 @@ fn toml_string(text: &str) -> String {
     }
 }
 
-/// The text after the longest of these prompts that is at the beginning of the row.
+/// Returns the text after the longest of these prompts with which the row begins.
 fn after_prompt<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
     let texts = prompts.iter().filter_map(|prompt| strip_prompt(prompt, row));
     texts.min_by_key(|text| text.len())
 }
 
-/// The text after a prompt. Blanks may precede a prompt that is written with `^` first.
+/// Returns the text after a prompt at the beginning of a row. If the prompt is written with `^`
+/// first, blanks may precede it in the row.
 fn strip_prompt<'a>(prompt: &str, row: &'a str) -> Option<&'a str> {
     match prompt.strip_prefix('^') {
         Some(prompt) => row.trim_start().strip_prefix(prompt),

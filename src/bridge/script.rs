@@ -1,13 +1,15 @@
-//! Scripts for a bridge: one text in which unindented lines are inputs of the bridge and indented
-//! ones its outputs.
+//! Scripts for tests of a bridge: a script is one text in which unindented lines are inputs of the
+//! bridge and indented lines its outputs. In this module and in the tests, a transcript is such a
+//! text with all its outputs, except where an agent CLI's transcript is meant.
 //!
-//! `UPDATE_EXPECT=1` rewrites the outputs. The first line is `run COMMAND`, `run COMMAND with a
-//! brief` (typed before anything else), or `run COMMAND with a transcript` (the program writes one,
-//! and a search for it is complete every 250 ms). The second may be a beginning, which stands for
-//! the transcript that `beginning` returns: for example `begin ready` (the program shows its empty
-//! input line) or `begin message typed` (also, a message from Bob is typed and not submitted, and
-//! reports stand in the transcript). Each other input is a time in milliseconds, a verb and its
-//! arguments:
+//! The variable `UPDATE_EXPECT=1` rewrites the outputs. The first line is `run COMMAND`, `run
+//! COMMAND with a brief` (which is typed before all other texts), or `run COMMAND with a
+//! transcript` (the program writes a transcript, and a search for it is complete every 250 ms).
+//!
+//! The second line may name a beginning, and stands for the lines that `beginning` returns: for
+//! example `begin ready` (the program shows its empty input line) or `begin message typed` (in
+//! addition, a message from Bob is typed and not submitted, and reports are shown). Each other
+//! input line is a time in milliseconds, a verb and its arguments:
 //!
 //! ```text
 //! 0 prints TEXT                     the program prints; \e, \r, \n and \s are escape, return, line
@@ -43,7 +45,8 @@ use std::fmt::Write as _;
 /// Time between two complete searches for transcripts.
 const SEARCH_MS: u64 = 250;
 
-/// Checks a transcript: runs its unindented lines, and compares with the whole of it.
+/// Checks a transcript: runs its unindented lines, and compares the result with the whole
+/// transcript.
 #[track_caller]
 pub(super) fn check(expect: Expect) {
     expect.assert_eq(&run(&input_lines(expect.data())));
@@ -82,7 +85,7 @@ fn input_lines(transcript: &str) -> String {
 /// The indentation of outputs.
 const INDENT: &str = "    ";
 
-/// The settings that the first line of a script states.
+/// Returns the settings that the first line of a script states.
 fn stated_settings(line: &str) -> Settings {
     let command = line.strip_prefix("run ").expect("a first line, `run COMMAND`");
     if let Some(command) = command.strip_suffix(" with a brief") {
@@ -95,7 +98,7 @@ fn stated_settings(line: &str) -> Settings {
     }
 }
 
-/// The transcript that leads to a state of the program.
+/// Returns the transcript that leads to a named state of the program.
 fn beginning(run: &str, state: &str) -> String {
     match state {
         "ready" => ready(run),
@@ -105,7 +108,7 @@ fn beginning(run: &str, state: &str) -> String {
     }
 }
 
-/// The transcript that leads to the empty input line of an agent CLI.
+/// Returns the transcript that leads to the empty input line of an agent CLI.
 fn ready(run: &str) -> String {
     let prompt = match run.split(' ').nth(1) {
         Some("claude") => r"❯\s",
@@ -137,7 +140,7 @@ const TWO_CONVERSATIONS: &str = r#"0 prints \e[?2004h>\s
 90200 transcript 1 turn-over
 "#;
 
-/// The settings of a bridge to a command in a person's terminal.
+/// Returns the settings of a bridge for a command in a person's terminal.
 pub(super) fn settings(command: &str) -> Settings {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
     let recipe = recipe::Book::default().choose(&command, "linux", None);
@@ -154,7 +157,7 @@ pub(super) fn settings(command: &str) -> Settings {
     }
 }
 
-/// The reader that a program with this recipe is.
+/// Returns the reader as which a program with this recipe counts.
 pub(super) fn reader(recipe: &Recipe) -> Reader {
     match recipe.reads {
         Reads::Shell => Reader::Shell,
@@ -169,13 +172,13 @@ struct Player {
     now: Moment,
     /// The reader while the command has the foreground.
     command_reader: Reader,
-    /// The bytes that a stalled terminal has not accepted.
+    /// The number of bytes that the terminal has not accepted, while it is stalled.
     stalled: Option<usize>,
-    /// Reports are shown.
+    /// Whether reports are shown in the transcript.
     shows_reports: bool,
     /// The time of the next search for transcripts.
     next_search: Option<Moment>,
-    /// No other agent is in the directory.
+    /// Whether no other agent is in the directory.
     is_alone: bool,
     transcript: String,
 }
@@ -198,7 +201,8 @@ impl Player {
         }
     }
 
-    /// Runs a beginning, and leaves its transcript out after a check.
+    /// Runs a beginning and checks its transcript, in place of which only the `begin` line is
+    /// shown.
     fn begin(&mut self, run: &str, state: &str) {
         let beginning = beginning(run, state);
         let start = self.transcript.len();
@@ -218,7 +222,7 @@ impl Player {
         self.input_line(rest);
     }
 
-    /// Advances the time, with all ticks and searches on the way.
+    /// Advances the time to `until`, with all ticks and searches that are due before.
     fn advance(&mut self, until: Moment) {
         while let Some(at) = self.next_search.filter(|&at| at <= until) {
             self.tick(at);
@@ -339,7 +343,7 @@ impl Player {
     }
 }
 
-/// Replaces escapes by the characters that they stand for.
+/// Replaces escapes such as `\e` by the characters that they stand for.
 fn unescaped(text: &str) -> String {
     let escapes = [
         ("\\e", "\x1b"),

@@ -13,14 +13,15 @@ pub struct Settings {
     pub columns: usize,
     /// The terminal's rows.
     pub rows: usize,
-    /// Whether `->relay:Bob hello` counts as a message.
+    /// Whether the one-line form `->relay:Bob hello` counts as a message.
     pub inline: bool,
-    /// Whether the transcript that the command writes is followed.
+    /// Whether the wrapper follows the transcript that the command writes.
     pub transcript: bool,
-    /// Whether messages are read off the screen even if a transcript is followed.
+    /// Whether messages are read from the screen even if a transcript is followed.
     pub grid: bool,
-    /// A text typed once, before anything else; ignored for a program that would run it.
+    /// A text that is typed once, before anything else. It is ignored for a program that would run
+    /// it.
     pub brief: Option<String>,
-    /// Seeds the generator of the frames' digits.
+    /// The seed of the generator that draws the frames' digits.
     pub seed: [u8; 32],
 }

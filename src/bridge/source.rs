@@ -1,8 +1,8 @@
 //! The source of the agent's messages: its screen, or the transcript that its CLI writes.
 //!
-//! A transcript has the agent's words as they are, a screen only what the CLI makes of them. So a
-//! transcript, where there is one, is the only source. Records of transcripts that may be the
-//! child's wait until [`Ownership`] has judged.
+//! A transcript contains the agent's words unchanged, and a screen only the CLI's rendering of
+//! them. So a transcript, if there is one, is the only source. Records of transcripts that may be
+//! the child's are deferred until [`Ownership`] shows which transcript is the child's.
 
 mod deferred;
 mod missing;
@@ -26,7 +26,7 @@ pub enum ReadFrom {
     Screen,
     /// In this transcript.
     Transcript(TranscriptId),
-    /// Nowhere: its transcript has not been found so far.
+    /// Nowhere, because the agent's transcript has not been found so far.
     Nowhere,
 }
 
@@ -34,7 +34,7 @@ pub enum ReadFrom {
 pub(super) struct Source {
     /// The transcripts, if the CLI writes any.
     transcripts: Option<Transcripts>,
-    /// Messages are read on the screen, even if there are transcripts.
+    /// Whether messages are read from the screen, even if there are transcripts.
     reads_screen: bool,
     prose: TextExtractor,
 }
@@ -56,19 +56,20 @@ impl Source {
         }
     }
 
-    /// Notes the first input's time.
+    /// Notes the time of the first input. Later calls have no effect.
     pub(super) fn start(&mut self, now: Moment) {
         if let Some(transcripts) = &mut self.transcripts {
             transcripts.ownership.start(now);
         }
     }
 
-    /// Whether messages are read on the screen.
+    /// Whether messages are read from the screen.
     pub(super) fn reads_screen(&self) -> bool {
         self.reads_screen
     }
 
-    /// The place where messages are read; the newest if the child has several transcripts.
+    /// Returns the place where messages are read. If the child has several transcripts, that is the
+    /// newest.
     pub(super) fn read_from(&self) -> ReadFrom {
         match &self.transcripts {
             Some(transcripts) if !self.reads_screen => {
@@ -78,13 +79,13 @@ impl Source {
         }
     }
 
-    /// Whether the transcript says that the agent is at work.
+    /// Whether the agent is at work, according to its transcript.
     pub(super) fn is_at_work(&self) -> bool {
         let transcripts = self.transcripts.as_ref();
         transcripts.is_some_and(|transcripts| transcripts.ownership.is_at_work())
     }
 
-    /// Notes that the agent's turn is over, though no transcript says so.
+    /// Notes that the agent's turn is over, although no transcript says so.
     pub(super) fn end_turn(&mut self) {
         if let Some(transcripts) = &mut self.transcripts {
             transcripts.ownership.note_idle();
@@ -98,12 +99,13 @@ impl Source {
         }
     }
 
-    /// Notes that a text is typed in a frame with these digits: it is no message of the agent's.
+    /// Remembers that a text is being typed in a frame with these digits, since it is no message of
+    /// the agent.
     pub(super) fn remember_injected(&mut self, hex: &str, body: &str) {
         self.prose.remember_injected(hex, body);
     }
 
-    /// Notes messages on the screen, whose words are read in a transcript.
+    /// Notes that the screen shows messages. Their text is read from a transcript.
     pub(super) fn note_shown(&mut self, now: Moment, found: &[Extracted]) {
         let has_message = found.iter().any(|extracted| matches!(extracted, Extracted::Message(_)));
         if let Some(transcripts) = self.transcripts.as_mut().filter(|_| has_message) {
@@ -111,20 +113,23 @@ impl Source {
         }
     }
 
-    /// When to compare the transcripts with the screen, or to report a missing record.
+    /// Returns the time at which to compare the transcripts with the screen, or to report a missing
+    /// record.
     pub(super) fn deadline(&self) -> Option<Moment> {
         let Transcripts { ownership, missing, .. } = self.transcripts.as_ref()?;
         [ownership.deadline(), missing.deadline()].into_iter().flatten().min()
     }
 
-    /// Notes that a transcript is the child's: the system says so. Returns its deferred records.
+    /// Notes that, according to the operating system, a transcript is the child's. Returns its
+    /// deferred records.
     pub(super) fn owned(&mut self, id: TranscriptId) -> Vec<Record> {
         let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
         transcripts.own(id, Ownership::own_by_system)
     }
 
-    /// Reads a record of a transcript that may be the child's; `was_typed_here` says that it is a
-    /// prompt with a frame that was typed here. Returns records of the child's that are due now.
+    /// Reads a record of a transcript that may be the child's. `was_typed_here` says that the
+    /// record is a prompt with a frame that was typed here. Returns the records of the child that
+    /// may now be used.
     pub(super) fn recorded(
         &mut self,
         now: Moment,
@@ -139,13 +144,13 @@ impl Source {
         if was_typed_here && !transcripts.ownership.is_named_by_system() {
             return transcripts.own(id, Ownership::own);
         }
-        // Even if the screen has not changed, the record may settle whose a transcript is.
+        // Even if the screen has not changed, the record may decide whose transcript it is.
         transcripts.ownership.compare_at_once();
         self.compare(now, screen)
     }
 
-    /// Compares the transcripts with the screen. Returns the deferred records of one that turns out
-    /// to be the child's.
+    /// Compares the transcripts with the screen. If a transcript turns out to be the child's,
+    /// returns its deferred records.
     pub(super) fn compare(&mut self, now: Moment, screen: &Screen) -> Vec<Record> {
         let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
         match transcripts.ownership.compare(now, || letters_on(screen)) {
@@ -154,15 +159,15 @@ impl Source {
         }
     }
 
-    /// Notes that all transcripts have been read to the ends that they had at `at`. Returns the
-    /// deferred records of one that turns out to be the child's.
+    /// Notes that all transcripts have been read up to their ends at the moment `at`. If a
+    /// transcript turns out to be the child's, returns its deferred records.
     pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Record> {
         let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
         transcripts.ownership.searched(at, is_alone);
         transcripts.judge(now)
     }
 
-    /// Reads a reply in the child's transcript.
+    /// Reads a reply in the child's transcript. Returns its messages and problems.
     pub(super) fn read_reply(&mut self, now: Moment, text: &str) -> Vec<Extracted> {
         if let Some(transcripts) = &mut self.transcripts {
             transcripts.missing.note_reply(now);
@@ -175,7 +180,7 @@ impl Source {
     }
 
     /// Checks whether a message on the screen is missing in the transcripts that `program` writes.
-    /// Returns a sentence for the agent, once.
+    /// If so, returns a sentence for the agent, once.
     pub(super) fn check_missing(&mut self, now: Moment, program: &str) -> Option<String> {
         let transcripts = self.transcripts.as_mut()?;
         transcripts.missing.is_due(now).then(|| transcripts.complaint(program))
@@ -183,7 +188,8 @@ impl Source {
 }
 
 impl Transcripts {
-    /// Notes a record. Returns it if its transcript is the child's, else defers it.
+    /// Notes a record. Returns the record if its transcript is the child's, and defers it
+    /// otherwise.
     fn record(&mut self, now: Moment, id: TranscriptId, record: Record) -> Option<Record> {
         if matches!(record, Record::Prompt(_)) && !self.ownership.end_turn(id) {
             let deferred = self.deferred.get_mut(&id);
@@ -205,15 +211,16 @@ impl Transcripts {
         }
     }
 
-    /// Adopts the transcript that the evidence shows to be the child's. Returns its deferred
+    /// Makes a transcript the child's if the evidence proves that it is. Returns its deferred
     /// records.
     fn judge(&mut self, now: Moment) -> Vec<Record> {
         let proven = self.ownership.proven(now);
         proven.map(|id| self.own(id, Ownership::own)).unwrap_or_default()
     }
 
-    /// Makes a transcript the child's. Returns its deferred records: if the child had a transcript
-    /// before, it may have resumed another agent's conversation, and that agent's do not count.
+    /// Makes a transcript the child's. Returns its deferred records. If the child had a transcript
+    /// before, the records of another agent's turns are left out, since the child may have resumed
+    /// that agent's conversation.
     fn own(
         &mut self,
         id: TranscriptId,
@@ -226,7 +233,7 @@ impl Transcripts {
         if is_first { deferred.all() } else { deferred.own() }
     }
 
-    /// The notice for an agent whose messages are not read.
+    /// Returns the notice for an agent whose messages cannot be read.
     fn complaint(&self, program: &str) -> String {
         if self.ownership.is_in_doubt() {
             return "Your messages to others are not sent yet: another agent in this directory got \

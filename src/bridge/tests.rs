@@ -1,4 +1,4 @@
-//! Transcript tests of the whole bridge, and its invariants under random inputs.
+//! Tests of the whole bridge by scripts, and of its invariants under random inputs.
 
 mod foreground;
 mod notices;

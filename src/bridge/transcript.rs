@@ -1,9 +1,9 @@
 //! Transcripts: the files in which agent CLIs write down their conversations.
 //!
-//! Such a file holds a JSON object on each line and grows while its agent works. A [`Format`] says
-//! how one CLI writes its transcripts and where they are; a [`Reader`] makes [`Record`]s of one
-//! file's bytes, and skips what its format does not know, since formats grow. Finding and opening
-//! the files is the driver's task.
+//! Such a file has a JSON object on each line and grows while its agent works. A [`Format`] says
+//! how one CLI writes its transcripts and where they are. A [`Reader`] turns the bytes of one file
+//! into [`Record`]s. It skips lines that its format does not know, since later versions of a CLI
+//! add kinds of lines. Finding and opening the files is the driver's task.
 
 mod dedup;
 mod format;
@@ -21,19 +21,19 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TranscriptId(pub u32);
 
-/// The part of a conversation that matters to the relay.
+/// A part of a conversation that matters to the relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A text that the agent was given, word for word.
+    /// A text that the agent was given, unchanged.
     Prompt(String),
     /// A text that the agent wrote.
     Reply(String),
-    /// The end of the agent's work at a prompt.
+    /// The end of the agent's work on a prompt.
     TurnOver,
 }
 
 impl Record {
-    /// The bytes of its text.
+    /// Returns the number of bytes of the record's text.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -43,13 +43,14 @@ impl Record {
     }
 }
 
-/// Makes records of the lines of one transcript.
+/// A parser, which turns the lines of one transcript into records.
 pub trait Parser: fmt::Debug + Send {
-    /// Reads a line: a JSON object that has this timestamp.
+    /// Reads a line, which is a JSON object with this timestamp. Appends the line's records.
     fn read(&mut self, line: &str, timestamp: &str, records: &mut Vec<Record>);
 }
 
-/// The texts of a message's content, which is a string, or a list of parts of which some have text.
+/// Returns the texts of a message's content, which is a string, or a list of parts of which some
+/// have a text.
 #[must_use]
 pub fn texts(content: &RawValue) -> Vec<String> {
     #[derive(Deserialize)]

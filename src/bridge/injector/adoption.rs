@@ -1,20 +1,21 @@
-//! Whether the agent has adopted the last submitted text, that is, begun to work on it.
+//! The adoption of the last submitted text: whether the agent has begun to work on it.
 //!
-//! Until then the agent may look idle, and would merge that text and the next one into one prompt.
+//! Before the adoption the agent may look idle. A text that is typed then would be merged with the
+//! last one into one prompt.
 
 use super::history::History;
 use crate::{bridge::frame::holds_frame, protocol::Moment};
 
-/// The longest time until a program shows that it works on a submitted text. After that, the
-/// program was so quick that its work was not seen.
+/// The longest time until a program shows that it works on a submitted text. After this time, the
+/// program counts as so quick that its work was not seen.
 const ADOPTED_MS: u64 = 3000;
-/// The longest time until a program that records its prompts has recorded this one: while it is
-/// still starting it may show nothing for long.
+/// The longest time until a program that records its prompts has recorded the submitted one. A
+/// program that is still starting may show nothing for long.
 const RECORDED_MS: u64 = 20_000;
-/// How often the screen is checked for a working agent.
+/// The time between two checks whether the screen shows a working agent.
 const CHECK_MS: u64 = 50;
 
-/// The progress of the last submitted text.
+/// The progress of the last submitted text towards its adoption.
 #[derive(Debug)]
 pub(super) struct Adoption {
     stage: Stage,
@@ -30,7 +31,7 @@ enum Stage {
     Awaited {
         /// When the text was submitted or recorded.
         since: Moment,
-        /// The digits of its frame.
+        /// The digits of the text's frame.
         hex: String,
         checked_at: Moment,
     },
@@ -58,7 +59,7 @@ impl Adoption {
         self.stage = Stage::Done;
     }
 
-    /// Checks, not too often, whether the agent `looks_busy`.
+    /// Checks whether the agent `looks_busy`, at most once every `CHECK_MS`.
     pub(super) fn check(&mut self, now: Moment, looks_busy: impl FnOnce() -> bool) {
         let Stage::Awaited { hex, checked_at, .. } = &mut self.stage else { return };
         if now.since(*checked_at) < CHECK_MS {
@@ -70,15 +71,15 @@ impl Adoption {
         }
     }
 
-    /// Whether the last text may still have to be adopted.
+    /// Whether the agent may not have adopted the last text yet.
     pub(super) fn is_pending(&self, now: Moment, history: &History) -> bool {
         let Stage::Awaited { since, hex, .. } = &self.stage else { return false };
         let awaits_record = self.awaits_record(hex, history);
         now.since(*since) < if awaits_record { RECORDED_MS } else { ADOPTED_MS }
     }
 
-    /// Ends the wait if its time is over. A program that did not record this prompt is not expected
-    /// to record later ones.
+    /// Ends the wait if its time is over. If the program did not record this prompt, later records
+    /// are not expected.
     pub(super) fn expire(&mut self, now: Moment, history: &History) {
         if let Stage::Awaited { hex, .. } = &self.stage
             && !self.is_pending(now, history)
@@ -96,7 +97,7 @@ impl Adoption {
         }
     }
 
-    /// Notes that the transcript has recorded a prompt, which the agent begins to work on now.
+    /// Notes a prompt that the transcript has recorded. The agent begins to work on it now.
     pub(super) fn confirm(&mut self, now: Moment, prompt: &str) {
         match &mut self.stage {
             Stage::Awaited { since, hex, .. } if holds_frame(prompt, hex) => *since = now,

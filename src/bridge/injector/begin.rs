@@ -1,4 +1,4 @@
-//! The first stage of an injection: the decision to type, and the text.
+//! The first stage of an injection: deciding to type, and typing the text.
 
 use super::{
     Injector, RETRY_MS, TypedFrame, View,
@@ -17,11 +17,11 @@ use crate::{
     protocol::Moment,
 };
 
-/// The time after which a pressed key has had its effect on the screen.
+/// The time after which a pressed key counts as having had its effect on the screen.
 const KEY_SEEN_MS: u64 = 10_000;
 
 impl Injector {
-    /// When the next text may be typed at the earliest, if one waits.
+    /// Returns the earliest time at which the next text may be typed, if a text waits.
     pub(super) fn begin_at(&self) -> Option<Moment> {
         if self.injection.is_some() || !self.has_text() {
             return None;
@@ -41,8 +41,8 @@ impl Injector {
 
     /// Types the next text if there is no obstacle.
     ///
-    /// `reader_is_fresh` says that the driver has found out who reads because a text waited. A text
-    /// that came since then waits for the next tick.
+    /// `reader_is_fresh` says that the driver determined the reader after a text began to wait. A
+    /// text that was added since then waits for the next tick.
     pub(in crate::bridge) fn begin_when_free(
         &mut self,
         now: Moment,
@@ -106,8 +106,9 @@ impl Injector {
         }
     }
 
-    /// Draws conclusions from the shown input line, while the terminal is ours: whether the program
-    /// has started, the last text was adopted, and the person's line is empty.
+    /// Draws conclusions from the input line on the screen, unless something hinders a look at it:
+    /// whether the program has started, whether the agent has adopted the last text, and whether
+    /// the person's line is empty.
     fn learn_from_input_line(&mut self, now: Moment, view: &View<'_>) {
         let facts = self.facts(now, view);
         if facts.terminal_obstacle().is_some() {
@@ -134,7 +135,8 @@ impl Injector {
         }
     }
 
-    /// Types the next text in this form; `None` if none can be typed in it.
+    /// Types the next text in this form. Returns `None` if no waiting text can be typed in the
+    /// form.
     fn begin(&mut self, form: Form, view: &View<'_>, out: &mut Vec<Output>) -> Option<TypedFrame> {
         let is_reported = self.queue.next_is_reported();
         let (content, body) = self.next_text(form)?;
@@ -169,8 +171,8 @@ impl Injector {
         Some(TypedFrame { hex, body })
     }
 
-    /// Takes the next text. The relay's own go first: the brief since the agent needs it to answer,
-    /// notices since they are about what the agent has just said.
+    /// Takes the next text. The relay's own texts go first: the brief, because the agent needs it
+    /// to answer, and notices, because they are about the agent's last messages.
     fn next_text(&mut self, form: Form) -> Option<(Content, String)> {
         if let Some(text) = self.notices.take(form) {
             return Some((Content::Notice, text));

@@ -1,4 +1,4 @@
-//! The end of an injection: the text was submitted, and the agent adopts and confirms it.
+//! The end of an injection: the text was submitted, and the transcript confirms it.
 
 use super::Injector;
 use crate::{
@@ -13,7 +13,7 @@ impl Injector {
     /// Ends the current injection as submitted.
     pub(super) fn complete(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.submitted_at = Some(now);
-        // The agent may print nothing in answer.
+        // A prompt begins a turn even if the agent prints nothing in answer.
         self.turn.change(now);
         let Some(injection) = self.injection.take() else { return };
         if self.recipe.shows_composer() {
@@ -29,7 +29,8 @@ impl Injector {
         self.release_keys(out);
     }
 
-    /// The agent's transcript has recorded a prompt. A text that it holds needs no Enter any more.
+    /// Notes a prompt that the agent's transcript has recorded. A text in a frame that the prompt
+    /// contains counts as submitted.
     pub(in crate::bridge) fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
         if self.injection.as_ref().is_some_and(|injection| holds_frame(prompt, &injection.hex)) {
             self.complete(now, out);
@@ -41,13 +42,13 @@ impl Injector {
         self.retry_at = None;
     }
 
-    /// The agent's transcript has recorded a reply.
+    /// Notes that the agent's transcript has recorded a reply.
     pub(in crate::bridge) fn note_reply(&mut self) {
         self.adoption.end();
         self.retry_at = None;
     }
 
-    /// The agent's transcript has recorded the end of a turn.
+    /// Notes that the agent's transcript has recorded the end of a turn.
     pub(in crate::bridge) fn note_turn_end(&mut self) {
         self.end_turn();
         self.adoption.end();

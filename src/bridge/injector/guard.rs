@@ -10,12 +10,11 @@ use crate::{
     protocol::Moment,
 };
 
-/// The longest time that a program takes to show a text that it has received, or to record the
-/// text.
+/// The longest time that a program takes to show or to record a text that it has received.
 const TEXT_SHOWN_MS: u64 = 20_000;
 
 impl Injector {
-    /// Counts bytes that the terminal has accepted. Returns nothing; [`Injector::advance`] follows.
+    /// Counts bytes that the terminal has accepted. The caller then calls [`Injector::advance`].
     pub(in crate::bridge) fn count_written(&mut self, bytes: usize) {
         self.writes.add_written(bytes);
         self.retry_at = None;
@@ -39,13 +38,14 @@ impl Injector {
         }
     }
 
-    /// When the Enter is due: the screen has settled since this moment, or does not settle.
+    /// Returns the time at which the Enter is due: the screen has not changed for the recipe's
+    /// time, or the longest wait since `since` is over.
     pub(super) fn enter_at(&self, since: Moment) -> Moment {
         let changed_at = self.printed_at.map_or(since, |at| at.max(since));
         changed_at.plus(self.recipe.guard_ms).min(since.plus(self.recipe.guard_ms_max))
     }
 
-    /// Submits the text if the time has come and the text stands in the input line.
+    /// Submits the text if its Enter is due and the text stands in the input line.
     pub(in crate::bridge) fn submit_when_due(
         &mut self,
         now: Moment,
@@ -64,8 +64,8 @@ impl Injector {
         if self.recipe.holds_text(view.spot) {
             return self.press_submit(1, out);
         }
-        // An Enter would answer what the program asks. Otherwise the program is late to show the
-        // text, which keys of the person's would join, or the text is gone.
+        // While the program asks something, an Enter would answer that. Otherwise the program is
+        // late to show the text, and the person's keys would mix with it, or the text is gone.
         let asks = self.recipe.shows_dialog(view.spot);
         let typed_at = if asks { now } else { typed_at };
         let Some(injection) = &mut self.injection else { return };
@@ -90,7 +90,7 @@ impl Injector {
         }
     }
 
-    /// Returns the obstacle to submitting: another program reads than the one that got the text.
+    /// Returns an obstacle if another program reads the terminal than the one that got the text.
     pub(super) fn reader_obstacle(&self) -> Option<Obstacle> {
         let injection = self.injection.as_ref()?;
         match &self.reader {
@@ -100,7 +100,7 @@ impl Injector {
         }
     }
 
-    /// Waits while another program has the terminal; the person's keys go to it.
+    /// Waits while another program has the terminal, and passes the person's keys to that program.
     fn wait_for_reader(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
         if let Some(Injection { stage: Stage::Guard { since, .. }, .. }) = &mut self.injection {
             *since = now.plus(RETRY_MS);
@@ -109,8 +109,8 @@ impl Injector {
         self.let_keys_through(out);
     }
 
-    /// Decides about a text that no longer stands in the input line, since `since`: the person may
-    /// have submitted it, or erased it.
+    /// Decides about a text that has not been seen in the input line since `since`: the person may
+    /// have submitted it or erased it.
     pub(super) fn resolve_missing_text(
         &mut self,
         now: Moment,
@@ -122,9 +122,9 @@ impl Injector {
         let records_prompts = self.adoption.records_prompts();
         let patience_ms = match injection.interference {
             Interference::Enter if !records_prompts => return self.complete(now, out),
-            // The program may be late to show it.
+            // The person may have erased the text, or the program may be late to show it.
             Interference::Keys if !records_prompts => 2 * self.recipe.guard_ms_max,
-            // The program may still show it or record it, though perhaps after other work.
+            // The program may still show or record the text, perhaps after other work.
             _ => TEXT_SHOWN_MS,
         };
         if now.since(since) >= patience_ms && !self.recipe.looks_busy(view.spot) {
@@ -132,7 +132,7 @@ impl Injector {
         }
     }
 
-    /// Gives the text up, and returns its message to the daemon, which delivers it again.
+    /// Gives up on the text and returns its message to the daemon, which delivers it again.
     fn return_text(&mut self, out: &mut Vec<Output>) {
         match self.injection.take().map(|injection| injection.content) {
             Some(Content::Message(message)) => out.push(Output::Return(message.id)),

@@ -1,4 +1,5 @@
-//! Memory of recent injections: deliveries, the frames around them, and their senders' sessions.
+//! A bounded memory of recent injections: deliveries, the frames around them, and their senders'
+//! sessions.
 
 use crate::{
     bridge::{frame::holds_frame, input::IncomingMessage},
@@ -6,19 +7,19 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Ids of typed deliveries that are remembered.
+/// The most ids of submitted deliveries that are remembered.
 const TYPED_MAX: usize = 1024;
-/// Frames that are remembered until the transcript confirms them.
+/// The most frames that are remembered until the transcript confirms them.
 const FRAMES_MAX: usize = 32;
-/// Senders whose session is remembered.
+/// The most senders whose sessions are remembered.
 const SENDERS_MAX: usize = 256;
 
-/// Bounded memory of what was typed.
+/// A bounded memory of typed texts.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// Ids of deliveries that were submitted, oldest first.
     typed: VecDeque<String>,
-    /// Messages submitted so far.
+    /// The number of messages submitted so far.
     count: u64,
     unconfirmed: VecDeque<UnconfirmedFrame>,
     /// Senders' names in lower case, with the session of their last message.
@@ -33,7 +34,7 @@ struct UnconfirmedFrame {
 }
 
 impl History {
-    /// Counts messages submitted so far.
+    /// Returns the number of messages submitted so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -67,7 +68,8 @@ impl History {
         self.unconfirmed.iter().any(begins)
     }
 
-    /// Forgets the frames that a recorded prompt holds whole. Returns the ids of their deliveries.
+    /// Forgets the frames that a recorded prompt contains from beginning to end. Returns the ids of
+    /// their deliveries.
     pub(super) fn confirm(&mut self, prompt: &str) -> Vec<String> {
         let mut ids = Vec::new();
         self.unconfirmed.retain_mut(|frame| {
@@ -80,10 +82,10 @@ impl History {
         ids
     }
 
-    /// Returns how the sender is known, if the agent should see it.
+    /// Returns the proof by which the daemon knows the sender, if the agent should see it.
     ///
-    /// Keys and tokens need no mention, nor does a claimed name, unless that name was last heard
-    /// from another session.
+    /// A key or a token is not shown. A name that is only claimed is shown if the last message
+    /// under that name came from another session.
     pub(super) fn auth_to_show(&mut self, message: &IncomingMessage) -> Option<Proof> {
         let auth = message.auth.filter(|auth| !matches!(auth, Proof::Key | Proof::Token))?;
         if auth != Proof::Claim {

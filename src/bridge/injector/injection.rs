@@ -1,23 +1,23 @@
-//! A text on its way into the agent: its stage, and what the person did meanwhile.
+//! An injection: a text on its way into the agent, its stage, and the person's keys meanwhile.
 
 use crate::{
     bridge::{input::IncomingMessage, keyboard::Reader, obstacle::Obstacle},
     protocol::Moment,
 };
 
-/// The text that is being typed. There is one at a time.
+/// The text that is being typed. At most one text is typed at a time.
 #[derive(Debug)]
 pub(super) struct Injection {
     pub(super) content: Content,
-    /// The digits of its frame.
+    /// The digits of the text's frame.
     pub(super) hex: String,
     /// The program that the text was typed into.
     pub(super) reader: Reader,
     pub(super) stage: Stage,
-    /// Whether the person's keys are passed on: the program asks something, or does not take the
-    /// text as it should.
+    /// Whether the person's keys are passed on, because the program asks something or does not
+    /// handle the text as expected.
     pub(super) passes_keys: bool,
-    /// Why the text is not submitted, or does not leave the input line.
+    /// The reason why the text is not submitted, or does not leave the input line.
     pub(super) obstacle: Option<Obstacle>,
     pub(super) interference: Interference,
 }
@@ -26,7 +26,7 @@ pub(super) struct Injection {
 #[derive(Debug)]
 pub(super) enum Content {
     Message(IncomingMessage),
-    /// A text of the relay's own.
+    /// A text of the relay itself.
     Notice,
 }
 
@@ -36,34 +36,34 @@ pub(super) enum Content {
 pub(super) enum Stage {
     /// The text is being written to the terminal.
     Typing {
-        /// The count of written bytes at which all of the text is there.
+        /// The count of written bytes at which the terminal has the whole text.
         until: u64,
     },
     /// The text is in the terminal, and its Enter waits for the screen to settle.
     Guard {
-        /// When the text was written, or a dialog was last on the screen.
+        /// The time at which the text was written, or a dialog was last on the screen.
         typed_at: Moment,
-        /// Since when the screen has to settle.
+        /// The time from which on the screen must be unchanged for the recipe's `guard_ms`.
         since: Moment,
     },
     /// The Enter is being written to the terminal.
     Submitting {
-        /// The count of written bytes at which the text has been written.
+        /// The count of written bytes at which the terminal has the Enter.
         until: u64,
-        /// Counts attempts.
+        /// The number of attempts to submit the text so far, with this one.
         presses: u32,
     },
     /// The Enter is in the terminal, and the text has not left the input line yet.
     Leaving {
-        /// When the Enter was there.
+        /// The time at which the terminal had the Enter.
         since: Moment,
-        /// Counts attempts.
+        /// The number of attempts to submit the text so far, with this one.
         presses: u32,
         checked_at: Moment,
     },
 }
 
-/// The person's keys that reached the program while a text was in its input line.
+/// The kinds of the person's keys that reached the program while a text was in its input line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interference {
     None,

@@ -1,6 +1,6 @@
-//! Keys of the person's that are kept back while a text is being typed.
+//! The person's keys that are kept back while a text is being typed.
 
-/// Bytes of keys, to be written after the text.
+/// The bytes of kept keys, which are written after the text.
 #[derive(Debug, Default)]
 pub(super) struct KeptKeys {
     bytes: Vec<u8>,
@@ -22,7 +22,7 @@ impl KeptKeys {
         self.has_submit |= has_submit;
     }
 
-    /// Takes all keys. Returns them and whether one of them submits a line; `None` if there are no
+    /// Takes all keys. Returns the keys and whether one of them submits a line, or `None` without
     /// keys.
     pub(super) fn take(&mut self) -> Option<(Vec<u8>, bool)> {
         let Self { bytes, has_submit } = std::mem::take(self);

@@ -1,4 +1,5 @@
-//! The person's keys: passed on, or kept back while a text is being typed.
+//! The handling of the person's keys, which are passed on, or kept back while a text is being
+//! typed.
 
 use super::{Injector, injection::Interference};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 impl Injector {
-    /// Handles bytes of the person's terminal. Returns whether one of them submits a line.
+    /// Handles bytes from the person's terminal. Returns whether a key among them submits a line.
     pub(in crate::bridge) fn press(
         &mut self,
         now: Moment,
@@ -29,7 +30,7 @@ impl Injector {
             self.prompts.learn(&self.reader, &Spot::of(screen));
             self.prompts.person_typed();
         } else if !are_kept && !self.line.is_ambiguous() {
-            // A terminal's answer, for which the child may be waiting.
+            // The bytes are a terminal's answer, for which the child may be waiting.
             self.write(bytes.to_vec(), out);
             return false;
         }
@@ -38,7 +39,7 @@ impl Injector {
         }
         let keeps = self.injection.as_ref().is_some_and(|injection| !injection.passes_keys);
         if keeps {
-            // They would become a part of the text that is being typed.
+            // The keys would become a part of the text that is being typed.
             self.kept_keys.add(bytes, pressed.submit);
         } else if pressed.any || are_kept {
             self.pass_keys(bytes.to_vec(), pressed.submit, out);
@@ -48,14 +49,14 @@ impl Injector {
         pressed.any && pressed.submit
     }
 
-    /// Ends an escape sequence that did not continue in time: its key counts as pressed at the
-    /// moment of the ESC.
+    /// Ends an escape sequence that did not continue in time. Its bytes count as a key that was
+    /// pressed when the ESC arrived.
     pub(in crate::bridge) fn settle_keys(&mut self, now: Moment) {
         let pressed_at = self.line.expire_unfinished(now);
         self.key_at = self.key_at.max(pressed_at);
     }
 
-    /// Passes the person's keys on from now on, though a text is being typed.
+    /// Passes the person's keys on from now on, although a text is being typed.
     pub(super) fn let_keys_through(&mut self, out: &mut Vec<Output>) {
         if let Some(injection) = &mut self.injection {
             injection.passes_keys = true;

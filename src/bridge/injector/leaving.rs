@@ -1,4 +1,4 @@
-//! The third stage of an injection: the Enter is pressed, and the text has to leave the input line.
+//! The third stage of an injection: the Enter was pressed, and the text must leave the input line.
 
 use super::{
     Injector, RETRY_MS, View,
@@ -9,22 +9,22 @@ use crate::{
     protocol::Moment,
 };
 
-/// How often the input line is checked.
+/// The time between two checks of the input line.
 const CHECK_MS: u64 = 30;
-/// The time after which the Enter is pressed again: some programs take an Enter that follows a
-/// paste too soon for a part of it.
+/// The time after which the Enter is pressed again. Some programs take an Enter that follows a
+/// paste too soon for a part of the paste.
 const PRESS_AGAIN_MS: u64 = 700;
-/// The delay if the program has printed nothing since the Enter.
+/// The time after which the Enter is pressed again if the program has printed nothing since.
 const PRESS_AGAIN_SILENT_MS: u64 = 3000;
-/// How often the Enter is pressed at most.
+/// The most times that the Enter is pressed for one text.
 const PRESSES_MAX: u32 = 4;
 
-/// When to check the input line next.
+/// Returns the time of the next check of the input line.
 pub(super) fn check_at(presses: u32, checked_at: Moment) -> Moment {
     checked_at.plus(if presses < PRESSES_MAX { CHECK_MS } else { RETRY_MS })
 }
 
-/// Whether another Enter may be pressed for a text whose last one was pressed at `since`.
+/// Whether the Enter may be pressed again, if it was last pressed at `since`.
 pub(super) fn may_press_again(now: Moment, since: Moment) -> bool {
     now.since(since) >= PRESS_AGAIN_MS
 }
@@ -58,14 +58,15 @@ impl Injector {
             self.note_delay(Some(why), out);
             return self.let_keys_through(out);
         }
-        // A program that has printed nothing since may not have read the Enter yet.
+        // A program that has printed nothing since the Enter may not have read it yet.
         let has_printed = self.printed_at > Some(since);
         let patience_ms = if has_printed { PRESS_AGAIN_MS } else { PRESS_AGAIN_SILENT_MS };
         let stays = now.since(since) >= patience_ms && self.is_at_rest(now);
         if stays && presses < PRESSES_MAX {
             self.press_submit(presses + 1, out);
         }
-        // The person may know better what the program waits for.
+        // The person's keys are passed on, since only the person may know what the program waits
+        // for.
         let asks = self.recipe.shows_dialog(view.spot);
         if asks || (stays && presses > 1) {
             self.let_keys_through(out);
@@ -75,8 +76,8 @@ impl Injector {
         self.note_delay(asks.then_some(Obstacle::Dialog).or(ignored), out);
     }
 
-    /// Whether the input line is empty again; or, after a while, is not seen with the text in it,
-    /// since a program may be in the middle of painting the line.
+    /// Whether the text has left the input line: the line is empty again, or does not show the text
+    /// after a while. Before that, the program may be in the middle of painting the line.
     fn has_left(&self, now: Moment, since: Moment, view: &View<'_>) -> bool {
         if self.recipe.holds_text(view.spot) {
             return false;

@@ -2,17 +2,18 @@
 
 use crate::bridge::recipe::Form;
 
-/// Notices that are typed together at most; of further ones only the number is typed.
+/// The most notices that are typed together. Of further notices only the number is typed.
 const NOTICES_MAX: usize = 16;
 
 /// Texts of the relay that wait to be typed.
 #[derive(Debug)]
 pub(super) struct Notices {
-    /// The text typed before anything else.
+    /// The brief, which is typed before all other texts.
     brief: Option<String>,
     sentences: Vec<String>,
     omitted: usize,
-    /// Notices were typed in this turn of the agent's, so further ones wait for the next turn.
+    /// Whether notices were typed in this turn of the agent. If so, further notices wait for the
+    /// next turn.
     is_turn_used: bool,
 }
 
@@ -34,12 +35,13 @@ impl Notices {
         self.brief.is_some() || self.may_be_typed()
     }
 
-    /// The agent has begun another turn.
+    /// Notes that the agent has begun another turn.
     pub(super) fn begin_turn(&mut self) {
         self.is_turn_used = false;
     }
 
-    /// Takes the next text: the brief where it can be read, then all notices as one line.
+    /// Takes the next text: the brief if it can be typed in this form, then all notices as one
+    /// line.
     pub(super) fn take(&mut self, form: Form) -> Option<String> {
         let brief = if form == Form::Plain { self.brief.take() } else { None };
         brief.or_else(|| self.may_be_typed().then(|| self.take_line()))

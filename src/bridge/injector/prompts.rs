@@ -1,15 +1,15 @@
-//! A shell's prompts at which a command begins, rather than goes on.
+//! A shell's primary prompts, at which a command begins. At other prompts, a command continues.
 
 use crate::bridge::{keyboard::Reader, recipe::Spot};
 
-/// Prompts that are remembered.
+/// The most prompts that are remembered.
 const PROMPTS_MAX: usize = 8;
 
-/// Prompts shown before the person typed: no command can have been unfinished then.
+/// Prompts that a shell showed before the person typed, when no command could be unfinished.
 #[derive(Debug, Default)]
 pub(super) struct Prompts {
     known: Vec<String>,
-    /// The person has pressed a key since the shell last got the foreground.
+    /// Whether the person has pressed a key since the shell last got the foreground.
     has_typed: bool,
 }
 
@@ -18,7 +18,8 @@ impl Prompts {
         &self.known
     }
 
-    /// Remembers a shell's prompt that is shown before a key is pressed.
+    /// Remembers the prompt on the screen if it is a shell's and the person has not pressed a key
+    /// yet.
     pub(super) fn learn(&mut self, reader: &Reader, spot: &Spot) {
         let is_primary = *reader == Reader::Shell && !self.has_typed && spot.is_shell();
         if !is_primary || self.known.contains(&spot.before) {

@@ -1,4 +1,4 @@
-//! Messages that wait to be typed, and the reason that was reported of them.
+//! The messages that wait to be typed, and the reason that was reported for the wait.
 
 use crate::{
     bridge::{input::IncomingMessage, obstacle::Obstacle},
@@ -6,13 +6,14 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Messages beyond which the queue asks for no more. The daemon keeps fewer unacknowledged itself.
+/// The number of messages at which the queue is full. The daemon itself has fewer unacknowledged
+/// messages in flight to one client.
 const MESSAGES_MAX: usize = 1000;
 
-/// Bytes of bodies beyond which the queue asks for no more.
+/// The number of bytes of bodies at which the queue is full.
 const BYTES_MAX: usize = 16 << 20;
 
-/// The obstacle because of which nothing is typed.
+/// The obstacle that currently keeps all texts from being typed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) why: Obstacle,
@@ -25,15 +26,16 @@ pub(super) struct MessageQueue {
     urgent: VecDeque<QueuedMessage>,
     rest: VecDeque<QueuedMessage>,
     bytes: usize,
-    /// The reason reported last. One is enough, since messages are typed one at a time.
+    /// The reason that was reported last. Messages are typed one at a time, so one reason holds for
+    /// all.
     reported: Option<Obstacle>,
-    /// Something was typed since then, so the reason may have changed.
+    /// Whether a text was typed since the last report, so that the reason may have changed.
     is_outdated: bool,
 }
 
 struct QueuedMessage {
     message: IncomingMessage,
-    /// Whether `MessageQueue::reported` was reported of this message.
+    /// Whether `MessageQueue::reported` was reported for this message.
     is_reported: bool,
 }
 
@@ -66,12 +68,13 @@ impl MessageQueue {
         Some(next.message)
     }
 
-    /// Whether a message's reason to wait was not reported yet, or may have changed.
+    /// Whether the reason for a message's wait was not reported yet, or may have changed.
     pub(super) fn has_unreported(&self) -> bool {
         self.all().any(|waiting| self.is_outdated || !waiting.is_reported)
     }
 
-    /// Marks a message as unreported: the daemon that redelivers it has forgotten the report.
+    /// Marks a message as unreported, because the daemon that redelivers it has forgotten the
+    /// report.
     pub(super) fn forget_report(&mut self, id: &str) {
         let mut all = self.urgent.iter_mut().chain(&mut self.rest);
         if let Some(waiting) = all.find(|waiting| waiting.message.id == id) {
@@ -79,22 +82,22 @@ impl MessageQueue {
         }
     }
 
-    /// Lets the next reason replace the reported one at once, since something was typed.
+    /// Lets the next reason replace the reported one at once, since a text was typed.
     pub(super) fn outdate_report(&mut self) {
         self.is_outdated = true;
     }
 
-    /// Whether a reason was reported of the message that is typed next.
+    /// Whether a reason was reported for the message that is typed next.
     pub(super) fn next_is_reported(&self) -> bool {
         self.reported.is_some() && self.all().next().is_some_and(|waiting| waiting.is_reported)
     }
 
-    /// Whether this is the reason that was reported.
+    /// Whether `why` is the reason that was reported.
     pub(super) fn is_reported_as(&self, why: Obstacle) -> bool {
         self.reported == Some(why)
     }
 
-    /// Forgets the reported reason. Returns the ids of the messages of which it was reported.
+    /// Forgets the reported reason. Returns the ids of the messages for which it was reported.
     pub(super) fn withdraw_report(&mut self) -> Vec<String> {
         if self.reported.take().is_none() {
             return Vec::new();
@@ -105,8 +108,8 @@ impl MessageQueue {
 
     /// Returns the reason to report, and the ids of the messages that need the report.
     ///
-    /// A reason replaces the reported one if it `lasts` or if something was typed meanwhile. Until
-    /// then, new messages are reported with the old reason.
+    /// A reason replaces the reported one if it `lasts`, or if a text was typed since the last
+    /// report. Otherwise new messages are reported with the old reason.
     pub(super) fn report(&mut self, why: Obstacle, lasts: bool) -> (Obstacle, Vec<String>) {
         let replaces = std::mem::take(&mut self.is_outdated) || lasts;
         let why = self.reported.filter(|_| !replaces).unwrap_or(why);

@@ -1,36 +1,36 @@
-//! Whether something may be typed now, and if not, why.
+//! The decision whether a text may be typed now, and the reason if not.
 
 use crate::bridge::{keyboard::Reader, obstacle::Obstacle, recipe::Form};
 
-/// The facts on which the decision depends.
+/// The facts on which the decision to type depends.
 #[derive(Clone, Debug)]
 pub(super) struct Facts<'a> {
-    /// The person holds the agent's messages.
+    /// Whether the person holds the agent's messages.
     pub(super) is_held: bool,
-    /// The program has printed nothing so far, and may still be starting.
+    /// Whether the program has printed nothing so far and may still be starting.
     pub(super) is_silent: bool,
     pub(super) reader: &'a Reader,
-    /// The screen changed a moment ago, or a prompt was submitted a moment ago.
+    /// Whether the screen changed, or a prompt was submitted, a moment ago.
     pub(super) is_changing: bool,
-    /// The agent's screen or transcript says that it works.
+    /// Whether the agent is at work, according to its screen or its transcript.
     pub(super) is_at_work: bool,
-    /// The screen shows a message of the agent's that it has not finished.
+    /// Whether the screen shows a message that the agent has not finished.
     pub(super) is_in_message: bool,
-    /// The person pressed a key a moment ago.
+    /// Whether the person pressed a key a moment ago.
     pub(super) is_person_typing: bool,
-    /// The terminal has not accepted all bytes that were written to it.
+    /// Whether the terminal has not yet accepted all bytes that were written to it.
     pub(super) has_unwritten: bool,
-    /// The program has begun to repaint its screen.
+    /// Whether the program is in the middle of repainting its screen.
     pub(super) is_repainting: bool,
-    /// The recipe's verdict on the screen.
+    /// The recipe's verdict on the screen: the form in which a text may be typed, or an obstacle.
     pub(super) form: Result<Form, Obstacle>,
-    /// The program has finished starting.
+    /// Whether the program has finished starting.
     pub(super) is_started: bool,
-    /// The agent may still have to adopt the last text.
+    /// Whether the agent may not have adopted the last text yet.
     pub(super) is_adopting: bool,
-    /// The last key was one after which a line editor may take text for commands.
+    /// Whether a key since the last Enter may have put a line editor into a mode for commands.
     pub(super) may_be_in_command_mode: bool,
-    /// The person has no line begun.
+    /// Whether the person's input line is empty.
     pub(super) is_line_empty: bool,
 }
 
@@ -49,7 +49,7 @@ impl Facts<'_> {
         if is_command || !self.is_line_empty { Err(Obstacle::HalfTyped) } else { Ok(form) }
     }
 
-    /// The first obstacle that needs no look at the input line.
+    /// Returns the first obstacle among the facts that do not depend on the input line.
     pub(super) fn terminal_obstacle(&self) -> Option<Obstacle> {
         match self.reader {
             _ if self.is_held => Some(Obstacle::Held),

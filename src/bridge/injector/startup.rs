@@ -1,11 +1,11 @@
-//! Whether a program whose input line is known has finished starting.
+//! The start of a program whose input line is known, and whether the program has finished it.
 
 use crate::protocol::Moment;
 
-/// How far a program's start is.
+/// The progress of a program's start.
 ///
-/// A program may show its input line before it asks something, such as whether to trust a folder.
-/// So the line counts only after it has stayed empty for a while.
+/// A program may show its input line before it asks something, for example whether to trust a
+/// folder. So the program counts as started only after the line has stayed empty for a while.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Startup {
     /// The empty input line is not on the screen.
@@ -21,7 +21,7 @@ impl Startup {
         matches!(self, Self::Complete)
     }
 
-    /// When the input line will have been there for long enough.
+    /// Returns the time at which the empty input line will have been there for long enough.
     pub(super) fn deadline(self, start_ms: u64) -> Option<Moment> {
         match self {
             Self::ReadySince(since) => Some(since.plus(start_ms)),
@@ -29,7 +29,8 @@ impl Startup {
         }
     }
 
-    /// Notes whether the screen shows an empty input line; `printed_at` is when it last changed.
+    /// Notes whether the screen shows an empty input line. `printed_at` is the time of the screen's
+    /// last change.
     pub(super) fn observe(
         &mut self,
         now: Moment,

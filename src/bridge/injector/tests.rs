@@ -1,9 +1,9 @@
-//! Transcript tests of injections: when a text is typed, submitted, and returned.
+//! Tests of injections by scripts: when a text is typed, submitted, and returned.
 
 use crate::bridge::script::{check, outputs};
 use expect_test::expect;
 
-/// No empty line was seen before the key.
+/// The screen showed no empty input line before the key was pressed.
 #[test]
 fn key_that_answers_a_dialog_begins_no_line() {
     check(expect![[r#"
@@ -38,7 +38,7 @@ fn key_that_undoes_another_leaves_the_line_empty() {
     "#]]);
 }
 
-/// A slow program shows something else before the key.
+/// A slow program prints something else before it shows the key.
 #[test]
 fn key_that_is_not_shown_yet_begins_a_line() {
     check(expect![[r#"
@@ -55,7 +55,7 @@ fn key_that_is_not_shown_yet_begins_a_line() {
             10000 types \e[200~[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\nhello\n[/relay 789200]\e[201~
         20000 ends
     "#]]);
-    // Both keys take effect at once and show nothing on the screen.
+    // The second key undoes the first before the program shows either.
     check(expect![[r#"
         run gemini
         begin ready
@@ -86,7 +86,7 @@ fn half_painted_screen_does_not_complete_an_injection() {
             2690 acknowledges 11111111-2222
         9000 ends
     "#]]);
-    // The line is painted before its text.
+    // The program paints the empty line first and then the text in it.
     check(expect![[r#"
         run gemini
         begin message typed
@@ -102,7 +102,7 @@ fn half_painted_screen_does_not_complete_an_injection() {
     "#]]);
 }
 
-/// The transcript has the prompt before the screen shows it.
+/// The transcript has the prompt before the screen shows that the text has left the input line.
 #[test]
 fn recorded_prompt_completes_an_injection() {
     check(expect![[r#"
@@ -119,7 +119,8 @@ fn recorded_prompt_completes_an_injection() {
             1300 reports 11111111-2222 Confirmed
         9000 ends
     "#]]);
-    // Without a record, the text is missed on the screen.
+    // Without a transcript, the message counts as submitted when the screen no longer shows the
+    // text.
     check(expect![[r#"
         run gemini
         begin message typed
@@ -135,7 +136,7 @@ fn recorded_prompt_completes_an_injection() {
     "#]]);
 }
 
-/// A starting program reads input and shows nothing of it.
+/// A program that is still starting reads input and shows nothing of it.
 #[test]
 fn next_message_waits_until_the_last_one_is_recorded() {
     check(expect![[r#"
@@ -208,7 +209,7 @@ fn keys_do_not_join_a_text_that_is_shown_late() {
             2640 types x
         9000 ends
     "#]]);
-    // Keys pass after a limited time, and while the program asks something.
+    // The person's keys are passed on after a limited time, and while the program asks something.
     check(expect![[r#"
         run gemini
         begin message typed
@@ -228,7 +229,7 @@ fn keys_do_not_join_a_text_that_is_shown_late() {
             1250 types 1
         9000 ends
     "#]]);
-    // The text is not submitted at once.
+    // The text leaves the input line only some time after the Enter.
     check(expect![[r#"
         run gemini
         begin message typed
@@ -272,7 +273,7 @@ fn busy_agent_is_reported_while_it_prints() {
     .assert_eq(&outputs(&script));
 }
 
-/// A lasting new reason replaces the old one, for all waiting messages.
+/// A new reason that lasts replaces the old one, for all waiting messages.
 #[test]
 fn waiting_messages_are_reported_with_one_reason() {
     check(expect![[r#"
@@ -340,7 +341,7 @@ fn redelivered_message_is_reported_again() {
     "#]]);
 }
 
-/// The program shows its input line, and then asks whether to trust the folder.
+/// The program first shows its input line and then asks whether to trust the folder.
 #[test]
 fn starting_program_gets_text_only_after_its_line_has_stayed() {
     check(expect![[r#"
@@ -402,7 +403,7 @@ fn message_swallowed_by_a_dialog_or_erased_is_returned() {
     "#]]);
 }
 
-/// Windows consoles encode keys this way.
+/// Windows consoles encode keys in the win32-input-mode.
 #[test]
 fn enter_in_win32_encoding_submits() {
     check(expect![[r#"
@@ -418,7 +419,7 @@ fn enter_in_win32_encoding_submits() {
             4250 acknowledges 11111111-2222
         90000 ends
     "#]]);
-    // A held-back Enter counts, too.
+    // An Enter that was held back counts, too.
     check(expect![[r#"
         run gemini
         begin message typed

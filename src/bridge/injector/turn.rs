@@ -1,4 +1,4 @@
-//! The agent's turn: its work on one prompt, as far as its output shows it.
+//! The agent's turn, which is its work on one prompt, as far as the agent's output shows it.
 
 use crate::{bridge::extract::SILENCE_MS, protocol::Moment};
 
@@ -11,15 +11,15 @@ pub(super) enum Turn {
     #[default]
     Over,
     Open {
-        /// When the child printed last, or got the last prompt.
+        /// The time at which the child last printed or got a prompt.
         changed_at: Moment,
-        /// Whether the recipe has been asked since then if the agent looks idle.
+        /// Whether the recipe was asked since then if the agent looks idle.
         idle_asked: bool,
     },
 }
 
 impl Turn {
-    /// Notes that the child printed or got a prompt.
+    /// Notes that the child printed or got a prompt, and begins a turn if none is open.
     pub(super) fn change(&mut self, now: Moment) {
         *self = Self::Open { changed_at: now, idle_asked: false };
     }
@@ -28,8 +28,8 @@ impl Turn {
         *self = Self::Over;
     }
 
-    /// The time at which [`Turn::is_over`] may change its answer. `shows_idle`: whether the recipe
-    /// recognises an idle agent.
+    /// Returns the time at which [`Turn::is_over`] may change its answer. `shows_idle` says that
+    /// the recipe recognises an idle agent.
     pub(super) fn deadline(&self, shows_idle: bool) -> Option<Moment> {
         match *self {
             Self::Over => None,
@@ -40,7 +40,7 @@ impl Turn {
         }
     }
 
-    /// Whether an open turn has ended: the agent `looks_idle`, or was silent for long.
+    /// Whether an open turn has ended: the agent `looks_idle`, or was silent for a long time.
     pub(super) fn is_over(&mut self, now: Moment, looks_idle: impl FnOnce() -> bool) -> bool {
         let Self::Open { changed_at, idle_asked } = self else { return false };
         let quiet_ms = now.since(*changed_at);

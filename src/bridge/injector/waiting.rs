@@ -1,4 +1,4 @@
-//! Reports why messages wait.
+//! Reports to the daemon of the reasons why messages wait.
 
 use super::{Injector, queue::Block};
 use crate::{
@@ -9,20 +9,21 @@ use crate::{
     protocol::Moment,
 };
 
-/// The time after which a new reason replaces the reported one.
+/// The time for which a new reason must hold before it replaces the reported one.
 const LASTING_MS: u64 = 2000;
 
 impl Injector {
-    /// When a message that has just come is to be reported as waiting: at once.
+    /// Returns a time in the past if a message's wait is still to be reported, since that is due at
+    /// once.
     pub(super) fn report_at(&self) -> Option<Moment> {
         let is_due = self.injection.is_none() && self.queue.has_unreported();
         self.started_at.filter(|_| is_due)
     }
 
-    /// Notes that nothing can be typed for this reason, and reports it.
+    /// Notes the reason why no text can be typed, and reports it.
     ///
-    /// New messages are reported at once. For the others a new reason has to last, unless it is
-    /// the person's wish.
+    /// The reason is reported at once for new messages. For the others a new reason must first hold
+    /// for a while, except for a hold by the person.
     pub(super) fn note_obstacle(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
         let before = self.block.filter(|block| block.why == why);
         let block = before.unwrap_or(Block { why, since: now });
@@ -33,8 +34,8 @@ impl Injector {
         }
     }
 
-    /// Notes why the current text is not submitted, and reports a change: of that text, and of the
-    /// messages behind it.
+    /// Notes why the current text is not submitted. Reports a change for the current text and for
+    /// the messages behind it.
     pub(super) fn note_delay(&mut self, why: Option<Obstacle>, out: &mut Vec<Output>) {
         let Some(injection) = &mut self.injection else { return };
         let is_new = injection.obstacle != why;
@@ -53,7 +54,7 @@ impl Injector {
         }
     }
 
-    /// Reports once more why the current message is not submitted.
+    /// Reports again why the current message is not submitted.
     pub(super) fn repeat_delay(&self, out: &mut Vec<Output>) {
         let Some(injection) = &self.injection else { return };
         if let (Some(message), Some(why)) = (injection.message(), injection.obstacle) {

@@ -1,6 +1,6 @@
-//! Counts bytes on their way into the terminal.
+//! The count of bytes on their way into the terminal.
 
-/// Counts the bytes handed to the driver, and the bytes that the terminal has accepted.
+/// The number of bytes handed to the driver, and of bytes that the terminal has accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WriteCount {
     handed_out: u64,
@@ -16,7 +16,7 @@ impl WriteCount {
         self.written += bytes as u64;
     }
 
-    /// The count of written bytes at which all that was handed out is written.
+    /// Returns the count of written bytes at which all bytes handed out so far are written.
     pub(super) fn end(self) -> u64 {
         self.handed_out
     }

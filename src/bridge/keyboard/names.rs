@@ -1,6 +1,6 @@
 //! Names of executables, by kind: shells, readers of commands, sessions and launchers.
 
-/// Shells, which run what is typed at their prompt.
+/// Shells, which run the text that is typed at their prompt.
 pub(super) const SHELLS: &[&str] = &[
     "sh",
     "bash",
@@ -153,8 +153,8 @@ pub(super) const COMMAND_READERS: &[&str] = &[
     "lynx",
 ];
 
-/// Programs that pass what is typed to another program: terminal multiplexers, and sessions on
-/// other machines, in containers, or as other users.
+/// Programs that pass typed text to another program: terminal multiplexers, and sessions on other
+/// machines, in containers, or as other users.
 pub(super) const SESSIONS: &[&str] = &[
     "tmux",
     "tmate",

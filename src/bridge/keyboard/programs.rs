@@ -5,7 +5,7 @@ use super::{
     names::{COMMAND_READERS, LAUNCHERS, SESSIONS, SHELLS},
 };
 
-/// Interpreters, which run a script or, without one, prompt.
+/// Interpreters, which run a script or, without a script, prompt for input.
 const INTERPRETERS: &[Options] = &[
     Options { name: "python", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
     Options { name: "pypy", runs: "c", modules: "m", stays: "i", values: "WX", ..PLAIN },
@@ -25,7 +25,7 @@ const INTERPRETERS: &[Options] = &[
 const NODE_VALUED: &[&str] =
     &["--require", "--import", "--loader", "--experimental-loader", "--conditions", "--env-file"];
 
-/// Words in place of a script after which an interpreter prompts or debugs.
+/// Words that may stand in place of a script, and after which an interpreter prompts or debugs.
 const PROMPTING_WORDS: &[&str] = &["inspect", "repl", "debug"];
 
 /// Words after which an interpreter's script follows.
@@ -34,13 +34,13 @@ const RUNNING_WORDS: &[&str] = &["run", "x", "exec", "task"];
 /// The command-line options of an interpreter or a shell.
 struct Options {
     name: &'static str,
-    /// Letters of options that run a text of the command line.
+    /// The letters of options that run a text of the command line.
     runs: &'static str,
-    /// Letters of options that name a module to run.
+    /// The letters of options that name a module to run.
     modules: &'static str,
-    /// Letters of options after which the shell prompts even with a script.
+    /// The letters of options after which the program prompts even if it runs a script.
     stays: &'static str,
-    /// Letters of options with a value, in the same argument or the next one.
+    /// The letters of options that have a value, in the same argument or in the next one.
     values: &'static str,
     /// Long options whose value is the next argument.
     valued: &'static [&'static str],
@@ -59,26 +59,26 @@ pub(super) enum Kind {
     Relay,
     /// A shell at its prompt, as far as its command line says.
     Shell,
-    /// A shell that runs a script, or a text of its command line (`None`).
+    /// A shell that runs a script, or a text of its command line (then `None`).
     ShellScript(Option<String>),
     /// An interpreter with a script or a module.
     Script(String),
     /// An interpreter that runs a text of its command line.
     Inline,
-    /// A program that runs what is typed, in a language of its own.
+    /// A program that runs typed text in a language of its own.
     Interpreter,
-    /// A program that passes what is typed to another program.
+    /// A program that passes typed text to another program.
     Session,
     /// A program that starts another one and waits for it.
     Launcher,
-    /// Any other program, with its executable's path.
+    /// Any other program. The string is the path of its executable.
     Other(String),
 }
 
 impl Kind {
     pub(super) fn of(program: &Program) -> Self {
         let name = base(program);
-        // Some systems have variants, such as vim.basic and vim.tiny.
+        // Some systems have variants of a program, such as vim.basic and vim.tiny.
         let kind = name.split('.').next().unwrap_or(&name);
         let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
         if program.is_relay {
@@ -98,7 +98,8 @@ impl Kind {
         }
     }
 
-    /// A shell with an unknown command line counts as a shell at its prompt.
+    /// Returns the kind of a shell. If its command line is unknown, it counts as a shell at its
+    /// prompt.
     fn of_shell(name: &str, program: &Program) -> Self {
         let arguments = program.arguments.as_deref().unwrap_or_default();
         match operand(name, arguments.get(1..).unwrap_or_default()) {
@@ -121,12 +122,13 @@ impl Kind {
         }
     }
 
-    /// Whether the program runs a batch file, and waits for each program in it.
+    /// Whether the program is cmd.exe that runs a batch file, and so waits for each program in the
+    /// file.
     pub(super) fn runs_batch_file(&self, program: &Program) -> bool {
         matches!(self, Self::ShellScript(Some(_))) && base(program) == "cmd"
     }
 
-    /// Returns the program's name for messages to a person.
+    /// Returns the program's name, or its script's name, for messages to a person.
     pub(super) fn name(&self, program: &Program) -> String {
         match self {
             Self::Script(script) | Self::ShellScript(Some(script)) => name_of(script),
@@ -142,7 +144,7 @@ fn base(program: &Program) -> String {
 /// The part of a command line that says what a shell or an interpreter runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// No text or file: the program prompts.
+    /// Neither a file nor a text: the program prompts for input.
     Prompt,
     /// A file.
     Script(String),
@@ -159,7 +161,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
     let runs =
         |words: &[&str]| arguments.iter().any(|it| words.contains(&&*it.to_ascii_lowercase()));
     match &*name {
-        // They can be a shell under any name.
+        // These executables contain a shell, whatever the arguments say.
         "busybox" | "toybox" => Some(Operand::Prompt),
         "cmd" => Some(cmd_operand(arguments)),
         "powershell" | "pwsh" => {
@@ -171,7 +173,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
     }
 }
 
-/// Reads cmd.exe's options: the first of `/c`, `/r` and `/k` decides.
+/// Reads cmd.exe's options, of which the first among `/c`, `/r` and `/k` decides.
 fn cmd_operand(arguments: &[String]) -> Operand {
     let is_option = |word: &String| {
         let word = word.to_ascii_lowercase();
@@ -184,10 +186,10 @@ fn cmd_operand(arguments: &[String]) -> Operand {
     batch_file(&arguments[at + 1..]).map_or(Operand::Inline, Operand::Script)
 }
 
-/// Returns the batch file that a command line of cmd.exe's begins with.
+/// Returns the batch file that the command after cmd.exe's `/c` begins with.
 ///
-/// The words are joined again, since callers split them at blanks within a path and cmd.exe does
-/// not treat quotes as part of one.
+/// The words are joined again, since they may have been split at blanks within a path, and cmd.exe
+/// does not treat quotes as a part of the path.
 fn batch_file(words: &[String]) -> Option<String> {
     let line = words.join(" ").replace('"', "");
     let line = line.trim_start();
@@ -209,8 +211,8 @@ pub fn is_launcher(program: &Program) -> bool {
     matches!(Kind::of(program), Kind::Launcher)
 }
 
-/// Whether a program of this name runs what is typed, or passes it on. A copy of its executable
-/// under another name does the same.
+/// Whether a program of this name runs typed text or passes it on. A copy of its executable under
+/// another name does the same.
 #[must_use]
 pub fn is_dangerous(name: &str) -> bool {
     let kind = name.split('.').next().unwrap_or(name);
@@ -244,7 +246,8 @@ impl Options {
         Operand::Prompt
     }
 
-    /// Reads one argument's short options, some of which have a value in it or in the next one.
+    /// Reads the short options in one argument. An option's value is the rest of the argument or
+    /// the next argument in `rest`.
     fn letters<'a>(
         &self,
         letters: &str,
@@ -260,7 +263,8 @@ impl Options {
                 _ if self.stays.contains(letter) => return Some(Operand::Prompt),
                 _ if self.modules.contains(letter) => return Some(Operand::Module(value())),
                 _ if self.runs.contains(letter) => return Some(Operand::Inline),
-                // A shell's values follow the whole argument.
+                // For a shell, the value is the next argument, and more options may follow in this
+                // one.
                 _ if self.values.contains(letter) && self.name.is_empty() => drop(rest.next()),
                 _ if self.values.contains(letter) => {
                     value();
@@ -273,8 +277,8 @@ impl Options {
     }
 }
 
-/// Returns a program's name: its file name without extension and version. For `/usr/bin/python3.11`
-/// that is `python`.
+/// Returns a program's name, which is its file name without extension and version: `python` for
+/// `/usr/bin/python3.11`.
 #[must_use]
 pub fn name_of(path: &str) -> String {
     const ENDINGS: [&str; 9] =
@@ -287,7 +291,7 @@ pub fn name_of(path: &str) -> String {
     if short.is_empty() || is_exact(bare) { bare.to_owned() } else { short.to_owned() }
 }
 
-/// Whether the digit at the end of a name is not a version.
+/// Whether a digit at the end of this name belongs to the name and is not a version.
 fn is_exact(name: &str) -> bool {
     matches!(name, "sqlite3" | "r2" | "run0" | "ksh93" | "qemu-system-x86_64" | "w3m")
 }

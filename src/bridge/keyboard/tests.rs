@@ -1,4 +1,4 @@
-//! Readers of the keyboard, by the processes in the foreground.
+//! Tests of which program is found to read the keyboard, given the processes in the foreground.
 
 use super::*;
 use crate::bridge::recipe::Book;
@@ -10,7 +10,7 @@ fn program(line: &str) -> Program {
     Program { path: words[0].clone(), arguments: Some(words), ..Program::default() }
 }
 
-/// A process with the terminal as its input.
+/// Returns a process whose input is the terminal.
 fn member(pid: u32, parent: u32, line: &str) -> Member {
     Member {
         pid,
@@ -58,7 +58,7 @@ fn agent_cli_is_recognised_by_its_executable_or_script() {
         ),
     ] {
         let words: Vec<_> = line.split(' ').collect();
-        // The directory of programs has a blank in its name.
+        // `C:\Program Files` has a blank in its name.
         let words = match words[..] {
             ["C:\\Program", "Files\\nodejs\\node.exe", script] => {
                 vec!["C:\\Program Files\\nodejs\\node.exe", script]
@@ -213,8 +213,8 @@ fn second_reader_beside_an_agent_bars_it() {
     assert_eq!(beside("/bin/bash", Some(true)), barred(Obstacle::Shell, "bash"));
     assert_eq!(beside("/x/server", Some(true)), barred(Obstacle::OtherProgram, "server"));
     assert_eq!(beside("/x/codex", Some(true)), Reader::Barred(Obstacle::Unidentified, None));
-    // Tool servers have a pipe as input; where the system does not say, they are known by their
-    // parent.
+    // The input of tool servers is a pipe. If the system does not tell, their parent identifies
+    // them.
     assert_eq!(beside("/usr/bin/bash", Some(false)), agent("claude"));
     assert_eq!(beside("/usr/bin/node server.js", Some(false)), agent("claude"));
     assert_eq!(beside("/usr/bin/node server.js", None), agent("claude"));
@@ -257,7 +257,7 @@ fn cycle_of_parents_terminates() {
     assert_eq!(reader_of(&members, true), Reader::Barred(Obstacle::Unidentified, None));
 }
 
-/// A process on Windows, which does not say who reads.
+/// Returns a process on Windows, where the system does not say who reads the terminal.
 fn attached(pid: u32, parent: u32, words: &[&str]) -> Member {
     let arguments = Some(words.iter().map(|word| (*word).to_owned()).collect());
     let program = Program { path: words[0].to_owned(), arguments, ..Program::default() };
@@ -312,7 +312,7 @@ fn agent_behind_a_batch_file_of_npm_is_recognised() {
         ("opencode", r"\opencode-ai\bin\opencode", "opencode"),
     ] {
         let batch_file = format!(r"C:\Users\Ann B\AppData\Roaming\npm\{batch_file}.cmd");
-        // The directory that the batch file names ends with a backslash of its own.
+        // The batch file names its directory with a backslash at the end, so the path has two.
         let script = format!(r"C:\Users\Ann B\AppData\Roaming\npm\\node_modules{script}");
         let shell = attached(COMMAND, 1, &[CMD, "/e:on", "/v:off", "/d", "/c", &batch_file]);
         let node = attached(11, COMMAND, &[NODE, &script]);
@@ -342,7 +342,8 @@ fn accepts_text_for_a_batch_file_covers_its_program() {
     let found = reader_of(&[batch_file.clone(), script, tool], true);
     assert_eq!(found, barred(Obstacle::OtherProgram, "tool"), "the program's own child");
     assert_eq!(reader_of(&[batch_file], true), Reader::Accepted);
-    // A script of a Unix shell is what was said to read text, and what it starts is not.
+    // `--accepts-text` covers a wrapped Unix shell script, but not a program that the script
+    // starts.
     let shell = wrapped(attached(COMMAND, 1, &["/bin/sh", "/x/agent.sh"]));
     let found = reader_of(&[shell, attached(11, COMMAND, &["/x/other"])], true);
     assert_eq!(found, barred(Obstacle::OtherProgram, "other"));
@@ -356,7 +357,7 @@ fn cmd_command_line_names_the_batch_file() {
     };
     let script = |path: &str| Operand::Script(path.to_owned());
     assert_eq!(of(&["/d", "/c", r"C:\x\a.cmd"]), script(r"C:\x\a.cmd"));
-    // As the system cuts up `/c ""C:\a b\a.cmd" --flag "an argument""`.
+    // The words into which the system splits `/c ""C:\a b\a.cmd" --flag "an argument""`.
     let words = ["/c", "C:\\a", "b\\a.CMD --flag an", "argument"];
     assert_eq!(of(&words), script(r"C:\a b\a.CMD"));
     assert_eq!(of(&["/C", "\"C:\\x\\a.bat\" b.cmd"]), script(r"C:\x\a.bat"));

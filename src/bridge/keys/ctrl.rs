@@ -3,10 +3,11 @@
 use super::encoded::{CsiKey, Win32Key};
 use crate::bridge::escape::{ESC, Sender, Token, Tokenizer};
 
-/// Returns where in a terminal's bytes Ctrl and a key were pressed. The key is given by its
-/// lower-case letter or its sign.
+/// Returns the position in a terminal's bytes at which Ctrl and a key were pressed together. The
+/// key is given by its lower-case letter or its sign.
 ///
-/// The encodings are the control character, `CSI 92;5u`, `CSI 27;5;92~`, and that of Windows.
+/// Terminals encode such a key as a control character, as `CSI 92;5u`, as `CSI 27;5;92~`, or in the
+/// win32-input-mode.
 #[must_use]
 pub fn find_ctrl(bytes: &[u8], key: u8) -> Option<usize> {
     let control = key & 0x1f;

@@ -8,8 +8,7 @@ use crate::protocol::Moment;
 /// The time after which a single `ESC` counts as the Escape key.
 pub(super) const ESCAPE_MS: u64 = 50;
 
-/// The beginning of a longer sequence is a key pressed with Alt, unless the rest follows within
-/// this time.
+/// The time after which the beginning of a longer sequence counts as a key pressed with Alt.
 pub(super) const SEQUENCE_MS: u64 = 250;
 
 /// Bytes that follow `CSI M`: the button, column and row of an old mouse report.
@@ -22,9 +21,10 @@ pub(super) struct KeyDecoder {
     /// The time at which the `ESC` of the unfinished sequence arrived.
     escape_at: Moment,
     is_pasting: bool,
-    /// The last byte was a backslash.
+    /// Whether the last byte was a backslash.
     after_backslash: bool,
-    /// The decoder of the characters that Windows consoles encode as keys: a paste is many of them.
+    /// The decoder of the characters that a Windows console encodes as keys. A paste is a sequence
+    /// of such keys.
     win32: Option<Box<Self>>,
 }
 
@@ -55,7 +55,7 @@ impl KeyDecoder {
         }
     }
 
-    /// When an unfinished sequence is no longer waited for.
+    /// Returns the time at which the decoder stops waiting for the rest of an unfinished sequence.
     pub(super) fn expires_at(&self) -> Option<Moment> {
         match self.tokenizer.state() {
             State::Text => self.win32.as_ref()?.expires_at(),
@@ -64,7 +64,7 @@ impl KeyDecoder {
         }
     }
 
-    /// Drops an unfinished sequence whose time is over, and returns the key that it was.
+    /// Drops an unfinished sequence whose time is over. Returns the key that the sequence was.
     pub(super) fn expire(&mut self, now: Moment) -> Option<Key> {
         self.expires_at().filter(|&at| at <= now)?;
         match self.tokenizer.reset() {
@@ -90,7 +90,7 @@ impl KeyDecoder {
             Some(Token::Text(byte) | Token::Control(byte)) => self.character(byte),
             Some(Token::Escape(b'\r' | b'\n')) => Key::LineBreak,
             Some(Token::Escape(_)) => Key::MayChangeMode,
-            // Its raw bytes follow, and complete the report.
+            // An old mouse report: its raw bytes follow and complete it.
             Some(Token::Csi { parameters: b"", last: b'M' }) => {
                 self.tokenizer.expect_raw(MOUSE_REPORT_BYTES);
                 return None;
@@ -102,7 +102,7 @@ impl KeyDecoder {
             Some(Token::Ss3(b'M')) => Key::Submit,
             Some(Token::Ss3(_)) => Key::MayEdit,
             Some(Token::String(_) | Token::Raw) => Key::Report,
-            // An aborted sequence was a key pressed with Alt.
+            // The beginning of the aborted sequence was a key pressed with Alt.
             Some(Token::Aborted(byte)) => match self.character(byte) {
                 key @ (Key::Submit | Key::LineFeed | Key::Abandon) => key,
                 _ => Key::MayChangeMode,

@@ -2,7 +2,7 @@
 
 use super::key::Key;
 
-/// A key as terminals encode it for programs that ask for it: `CSI 92;5u`, or `CSI 27;5;92~`.
+/// A key in an encoding that programs ask terminals for: `CSI 92;5u`, or `CSI 27;5;92~`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CsiKey {
     code: u32,
@@ -14,7 +14,7 @@ impl CsiKey {
     pub(super) const CTRL: u32 = 0b100;
     const SHIFT: u32 = 0b1;
     const ALT: u32 = 0b10;
-    /// All modifiers but Caps Lock and Num Lock.
+    /// All modifiers except Caps Lock and Num Lock.
     const MODIFIERS: u32 = 0b11_1111;
 
     const ENTER: u32 = 13;
@@ -50,7 +50,7 @@ impl CsiKey {
             (Self::ENTER, 0) => Key::Submit,
             (Self::ENTER, _) | (Self::LETTER_J, Self::CTRL) => Key::LineBreak,
             (Self::ESCAPE, 0) => Key::Escape,
-            // The locks and the modifiers themselves.
+            // The codes of the lock keys and of the modifier keys themselves.
             (57358..=57363 | 57441..=57454, _) => Key::NoEffect,
             (_, modifiers) if modifiers & Self::ALT != 0 => Key::MayChangeMode,
             (_, Self::CTRL) => {
@@ -76,7 +76,7 @@ pub(super) fn is_release(parameters: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Win32Key {
     virtual_key: u32,
-    /// U+FFFD for one half of a surrogate pair.
+    /// The character, if the key types one; U+FFFD for one half of a surrogate pair.
     character: Option<char>,
     modifiers: u32,
 }
@@ -88,7 +88,8 @@ impl Win32Key {
     pub(super) const CTRL: u32 = 0xc;
     pub(super) const SHIFT: u32 = 0x10;
 
-    /// The Alt key. Its release carries the character whose number was typed while it was down.
+    /// The Alt key. A person can hold Alt and type a character's number; the release of Alt then
+    /// carries the character.
     const VK_MENU: u32 = 0x12;
     /// Shift, Ctrl, Alt, Caps Lock, the Windows keys, Num Lock and Scroll Lock.
     const MODIFIER_KEYS: [u32; 8] = [0x10, 0x11, 0x12, 0x14, 0x5b, 0x5c, 0x90, 0x91];

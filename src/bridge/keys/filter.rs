@@ -1,16 +1,20 @@
-//! A filter that passes a person's keys and drops a terminal's answers.
+//! A filter for the bytes of a terminal, which passes a person's keys and drops the terminal's
+//! answers.
 
 use super::decoder::KeyDecoder;
 use super::key::Key;
 use crate::bridge::escape::ESC;
 use crate::protocol::Moment;
 
-/// Bytes of an answer that are kept while its end has not come; of a longer one, the beginning.
+/// The most bytes of an unfinished answer that are kept. Of a longer answer, only the beginning is
+/// kept.
 pub(super) const ANSWER_BYTES_MAX: usize = 4096;
 
-/// A filter for the bytes of a second terminal, which also answers what a program asked the first.
+/// A filter for the bytes of a second terminal, which also answers the queries that a program sent
+/// to the first terminal.
 ///
-/// A modified F3 looks in some terminals like a cursor position report, and is dropped as well.
+/// Some terminals encode F3 with a modifier like a cursor position report. Such a key is dropped as
+/// well.
 #[derive(Debug, Default)]
 pub struct KeystrokeFilter {
     decoder: KeyDecoder,
@@ -19,7 +23,7 @@ pub struct KeystrokeFilter {
 }
 
 impl KeystrokeFilter {
-    /// The bytes among `bytes` that go to the program; sequences may come in pieces.
+    /// Returns the keys among `bytes`, which go to the program. Sequences may come in pieces.
     pub fn keys(&mut self, now: Moment, bytes: &[u8]) -> Vec<u8> {
         let mut keys = self.expired_keys(now);
         for &byte in bytes {
@@ -27,25 +31,25 @@ impl KeystrokeFilter {
             match self.decoder.next(now, byte) {
                 Some(Key::Report) if is_answer(&self.unfinished) => self.unfinished.clear(),
                 Some(_) => keys.append(&mut self.unfinished),
-                // The middle of an answer is not needed: all of it will be dropped.
+                // The whole answer will be dropped, so its middle need not be kept.
                 None if self.unfinished.len() == ANSWER_BYTES_MAX => self.unfinished.truncate(1),
                 None => {}
             }
         }
-        // An ESC passes at once: it may be the Escape key.
+        // An ESC passes at once, since it may be the Escape key.
         if self.decoder.ends_in_escape() {
             keys.append(&mut self.unfinished);
         }
         keys
     }
 
-    /// When an unfinished sequence turns out to be a key.
+    /// The time at which an unfinished sequence counts as a key.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         self.decoder.expires_at().filter(|_| !self.unfinished.is_empty())
     }
 
-    /// The unfinished sequence, if its time is over: it was a key.
+    /// Returns the unfinished sequence if its time is over, which means that it was a key.
     pub fn expired_keys(&mut self, now: Moment) -> Vec<u8> {
         match self.decoder.expire(now) {
             Some(_) => std::mem::take(&mut self.unfinished),
@@ -54,13 +58,14 @@ impl KeystrokeFilter {
     }
 }
 
-/// Whether a report is an answer. Reports of the mouse and the focus are not: they are input.
+/// Whether a report is an answer to a query. Reports of the mouse and of the focus are not: they
+/// are input.
 fn is_answer(report: &[u8]) -> bool {
     match report {
         // The bytes of an old mouse report can be any characters.
         [ESC, b'[', b'M', ..] | [b'[', b'M', ..] => false,
         [ESC, b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
-        // The same, after its ESC has passed as the Escape key.
+        // An answer whose ESC has already passed as the Escape key.
         [b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
         // A string, with or without its ESC.
         [ESC | b']' | b'P' | b'_' | b'^' | b'X', ..] => true,

@@ -1,30 +1,34 @@
-//! The line that a person is typing: whether it was begun and not submitted.
+//! The line that a person is typing, and whether it was begun and not submitted.
 //!
-//! Keys alone do not tell (an arrow may bring back a line from the history, a backspace may empty
-//! the line), and neither does the screen (a password is not echoed). So both count.
+//! Keys alone do not tell this: an arrow may bring back a line from the history, and a backspace
+//! may empty the line. The screen alone does not tell it either: a password is not echoed. So both
+//! are used.
 
 use super::decoder::KeyDecoder;
 use super::key::Key;
 use crate::protocol::Moment;
 use std::collections::VecDeque;
 
-/// Texts before the cursor of an empty line that are remembered.
+/// The most texts before the cursor of an empty line that are remembered.
 const EMPTY_LOOKS_MAX: usize = 8;
 
-/// The line that the person is typing. `before` is everywhere the text between the beginning of the
-/// cursor's row and the cursor.
+/// The line that the person is typing.
+///
+/// The parameter `before` of its functions is the text between the beginning of the cursor's row
+/// and the cursor.
 #[derive(Debug, Default)]
 pub struct InputLine {
     decoder: KeyDecoder,
     draft: Option<Draft>,
-    /// A key was pressed after which a line editor may take text for commands.
+    /// Whether a key was pressed since the last submission after which a line editor may take text
+    /// for commands.
     may_be_in_command_mode: bool,
     /// Texts that stood before the cursor while the line was known to be empty.
     empty_looks: VecDeque<String>,
     unfinished: Option<UnfinishedKey>,
 }
 
-/// A key, or the beginning of a longer sequence or of a terminal's answer.
+/// An unfinished sequence: a key, or the beginning of a longer sequence or of a terminal's answer.
 #[derive(Debug)]
 struct UnfinishedKey {
     at: Moment,
@@ -34,9 +38,9 @@ struct UnfinishedKey {
 /// The kinds of keys among the bytes of a call of [`InputLine::press`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressed {
-    /// A key, and not only answers and reports of the terminal.
+    /// Whether there is any key among the bytes, and not only answers and reports of the terminal.
     pub any: bool,
-    /// A key that submits the line, as far as can be known.
+    /// Whether there is a key that submits the line, as far as the decoder can know.
     pub submit: bool,
 }
 
@@ -45,17 +49,18 @@ pub struct Pressed {
 struct Draft {
     /// The text before the cursor when the line was begun.
     initial: String,
-    /// The text before the cursor when text was typed last.
+    /// The text before the cursor when the person last typed text.
     before_last_text: String,
-    /// The screen has not shown that text yet.
+    /// Whether the screen has not shown that typed text yet.
     awaits_echo: bool,
-    /// The input contains a line break, so the text before the cursor is only a part of it.
+    /// Whether the input contains a line break, so that the text before the cursor is only a part
+    /// of it.
     is_multiline: bool,
 }
 
 impl InputLine {
-    /// Takes bytes from the person's terminal. A line feed is a line break where
-    /// `line_feed_breaks`, and otherwise an Enter.
+    /// Reads bytes from the person's terminal. With `line_feed_breaks` a line feed is a line break,
+    /// otherwise an Enter.
     pub fn press(
         &mut self,
         now: Moment,
@@ -84,13 +89,13 @@ impl InputLine {
             }
             (true, true) => {}
         }
-        // A last ESC counts at once: it may be the Escape key.
+        // An ESC at the end counts at once, since it may be the Escape key.
         pressed.any |= !bytes.is_empty() && self.decoder.ends_in_escape();
         pressed
     }
 
-    /// Takes an unfinished sequence whose time is over for a key, and returns when that was
-    /// pressed.
+    /// Treats an unfinished sequence whose time is over as a key. Returns the time at which the key
+    /// was pressed.
     pub fn expire_unfinished(&mut self, now: Moment) -> Option<Moment> {
         let key = self.decoder.expire(now)?;
         let UnfinishedKey { at, before } = self.unfinished.take()?;
@@ -98,20 +103,20 @@ impl InputLine {
         Some(at)
     }
 
-    /// Whether the last bytes may be a key as well as the beginning of a terminal's answer.
+    /// Whether the last bytes may be either a key or the beginning of a terminal's answer.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         self.unfinished.is_some() && !self.decoder.ends_in_escape()
     }
 
     /// Whether a line editor may take text for commands, as vi does after Escape, or for the rest
-    /// of an unfinished key.
+    /// of an unfinished key sequence.
     #[must_use]
     pub fn may_take_text_for_commands(&self) -> bool {
         self.may_be_in_command_mode || self.unfinished.is_some()
     }
 
-    /// Forgets modes and unfinished keys: they went to another program.
+    /// Forgets modes and unfinished keys, because the keys went to another program.
     pub fn forget_mode(&mut self) {
         self.may_be_in_command_mode = false;
         self.unfinished = None;
@@ -124,13 +129,13 @@ impl InputLine {
         }
     }
 
-    /// Whether the person has typed nothing since the last submit.
+    /// Whether the person has typed nothing since the last submission.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         self.draft.is_none() && !self.is_ambiguous()
     }
 
-    /// Whether the line is empty, given the text before the cursor.
+    /// Whether the line is empty, according to the keys and to the text before the cursor.
     #[must_use]
     pub fn is_empty(&self, before: &str) -> bool {
         match &self.draft {
@@ -144,7 +149,8 @@ impl InputLine {
         }
     }
 
-    /// Remembers the text before the cursor of an empty line, on a screen that stands still.
+    /// Remembers the text before the cursor as the look of an empty line. The screen must be at
+    /// rest.
     pub fn remember_empty_look(&mut self, before: &str) {
         if before.trim().is_empty() || self.empty_looks.iter().any(|look| look == before) {
             return;
@@ -155,8 +161,8 @@ impl InputLine {
         self.empty_looks.push_back(before.to_owned());
     }
 
-    /// Drops a draft of one row: the program has shown an empty line long after the last key. Of
-    /// several rows, the last may be empty.
+    /// Drops a draft of one row, because the program has shown an empty line long after the last
+    /// key. A draft of several rows is kept, since only its last row may be empty.
     pub fn mark_empty(&mut self) {
         self.draft = self.draft.take().filter(|draft| draft.is_multiline);
     }

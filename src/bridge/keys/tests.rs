@@ -8,7 +8,7 @@ use super::{
 };
 use crate::protocol::Moment;
 
-/// The characters as a Windows console encodes them, pressed without modifiers and released.
+/// Encodes characters as a Windows console does, each pressed without modifiers and released.
 fn win32_keys(characters: &str) -> String {
     let unit = |c: char| format!("\x1b[65;30;{0};1;0;1_\x1b[65;30;{0};0;0;1_", u32::from(c));
     characters.chars().map(unit).collect()
@@ -39,7 +39,7 @@ fn win32_keys_are_the_keys_that_they_encode() {
         ("\x1b[66;48;98;1;2;1_", true, true),
         // AltGr.
         ("\x1b[81;16;64;1;9;1_", true, false),
-        // Alt and the number 132.
+        // The character with the number 132, typed while Alt is held.
         ("\x1b[18;56;228;0;0;1_", true, false),
     ] {
         let mut line = InputLine::default();
@@ -67,8 +67,8 @@ fn decoder_waits_only_for_the_rest_of_a_sequence() {
     }
 }
 
-/// Checks whether the line is empty after these steps: keys, and the text before the cursor after
-/// them.
+/// Checks whether the line is empty after these steps, each of which is keys and the text before
+/// the cursor after the keys.
 #[track_caller]
 fn check_empty(steps: &[(&str, &str)], expected: bool) {
     let mut line = InputLine::default();
@@ -118,7 +118,7 @@ fn csi_keys_are_the_keys_that_they_encode_and_releases_are_none() {
         ("\x1b[97u", false, false),
         ("\x1b[97;3u", false, true),
         ("\x1b[27;2;65~", false, false),
-        // The locks have no effect.
+        // Caps Lock and Num Lock do not change the key.
         ("ls\x1b[13;129u", true, false),
         ("ls\x1b[99;197u", true, false),
         ("ls\x1b[27;5;99~", true, false),
@@ -143,7 +143,7 @@ fn line_is_empty_again_when_the_screen_shows_it() {
     check_empty(&[("\x1b[A", "> ls")], false);
     check_empty(&[("\x1b[A", "> ls"), ("\x1b[B", "> ")], true);
     check_empty(&[("\x1b[A", "> ")], true);
-    // A dialog appeared, was answered with a key, and the composer is back.
+    // A dialog appeared, a key answered it, and the composer is back.
     check_empty(&[("1", "Allow? "), ("", "> ")], true);
 }
 
@@ -173,7 +173,8 @@ fn text_after_escape_may_be_commands_until_submit() {
     assert!(may_command(&["\x1b", "[A"], ESCAPE_MS));
 }
 
-/// After an ESC these characters would begin a string, a control sequence, or a single shift.
+/// Directly after an ESC, these characters would begin a string, a control sequence, or a single
+/// shift.
 #[test]
 fn late_byte_after_escape_is_a_key_of_its_own() {
     for key in ["P", "X", "^", "_", "]", "O", "["] {
@@ -230,7 +231,7 @@ fn multiline_input_is_submitted_as_a_whole() {
     check_empty(&[("\x1b[200~a\nb\r\x1b[201~\r", "> ")], true);
 }
 
-/// The keys of pieces that come `pause_ms` apart.
+/// Returns the keys that the filter passes of pieces that come `pause_ms` apart.
 fn filtered(pieces: &[&[u8]], pause_ms: u64) -> Vec<u8> {
     let mut keys = KeystrokeFilter::default();
     let pieces = (0..).zip(pieces);
@@ -263,7 +264,7 @@ fn answers_of_a_second_terminal_are_dropped() {
         "\x1bf",
         "\x1b[<0;10;20M\x1b[<0;10;20m",
         "\x1b[M !!",
-        // Buttons pressed with Ctrl, Shift or Alt, and a row that is a letter.
+        // Mouse reports: buttons pressed with Ctrl, Shift or Alt, and a row whose byte is a letter.
         "\x1b[MP!!\x1b[M]!!\x1b[M_!!\x1b[M^!!\x1b[MX!!\x1b[M[!R\x1b[M !R",
         "\x1b[I\x1b[O",
         "\x1b[200~a\nb\x1b[201~",

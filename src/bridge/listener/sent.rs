@@ -1,4 +1,4 @@
-//! The agent's messages of late, and notices about those that were not delivered.
+//! The agent's recent messages, and notices about messages that were not delivered.
 
 use crate::{
     bridge::{
@@ -10,32 +10,32 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Messages that are remembered, with their beginnings.
+/// The most messages that are remembered.
 const MESSAGES_MAX: usize = 4096;
-/// Failures that are remembered, to recognise repeated ones.
+/// The most failures that are remembered, to recognise repeated reports.
 const FAILURES_MAX: usize = 1024;
-/// Characters of a message that identify it in a notice.
+/// The number of characters of a message that identify the message in a notice.
 const BEGINNING_CHARS: usize = 48;
-/// A notice mentions the age of a message that is older than this.
+/// The age of a message from which on a notice mentions the age.
 const LONG_AGO_MS: u64 = 10_000;
 
-/// The words for a failure.
+/// The wording of a failure for the agent and for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::bridge) struct FailureNotice {
-    /// The words for the agent.
+    /// The text for the agent.
     pub(in crate::bridge) line: String,
-    /// The words for the log, which never holds a message's text.
+    /// The text for the log, which never contains a message's text.
     pub(in crate::bridge) log: String,
 }
 
-/// Bounded memory of the agent's messages.
+/// A bounded memory of the agent's messages.
 #[derive(Debug, Default)]
 pub(super) struct SentMessages {
     /// Messages with consecutive handles, oldest first.
     recent: VecDeque<Sent>,
-    /// Failures so far, each with the connection on which it was reported.
+    /// The recent failures, each with the number of the connection on which it was last reported.
     failures: VecDeque<(u64, DeliveryFailure)>,
-    /// Counts connections to the relay.
+    /// The number of connections to the relay so far.
     connection: u64,
 }
 
@@ -115,7 +115,7 @@ impl SentMessages {
     }
 }
 
-/// Returns the age of a message, if it is worth a mention.
+/// Returns the age of a message as words, or nothing for a recent message.
 fn age(ms: u64) -> String {
     let (count, unit) = match ms {
         0..LONG_AGO_MS => return String::new(),
@@ -272,7 +272,7 @@ mod tests {
         assert!(notice.contains(&format!("(\"{}…\")", "ab ".repeat(16).trim_end())), "{notice}");
     }
 
-    /// Strings made of attack patterns and arbitrary text.
+    /// Generates strings from attack patterns and arbitrary text.
     fn texts() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just("->relay:Eve <<<".to_owned()),
@@ -295,7 +295,7 @@ mod tests {
         ) {
             let failure = DeliveryFailure { to: Some(to), id: Some(id), ..failure(code, &why) };
             let notice = sent(&body).fail(Moment(0), &failure).unwrap().line;
-            // The relay's own words about a reply to a person.
+            // The relay's own advice about a reply to a person contains brackets.
             let notice = notice.replacen("`[reply:ID]`", "", 1);
             prop_assert!(!notice.contains(['\n', '\r', '\t', '[', ']', '<', '>']), "{notice:?}");
             prop_assert!(!notice.chars().any(is_hidden), "{notice:?}");

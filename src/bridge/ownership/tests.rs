@@ -1,4 +1,5 @@
-//! Verdicts, one by one. The scripts of `source` show what comes of them.
+//! Tests of single assessments. The scripts in `source/tests.rs` test the messages that are sent as
+//! a result.
 
 use super::*;
 
@@ -8,7 +9,7 @@ const SECOND: TranscriptId = TranscriptId(2);
 /// The time of the Enter, of the records and of the answer on the screen.
 const NOW: Moment = Moment(100_000);
 
-/// An ownership after an Enter typed here, with a prompt and an answer in each candidate.
+/// Returns an ownership after an Enter typed here, with a prompt and an answer in each candidate.
 fn scene(candidates: &[(TranscriptId, &str, &str)]) -> Ownership {
     let mut ownership = Ownership::default();
     ownership.enter(NOW, String::new());

@@ -1,20 +1,21 @@
-//! One turn in a transcript, a prompt and its answers, and what of it the screen has shown.
+//! One turn in a transcript, which is a prompt and its answers, and the parts of it that the screen
+//! has shown.
 //!
-//! Texts are compared by their letters and digits alone: a screen wraps lines, draws frames around
-//! them and leaves out the marks of Markdown.
+//! Texts are compared by their letters and digits only, because a screen wraps lines, draws frames
+//! around them and leaves out the marks of Markdown.
 
 use crate::{bridge::screen::Screen, protocol::Moment};
 
-/// Letters of a prompt, or of a line of an answer, that are looked for on the screen.
+/// The most letters of a prompt, or of a line of an answer, that are searched for on the screen.
 const LETTERS_MAX: usize = 30;
 
-/// Letters without which a text is too short to be recognised.
+/// The number of letters below which a text is too short to be recognised.
 const LETTERS_MIN: usize = 4;
 
-/// Lines at an answer's end that are looked for on the screen.
+/// The number of lines at an answer's end that are searched for on the screen.
 const LINES_MAX: usize = 3;
 
-/// Bytes of the answers of one turn that are kept.
+/// The number of bytes of one turn's answers after which no more are kept.
 const ANSWERS_BYTES_MAX: usize = 64 << 10;
 
 /// An Enter that the person typed.
@@ -29,15 +30,16 @@ pub(super) struct Enter {
 pub(super) struct Turn {
     /// The first letters of the prompt.
     pub(super) prompt: String,
-    /// When the prompt was recorded.
+    /// The time at which the prompt was recorded.
     pub(super) prompted_at: Moment,
-    /// When the last answer was recorded, or else the prompt.
+    /// The time at which the last answer was recorded, or the prompt if there is no answer.
     pub(super) answered_at: Moment,
     /// The Enter that may have submitted the prompt here.
     pub(super) enter: Option<Enter>,
-    /// The prompt has been on the screen.
+    /// Whether the prompt has been on the screen.
     pub(super) is_prompt_on_screen: bool,
-    /// A rival existed, and has another prompt now: the evidence cannot decide any more.
+    /// Whether another candidate was a rival of this turn and has another prompt now. If so, the
+    /// evidence can no longer decide.
     pub(super) had_rival: bool,
     last_answer: Answer,
     /// The letters of all answers.
@@ -46,7 +48,7 @@ pub(super) struct Turn {
 
 /// The last answer of a turn, by the letters of its last lines.
 enum Answer {
-    /// There is none, or none that could be recognised.
+    /// There is no answer, or none that could be recognised on the screen.
     None,
     /// An answer that has not been on the screen since the Enter.
     Recorded(Vec<String>),
@@ -78,8 +80,8 @@ impl Turn {
         }
     }
 
-    /// Adds an answer that was recorded now. One without a line that could be recognised on the
-    /// screen is ignored.
+    /// Adds an answer that was recorded now. An answer without a line that could be recognised on
+    /// the screen is ignored.
     pub(super) fn answer(&mut self, text: &str, now: Moment) {
         let lines: Vec<_> = last_lines(text).collect();
         if lines.is_empty() {
@@ -92,8 +94,8 @@ impl Turn {
         }
     }
 
-    /// Compares the turn with the letters on the screen. An answer that was on the screen at the
-    /// Enter already belongs to an earlier turn.
+    /// Compares the turn with the letters on the screen. An answer that was already on the screen
+    /// when the Enter was typed does not count: it belongs to an earlier turn.
     pub(super) fn compare(&mut self, now: Moment, screen: &str) {
         let is_shown =
             |lines: &[String], screen: &str| lines.iter().all(|line| screen.contains(line));
@@ -111,7 +113,8 @@ impl Turn {
         !matches!(self.last_answer, Answer::None)
     }
 
-    /// Since when the last answer has been on the screen, if the prompt has been there, too.
+    /// Returns the moment since which the last answer has been on the screen, if the prompt has
+    /// been on the screen, too.
     pub(super) fn on_screen_since(&self) -> Option<Moment> {
         self.answer_shown_at().filter(|_| self.is_prompt_on_screen)
     }
@@ -123,21 +126,22 @@ impl Turn {
         }
     }
 
-    /// Whether an Enter here may have submitted the prompt, which has been on the screen.
+    /// Whether the prompt has been on the screen and may have been submitted by an Enter typed
+    /// here.
     pub(super) fn was_submitted_here(&self) -> bool {
         self.is_prompt_on_screen && self.enter.is_some()
     }
 
-    /// Whether the turn, which is over, may have been the child's: an Enter here may have submitted
-    /// it, and the screen has shown its prompt or its last answer, or the prompt is too short to be
-    /// recognised.
+    /// Whether the turn, which is over, may have been the child's. For this, an Enter here may have
+    /// submitted the prompt. In addition, the screen must have shown the prompt or the last answer,
+    /// or the prompt must be too short to be recognised.
     pub(super) fn may_be_of_child(&self) -> bool {
         let is_shown = self.is_prompt_on_screen || self.answer_shown_at().is_some();
         self.enter.is_some() && (is_shown || is_too_short(&self.prompt))
     }
 
-    /// Whether this turn has answers, none of them the last one of `other`, and its own last one is
-    /// not on the screen.
+    /// Whether this turn's answers differ from the last answer of `other`: all of them are known,
+    /// none contains that answer, and this turn's own last answer is not on the screen.
     pub(super) fn answers_otherwise(&self, other: &Self) -> bool {
         let is_known = !self.answers.is_empty() && self.answers.len() <= ANSWERS_BYTES_MAX;
         let has_answer = other.last_answer.lines().iter().all(|line| self.answers.contains(line));
@@ -145,18 +149,18 @@ impl Turn {
     }
 }
 
-/// The letters on a screen, all rows in one.
+/// Returns the letters and digits on a screen, of all rows in one string.
 pub(in crate::bridge) fn letters_on(screen: &Screen) -> String {
     let rows = (0..screen.size().1).map(|index| screen.row(index).text);
     rows.map(|row| letters(&row).collect::<String>()).collect()
 }
 
-/// The letters and digits of a text.
+/// Returns the letters and digits of a text.
 fn letters(text: &str) -> impl Iterator<Item = char> {
     text.chars().filter(|character| character.is_alphanumeric())
 }
 
-/// The first letters of the last lines of a text, but for lines that are too short.
+/// Returns the first letters of each of the last lines of a text, without lines that are too short.
 fn last_lines(text: &str) -> impl Iterator<Item = String> {
     let lines = text.lines().rev().map(|line| letters(line).take(LETTERS_MAX).collect::<String>());
     lines.filter(|line| !is_too_short(line)).take(LINES_MAX)

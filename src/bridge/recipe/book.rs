@@ -1,4 +1,4 @@
-//! The book of all recipes: those that are built in, and those of recipes.toml.
+//! The book of all recipes: the recipes of recipes.toml and the built-in ones.
 
 use super::{Expansions, Patterns, Reads, Recipe, Turns, expands::Expansion};
 use crate::bridge::{
@@ -9,7 +9,7 @@ use crate::bridge::{
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::{collections::BTreeMap, ops::Range};
 
-/// The recipes for programs that are no agent CLIs.
+/// The built-in recipes for programs other than agent CLIs.
 const GENERAL: &str = include_str!("generic.toml");
 
 /// The name of the recipe for commands that have no other.
@@ -18,12 +18,13 @@ const GENERIC: &str = "generic";
 /// The longest time that a recipe may name, in milliseconds.
 const MS_MAX: u64 = 60_000;
 
-/// The shortest part of a path that may identify a program, in bytes: shorter ones fit too many.
+/// The shortest part of a path that may identify a program, in bytes. Shorter parts would fit too
+/// many paths.
 const PROGRAM_PART_MIN: usize = 4;
 
-/// The entries of all recipes, in order: the first recipe that fits a command counts. Entries of
-/// one name are one recipe, in which each key has the value of the first entry that sets it for
-/// this system and version.
+/// The entries of all recipes, in order. The first recipe that fits a command is used. Entries with
+/// the same name form one recipe, in which each key has the value of the first entry that sets it
+/// for this system and version.
 #[derive(Clone, Debug)]
 pub struct Book {
     entries: Vec<Entry>,
@@ -32,9 +33,9 @@ pub struct Book {
 /// An error in recipes.toml.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BookError {
-    /// The bytes of the text that are wrong.
+    /// The range of bytes in the file's text that is wrong, if it is known.
     pub span: Option<Range<usize>>,
-    /// A sentence: what is wrong, and what would be right.
+    /// A sentence that says what is wrong and what would be right.
     pub reason: String,
 }
 
@@ -43,7 +44,7 @@ pub struct BookError {
 pub struct Version(Vec<u32>);
 
 impl Version {
-    /// Parses `2.1.197`. Text after the numbers is ignored.
+    /// Parses a version such as `2.1.197`. Text after the numbers is ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -131,23 +132,24 @@ impl Default for Book {
 }
 
 impl Book {
-    /// The recipes that are built in, behind those of a file's text.
+    /// Returns the recipes of a file's text, followed by the built-in recipes.
     ///
     /// # Errors
-    /// The text is not a valid file of recipes.
+    /// If the text is not a valid file of recipes.
     pub fn with(text: &str) -> Result<Self, BookError> {
         let mut entries = read(text)?;
         entries.extend(Self::default().entries);
         Ok(Self { entries })
     }
 
-    /// The recipe for a command line on this system. An unknown version counts as the newest.
+    /// Returns the recipe for a command line on this system. An unknown version counts as the
+    /// newest.
     #[must_use]
     pub fn choose(&self, command: &[String], system: &str, version: Option<&Version>) -> Recipe {
         let path = command.first().map_or("", String::as_str);
         let name = name_of(path);
         let arguments = command.get(1..).unwrap_or_default();
-        // A shell or an interpreter that runs a script reads no text at a prompt.
+        // A shell or an interpreter that runs a script does not read text at a prompt.
         let prompts = operand(path, arguments).is_none_or(|operand| operand == Operand::Prompt);
         let entries = self.entries_for(system, version);
         let fits = |entry: &Entry| {
@@ -158,14 +160,14 @@ impl Book {
         found.map_or_else(|| generic.clone(), |entry| entry.or(&generic)).recipe()
     }
 
-    /// The recipe of this name.
+    /// Returns the recipe with this name.
     #[must_use]
     pub fn named(&self, name: &str, system: &str) -> Recipe {
         let entries = self.entries_for(system, None);
         merged(&entries, name).or(&merged(&entries, GENERIC)).recipe()
     }
 
-    /// The program that an executable or script at this path is known as.
+    /// Returns the agent CLI or shell to which an executable or script at this path belongs.
     #[must_use]
     pub fn recognise(&self, path: &str, system: &str) -> Option<Recognised> {
         let (name, path) = (name_of(path), path.replace('\\', "/"));
@@ -186,7 +188,7 @@ impl Book {
     }
 }
 
-/// Merges the entries of one name.
+/// Merges the entries with this name into one.
 fn merged(entries: &[&Entry], name: &str) -> Entry {
     let same = entries.iter().filter(|entry| entry.name == name).map(|entry| (*entry).clone());
     same.reduce(|first, next| first.or(&next)).unwrap_or_default()
@@ -202,7 +204,7 @@ impl Entry {
             && self.below.as_ref().is_none_or(below)
     }
 
-    /// Merges two entries: keys that are not set here have the values of `base`.
+    /// Merges two entries. Keys that are not set in this entry have the values of `base`.
     fn or(self, base: &Self) -> Self {
         let base = base.clone();
         Self {
@@ -269,7 +271,7 @@ impl Entry {
         }
     }
 
-    /// Checks that the recipe presses no key but Enter, and waits for a limited time.
+    /// Checks that the recipe presses no key except Enter, and waits for a limited time.
     fn check(&self) -> Result<(), String> {
         let times = [
             ("quiet_ms", self.quiet_ms),
@@ -314,7 +316,7 @@ impl Entry {
     }
 }
 
-/// Reads the name of a transcript's format.
+/// Deserialises the name of a transcript's format.
 fn format<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static Format>, D::Error> {
     let name = String::deserialize(from)?;
     let unknown = || {

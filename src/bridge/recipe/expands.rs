@@ -1,5 +1,6 @@
 //! The parts of a text that a program expands, even if they are pasted: names of files that it
-//! attaches, and words that it gives a meaning. A backslash in the right place prevents that.
+//! attaches, and words to which it gives a meaning. A backslash in the right position prevents the
+//! expansion.
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::collections::BTreeSet;
@@ -13,14 +14,15 @@ pub struct Expansions {
     pub(super) pictures: Vec<String>,
 }
 
-/// A word that is expanded, and the place of the backslash in it.
+/// A word that is expanded, and the position of the backslash in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expansion {
-    /// Whether the program expands it only at the beginning of a word.
+    /// Whether the program expands this text only at the beginning of a word.
     begins_word: bool,
-    /// The part before the backslash.
+    /// The part of the word before the backslash.
     before: String,
-    /// The part after the backslash. If it is empty, a name must follow.
+    /// The part of the word after the backslash. If this part is empty, the program expands the
+    /// word only in front of a name.
     after: String,
 }
 
@@ -34,7 +36,7 @@ impl Expansion {
         is_valid.then_some(Self { begins_word, before, after })
     }
 
-    /// The byte of a line at which the backslash belongs, if the word begins at byte `at`.
+    /// Returns the byte of a line at which the backslash belongs, if the word begins at byte `at`.
     fn backslash(&self, line: &str, at: usize) -> Option<usize> {
         let middle = at + self.before.len();
         let end = middle + self.after.len();
@@ -82,8 +84,8 @@ impl Expansions {
         escaped
     }
 
-    /// The ends of picture names that the program would attach: at the end of a line, or before a
-    /// path.
+    /// Returns the ends of the names of pictures that the program would attach. Such a name stands
+    /// at the end of a line, or before a path.
     fn picture_ends(&self, line: &str) -> impl Iterator<Item = usize> {
         let mut at = 0;
         let pieces = pieces_before_paths(line).filter_map(move |piece| {
@@ -125,7 +127,7 @@ fn begins_path(text: &str) -> bool {
     }
 }
 
-/// Removes escaping backslashes.
+/// Returns a text without its escaping backslashes.
 fn unescaped(text: &str) -> String {
     let mut characters = text.chars();
     let mut unescaped = String::with_capacity(text.len());

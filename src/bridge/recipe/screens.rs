@@ -1,14 +1,15 @@
-//! Snapshots of real programs' screens, and the form in which a text may be typed then.
+//! Tests with snapshots of real programs' screens, and the form in which a text may be typed at
+//! each of them.
 //!
-//! The first line of a snapshot has the cursor and the screen's modes. Rows follow, and below a row
-//! the columns that are dim or inverse.
+//! The first line of a snapshot states the cursor and the screen's modes. Rows follow. Below a row
+//! stand the columns that are dim or inverse.
 
 use super::{Book, ReaderState, Spot};
 use crate::bridge::keyboard::Reader;
 use crate::bridge::screen::{NoObserver, Screen};
 use std::{fmt::Write as _, fs, path::Path};
 
-/// Paints a snapshot.
+/// Returns the screen that a snapshot describes.
 fn screen(snapshot: &str) -> Screen {
     let mut lines = snapshot.lines();
     let head = lines.next().unwrap();
@@ -127,6 +128,6 @@ fn shell_mode_gets_no_text() {
     for name in ["claude-shell-mode", "codex-shell-mode", "gemini-shell-mode"] {
         check(name, "ShellMode");
     }
-    // opencode's composer looks the same in both modes.
+    // The composer of opencode looks the same in both modes, so another word on the screen decides.
     check("opencode-shell-mode", "Busy");
 }

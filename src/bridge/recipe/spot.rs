@@ -1,15 +1,16 @@
-//! The spot at which a text would be typed: the part of the screen around the cursor.
+//! The spot, which is the part of the screen around the cursor, where a text would be typed.
 
 use crate::bridge::{
     dialog,
     screen::{Screen, StyledChar},
 };
 
-/// The rows above the cursor that are searched for a recipe's words. All rows below it are.
+/// The number of rows above the cursor that are searched for a recipe's words. All rows below the
+/// cursor are searched as well.
 const ROWS_ABOVE: usize = 10;
 
-/// The blank rows that may separate the cursor from the text above it: Enters that a composer took
-/// for line breaks.
+/// The most blank rows between the cursor and the text above it. Such rows are Enters that a
+/// composer took for line breaks.
 const BLANK_ROWS: usize = 4;
 
 /// The part of a screen from which a recipe decides whether a text may be typed.
@@ -21,7 +22,7 @@ pub struct Spot {
     pub at: char,
     /// The text after the cursor in its row, without faint text and outer blanks.
     pub after: String,
-    /// The next row above the cursor that is not blank, if it is near.
+    /// The nearest row above the cursor that is not blank, if it is near.
     pub above: String,
     /// The rows around the cursor.
     pub rows: Vec<String>,
@@ -54,7 +55,7 @@ fn text(row: &[StyledChar], end: usize) -> String {
 }
 
 impl Spot {
-    /// The spot at a screen's cursor.
+    /// Returns the spot at a screen's cursor.
     #[must_use]
     pub fn of(screen: &Screen) -> Self {
         let cursor = screen.cursor();
@@ -80,9 +81,9 @@ impl Spot {
         }
     }
 
-    /// Whether the cursor follows a closing bracket, in its row or above it. Some programs leave
-    /// the cursor at the row's beginning, where it was before a paste, and draw a cursor of their
-    /// own.
+    /// Whether the cursor follows a closing bracket, in its row or above it. Some programs draw a
+    /// cursor of their own and leave the terminal's cursor at the row's beginning, where it was
+    /// before the paste.
     pub(super) fn follows_bracket(&self) -> bool {
         let ends = |row: &str| {
             row.trim_end_matches(|c: char| c.is_whitespace() || is_line(c)).ends_with(']')
@@ -94,7 +95,8 @@ impl Spot {
         }
     }
 
-    /// Whether a row around the cursor contains one of these words; with `^` first, begins with it.
+    /// Whether a row around the cursor contains one of these words. A word that is written with `^`
+    /// first must stand at the row's beginning.
     pub(super) fn shows(&self, words: &[String]) -> bool {
         words.iter().any(|words| match words.strip_prefix('^') {
             Some(words) => self.rows.iter().any(|row| row.trim_start().starts_with(words)),
@@ -127,8 +129,8 @@ fn ends_like_a_prompt(before: &str) -> bool {
     ["$ ", "# ", "% ", "❯ ", "➜ "].iter().any(|end| before.ends_with(end))
 }
 
-/// The text after the cursor, without a suggestion. A suggestion is faint, except for its first
-/// letter if the program draws its cursor there.
+/// Returns the text after the cursor, without a suggestion. A suggestion is faint, except for its
+/// first letter if the program draws its cursor there.
 fn after(row: &[StyledChar]) -> String {
     let suggests = row.iter().any(|cell| cell.dim && cell.character != ' ');
     let has_drawn_cursor = row.first().is_some_and(|cell| cell.inverse) && suggests;
@@ -137,7 +139,7 @@ fn after(row: &[StyledChar]) -> String {
     after.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
 }
 
-/// Whether frames are drawn with this character.
+/// Whether this is a character with which programs draw frames.
 fn is_line(c: char) -> bool {
     ('\u{2500}'..='\u{257f}').contains(&c)
 }

@@ -1,12 +1,13 @@
-//! The records of one transcript that wait until it is known whether it is the child's.
+//! The deferred records of one transcript, which wait until it is known whether the transcript is
+//! the child's.
 
 use crate::bridge::transcript::Record;
 use std::collections::VecDeque;
 
-/// Records that wait; beyond, the oldest are dropped.
+/// The most deferred records. Beyond this number, the oldest records are dropped.
 const RECORDS_MAX: usize = 256;
 
-/// Bytes of their texts.
+/// The most bytes of texts in deferred records. Beyond this number, the oldest records are dropped.
 const BYTES_MAX: usize = 4 << 20;
 
 /// The deferred records of one transcript.
@@ -43,12 +44,12 @@ impl Deferred {
         }
     }
 
-    /// All records that waited.
+    /// Returns all deferred records.
     pub(super) fn all(self) -> Vec<Record> {
         self.records.into_iter().map(|deferred| deferred.record).collect()
     }
 
-    /// The records that waited, without those of turns that are another agent's.
+    /// Returns the deferred records, without the records of turns that are another agent's.
     pub(super) fn own(self) -> Vec<Record> {
         let own = self.records.into_iter().filter(|deferred| deferred.may_be_own);
         own.map(|deferred| deferred.record).collect()

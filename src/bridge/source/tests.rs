@@ -1,4 +1,4 @@
-//! Scripts of transcripts and a screen, and the messages that are sent.
+//! Tests by scripts of transcripts and a screen, which show the messages that are sent.
 
 use crate::bridge::script::check;
 use expect_test::expect;
@@ -101,7 +101,7 @@ fn transcript_whose_prompt_and_answer_are_on_the_screen_is_own() {
         60000 transcript 2 reply ->relay:Bob <<<of **ours**>>>
         90000 ends
     "#]]);
-    // The child was started with a prompt.
+    // The child was started with a prompt, without an Enter.
     check(expect![[r#"
         run agent with a transcript
         0 prints go on\r\n>\s
@@ -184,7 +184,7 @@ fn prompt_may_be_recorded_before_it_is_on_the_screen() {
     "#]]);
 }
 
-/// The screen is cleared between the records of the two answers.
+/// Both candidates record the same answer. The screen is cleared between the two records.
 #[test]
 fn same_answer_is_not_decided_by_its_time_on_the_screen() {
     check(expect![[r#"
@@ -210,7 +210,7 @@ fn same_answer_is_not_decided_by_its_time_on_the_screen() {
     "#]]);
 }
 
-/// The screen shows an answer that the first candidate has not recorded yet.
+/// The screen shows an answer that the second candidate records before the first one does.
 #[test]
 fn candidate_that_gives_the_same_answer_later_is_a_rival() {
     check(expect![[r#"
@@ -230,7 +230,7 @@ fn candidate_that_gives_the_same_answer_later_is_a_rival() {
     "#]]);
 }
 
-/// The person types a command, and another agent gets an earlier prompt of this agent.
+/// The person types a command, and then another agent gets an earlier prompt of this agent.
 #[test]
 fn answer_on_the_screen_before_the_enter_does_not_count() {
     check(expect![[r#"
@@ -257,7 +257,7 @@ fn answer_on_the_screen_before_the_enter_does_not_count() {
     "#]]);
 }
 
-/// The agent starts another agent as a tool, which the person permits by an Enter.
+/// The agent starts another agent as a tool. The person permits this by an Enter.
 #[test]
 fn subagent_prompted_after_an_enter_is_not_own() {
     check(expect![[r#"
@@ -295,7 +295,7 @@ fn subagent_is_not_own_if_the_agents_answer_looks_different_on_the_screen() {
         21320 prints ->relay:Bob <<<another>>>\r\n\r\n
         29000 ends
     "#]]);
-    // The same if the child's transcript is known already.
+    // The result is the same if the child's transcript is known already.
     check(expect![[r#"
         run agent with a transcript
         0 prints >\s
@@ -367,7 +367,7 @@ fn same_prompt_and_answer_wait_for_a_frame_typed_here() {
     "#]]);
 }
 
-/// The child resumes the other agent's conversation.
+/// The child has a transcript and resumes another agent's conversation.
 #[test]
 fn records_from_before_a_conversation_was_resumed_are_not_sent() {
     check(expect![[r#"
@@ -400,8 +400,8 @@ fn records_from_before_a_conversation_was_resumed_are_not_sent() {
     "#]]);
 }
 
-/// The other agent's last prompt followed an Enter here, and is on the screen once the child
-/// resumes the conversation.
+/// The other agent's last prompt followed an Enter that was typed here. The prompt is on the screen
+/// once the child resumes the conversation.
 #[test]
 fn turn_of_another_agent_after_an_enter_here_is_not_sent_when_resumed() {
     check(expect![[r#"
@@ -425,7 +425,7 @@ fn turn_of_another_agent_after_an_enter_here_is_not_sent_when_resumed() {
     "#]]);
 }
 
-/// The first answer of that conversation looks different on the screen.
+/// The first answer in the next conversation looks different on the screen.
 #[test]
 fn deferred_turn_of_the_next_conversation_is_sent() {
     check(expect![[r#"
@@ -458,7 +458,7 @@ fn deferred_turn_of_the_next_conversation_is_sent() {
     "#]]);
 }
 
-/// The child's CLI is slow to record.
+/// Another agent records the prompt and the answer first, since the child's CLI is slow to record.
 #[test]
 fn candidate_waits_for_records_of_other_agents_in_the_directory() {
     check(expect![[r#"
@@ -474,7 +474,7 @@ fn candidate_waits_for_records_of_other_agents_in_the_directory() {
         24000 transcript 1 reply ->relay:Bob <<<me>>>
         30000 ends
     "#]]);
-    // No other agent was asked.
+    // No other agent gets the prompt.
     check(expect![[r#"
         run agent with a transcript
         0 other-agents
@@ -507,7 +507,7 @@ fn half_typed_prompt_is_no_evidence() {
     "#]]);
 }
 
-/// The agent starts another agent as a tool.
+/// The agent starts another agent in the same directory as a tool.
 #[test]
 fn subagent_in_the_same_directory_is_not_own() {
     check(expect![[r#"

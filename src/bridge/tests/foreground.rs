@@ -1,4 +1,4 @@
-//! Transcript tests of other programs that read from the agent's terminal.
+//! Tests by scripts of other programs that read from the agent's terminal.
 
 use crate::{
     bridge::{
@@ -57,7 +57,7 @@ fn text_is_not_submitted_while_another_program_reads() {
         20000 exits
             20000 returns 11111111-2222
     "#]]);
-    // The first program reads again.
+    // The program that got the text reads again.
     check(expect![[r#"
         run claude
         begin message typed

@@ -1,4 +1,4 @@
-//! Transcript tests of messages that the agent sends, and of notices to it about them.
+//! Tests by scripts of messages that the agent sends, and of notices to it about them.
 
 use crate::bridge::script::{check, outputs};
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Transcript tests of typing beside a person: half-typed lines, escape sequences, dialogs.
+//! Tests by scripts of typing beside a person: half-typed lines, escape sequences, dialogs.
 
 use crate::bridge::script::{check, outputs};
 use expect_test::expect;
@@ -105,7 +105,8 @@ fn line_editor_in_command_mode_gets_no_text() {
         29000 state
             29000 0 waiting, 1 typed: nothing in the way
     "#]]);
-    // Keys of a full-screen program do not reach the shell, and an agent CLI recognises a paste.
+    // Keys for a full-screen program do not reach the shell's line editor. An agent CLI recognises
+    // a paste even after an Escape.
     check(expect![[r#"
         run bash
         0 prints \e[?2004h$\s
@@ -136,7 +137,7 @@ fn line_editor_in_command_mode_gets_no_text() {
     "#]]);
 }
 
-/// An escape followed by one of these begins a string for a terminal.
+/// The person presses Escape and then types a P, which together begin a string for a terminal.
 #[test]
 fn escape_sequence_of_the_person_delays_a_message() {
     check(expect![[r#"
@@ -182,7 +183,7 @@ fn line_begun_after_an_escape_delays_a_message() {
         9000 state
             9000 1 waiting, 0 typed: no empty input line is recognised: see `agent-relay attach Ann`
     "#]]);
-    // Alt with a key: in the shell's line editor, the last word of the previous line.
+    // Alt with `_` inserts the last word of the previous line in the shell's line editor.
     check(expect![[r#"
         run bash
         0 foreground self
@@ -222,7 +223,8 @@ fn keys_behind_an_escape_wait_while_a_message_is_typed() {
     "#]]);
 }
 
-/// Windows consoles encode keys this way. The transcript belongs to this agent for long.
+/// Windows consoles encode keys in the win32-input-mode. The child was started so long ago that the
+/// start does not count as an Enter.
 #[test]
 fn reply_after_an_enter_in_win32_encoding_is_sent() {
     check(expect![[r#"
@@ -239,7 +241,7 @@ fn reply_after_an_enter_in_win32_encoding_is_sent() {
     "#]]);
 }
 
-/// The second row of the line looks like an empty line.
+/// The second row of the line looks like an empty input line.
 #[test]
 fn line_feed_does_not_submit_in_a_multiline_editor() {
     for key in [r"\n", r"\e[106;5u", r"\e[27;2;13~", r"\e[74;36;10;1;8;1_"] {
@@ -263,7 +265,8 @@ fn line_feed_does_not_submit_in_a_multiline_editor() {
     }
 }
 
-/// In a single-row editor, in the terminal's line mode, and in an editor where a line feed submits.
+/// The three cases are an editor of a single row, the terminal's line mode, and an editor in which
+/// a line feed submits.
 #[test]
 fn line_feed_submits_a_single_line() {
     for (command, modes, prompt) in
@@ -360,7 +363,7 @@ fn shell_gets_no_text_at_a_continuation_prompt() {
             11030 acknowledges 11111111-2222
         20000 ends
     "#]]);
-    // A command that the shell started has ended, and no key was pressed since.
+    // A command that the shell started has ended, and the person has pressed no key since then.
     check(expect![[r#"
         run bash
         0 keys cd x\r

@@ -1,4 +1,4 @@
-//! Invariants of the bridge under random inputs.
+//! Tests of the bridge's invariants under random inputs.
 
 use crate::{
     bridge::{
@@ -70,7 +70,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..60)
 }
 
-/// Runs events on a bridge and checks every write against the earlier ones.
+/// A checker that runs events on a bridge, and checks every write against the earlier ones.
 struct Checker {
     bridge: Bridge,
     attached: bool,

@@ -1,5 +1,5 @@
-//! Transcript tests of the way of a received message into the terminal: when it is typed, submitted
-//! and acknowledged.
+//! Tests by scripts of the way of a received message into the terminal: when the message is typed,
+//! submitted and acknowledged.
 
 use crate::{
     bridge::{

@@ -1,11 +1,11 @@
-//! The texts read last, so that none is read twice.
+//! A dedup window: a memory of the texts read last, so that no text is read twice.
 
 use std::{
     collections::{HashSet, VecDeque},
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-/// Texts that are remembered.
+/// The most texts that are remembered.
 pub(super) const TEXTS_MAX: usize = 4096;
 
 /// A window over the texts read last, each remembered by its hash and its timestamp.
@@ -17,7 +17,7 @@ pub struct DedupWindow {
 }
 
 impl DedupWindow {
-    /// Remembers a text. Returns whether it was not remembered before.
+    /// Remembers a text. Returns whether the text is new, that is, was not remembered before.
     pub fn insert(&mut self, text: &str, timestamp: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
@@ -35,7 +35,7 @@ impl DedupWindow {
         true
     }
 
-    /// The timestamp of the text forgotten last; empty if none was.
+    /// Returns the timestamp of the text that was forgotten last, or an empty string if none was.
     #[must_use]
     pub fn forgotten(&self) -> &str {
         &self.forgotten

@@ -12,18 +12,20 @@ pub struct Format {
     pub name: &'static str,
     /// The folder in which the CLI keeps its files.
     pub home: Home,
-    /// The folders below the home that hold transcripts: `/` separates, `*` is any one folder.
+    /// The folders below the home that contain transcripts. `/` separates folders, and `*` is any
+    /// one folder.
     pub folders: &'static str,
-    /// How the transcripts of one process are found among the CLI's transcripts.
+    /// The way in which the transcripts of one process are found among the CLI's transcripts.
     pub location: Location,
     /// Makes a parser for one file.
     pub parser: fn() -> Box<dyn Parser>,
-    /// An example for tests: the lines of a prompt and its reply, with TEXT as their text.
+    /// The lines of an example for tests: a prompt and its reply, in which TEXT stands for their
+    /// text.
     pub turn: &'static str,
 }
 
 impl Format {
-    /// The lines of a turn in which the prompt and the reply are this text.
+    /// Returns the lines of a turn in which both the prompt and the reply are this text.
     #[must_use]
     pub fn turn_of(&self, text: &str) -> String {
         self.turn.replace("\"TEXT\"", &serde_json::Value::from(text).to_string())
@@ -48,40 +50,41 @@ impl Eq for Format {}
 pub struct Home {
     /// The folder's name in the user's home directory.
     pub folder: &'static str,
-    /// The environment variable that moves the directory.
+    /// The environment variable that names another place for the folder.
     pub variable: &'static str,
     /// Whether the variable names the folder's parent, and not the folder itself.
     pub variable_names_parent: bool,
 }
 
-/// How the transcripts of one process are found.
+/// The way in which the transcripts of one process are found.
 pub enum Location {
-    /// The CLI writes a file for each of its processes that names the session. Nothing else tells.
+    /// By a file that the CLI writes for each of its processes, which names the process's session.
+    /// The transcripts themselves do not tell the process.
     ByProcess(ProcessFile),
-    /// All growing transcripts are read; the first line of each names the process that leads the
-    /// conversation.
+    /// By first lines: all growing transcripts are read, and the first line of each tells which
+    /// agent leads the conversation.
     ByFirstLine {
-        /// Reads a first line, for an agent at work in this directory.
+        /// Reads the first line of a transcript, for an agent that is at work in this directory.
         leader: fn(&str, &Path) -> Leader,
-        /// Whether a process keeps its transcript open: where the system lists open files, these
-        /// are the transcripts of the process.
+        /// Whether a process keeps its transcript open. If so, and if the system lists open files,
+        /// the process's transcripts are found among its open files.
         is_kept_open: bool,
-        /// The list that names the folder of a transcript without a first line.
+        /// The CLI's list of projects, by which a transcript without a first line is recognised.
         project_list: Option<ProjectList>,
     },
 }
 
 /// A file that a CLI writes for each of its processes.
 pub struct ProcessFile {
-    /// The file's path below the home, for a process id.
+    /// Returns the file's path below the home, for a process id.
     pub path: fn(u32) -> String,
-    /// Reads the file.
+    /// Reads the file's bytes.
     pub session: fn(&[u8]) -> Option<Session>,
 }
 
 /// The session that a process leads.
 pub struct Session {
-    /// The name of its transcript.
+    /// The file name of the session's transcript.
     pub file_name: String,
     /// When the process started, in milliseconds since 1970.
     pub started_ms: u64,
@@ -90,15 +93,16 @@ pub struct Session {
 /// The leader of the conversation in a transcript, by its first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// A subagent, which an agent started itself: its replies are not the agent's.
+    /// A subagent, which was started by an agent. A subagent's replies are not the agent's.
     Subagent,
     /// An agent at work in the directory in question.
     Here,
     /// An agent at work elsewhere.
     Elsewhere,
-    /// An agent at work in this directory, which may be another path of the one in question.
+    /// An agent at work in this directory. The directory may be the one in question by another
+    /// path.
     In(PathBuf),
-    /// Unknown: the file has lost its first line, and the project list tells.
+    /// Unknown, because the file has lost its first line. The project list tells the directory.
     Unknown,
 }
 
@@ -106,6 +110,6 @@ pub enum Leader {
 pub struct ProjectList {
     /// The file's path below the home.
     pub path: &'static str,
-    /// Reads the file: the name of a directory's folder.
+    /// Reads the file's bytes. Returns the name of the folder that belongs to a directory.
     pub folder: fn(&[u8], &Path) -> Option<String>,
 }

@@ -1,34 +1,37 @@
-//! A reader of one transcript: bytes as they are appended, records of whole lines.
+//! A reader of one transcript, which takes bytes as they are appended and returns the records of
+//! whole lines.
 
 use super::{DedupWindow, Format, Parser, Record};
 use serde::Deserialize;
 
-/// Longer lines are skipped, in bytes: no message is that long, but a tool's output may be.
+/// The longest line that is read, in bytes. Longer lines are skipped: no message is that long, but
+/// the output of a tool may be.
 pub(super) const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// Longer timestamps are invalid, in bytes.
+/// The longest valid timestamp, in bytes.
 const TIMESTAMP_BYTES_MAX: usize = 64;
 
 /// A reader of one transcript from its beginning.
 ///
-/// A conversation may go on in an older file: lines dated before `since` belong to another run and
-/// are skipped.
+/// A conversation may continue in an older file. Lines dated before `since` belong to an earlier
+/// run of the program and are skipped.
 #[derive(Debug)]
 pub struct Reader {
     parser: Box<dyn Parser>,
-    /// A UTC timestamp as all formats write it, `2026-11-20T12:00:00.000Z`: timestamps compare as
-    /// texts.
+    /// The time before which lines are skipped: a UTC timestamp as all formats write it, for
+    /// example `2026-11-20T12:00:00.000Z`. Such timestamps can be compared as texts.
     since: String,
-    /// After a restart, lines dated until then were read before, and their hashes are forgotten.
+    /// The timestamp up to which, after a restart, lines count as read before although their hashes
+    /// are forgotten.
     read_until: String,
-    /// The beginning of a line whose end is not written yet.
+    /// The beginning of a line whose end has not been read yet.
     line: Vec<u8>,
     is_overlong: bool,
     lines: DedupWindow,
 }
 
 impl Reader {
-    /// A reader of a file of this format that skips lines dated before `since`.
+    /// Returns a reader for a file of this format that skips lines dated before `since`.
     #[must_use]
     pub fn new(format: &Format, since: String) -> Self {
         Self {
@@ -41,12 +44,12 @@ impl Reader {
         }
     }
 
-    /// Changes the timestamp before which lines are skipped: the clock was set.
+    /// Changes the timestamp before which lines are skipped, because the system's clock was set.
     pub fn set_since(&mut self, since: String) {
         self.since = since;
     }
 
-    /// Begins at the file's first byte again. Lines that were read before are skipped.
+    /// Begins again at the file's first byte. Lines that were read before are skipped.
     pub fn restart(&mut self) {
         self.line.clear();
         self.is_overlong = false;
@@ -81,7 +84,7 @@ impl Reader {
         }
         let Ok(line) = std::str::from_utf8(line) else { return };
         let dated: Result<Dated<'_>, _> = serde_json::from_str(line);
-        // A line without a timestamp belongs to no moment of the conversation.
+        // A line without a timestamp is no part of the conversation.
         let timestamp = dated.ok().and_then(|dated| dated.timestamp);
         let timestamp = timestamp.filter(|timestamp| timestamp.len() <= TIMESTAMP_BYTES_MAX);
         let Some(timestamp) = timestamp else { return };

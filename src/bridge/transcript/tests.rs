@@ -1,11 +1,11 @@
-//! Reading transcripts, whatever their format.
+//! Tests of reading transcripts that hold for every format.
 
 use super::{dedup::TEXTS_MAX, reader::LINE_BYTES_MAX, *};
 use crate::bridge::agents;
 
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
 
-/// Checks the records of a file that is read in pieces of every size, and then once more.
+/// Checks the records of a file that is read in pieces of every size, and then read again.
 #[track_caller]
 pub(in crate::bridge) fn check(format: &Format, file: &str, expected: &[&str]) {
     for piece in 1..=file.len() {
@@ -20,7 +20,7 @@ pub(in crate::bridge) fn check(format: &Format, file: &str, expected: &[&str]) {
     }
 }
 
-/// Records as lines of text.
+/// Returns records as lines of text.
 fn lines(records: &[Record]) -> Vec<String> {
     let lines = records.iter().map(|record| match record {
         Record::Prompt(text) => format!("prompt {text}"),
@@ -34,7 +34,7 @@ fn reader() -> Reader {
     Reader::new(agents::format("gemini").expect("it is listed"), SINCE.to_owned())
 }
 
-/// A line of a transcript in which the agent says `id`.
+/// Returns a line of a transcript in which the agent's reply is `id`.
 fn reply(id: usize, timestamp: &str) -> String {
     format!(
         "{{\"id\":\"{id}\",\"timestamp\":\"{timestamp}\",\"type\":\"gemini\",\"content\":\"{id}\"}}\n"
@@ -81,7 +81,7 @@ fn dedup_window_forgets_the_oldest_text_beyond_its_bound() {
 #[test]
 fn long_file_that_is_written_anew_is_not_read_twice() {
     let (mut reader, mut records) = (reader(), Vec::new());
-    // 100 lines have the same timestamp.
+    // In each case, 100 lines have the same timestamp.
     let line = |id: usize| {
         let (second, ms) = (id / 500, id % 500 / 100);
         reply(id, &format!("2026-11-20T12:00:{second:02}.{ms:03}Z"))

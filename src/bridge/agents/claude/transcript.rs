@@ -18,7 +18,7 @@ pub(super) static FORMAT: Format = Format {
     turn: include_str!("turn.jsonl"),
 };
 
-/// The parser; no line depends on another.
+/// A parser without state, since no line depends on another.
 #[derive(Debug)]
 struct Lines;
 
@@ -29,20 +29,20 @@ struct Line<'a> {
     kind: &'a str,
     #[serde(default)]
     subtype: Option<&'a str>,
-    /// The line is a subagent's.
+    /// Whether a subagent wrote the line.
     #[serde(default)]
     is_sidechain: bool,
-    /// The text is neither the person's nor the agent's.
+    /// Whether Claude Code itself wrote the text, and neither the person nor the agent.
     #[serde(default)]
     is_meta: bool,
     #[serde(default)]
     is_api_error_message: bool,
     #[serde(default)]
     is_compact_summary: bool,
-    /// The line is copied from the conversation that this one was forked from.
+    /// Present if the line is copied from the conversation that this conversation was forked from.
     #[serde(default)]
     forked_from: Option<&'a RawValue>,
-    /// The message that the person interrupted.
+    /// The id of the message that the person interrupted, in a line that records the interruption.
     #[serde(default)]
     interrupted_message_id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -88,7 +88,7 @@ fn session(file: &[u8]) -> Option<Session> {
         started_at: u64,
     }
     let Process { session_id, started_at } = serde_json::from_slice(file).ok()?;
-    // The id becomes a part of a path.
+    // The id becomes a part of a path, so it must not contain a separator.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     let file_name = || format!("{session_id}.jsonl");
     session_id

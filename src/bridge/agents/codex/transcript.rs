@@ -16,8 +16,8 @@ pub(super) static FORMAT: Format = Format {
 
 #[derive(Debug, Default)]
 struct Lines {
-    /// The turn has a prompt. A reply in a turn without one is a summary of the conversation, which
-    /// may quote it.
+    /// Whether the turn has a prompt. A reply in a turn without a prompt is a summary of the
+    /// conversation. It is skipped, since it may quote messages that were sent before.
     has_prompt: bool,
 }
 
@@ -39,7 +39,7 @@ struct Payload<'a> {
     content: Option<&'a RawValue>,
     #[serde(borrow, default)]
     item: Option<Item<'a>>,
-    /// The prompt, in older versions.
+    /// The prompt, in transcripts of older versions.
     #[serde(default)]
     message: Option<String>,
 }
@@ -78,8 +78,9 @@ impl Parser for Lines {
     }
 }
 
-/// Reads a first line: the working directory, and the source of the conversation, which is a word
-/// such as `cli`, or says for what purpose an agent began it.
+/// Reads the first line of a transcript: the working directory, and the source of the conversation.
+/// The source is a word such as `cli`, or an object that says for what purpose an agent began the
+/// conversation.
 fn leader(line: &str, _directory: &Path) -> Leader {
     #[derive(Deserialize)]
     struct Head<'a> {
@@ -95,11 +96,11 @@ fn leader(line: &str, _directory: &Path) -> Leader {
     struct Source<'a> {
         #[serde(borrow, default)]
         subagent: Option<&'a RawValue>,
-        /// A task of Codex itself.
+        /// Present for a task of Codex itself, such as a consolidation of its memory.
         #[serde(borrow, default)]
         internal: Option<&'a RawValue>,
     }
-    // Older versions do not name the source, and have no subagents.
+    // Transcripts of older versions do not name the source. Those versions have no subagents.
     let source = serde_json::from_str::<Head<'_>>(line).ok().map(|head| head.payload.source);
     let source = source.and_then(|source| serde_json::from_str::<Source<'_>>(source.get()).ok());
     match source.is_some_and(|source| source.subagent.or(source.internal).is_some()) {
@@ -108,7 +109,7 @@ fn leader(line: &str, _directory: &Path) -> Leader {
     }
 }
 
-/// The working directory that a first line names.
+/// Returns the working directory that the first line of a transcript names.
 fn directory(line: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Head {

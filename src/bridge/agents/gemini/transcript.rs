@@ -26,7 +26,8 @@ pub(super) static FORMAT: Format = Format {
 
 #[derive(Debug, Default)]
 struct Lines {
-    /// A message is written again, under the same id, when the results of its tools are known.
+    /// The ids of the messages read so far. Gemini CLI writes a message again, under the same id,
+    /// when the results of the message's tool calls are known.
     ids: DedupWindow,
 }
 
@@ -43,8 +44,9 @@ struct Line<'a> {
 impl Parser for Lines {
     fn read(&mut self, line: &str, timestamp: &str, records: &mut Vec<Record>) {
         let Ok(Line { id, kind, content }) = serde_json::from_str(line) else { return };
-        // When the person interrupts a message, all are written again with new ids and timestamps,
-        // but then the content of the agent's is a list.
+        // When the person interrupts a message, all messages are written again with new ids and
+        // timestamps. In these copies, the content of the agent's messages is a list and not a
+        // string.
         let is_first_copy = content.get().starts_with('"');
         let text = texts(content).concat();
         if text.is_empty() || !self.ids.insert(id, timestamp) {
@@ -58,7 +60,7 @@ impl Parser for Lines {
     }
 }
 
-/// Reads a first line: the kind of agent, and the hash of the working directory.
+/// Reads the first line of a transcript: the kind of agent, and the hash of the working directory.
 fn leader(line: &str, directory: &Path) -> Leader {
     #[derive(Deserialize)]
     struct Head<'a> {
@@ -66,21 +68,21 @@ fn leader(line: &str, directory: &Path) -> Leader {
     }
     match serde_json::from_str::<Head<'_>>(line) {
         Ok(Head { kind: "subagent" }) => Leader::Subagent,
-        // A Gemini CLI that starts removes transcripts of others without a message. Those others
-        // write on, without a first line.
+        // When another Gemini CLI starts, it removes transcripts that have no message yet. The CLI
+        // to which such a transcript belongs writes on, into a file without a first line.
         _ if !line.contains("\"projectHash\"") => Leader::Unknown,
         _ if line.contains(&project_hash(directory)) => Leader::Here,
         _ => Leader::Elsewhere,
     }
 }
 
-/// The hash by which Gemini CLI names a directory.
+/// Returns the hash by which Gemini CLI names a working directory.
 fn project_hash(directory: &Path) -> String {
     let digest = Sha256::digest(directory.as_os_str().as_encoded_bytes());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads `projects.json`: the name of a directory's folder below `tmp`.
+/// Reads `projects.json`. Returns the name of the folder below `tmp` that belongs to `directory`.
 fn folder(file: &[u8], directory: &Path) -> Option<String> {
     #[derive(Deserialize)]
     struct List {
