@@ -1,22 +1,24 @@
-//! The router: the pure state machine in the daemon's middle, which decides who gets each message.
+//! The router: the pure state machine that decides which clients get each message.
 //!
-//! A driver hands it everything that happens as an [`Input`] and carries out each [`Output`], in
-//! order. The router never waits, reads no clock and returns no error: a peer's mistake becomes an
-//! answer or a close.
+//! A driver hands everything that happens to the router as an [`Input`], and carries out each
+//! [`Output`], in order. The router never waits, reads no clock and returns no errors: it answers a
+//! client's mistake with a frame, or closes the connection.
 //!
-//! Components own the state. None reads another's fields; a decision that needs facts from two gets
-//! them as arguments:
-//! - `connections`: stages of the handshake, windows, names in waiting, heartbeats, read pauses;
+//! The state is divided among components. No component reads another one's fields; facts from other
+//! components are passed as arguments. The components are:
+//! - `connections`: stages of the handshake, windows, clients that wait for a name, heartbeats,
+//!   read pauses;
 //! - `directory`: names, sessions, tokens, subscriptions;
 //! - `mail`: messages, streams, queues, dedup windows, replay buffers, dead letters;
-//! - `questions` and `notices`: what senders wait for, here and while they are away;
-//! - `requests`: what `@relay` is asked, taps, reports;
-//! - `enforcement` and `lifecycle`: the owner's policy, start and stop.
+//! - `questions`: deliveries whose senders wait for an answer; `notices`: frames that wait for
+//!   senders that are away;
+//! - `requests`: requests to `@relay`, taps, recipients' reports about deliveries;
+//! - `enforcement`: the owner's policy; `lifecycle`: start and stop.
 //!
-//! All work in a `context`: limits, the time, timers, random numbers, memory, outputs, and the
-//! `journal` of what the store was given. The files with `impl Router` are flows over several
-//! components, one file each: `handshake`, `receive`, `send`, `persist`, `deliver`, `report`,
-//! `resume`, `redeliver`, `departure`, `restore`, `rerecord`, `stop`.
+//! All components work in a `context`: limits, the time, timers, random numbers, memory accounting,
+//! outputs, and the `journal` of the changes handed to the store. Each file with an `impl Router`
+//! is a flow through several components: `handshake`, `receive`, `send`, `persist`, `deliver`,
+//! `report`, `resume`, `redeliver`, `departure`, `restore`, `rerecord`, `stop`.
 
 mod connections;
 mod context;
@@ -76,7 +78,7 @@ use requests::Requests;
 use serde_json::value::RawValue;
 use timers::Timer;
 
-/// The state machine.
+/// The router's state: its components, and the context in which they work.
 #[derive(Debug)]
 pub struct Router {
     ctx: Context,
@@ -91,7 +93,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Returns a router without connections. Everything random in it comes from `seed`.
+    /// Returns a router without connections. All its random numbers come from `seed`.
     #[must_use]
     pub fn new(limits: Limits, seed: [u8; 32]) -> Self {
         let hash_key = HashKey::new(seed);
@@ -108,23 +110,23 @@ impl Router {
         }
     }
 
-    /// Has `status` state this JSON object about the daemon around the router.
+    /// Sets the JSON object about the daemon's process that answers to `status` contain.
     pub fn describe_daemon(&mut self, about: Box<RawValue>) {
         self.requests.describe_daemon(about);
     }
 
-    /// Returns why the daemon stops, after a request to stop.
+    /// Returns the reason of the stop, once the stop has begun.
     #[must_use]
     pub const fn stop_reason(&self) -> Option<&'static str> {
         self.lifecycle.stop_reason()
     }
 
-    /// Admits operators that prove themselves with the key of this hash.
+    /// Sets the hash of the operator's key. Without a key, no client is admitted as an operator.
     pub const fn admit_operators(&mut self, key: Hash) {
         self.enforcement.set_operator_key(key);
     }
 
-    /// Handles an input and appends what is to be done.
+    /// Handles an input and appends the outputs that the driver has to carry out.
     pub fn handle(&mut self, now: Now, input: Input<'_>, out: &mut Vec<Output>) {
         if self.lifecycle.is_stopped() {
             return;
@@ -152,12 +154,13 @@ impl Router {
         self.ctx.swap_outputs(out);
     }
 
-    /// Takes back a frame's buffer. Not needed, but cheaper.
+    /// Takes back the buffer of a written frame for reuse. The call is optional and saves an
+    /// allocation.
     pub fn recycle(&mut self, frame: Frame) {
         self.ctx.recycle(frame);
     }
 
-    /// Returns when [`Input::Tick`] is needed next.
+    /// Returns the moment at which the router needs the next [`Input::Tick`], if any timer is set.
     #[must_use]
     pub fn deadline(&self) -> Option<Moment> {
         self.ctx.timers.next()

@@ -1,5 +1,5 @@
 //! The context that every component works in: limits, the time, random numbers, outputs, and the
-//! accounts that all share.
+//! timers, memory accounting and journal that all components share.
 
 use super::{
     Output, frame::Frame, journal::Journal, limits::Limits, memory::Memory, planted::Planted,
@@ -14,11 +14,11 @@ use rand_core::{Rng, SeedableRng};
 use std::mem;
 use uuid::Uuid;
 
-/// Head buffers that are reused at most, and the largest capacity worth keeping.
+/// The most head buffers that are kept for reuse, and the largest capacity of such a buffer.
 const HEADS_MAX: usize = 256;
 const HEAD_CAPACITY_MAX: usize = 4096;
 
-/// Shared machinery, passed to components as `&mut`.
+/// The state that all components share. Components get it as `&mut`.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) limits: Limits,
@@ -32,8 +32,8 @@ pub(super) struct Context {
     rng: ChaCha8Rng,
     /// Outputs of the input that is being handled.
     out: Vec<Output>,
-    /// Buffers for frames to come. A broadcast makes many heads at once; allocating each would cost
-    /// more than writing it.
+    /// Empty buffers for the heads of later frames. A broadcast needs many heads at once, and
+    /// allocating a head costs more than writing it.
     heads: Vec<Vec<u8>>,
 }
 
@@ -53,7 +53,8 @@ impl Context {
         }
     }
 
-    /// Exchanges the outputs with the driver's buffer, before an input and after it.
+    /// Swaps the outputs with the driver's buffer. The router calls this before and after each
+    /// input.
     pub(super) const fn swap_outputs(&mut self, out: &mut Vec<Output>) {
         mem::swap(&mut self.out, out);
     }
@@ -68,7 +69,7 @@ impl Context {
         self.journal.note_recorded()
     }
 
-    /// Whether so many bytes more would stay within `memory_bytes_max`.
+    /// Whether `bytes` more bytes stay within `memory_bytes_max`.
     pub(super) const fn has_memory_for(&self, bytes: usize) -> bool {
         self.memory.held() + bytes <= self.limits.memory_bytes_max
     }
@@ -84,14 +85,14 @@ impl Context {
         (0..bytes).map(|_| format!("{:02x}", self.rng.next_u32() as u8)).collect()
     }
 
-    /// Returns an empty buffer with room for a frame's head.
+    /// Returns an empty buffer with a capacity of at least `bytes` bytes for a frame's head.
     pub(super) fn head_buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut head = self.heads.pop().unwrap_or_default();
         head.reserve(bytes);
         head
     }
 
-    /// Keeps the head buffer of a frame that is no longer needed.
+    /// Keeps the head buffer of a frame that is no longer needed, for reuse.
     pub(super) fn recycle(&mut self, frame: Frame) {
         let mut head = frame.head;
         if self.heads.len() < HEADS_MAX && (1..=HEAD_CAPACITY_MAX).contains(&head.capacity()) {

@@ -1,4 +1,4 @@
-//! DELIVER: from a queue to the recipient and back, with ACK, NACK and time to live.
+//! Delivery of queued messages: DELIVERs, the recipients' ACKs and NACKs, and the time to live.
 
 use super::{
     Router,
@@ -24,12 +24,13 @@ const DELAY_MS_MIN: u64 = 50;
 const EXPIRED: &str = "its time to live ran out";
 
 impl Router {
-    /// Hands out what an agent's window has room for, the oldest first.
+    /// Hands an agent's queued messages to its connection, the oldest first, as far as the
+    /// connection's window has room.
     pub(super) fn pump(&mut self, agent: AgentKey) {
         while let Some((client, key)) = self.next_for(agent) {
             let expires = self.mail.message(key).map(|message| message.expires);
             let expires = expires.map(|expires| self.ctx.planted.expires(expires));
-            // A driver that woke late has not called the message's timer yet.
+            // If the driver woke late, the message's timer has not fired yet.
             if expires.is_some_and(|expires| expires < self.ctx.now.monotonic) {
                 self.expire(key, EXPIRED);
             } else {
@@ -46,7 +47,7 @@ impl Router {
         self.connections.has_room(&self.ctx, client, bytes).then_some((client, key))
     }
 
-    /// Hands the first message of its stream to its recipient's connection.
+    /// Hands a message, the first of its stream, to its recipient's connection.
     fn hand_out(&mut self, client: ClientId, key: MessageKey) {
         self.ctx.counts.delivered += 1;
         let Some(message) = self.mail.message(key) else { return };
@@ -68,7 +69,7 @@ impl Router {
         self.mail.settle_stream(&mut self.ctx, stream);
     }
 
-    /// Returns the facts that DELIVERs to an agent state.
+    /// Returns the name and the session that DELIVERs to an agent state.
     pub(super) fn recipient(&self, agent: AgentKey) -> Recipient<'_> {
         let agent = &self.directory[agent];
         let session = agent.session.as_deref().map_or("", |session| &session.id);
@@ -105,7 +106,8 @@ impl Router {
         self.mail.retain_for_replay(&mut self.ctx, message, can_resume);
     }
 
-    /// Ends a delivery, and remembers the recipient's report if it sends any.
+    /// Ends a delivery. If the recipient reports on deliveries, the delivery and its last report
+    /// are remembered, since further reports may follow.
     fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
         let message = self.mail.end(&mut self.ctx, key, ending)?;
         if let Some(reliable) = message.reliable()
@@ -117,14 +119,15 @@ impl Router {
         Some(message)
     }
 
-    /// Whether an agent's connection reports how far deliveries are.
+    /// Whether an agent's connection reports the progress of deliveries.
     fn reports_on_deliveries(&self, agent: AgentKey) -> bool {
         let client = self.directory.client(agent);
         let membership = client.and_then(|client| self.connections.membership(client));
         membership.is_some_and(|membership| membership.capabilities.reports)
     }
 
-    /// Handles a recipient's ACK. An ACK of what it never got, or acknowledged before, is ignored.
+    /// Handles a recipient's ACK. Ignores the ACK of a delivery that the recipient never got or has
+    /// acknowledged before.
     pub(super) fn acknowledged(&mut self, client: ClientId, ack: &Ack<'_>) {
         self.answered(client, ack);
         let Some(agent) = self.connections.agent_of(client) else { return };
@@ -141,7 +144,7 @@ impl Router {
         self.pump(agent);
     }
 
-    /// Handles an ACK of a dead letter, which arrived after all.
+    /// Handles an ACK that arrives after its delivery became a dead letter.
     fn acknowledged_late(&mut self, agent: AgentKey, id: &str) {
         if let Ok(id) = Uuid::try_parse(id) {
             let number = self.directory[agent].number;
@@ -149,7 +152,7 @@ impl Router {
         }
     }
 
-    /// Handles a recipient's NACK: it wants the message later, or not at all.
+    /// Handles a recipient's NACK: the recipient refuses the message, or wants it again later.
     pub(super) fn returned(&mut self, client: ClientId, nack: &Nack) {
         let Some(agent) = self.connections.agent_of(client) else { return };
         let Some(key) = self.mail.delivered_to(agent, &nack.ack_id) else { return };
@@ -181,7 +184,8 @@ impl Router {
         }
     }
 
-    /// Ends a delivery without an ACK: it is a dead letter, and its sender gets a NACK.
+    /// Ends a delivery without an ACK: the delivery becomes a dead letter, and the sender gets a
+    /// NACK.
     fn fail(&mut self, key: MessageKey, code: NackCode, why: String) {
         let ending = Ending::Dead { code, why: why.as_str().into() };
         if let Some(message) = self.end(key, ending) {
@@ -202,7 +206,7 @@ impl Router {
         self.fail(key, NackCode::Expired, why.to_owned());
     }
 
-    /// Expires a message, or ends its delay.
+    /// Handles a message's timer: expires the message, or ends its delay.
     pub(super) fn on_message_timer(&mut self, key: MessageKey) {
         let Some(message) = self.mail.message(key) else { return };
         let to = message.to;

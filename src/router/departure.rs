@@ -1,4 +1,4 @@
-//! Departures: connections, sessions and names that end, and what becomes of their mail.
+//! Departures: ends of connections and sessions, forgotten names, and the effects on their mail.
 
 use super::{
     Router,
@@ -19,11 +19,12 @@ use crate::{
 /// The reason why a member leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Departure {
-    /// Without BYE, or by breaking a rule: an unacknowledged delivery may be why.
+    /// The connection ended without BYE, or the member broke a rule. An unacknowledged delivery may
+    /// be the cause: the oldest one counts as failed.
     Lost,
     /// Another connection continues the member's session.
     Replaced,
-    /// With BYE, which ends its session.
+    /// The member sent BYE, which ends its session.
     Bye,
     /// The daemon stops.
     Stopped,
@@ -53,7 +54,7 @@ impl Router {
         }
     }
 
-    /// Ends a connection. What was handed out is still written.
+    /// Closes a connection. Frames that were handed out are still written.
     pub(super) fn close(&mut self, id: ClientId, reason: CloseReason) {
         if self.connections.is_open(id) {
             self.leave(id, reason.into());
@@ -62,8 +63,8 @@ impl Router {
         }
     }
 
-    /// Handles the end of a connection. What was handed to it and not written, and what its session
-    /// does not retain, is lost, and its senders get NACKs.
+    /// Handles the end of a connection. At-most-once messages that were handed out, not written and
+    /// not retained by the session are lost: their senders get NACKs.
     pub(super) fn disconnected(&mut self, id: ClientId) {
         self.leave(id, Departure::Lost);
         let Some((agent, mut window)) = self.connections.remove(&mut self.ctx, id) else { return };
@@ -87,7 +88,8 @@ impl Router {
         self.stop_if_empty();
     }
 
-    /// Tells a sender that an at-most-once message's recipient left before it had the message.
+    /// Sends a NACK to the sender of an at-most-once message whose recipient left before the
+    /// message was written.
     fn undelivered(&mut self, from: (AgentKey, Option<ClientId>), to: AgentKey, send_id: &str) {
         if !self.ctx.planted.reports_undelivered() {
             return;
@@ -98,9 +100,9 @@ impl Router {
         self.nack_sender(from, to, send_id, NackCode::AgentOffline, message);
     }
 
-    /// Tells a sender what became of its SEND to one recipient: the connection that sent it, if
-    /// that isn't the agent's own, or else the one that the agent has now. An absent sender gets
-    /// nothing.
+    /// Sends a NACK about one recipient of a SEND: to the connection `by`, if a companion or an
+    /// operator sent the message, or else to the sender's current connection. A sender that is away
+    /// gets none.
     pub(super) fn nack_sender(
         &mut self,
         (sender, by): (AgentKey, Option<ClientId>),
@@ -115,7 +117,7 @@ impl Router {
         self.connections.answer(&mut self.ctx, client, Kind::Nack, &nack);
     }
 
-    /// Ends what a connection has been so far.
+    /// Ends a connection's membership, or its wait for a handshake or a name.
     fn leave(&mut self, id: ClientId, departure: Departure) {
         if self.connections.membership(id).is_some() {
             self.log(id, "left");
@@ -155,8 +157,8 @@ impl Router {
         self.directory.note_freed(agent);
     }
 
-    /// Queues retained messages again that were handed to a connection and not written yet. They
-    /// may be written nevertheless: the recipient recognises a duplicate by its id.
+    /// Queues again the retained messages that were handed to a connection and are not written yet.
+    /// The connection may still write them: the recipient recognises a duplicate by its id.
     fn retract(&mut self, id: ClientId, agent: AgentKey) {
         let mut retracted = Vec::new();
         self.connections.retract(id, |order| {
@@ -184,7 +186,8 @@ impl Router {
         }
     }
 
-    /// Drops replayed messages: the connection that asked for them has ended.
+    /// Drops the replays that wait for an agent, because the connection that asked for them has
+    /// ended.
     fn drop_replays(&mut self, agent: AgentKey) {
         for key in self.mail.waiting_at_most_once(agent, |message| message.is_replay) {
             self.mail.remove(&mut self.ctx, key);
@@ -207,7 +210,8 @@ impl Router {
         }
     }
 
-    /// Removes a session from every table, and drops its mail. Returns whether there was one.
+    /// Removes an agent's session from every table, with its replay buffer, at-most-once messages
+    /// and notices. Returns whether there was a session.
     pub(super) fn drop_session(&mut self, agent: AgentKey) -> bool {
         self.mail.drop_replay(&mut self.ctx, agent);
         self.drop_at_most_once(agent);
@@ -224,7 +228,8 @@ impl Router {
         }
     }
 
-    /// Forgets a name: messages to it at once, streams from it with their last message.
+    /// Forgets an agent's name. Messages to the agent expire at once; streams from the agent close
+    /// after their last message.
     fn forget(&mut self, agent: AgentKey) {
         self.directory.cancel_forgetting(&mut self.ctx, agent);
         self.drop_session(agent);
@@ -245,7 +250,7 @@ impl Router {
             if floor > 0 {
                 self.ctx.record(Change::StreamEnded(floor));
             }
-            // Of a guest, only what it sent at least once is in the store.
+            // The store knows a guest only as the sender of at-least-once messages.
             if !removed.is_guest() || has_sent {
                 self.ctx.record(Change::AgentForgotten(removed.number));
             }

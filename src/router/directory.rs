@@ -1,4 +1,4 @@
-//! The directory: known names, which agents are here, their sessions, tokens and subscriptions.
+//! The directory: known names, connected agents, and their sessions, tokens and subscriptions.
 
 mod agent;
 mod session;

@@ -10,18 +10,19 @@ use crate::protocol::{
 };
 use std::sync::Arc;
 
-/// Pairs of agents whose rate is remembered: one sent to the other within a minute or two.
+/// The most pairs of agents whose rate is remembered. A pair is remembered for a minute or two
+/// after its last message.
 const PAIRS_MAX: usize = 1 << 16;
 
 /// The policy in force, and the state of its rate limits.
 #[derive(Debug)]
 pub(super) struct Enforcement {
     policy: Arc<Policy>,
-    /// By the agents' numbers.
+    /// The rates of pairs of agents, by the agents' numbers in records.
     pairs: Pairs<u64>,
     /// The last SEND above the rate limit, and the count of such SENDs.
     too_often: Option<TooOften<'static>>,
-    /// The hash of what proves an operator. Without one there are no operators.
+    /// The hash of the operator's key. Without a key, no client is admitted as an operator.
     operator_key: Option<Hash>,
 }
 
@@ -45,13 +46,13 @@ impl Enforcement {
         key.zip(self.operator_key).is_some_and(|(key, hash)| key.has_hash(&hash))
     }
 
-    /// Whether a name needs its own key.
+    /// Whether the policy has a key for a name.
     pub(super) fn has_key(&self, name: &Name) -> bool {
         self.policy.key_of(name).is_some()
     }
 
-    /// Returns the proof of a name that a HELLO with this key gives, or what is wrong. If the
-    /// policy has a key for the name, nothing else will do.
+    /// Returns the proof of its name that a HELLO with this key gives. The error is a sentence. If
+    /// the policy has a key for the name, only that key is accepted.
     pub(super) fn proof_of(&self, name: &Name, key: Option<&str>) -> Result<Proof, String> {
         let Some(hash) = self.policy.key_of(name) else { return Ok(Proof::Claim) };
         match key.map(Secret::stated) {
@@ -68,21 +69,23 @@ impl Enforcement {
         self.policy.rule_against(from, to, topic)
     }
 
-    /// Returns how long the sender has to wait until it may send to this recipient again, by their
-    /// numbers.
+    /// Returns the milliseconds that agent `from` has to wait until it may send to agent `to`; 0 if
+    /// it may send now. Agents are given by their numbers in records.
     pub(super) fn wait_ms(&self, now: Now, from: u64, to: u64) -> u64 {
         let Some(per_minute) = self.policy.per_pair_per_minute else { return 0 };
         self.pairs.wait_ms(now.monotonic, per_minute, from, to)
     }
 
-    /// Notes a message of one agent to another, by their numbers.
+    /// Counts a message from one agent to another against the rate limit. Agents are given by their
+    /// numbers in records.
     pub(super) fn note_message(&mut self, now: Now, from: u64, to: u64) {
         if let Some(per_minute) = self.policy.per_pair_per_minute {
             self.pairs.note(now.monotonic, per_minute, from, to);
         }
     }
 
-    /// Notes a SEND above the rate limit. Returns its sender's answer.
+    /// Counts a SEND above the rate limit, for `status`. Returns the text of the NACK to its
+    /// sender.
     pub(super) fn note_too_often(
         &mut self,
         now: Now,

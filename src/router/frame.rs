@@ -1,14 +1,15 @@
-//! A frame on its way out, in up to two parts.
+//! Outgoing frames, in up to two parts.
 
 use std::sync::Arc;
 
-/// A frame's bytes with its length in front: the recipient's own part, and the part shared by
-/// recipients.
+/// An outgoing frame: its length prefix and its JSON, in a part for one recipient and a part that
+/// recipients share.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    /// The length, and all or the first part of the JSON.
+    /// The length prefix, and all of the JSON or its first part; empty if `shared` is the whole
+    /// frame.
     pub head: Vec<u8>,
-    /// The rest, made once for all recipients.
+    /// The rest of the frame, which is encoded once for all recipients.
     pub shared: Option<Arc<[u8]>>,
 }
 

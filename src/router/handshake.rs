@@ -1,4 +1,4 @@
-//! The handshake: from a connection's first byte to WELCOME, or to the reason why there is none.
+//! The handshake: from a new connection to its WELCOME, or to the ERROR that refuses it.
 
 use super::{
     Router,
@@ -19,12 +19,12 @@ use crate::protocol::{
 };
 use std::sync::Arc;
 
-/// The answer to a token of no session.
+/// The text of the ERROR for a token that resumes no session.
 const TOKEN_REJECTED: &str =
     "the token was used before, is out of date, or is another name's; this is a fresh session";
 
-/// The capabilities of a connection that only sends and gets answers: it has no mailbox, so nothing
-/// that needs one can be for it.
+/// The capabilities of companions, operators and guests: they send and get answers, but no
+/// at-least-once messages, topics or replays.
 const SENDS_ONLY: Capabilities = Capabilities {
     ack: false,
     resume: false,
@@ -50,7 +50,7 @@ impl Router {
         }
     }
 
-    /// Handles a frame of a connection without a handshake.
+    /// Handles a frame of a connection that has not completed the handshake.
     pub(super) fn first_frame(&mut self, id: ClientId, json: &[u8]) {
         const REQUIRED: &str = "the first frame is HELLO or RESUME";
         match Envelope::read(json) {
@@ -121,7 +121,8 @@ impl Router {
         let holder = agent.and_then(|agent| Some((agent, self.directory.client(agent)?)));
         match self.ctx.planted.holder(holder) {
             Some((agent, holder)) => {
-                // A dead connection is often found out only by writing to it. One PING is enough.
+                // Often, only writing to a dead connection shows that it is dead. One PING serves
+                // all clients that wait for the name.
                 if self.connections.wait_for_name(&self.ctx, id, applicant, agent) {
                     self.connections.ping(&mut self.ctx, holder);
                 }
@@ -132,7 +133,8 @@ impl Router {
         }
     }
 
-    /// Continues a session on this connection, whichever connection has it now.
+    /// Continues a session on this connection. Another connection that has the session now is
+    /// closed.
     pub(super) fn take_over(
         &mut self,
         id: ClientId,
@@ -168,7 +170,7 @@ impl Router {
                 "an operator states in `auth.key` what is in operator.key, in the daemon's home";
             return Err((ErrorCode::Unauthorized, message.to_owned()));
         }
-        // The name is added even if there are too many: the owner must not be shut out.
+        // The operator's name is added even beyond `names_max`: the owner must always be admitted.
         let agent = match self.directory.find(OPERATOR) {
             Some(agent) => agent,
             None => {
@@ -180,8 +182,8 @@ impl Router {
         self.join_beside(id, agent, Proof::Operator, None)
     }
 
-    /// Admits a companion. Whether its agent is here is checked for each SEND: both may be
-    /// reconnecting.
+    /// Admits a companion, even while its agent is away: both may be reconnecting. Each SEND of the
+    /// companion requires that the agent is here.
     fn hello_of_companion(&mut self, id: ClientId, hello: &Hello) -> Result<(), Refusal> {
         let name = name_in(hello)?;
         let refused = |message: String| Err((ErrorCode::Unauthorized, message));
@@ -199,7 +201,7 @@ impl Router {
         self.join_beside(id, agent, Proof::Companion, Some(key))
     }
 
-    /// Whether an agent is here that stated this key for its companions.
+    /// Whether an agent is here and stated this companion key in its HELLO.
     pub(super) fn has_companion(&self, agent: AgentKey, key: &Hash) -> bool {
         let client = self.directory.client(agent);
         let stated = client.and_then(|client| self.connections.membership(client)?.companion_key);
@@ -209,7 +211,7 @@ impl Router {
     /// Gives each name that became free to the first client that waits for it.
     pub(super) fn assign_freed_names(&mut self) {
         while let Some(agent) = self.directory.next_freed() {
-            // A session may have continued on another connection.
+            // The session may have continued on another connection, which has the name now.
             let is_free = self.directory.get(agent).is_some_and(|agent| agent.client.is_none());
             if !is_free || self.lifecycle.is_stopping() {
                 continue;
@@ -225,8 +227,8 @@ impl Router {
         }
     }
 
-    /// Gives a free name to a connection, with its agent's session if that continues, or a fresh
-    /// one. What waits for the agent goes out when its queue is pumped.
+    /// Gives a free name to a connection, with the agent's session if `resumes`, or else with a
+    /// fresh one. The caller has to pump the agent's queue, so that waiting messages go out.
     fn join(&mut self, id: ClientId, applicant: Applicant, resumes: bool) -> Result<(), Refusal> {
         self.check_room_for_member()?;
         let Applicant { name, capabilities, proof, companion_key } = applicant;
@@ -256,7 +258,8 @@ impl Router {
         Ok(())
     }
 
-    /// Admits a companion, which sends in the name of an agent.
+    /// Admits a companion or an operator. Several such connections may send in the name of one
+    /// agent.
     fn join_beside(
         &mut self,
         id: ClientId,
@@ -286,7 +289,7 @@ impl Router {
         agent
     }
 
-    /// Returns the id and the token of a session that ends with its connection.
+    /// Returns the id and the token of a new session that ends with its connection.
     fn draw_session(&mut self) -> (Arc<str>, Secret) {
         let id = format!("s-{}", self.ctx.random_hex(8)).into();
         (id, Secret::stated(&self.ctx.random_hex(32)))
@@ -318,7 +321,8 @@ impl Router {
         self.connections.join(&self.ctx, id, agent, membership);
         self.connections.answer(&mut self.ctx, id, Kind::Welcome, &welcome);
         self.await_recorded(id);
-        // Waiting notices are the agent's own: others may join before it does, and with any key.
+        // Waiting notices go to the agent's own connection only. Companions may join before the
+        // agent does, and with any key.
         if !is_beside {
             for notice in self.notices.take(&mut self.ctx, agent) {
                 self.connections.hand_notice(&mut self.ctx, id, notice);
@@ -349,7 +353,7 @@ const fn begins_handshake(kind: Kind) -> bool {
     }
 }
 
-/// Returns the name that a HELLO asks for.
+/// Returns the name that a HELLO requests.
 fn name_in(hello: &Hello) -> Result<Name, Refusal> {
     let Some(text) = &hello.agent else {
         return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));

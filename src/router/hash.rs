@@ -1,8 +1,9 @@
-//! Hash tables by who chooses their keys.
+//! Hash tables whose keys peers may choose.
 //!
-//! Ids and numbers are the daemon's own, and get rustc-hash (`FxHashMap`). Text
-//! that peers choose (names, topics) gets SipHash with a key from the router's seed ([`KeyedMap`]),
-//! so that no peer can build collisions. Both are the same in every run of one seed.
+//! Tables keyed by the daemon's own ids and numbers use rustc-hash (`FxHashMap`). Tables keyed by
+//! text that peers choose (names, topics) are [`KeyedMap`]s: they use SipHash with a key from the
+//! router's seed, so that no peer can build collisions. Both kinds hash alike in every run with the
+//! same seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -20,7 +21,7 @@ pub(super) type KeyedMap<K, V> = HashMap<K, V, HashKey>;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HashKey(u64, u64);
 
-/// The stream of the seed's generator that hash keys come from: ids come from stream 0.
+/// The stream of the seed's generator from which hash keys are drawn. Ids are drawn from stream 0.
 const RNG_STREAM: u64 = 1;
 
 impl HashKey {
@@ -39,7 +40,8 @@ impl BuildHasher for HashKey {
     }
 }
 
-/// Hashes text with a key; numbers, which are the daemon's own, go without.
+/// A hasher that hashes text with a key. Numbers are hashed without it, because only the daemon
+/// chooses them.
 pub(super) struct KeyedHasher {
     key: HashKey,
     hash: FxHasher,

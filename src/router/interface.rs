@@ -1,4 +1,4 @@
-//! The router's interface: what can happen, and what is to be done.
+//! The router's interface: its inputs and its outputs.
 
 pub use super::frame::Frame;
 use super::policy::Policy;
@@ -19,8 +19,8 @@ pub enum Input<'a> {
     Connected(ClientId),
     /// One whole frame's JSON.
     Frame(ClientId, &'a [u8]),
-    /// The client's bytes are no frame, or the peer is another user's. Nothing more is read from
-    /// it.
+    /// The client's bytes are not a frame, or the peer belongs to another user. Nothing more is
+    /// read from the client.
     Violated(ClientId, Violation),
     /// The system has accepted this number of bytes of the client's [`Output::Frame`]s.
     Written(ClientId, usize),
@@ -30,19 +30,20 @@ pub enum Input<'a> {
     Persisted(u64),
     /// The store lost its file and begins with an empty one.
     Lost,
-    /// All changes up to this one are done, but the messages among them could not be persisted, for
-    /// this reason.
+    /// The store has handled all changes up to this one, but could not persist the messages among
+    /// them, for this reason.
     Refused(u64, &'a str),
-    /// The answer to this client's [`Output::Query`], or why there is none, in a sentence.
+    /// The answer to this client's [`Output::Query`], or the reason why there is none, as a
+    /// sentence.
     Found(ClientId, Result<QueryResult, String>),
     /// The owner's policy from now on.
     Policy(Arc<Policy>),
-    /// The policy file was read again, as this client asked; or why it cannot be read, in a
-    /// sentence.
+    /// The policy file was read again at this client's request. The error is the reason why it
+    /// cannot be read, as a sentence.
     Reloaded(ClientId, Result<(), String>),
     /// Bytes that the daemon holds outside the router: half-read frames, its inbox.
     Outside(usize),
-    /// The deadline is reached.
+    /// The router's deadline is reached.
     Tick,
     /// The daemon has to stop, for this reason, which BYE states.
     Stop(&'static str),
@@ -51,27 +52,31 @@ pub enum Input<'a> {
 /// An effect for the driver to carry out.
 #[derive(Debug)]
 pub enum Output {
-    /// Have the store persist a change. Changes are persisted in this order.
+    /// A change that the store has to persist. Changes are persisted in the order of these outputs.
     Persist(Change),
-    /// Ask the store, after all changes before. A client has one query at a time.
+    /// A query that the store has to answer after all changes before it. A client has one query at
+    /// a time.
     Query(ClientId, Box<Query>),
-    /// Read the policy file again, for this client.
+    /// A request to read the policy file again, for this client.
     Reload(ClientId),
-    /// Write a frame. Frames of one client leave in this order.
+    /// A frame to write. The frames of one client are written in the order of these outputs.
     Frame(ClientId, Frame),
-    /// Pause reading from the client (false), or go on (true).
+    /// Pauses reading from the client (false), or continues it (true).
     SetReading(ClientId, bool),
-    /// Write what was handed out, then close. [`Input::Disconnected`] follows.
+    /// Closes the connection once the frames that were handed out are written.
+    /// [`Input::Disconnected`] follows.
     Close(ClientId, CloseReason),
-    /// Close the connection at once, and discard unwritten frames. [`Input::Disconnected`] follows.
+    /// Closes the connection at once, and discards unwritten frames. [`Input::Disconnected`]
+    /// follows.
     HangUp(ClientId),
-    /// A line for the log, at the level that an operator wants.
+    /// A line for the daemon's log.
     Log(String),
     /// All clients got BYE and are closed: the daemon may end.
     Stopped,
 }
 
-/// Each message moves one or two of them: what is rare and large is boxed.
+/// A bound for the size of an output. Every message moves one or two outputs, so rare large
+/// contents are boxed.
 const _: () = assert!(size_of::<Output>() <= 64);
 
 /// The reason for which the daemon closes a connection.

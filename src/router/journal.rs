@@ -1,9 +1,9 @@
-//! The journal: the changes given to the store, how many it has persisted, and the actions that
-//! wait.
+//! The journal: the changes given to the store, how many of them it has persisted, and the actions
+//! that wait for that.
 //!
 //! Changes go to the store as [`Output::Persist`](super::Output::Persist). Each change has a
-//! ticket, which is its sequence number. Actions that wait for a change are queued here with its
-//! ticket; most changes have none.
+//! ticket, which is its sequence number. An action that waits for a change is queued here with the
+//! change's ticket; for most changes, no action waits.
 
 use super::{
     interface::ClientId,
@@ -14,10 +14,10 @@ use super::{
 use crate::record::LastNumbers;
 use std::collections::VecDeque;
 
-/// Changes of subscriptions that may wait at once.
+/// The most changes of subscriptions that may wait at once.
 const SUBSCRIBING_MAX: usize = 2_048;
 
-/// Repeated SENDs that may wait at once for the first one to be persisted.
+/// The most repeated SENDs that may wait at once for the first SEND to be persisted.
 pub(super) const REPEATING_MAX: usize = 1 << 14;
 
 /// Tickets, the actions that wait for them, and the last numbers assigned to records.
@@ -25,22 +25,22 @@ pub(super) const REPEATING_MAX: usize = 1 << 14;
 pub(super) struct Journal {
     recorded: u64,
     persisted: u64,
-    /// By ticket.
+    /// The actions that wait, in the order of their tickets.
     line: VecDeque<(u64, Continuation)>,
-    /// How many in `line` are changes of subscriptions, and repeated SENDs.
+    /// The number of changes of subscriptions in `line`, and the number of repeated SENDs.
     subscribing: usize,
     repeating: usize,
     last: LastNumbers,
     last_notice: u64,
 }
 
-/// An action that continues once a change is persisted.
+/// An action that waits until a change is persisted.
 #[derive(Debug)]
 pub(super) enum Continuation {
     /// Accepts a SEND and lets its deliveries go out.
     Accept(Box<PendingSend>),
-    /// Answers a SEND that was repeated while the first one was being persisted, maybe on another
-    /// connection.
+    /// Answers a SEND that was repeated, maybe on another connection, while the first one was being
+    /// persisted.
     Repeat(Acceptance, AgentKey, SendDigest),
     /// Allows a stream to use sequence numbers up to this one.
     Reserve(StreamKey, u64),
@@ -56,7 +56,7 @@ pub(super) struct PendingSend {
     pub(super) sender: AgentKey,
     pub(super) digest: SendDigest,
     pub(super) deliveries: Vec<MessageKey>,
-    /// The sender's answer; none where BUSY asked for a repeat.
+    /// The ACK for the sender; none if BUSY asked the sender to repeat the SEND.
     pub(super) acceptance: Option<Acceptance>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Acceptance {
 }
 
 impl Journal {
-    /// Counts a change that went out. Returns its ticket.
+    /// Counts a change that was handed to the store. Returns its ticket.
     pub(super) const fn note_recorded(&mut self) -> u64 {
         self.recorded += 1;
         self.recorded
@@ -90,30 +90,31 @@ impl Journal {
         ticket <= self.persisted
     }
 
-    /// Whether no other change of subscriptions may wait. Each records a whole session, and nothing
-    /// else bounds how many a connection asks for.
+    /// Whether as many changes of subscriptions wait as may. Each change records a whole session,
+    /// and no other bound limits how many changes a connection requests.
     pub(super) const fn is_busy_subscribing(&self) -> bool {
         self.subscribing >= SUBSCRIBING_MAX
     }
 
-    /// Whether no other repeated SEND may wait.
+    /// Whether as many repeated SENDs wait as may.
     pub(super) const fn is_busy_repeating(&self) -> bool {
         self.repeating >= REPEATING_MAX
     }
 
-    /// Puts something in line behind a ticket. Tickets never decrease.
+    /// Queues an action until the change with this ticket is persisted. Tickets never decrease from
+    /// call to call.
     pub(super) fn wait(&mut self, ticket: u64, continuation: Continuation) {
         self.subscribing += usize::from(matches!(continuation, Continuation::Subscribe(..)));
         self.repeating += usize::from(matches!(continuation, Continuation::Repeat(..)));
         self.line.push_back((ticket, continuation));
     }
 
-    /// Notes that all changes up to this ticket are done.
+    /// Notes that the store has handled all changes up to this ticket.
     pub(super) fn advance(&mut self, upto: u64) {
         self.persisted = upto.min(self.recorded);
     }
 
-    /// Removes and returns what waits for no change beyond `upto`, the first in line.
+    /// Removes and returns the first action in line, if its ticket is at most `upto`.
     pub(super) fn next_ready(&mut self, upto: u64) -> Option<Continuation> {
         let (_, ready) = self.line.pop_front_if(|(ticket, _)| *ticket <= upto)?;
         self.subscribing -= usize::from(matches!(ready, Continuation::Subscribe(..)));

@@ -6,11 +6,11 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// Defines a key over a slotmap's own, which counts its comparisons in tests.
+/// Defines a key that wraps a slotmap's key and counts its comparisons in tests.
 macro_rules! key {
     ($(#[$doc:meta])* $key:ident, $slot:ident) => {
         new_key_type! {
-            /// The place in a slotmap that the key of the same table names.
+            /// The slotmap's own key, which the table's key wraps.
             pub(super) struct $slot;
         }
 

@@ -1,8 +1,8 @@
-//! The router's life: when it began, and how far it has stopped.
+//! The router's lifecycle: its start, and the progress of its stop.
 
 use crate::protocol::Moment;
 
-/// How far the router has stopped.
+/// The progress of the router's stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stopping {
     #[default]
@@ -30,7 +30,7 @@ impl Lifecycle {
         now.since(self.started.unwrap_or_default())
     }
 
-    /// Begins to stop, for this reason. Returns false if it had begun before.
+    /// Begins the stop, for this reason. Returns false if the stop had begun before.
     pub(super) fn begin_stop(&mut self, reason: &'static str) -> bool {
         if self.is_stopping() {
             return false;

@@ -1,8 +1,8 @@
-//! The router's bounds and times. The code that enforces a bound states what happens at it.
+//! The router's limits. The code that enforces a limit documents what happens when it is reached.
 
 use crate::protocol::payload::Durability;
 
-/// All bounds, and all lengths of time.
+/// The limits: bounds, and spans of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The bytes of the longest frame, without its length.
@@ -10,7 +10,7 @@ pub struct Limits {
     /// The silence after which a connection gets a PING. If the silence lasts twice this time after
     /// the PING, the connection is closed.
     pub heartbeat_ms: u64,
-    /// The longest time until a connection's HELLO.
+    /// The longest time from a connection's start to its HELLO.
     pub handshake_ms: u64,
     /// The time after a disconnect for which a token is valid.
     pub resume_window_ms: u64,
@@ -21,9 +21,9 @@ pub struct Limits {
     pub queue_messages_max: usize,
     /// The most bytes of the messages in one agent's queue.
     pub queue_bytes_max: usize,
-    /// The most bytes that are held, inside the router and outside.
+    /// The most bytes of memory that the daemon holds, inside and outside the router.
     pub memory_bytes_max: usize,
-    /// The failure that an accepted message survives.
+    /// The worst failure that an accepted message survives.
     pub durability: Durability,
     /// The most changes that wait for the store. Above it, an at-least-once SEND gets BUSY.
     pub backlog_max: u64,
@@ -31,30 +31,32 @@ pub struct Limits {
     pub clients_max: usize,
     /// Days after which the name of an agent that stays away is forgotten.
     pub mailbox_days: u64,
-    /// Known names.
+    /// The most known names.
     pub names_max: usize,
-    /// Streams.
+    /// The most open streams.
     pub streams_max: usize,
-    /// Connections without a handshake.
+    /// The most connections that have not completed the handshake.
     pub unauthenticated_max: usize,
-    /// Subscriptions of a session.
+    /// The most subscriptions of a session.
     pub subscriptions_max: usize,
-    /// Messages in a session's replay buffer.
+    /// The most messages in a session's replay buffer.
     pub replay_messages_max: usize,
-    /// Bytes of the messages in a session's replay buffer.
+    /// The most bytes of the messages in a session's replay buffer.
     pub replay_bytes_max: usize,
-    /// SENDs in an agent's dedup window.
+    /// The most SENDs in an agent's dedup window, without older SENDs that have an open delivery.
     pub dedup_max: usize,
-    /// SENDs in all dedup windows, of about 200 bytes each. Beyond, the windows of the agents that
-    /// have been away longest shrink first.
+    /// The most SENDs in all dedup windows, of about 200 bytes each. Beyond this number, the
+    /// windows of the agents that have been away longest shrink first.
     pub dedup_total_max: usize,
-    /// Bytes of answers that a client may leave unread before reading from it is paused.
+    /// The bytes of unread answers above which reading from a client is paused.
     pub answers_bytes_max: usize,
-    /// Bytes of notices that wait for an agent's session to be resumed. One may always wait.
+    /// The most bytes of notices that wait for an agent's session to be resumed. A single notice
+    /// may always wait.
     pub waiting_answers_bytes_max: usize,
-    /// Open questions of one agent.
+    /// The most open questions of one agent.
     pub questions_max: usize,
-    /// Bytes of DELIVERs that are handed out to a client and not written yet. One may always be.
+    /// The most bytes of DELIVERs that are handed out to a client and not written yet. A single
+    /// DELIVER may always be handed out.
     pub window_bytes: usize,
 }
 

@@ -1,8 +1,8 @@
 //! The mail: messages, their streams and queues, dedup windows, replay buffers and dead letters.
 //!
-//! `table` is the only door: a message enters all tables in [`Mail::insert`] and leaves them in
-//! [`Mail::remove`], or in [`Mail::take_out`] with the frame that carries it on. These alone charge
-//! for messages and set their timers.
+//! `table` has the only ways in and out: a message enters all tables in [`Mail::insert`] and leaves
+//! them in [`Mail::remove`], or in [`Mail::take_out`] when its frame is handed out. These functions
+//! also charge the queue for the message and set its timer.
 
 mod dead_letters;
 mod dedup;

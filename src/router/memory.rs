@@ -1,6 +1,6 @@
 //! Memory accounting: the bytes that count against `memory_bytes_max`.
 
-/// Bytes held, by what holds them.
+/// The bytes that are held, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     inside: usize,
@@ -15,7 +15,7 @@ impl Memory {
         self.inside + self.replay + self.subscriptions + self.outside
     }
 
-    /// Charges bytes of queues, answers, questions and deferred frames.
+    /// Charges bytes of queues, answers, notices, questions and deferred frames.
     pub(super) const fn charge(&mut self, bytes: usize) {
         self.inside += bytes;
     }

@@ -1,7 +1,8 @@
-//! Notices of messages that wait for their senders to come back.
+//! Notices that wait for their senders to come back.
 //!
-//! The store has them, too, so that they survive the daemon. Each is removed there once it has left
-//! for the system: a crash before has it sent again.
+//! The store has these notices, too, so that they survive the daemon. A notice is removed from the
+//! store once the operating system has accepted its frame. After a crash before that, the notice is
+//! sent again.
 
 use super::{connections::Notice, context::Context, interface::Output, keys::AgentKey};
 use crate::{
@@ -15,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Debug, Default)]
 pub(super) struct Notices(FxHashMap<AgentKey, AgentNotices>);
 
-/// One agent's notices, by their number.
+/// One agent's notices, by their numbers.
 #[derive(Debug, Default)]
 struct AgentNotices {
     frames: BTreeMap<u64, Arc<[u8]>>,
@@ -23,7 +24,7 @@ struct AgentNotices {
 }
 
 impl AgentNotices {
-    /// Whether these are too many. One may always wait.
+    /// Whether the notices exceed the bound. A single notice never does.
     fn is_over(&self, bytes_max: usize) -> bool {
         self.bytes > bytes_max && self.frames.len() > 1
     }
@@ -36,8 +37,8 @@ impl AgentNotices {
 }
 
 impl Notices {
-    /// Has a notice wait for its sender. Beyond the bounds the oldest are dropped, and the log
-    /// says so.
+    /// Stores a notice until its sender returns. Beyond the bounds, the oldest notices are dropped
+    /// and a line is logged.
     pub(super) fn hold(
         &mut self,
         ctx: &mut Context,
@@ -89,7 +90,7 @@ pub(super) fn record(ctx: &mut Context, number: u64, agent: u64, frame: &Arc<[u8
     ctx.record(Change::Notice(Box::new(record)));
 }
 
-/// Records that a notice reached its sender, or never will.
+/// Records that a notice was written to its sender, or never will be.
 pub(super) fn record_end(ctx: &mut Context, notice: &Notice) {
     if let Some(number) = notice.number {
         ctx.record(Change::NoticeEnded(number));

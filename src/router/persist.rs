@@ -1,4 +1,4 @@
-//! Persisting of SENDs, and everything that goes on once the store has persisted a change.
+//! Persisting of SENDs, and the actions that continue once the store has persisted a change.
 
 use super::{
     Router,
@@ -26,8 +26,8 @@ pub(super) fn acceptance_of(
 }
 
 impl Router {
-    /// Hands a SEND to the store, or the part of it that is new. Returns its ticket and its
-    /// message's number.
+    /// Hands a SEND to the store, or only its new deliveries if the message is stored already.
+    /// Returns the change's ticket and the message's number in records.
     pub(super) fn persist(
         &mut self,
         send: &SendRequest<'_>,
@@ -78,8 +78,8 @@ impl Router {
         &self.connections.membership(send.client).expect("only members send").auth
     }
 
-    /// Answers a SEND that came before, as the first one was answered. Returns how far that has
-    /// come, if it is remembered.
+    /// Answers a repeated SEND, if the first one is queued for all its recipients. Returns the
+    /// state of the first one, or `None` if no such SEND is remembered.
     pub(super) fn answer_repeated(
         &mut self,
         send: &SendRequest<'_>,
@@ -99,7 +99,7 @@ impl Router {
         Some(state)
     }
 
-    /// Remembers how far a SEND has come, in its sender's dedup window.
+    /// Remembers the state of a SEND in its sender's dedup window. `opened` deliveries are new.
     pub(super) fn remember_send(
         &mut self,
         send: &SendRequest<'_>,
@@ -124,13 +124,14 @@ impl Router {
         self.connections.answer(&mut self.ctx, acceptance.client, Kind::Ack, &ack);
     }
 
-    /// Continues something once all changes so far are persisted.
+    /// Queues an action until all changes so far are persisted.
     fn wait(&mut self, continuation: Continuation) {
         let last = self.ctx.journal.last_ticket();
         self.ctx.journal.wait(last, continuation);
     }
 
-    /// Lets at-least-once messages go to a client once the store knows that its agent is here.
+    /// Allows at-least-once messages to a client once the store has recorded that its agent is
+    /// here.
     pub(super) fn await_recorded(&mut self, client: ClientId) {
         if self.ctx.journal.backlog() == 0 {
             self.recorded(client);
@@ -154,8 +155,8 @@ impl Router {
         }
     }
 
-    /// Handles that all changes up to this one are done. `refused` is why the messages among them
-    /// could not be persisted.
+    /// Handles the store's report that it has handled all changes up to this one. `refused` is the
+    /// reason if the messages among them could not be persisted.
     pub(super) fn persisted(&mut self, upto: u64, refused: Option<&str>) {
         self.ctx.journal.advance(upto);
         while let Some(ready) = self.ctx.journal.next_ready(upto) {
@@ -165,8 +166,8 @@ impl Router {
                 (Continuation::Repeat(acceptance, from, digest), _) => {
                     self.conclude_repeated(acceptance, from, digest);
                 }
-                // The store still has to persist what follows. At-most-once messages do not wait
-                // for a disk, nor do subscribers.
+                // A store that refuses messages still persists the other changes, maybe later.
+                // At-most-once messages and subscriptions do not wait for that.
                 (Continuation::Reserve(stream, upto), _) => {
                     if let Some(to) = self.mail.note_reserved(stream, upto) {
                         self.pump(to);
@@ -185,7 +186,7 @@ impl Router {
             self.accept(&acceptance);
         }
         for key in pending.deliveries {
-            // The message may be over already: its recipient's name was forgotten.
+            // The message may have ended already, because its recipient's name was forgotten.
             if let Some((to, delivery)) = self.mail.note_persisted(&mut self.ctx, key) {
                 if self.questions.is_due(delivery, self.ctx.now.monotonic) {
                     self.time_out_question(delivery);
@@ -195,7 +196,8 @@ impl Router {
         }
     }
 
-    /// Undoes a SEND, as far as it could not be persisted.
+    /// Undoes the deliveries of a SEND that could not be persisted, and sends a NACK in place of
+    /// its ACK.
     fn refuse_pending(&mut self, pending: PendingSend, why: &str) {
         let recipients = pending.deliveries.iter();
         let recipients: Vec<_> =
@@ -218,12 +220,12 @@ impl Router {
 
     fn conclude_repeated(&mut self, acceptance: Acceptance, from: AgentKey, digest: SendDigest) {
         match self.mail.send_state(from, digest) {
-            // The first SEND was refused, and the one that is being persisted came after it.
+            // The first SEND was refused, and a later repeat is being persisted: wait for that one.
             Some(SendState::Complete { ticket, .. }) if !self.ctx.journal.is_persisted(*ticket) => {
                 self.wait(Continuation::Repeat(acceptance, from, digest));
             }
             Some(SendState::Complete { .. }) => self.accept(&acceptance),
-            // The first SEND got BUSY or the store's refusal, and so does this one.
+            // The store refused the first SEND, at least for some recipients, and so is this one.
             _ => {
                 let message =
                     "the store could not keep the message; send it again later".to_owned();

@@ -1,7 +1,7 @@
 //! Bugs planted on purpose, each of which the simulation has to find.
 //!
-//! The router calls the hooks below at named points. Outside tests, and in a test that planted
-//! nothing, each returns what the correct router uses.
+//! The router calls the functions of [`Planted`] wherever a bug can be planted. Without a planted
+//! bug, each function returns the correct value.
 
 use super::keys::{MessageKey, StreamKey};
 use crate::protocol::Moment;
@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
-    /// Two messages of a stream change places.
+    /// Two messages of a stream are swapped.
     SwappedOrder,
     /// A message in flight is forgotten when its connection ends.
     LostRedelivery,
@@ -22,7 +22,7 @@ pub(super) enum Bug {
     AcceptedEarly,
     /// Reserved numbers of a stream are used again after a crash.
     ReusedNumbers,
-    /// A closed stream begins anew.
+    /// The sequence numbers of a closed stream begin anew.
     ForgottenFloors,
     /// A queue exceeds its bounds.
     CrowdedQueue,
@@ -36,7 +36,7 @@ pub(super) enum Bug {
     NoPatience,
     /// Messages expire while they have time to live left.
     ShortLives,
-    /// Redelivered messages state the first attempt.
+    /// Redelivered messages state that they are the first attempt.
     FirstAttempts,
     /// A connection's last frame overtakes the frame before it.
     #[cfg(test)]
@@ -89,8 +89,8 @@ impl Planted {
         if self.has(Bug::FirstAttempts) { 1 } else { attempt }
     }
 
-    /// Returns the message of a stream that is handed out first. `is_alike` tells whether another
-    /// could go out instead.
+    /// Returns the message of a stream that is handed out first. `is_alike` tells whether a message
+    /// could go out in its place.
     pub(super) fn first(
         self,
         waiting: &VecDeque<(u64, MessageKey)>,
@@ -114,7 +114,7 @@ impl Planted {
         Moment(expires.0.saturating_sub(early_ms))
     }
 
-    /// How many missed messages are left out of a replay.
+    /// The number of missed messages that a replay leaves out.
     pub(super) fn skipped_replays(self) -> usize {
         usize::from(self.has(Bug::LostReplay))
     }

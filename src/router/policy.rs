@@ -1,8 +1,8 @@
 //! The policy: which agent may send what to which, which names need a key, and how often one agent
 //! may send to another.
 //!
-//! A policy never changes: it is shared behind an `Arc`, and a reload replaces it. Rates, which
-//! change with each message, are in [`Pairs`].
+//! A policy never changes: it is shared behind an `Arc`, and a reload replaces it. The state of
+//! rate limits, which changes with each message, is in [`Pairs`].
 
 mod glob;
 mod pairs;
@@ -22,7 +22,7 @@ pub const RULES_MAX: usize = 1_000;
 /// The most names with a key.
 pub const KEYS_MAX: usize = 4_096;
 
-/// The owner's policy. An empty one allows everything.
+/// The owner's policy. An empty policy allows everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// The hash of the key that a HELLO for each of these names has to state.
@@ -80,7 +80,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Whether the rule matches a message. No topic is an empty one.
+    /// Whether the rule matches a message. A message without a topic has the empty topic.
     #[must_use]
     pub fn matches(&self, from: &str, to: &str, topic: Option<&str>) -> bool {
         self.from.matches(from)
@@ -99,7 +99,8 @@ impl Rule {
 mod tests {
     use super::*;
 
-    /// Returns a policy of one rule a line, `FROM TO TOPIC yes|no`. `-` is an empty topic.
+    /// Returns a policy with one rule for each line, `FROM TO TOPIC yes|no`. `-` is the empty
+    /// topic.
     fn policy(rules: &str) -> Policy {
         let rule = |(at, line): (usize, &str)| {
             let [from, to, topic, allow] =

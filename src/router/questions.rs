@@ -1,8 +1,9 @@
 //! Open questions: deliveries whose senders wait for an answer.
 //!
-//! A question is one delivery of a SEND with `sync`. It is open until its recipient answers, its
-//! time is over, or the delivery fails; an acknowledgement does not end it. Until then the store
-//! has the question with its message, and after that alone.
+//! A question is one delivery of a SEND with `sync`. The question is open until its recipient
+//! answers, its time is over, or the delivery fails. An acknowledgement without an answer does not
+//! close the question: before it, the store has the question as a part of its message, and after it
+//! as a record of its own.
 
 use super::{
     context::Context, interface::ClientId, keys::AgentKey, send_request::SendRequest,
@@ -19,27 +20,27 @@ use crate::{
 use rustc_hash::FxHashMap;
 use uuid::Uuid;
 
-/// The bytes of a question in memory, beside its correlation id.
+/// The bytes of a question in memory, without its correlation id.
 const QUESTION_BYTES: usize = 256;
 
-/// If the last daemon ran for this long after a question's timeout, it has answered the question
-/// and recorded that.
+/// The time after which a running daemon has surely reported a question's timeout. A question that
+/// timed out longer than this before the last daemon's end is not restored.
 const TIMED_OUT_MS: u64 = 10_000;
 
 /// One delivery whose sender waits for an answer.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) from: AgentKey,
-    /// As in [`Message`](super::mail::Message).
+    /// The connection that sent the question, as in [`Message`](super::mail::Message).
     pub(super) by: Option<ClientId>,
-    /// The connection that asked; none if that was before this daemon.
+    /// The connection that asked; `None` if an earlier daemon got the question.
     pub(super) client: Option<ClientId>,
     pub(super) to: AgentKey,
     pub(super) send_id: SendId,
     pub(super) correlation_id: Box<str>,
     pub(super) timeout_ms: u64,
     until: Moment,
-    /// The store has the question without its message.
+    /// Whether the store has a record of the question apart from its message.
     is_recorded: bool,
 }
 
@@ -91,8 +92,8 @@ impl Questions {
         self.insert(ctx, delivery, question);
     }
 
-    /// Restores the question of a message whose delivery is not over. The timeout counts from when
-    /// the message came; the daemon before ran until `clock`.
+    /// Restores the question of a message whose delivery is open. The timeout counts from the time
+    /// at which the message was accepted. The last daemon ran until `clock`.
     pub(super) fn restore_with_message(
         &mut self,
         ctx: &mut Context,
@@ -101,7 +102,7 @@ impl Questions {
         (from, to): (AgentKey, AgentKey),
         clock: Clock,
     ) {
-        // Most messages are no questions, and a search costs less than parsing.
+        // Most messages ask no question, and a search costs less than parsing.
         let text = std::str::from_utf8(&message.shared).unwrap_or_default();
         if !text.contains("\"sync\"") {
             return;
@@ -138,7 +139,7 @@ impl Questions {
         ends: (Option<AgentKey>, Option<AgentKey>),
     ) {
         let QuestionRecord { delivery, send_id, correlation_id, timeout_ms, until, .. } = record;
-        // A question that is open with its message keeps that record.
+        // A question that was restored with its message needs no record of its own.
         let ((Some(from), Some(to)), false) = (ends, self.by_delivery.contains_key(&delivery))
         else {
             ctx.record(Change::QuestionEnded(delivery));
@@ -158,8 +159,8 @@ impl Questions {
         self.insert(ctx, delivery, question);
     }
 
-    /// Records the question of a delivery that was acknowledged. `numbers` are its ends', as far as
-    /// they are not forgotten.
+    /// Records the question of a delivery that was acknowledged. `numbers` returns an agent's
+    /// number in records, unless the agent is forgotten.
     pub(super) fn record_alone(
         &mut self,
         ctx: &mut Context,
@@ -172,7 +173,7 @@ impl Questions {
         }
     }
 
-    /// Records all questions that are apart from their messages, for a store that lost them.
+    /// Records all questions that have records of their own again, for a store that lost them.
     pub(super) fn record_again(
         &self,
         ctx: &mut Context,
@@ -185,7 +186,7 @@ impl Questions {
         }
     }
 
-    /// Returns the questions that the store has without their messages.
+    /// Returns the questions that have records of their own, by their deliveries' ids.
     pub(super) fn recorded(&self) -> impl Iterator<Item = Uuid> {
         self.by_delivery.iter().filter(|(_, question)| question.is_recorded).map(|(id, _)| *id)
     }
@@ -256,7 +257,7 @@ fn record(
     })));
 }
 
-/// Returns what is wrong with the question of a SEND.
+/// Checks the question of a SEND. The error is a sentence.
 pub(super) fn check(sync: &Sync) -> Result<(), String> {
     let most = CORRELATION_ID_BYTES_MAX;
     if !(1..=most).contains(&sync.correlation_id.len()) {

@@ -1,4 +1,4 @@
-//! Frames from members, bytes that they took, and subscriptions.
+//! Frames from clients, reports of written bytes, and subscriptions.
 
 use super::{
     Router,
@@ -41,8 +41,8 @@ impl Router {
         }
     }
 
-    /// Handles what a client sent while reading from it was paused, as long as it takes its
-    /// answers. Then reading goes on.
+    /// Handles a client's deferred frames, as long as the client reads its answers. Then ends the
+    /// read pause.
     pub(super) fn handle_deferred(&mut self, id: ClientId) {
         while let Some(json) = self.connections.next_deferred(&mut self.ctx, id) {
             self.handle_frame(id, &json);
@@ -56,7 +56,7 @@ impl Router {
                 self.send(id, envelope);
                 Ok(())
             }
-            // Only the connection that got a delivery acknowledges or returns it.
+            // Companions and operators get no deliveries, so their ACKs and NACKs are ignored.
             Kind::Ack | Kind::Nack
                 if self.connections.membership(id).is_some_and(Membership::is_beside) =>
             {
@@ -152,7 +152,7 @@ impl Router {
         self.directory.has_room_to_subscribe(&self.ctx, pattern)
     }
 
-    /// Notes that bytes have left for the system.
+    /// Notes that the operating system has accepted bytes of a client's frames.
     pub(super) fn written(&mut self, id: ClientId, bytes: usize) {
         if !self.connections.contains(id) {
             return;
@@ -168,8 +168,8 @@ impl Router {
                         self.mail.release(&mut self.ctx, agent, from, frame.bytes);
                     }
                 }
-                // A message of a connection that is being closed may be in flight to the next one
-                // already.
+                // While a connection is being closed, its message may be in flight to the agent's
+                // next connection already.
                 Content::AtLeastOnce(key) if self.connections.membership(id).is_some() => {
                     self.mail.note_written(key);
                 }

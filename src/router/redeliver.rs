@@ -1,4 +1,5 @@
-//! Redelivery of dead letters, as if they were new: with their ids and numbers.
+//! Redelivery of dead letters with their old ids and numbers, but with new counts of attempts and
+//! failures and a new time to live.
 
 use super::{
     Router,
@@ -13,7 +14,8 @@ use crate::{
 };
 
 impl Router {
-    /// Redelivers the dead letters among these deliveries. Refused if none can be.
+    /// Redelivers the dead letters among these deliveries. An error means that none of them can be
+    /// redelivered.
     pub(super) fn redeliver(&mut self, rows: &[DeliveryRow]) -> Result<Redelivered, Refusal> {
         // A dead letter may have been redelivered or acknowledged since the store found it.
         let is_dead = |row: &&DeliveryRow| {
@@ -63,16 +65,15 @@ impl Router {
         self.ctx.record(Change::Redelivered { delivery: delivery.number, expires });
         self.mail.forget_dead_letter(delivery.id);
         let fresh = DeliveryRecord { expires, failures: 0, ..delivery.clone() };
-        // The SEND is no longer in the sender's dedup window.
+        // The redelivery does not count as an open delivery in the sender's dedup window.
         let digest = SendDigest::default();
         self.mail.restore_message(&mut self.ctx, stream, &fresh, &row.message, 0, digest);
         self.pump(to);
         Ok(())
     }
 
-    /// Returns the stream of a dead letter, or the stream opened in its place, with the stream's
-    /// sender. If the sender is forgotten, the stream is opened again for redelivered messages
-    /// alone.
+    /// Returns the stream on which a dead letter is redelivered, and the stream's sender. A stream
+    /// that was closed is opened again; if its sender is forgotten, for redelivered messages only.
     fn stream_of(
         &mut self,
         row: &DeliveryRow,
@@ -105,8 +106,9 @@ impl Router {
     }
 }
 
-/// Returns the time to live that a SEND stated, or 0. A dead letter gets it anew, and no less than
-/// the default: a message that expired in a hurry is not to expire again at once.
+/// Returns the time to live that a SEND stated, in milliseconds, or 0. A redelivered dead letter
+/// gets this time again, but at least the default, so that a message with a short time does not
+/// expire again at once.
 fn stated_ttl_ms(shared: Option<&Shared<'_>>) -> u64 {
     let meta = shared.and_then(|shared| shared.payload_meta);
     let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());

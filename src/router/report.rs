@@ -23,7 +23,8 @@ use serde::Serialize;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Returns a frame of the daemon's own, in bytes that can be handed out more than once.
+/// Returns a frame from the daemon to a sender, as shared bytes that can be handed out more than
+/// once.
 fn frame_for_sender(
     ctx: &mut Context,
     kind: Kind,
@@ -37,8 +38,9 @@ fn frame_for_sender(
 }
 
 impl Router {
-    /// Tells a sender that a delivery failed, which ends its question, too. If a companion sent the
-    /// message and has left, its agent is told: a command ends once its message is accepted.
+    /// Notifies a sender that a delivery failed, and closes the delivery's question. If a companion
+    /// sent the message and has left, its agent is notified: a command ends once its message is
+    /// accepted.
     pub(super) fn report_failure(&mut self, message: &Message, code: NackCode, why: String) {
         let delivery = message.reliable().map(|reliable| reliable.id);
         let question = delivery.and_then(|id| self.questions.close(&mut self.ctx, id));
@@ -53,9 +55,9 @@ impl Router {
         self.inform((message.from, by), client, frame);
     }
 
-    /// Gives a sender a frame: on the connection that asked for it, on the one that it has now, or
-    /// when its session is resumed. A connection `by` that isn't the agent's own does not come
-    /// back: only that connection knows what the frame answers.
+    /// Hands a frame to a sender: on the connection `client` that asked the question, or else on
+    /// the agent's current connection, or else when the session is resumed. If `by` is set, a
+    /// companion or an operator sent the message, and only that connection gets the frame.
     fn inform(
         &mut self,
         (sender, by): (AgentKey, Option<ClientId>),
@@ -73,7 +75,7 @@ impl Router {
         }
     }
 
-    /// Gives a sender a notice, on its connection or when its session is resumed.
+    /// Hands a notice to a sender, on its connection or when its session is resumed.
     pub(super) fn inform_agent(&mut self, sender: AgentKey, notice: Notice) {
         match self.directory.client(sender) {
             Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
@@ -81,7 +83,8 @@ impl Router {
         }
     }
 
-    /// Has a notice wait until its sender's session is resumed.
+    /// Stores a notice until its sender's session is resumed. Drops the notice if the sender has no
+    /// session.
     pub(super) fn hold_notice(&mut self, sender: AgentKey, notice: Notice) {
         let agent = self.directory.get(sender).filter(|agent| agent.session.is_some());
         let Some(agent) = agent else { return notices::record_end(&mut self.ctx, &notice) };
@@ -105,7 +108,8 @@ impl Router {
         }
     }
 
-    /// Returns the notices that the store has: those that wait, and those that are not written yet.
+    /// Returns the notices that the store has: notices that wait for their senders, and notices
+    /// that were handed out and are not written yet.
     pub(super) fn recorded_notices(&self) -> Vec<(u64, AgentKey, Arc<[u8]>)> {
         let unwritten = self.connections.unwritten_notices().into_iter();
         let unwritten =
@@ -113,9 +117,9 @@ impl Router {
         self.notices.all().chain(unwritten).collect()
     }
 
-    /// Records the question of a delivery that was acknowledged: the question is still open.
-    /// Guests, and connections that are not their agents' own, end with the daemon, and so do their
-    /// questions.
+    /// Records the question of a delivery that was acknowledged, because the question is still
+    /// open. Questions of guests, companions and operators are not recorded: their connections end
+    /// with the daemon.
     pub(super) fn record_question_of(&mut self, message: &Message) {
         let Some(reliable) = message.reliable().filter(|_| message.by.is_none()) else { return };
         let sender = self.directory.get(message.from);
@@ -125,8 +129,8 @@ impl Router {
         }
     }
 
-    /// Handles the end of a question's time. If its message is being persisted, it is accepted
-    /// first.
+    /// Handles the end of a question's time. If the question's message is still being persisted,
+    /// the timeout waits until the message is accepted.
     pub(super) fn on_question_timer(&mut self, delivery: Uuid) {
         let message = self.mail.delivery(delivery).map(|(_, message)| message);
         let reliable = message.and_then(Message::reliable);
@@ -154,7 +158,7 @@ impl Router {
         self.inform((question.from, question.by), question.client, frame);
     }
 
-    /// Handles an ACK that may answer a question. Any answer but the first is ignored, as is one
+    /// Handles an ACK that may answer a question. Ignores every answer after the first, and answers
     /// with another correlation id.
     pub(super) fn answered(&mut self, client: ClientId, ack: &Ack<'_>) {
         let Some(delivery) = self.find_question(client, ack) else { return };
@@ -193,7 +197,7 @@ impl Router {
         is_answered.then_some(delivery)
     }
 
-    /// Checks whether an answer of this number of bytes can be passed on. If not, its question
+    /// Checks whether an answer of this number of bytes can be passed on. If not, the question
     /// stays open.
     fn check_answer(&mut self, bytes: usize) -> Result<(), (NackCode, String)> {
         let most = self.ctx.limits.frame_bytes_max;

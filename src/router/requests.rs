@@ -1,8 +1,8 @@
-//! `@relay`: the daemon as an agent that answers requests, and shows what is routed.
+//! `@relay`: the daemon as an agent that answers requests and copies messages to taps.
 //!
-//! A request is parsed in `request`. What the router knows itself is answered at once; for the rest
-//! the store is asked, and `queue` keeps each connection's answers in order. `access` decides what
-//! a client may ask for, and `rows` how deliveries look in an answer.
+//! A request is parsed in `request`. The router answers at once if it can; otherwise it queries the
+//! store, and `queue` keeps each connection's answers in order. `access` decides what a client may
+//! ask for, and `rows` formats agents and deliveries for answers.
 
 mod access;
 mod queue;

@@ -1,11 +1,11 @@
-//! Recording of everything anew, for a store that lost what it had.
+//! Recording of the router's whole state, for a store that lost its records.
 
 use super::{Router, keys::MessageKey, mail::SendState, notices};
 use crate::record::{AcceptedSend, Change, DedupRecord, DeliveryRecord};
 
 impl Router {
-    /// Records what is known: all agents, streams, accepted messages that are not over, and what
-    /// waits for senders. What is over is lost.
+    /// Records all agents, sessions, streams, accepted messages with open deliveries, notices and
+    /// questions. Deliveries that have ended are lost.
     pub(super) fn record_all(&mut self) {
         for agent in self.directory.keys() {
             self.directory.record_agent(&mut self.ctx, agent);
@@ -21,7 +21,7 @@ impl Router {
         let mut notices = self.recorded_notices();
         notices.sort_unstable_by_key(|(number, ..)| *number);
         for (number, agent, frame) in notices {
-            // A forgotten agent does not come back.
+            // A forgotten agent does not return, so its notices are not needed.
             if let Some(agent) = self.directory.get(agent) {
                 notices::record(&mut self.ctx, number, agent.number, &frame);
             }

@@ -1,4 +1,4 @@
-//! A start from what an earlier daemon recorded.
+//! Restoring of the state that an earlier daemon recorded.
 
 use super::{
     Router,
@@ -17,23 +17,25 @@ use crate::{
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Answers of `@relay` to one agent in a millisecond, at most: its numbers continue over restarts
-/// by time.
+/// The most answers of `@relay` to one agent in a millisecond. After a restart, the sequence
+/// numbers of answers continue from the daemon's clock times this number, and so are never used
+/// twice.
 const RELAY_SEQS_PER_MS: u64 = 1_024;
 
-/// An agent with a session that left so shortly before the last daemon's end was connected when the
-/// daemon began to stop.
+/// The longest duration of an orderly stop. An agent with a session that left within this time
+/// before the last daemon's end was connected when the daemon began to stop.
 const STOP_MS_MAX: u64 = 2_000;
 
-/// The agents, streams and messages that the records' numbers mean now.
+/// The restored agents, streams and SENDs, by their numbers in records.
 #[derive(Default)]
 struct Restored {
     /// The time of the last record.
     clock: Clock,
     agents: FxHashMap<u64, AgentKey>,
-    /// Agents that were here when the daemon ended: they may have received what is open.
+    /// Agents that were connected when the last daemon ended. They may have received their open
+    /// deliveries.
     here: HashSet<u64>,
-    /// Senders that are forgotten: their messages still go out.
+    /// Keys for senders that are forgotten and whose messages still go out.
     ghosts: FxHashMap<u64, AgentKey>,
     streams: FxHashMap<u64, StreamKey>,
     /// The digest of each message's SEND.
@@ -51,7 +53,7 @@ impl Restored {
 }
 
 impl Router {
-    /// Restores what was recorded. No input may have been handled before.
+    /// Restores the state in `image`. Must be called before the first input is handled.
     pub fn restore(&mut self, now: Now, image: Image, out: &mut Vec<Output>) {
         self.ctx.now = now;
         self.ctx.swap_outputs(out);
@@ -82,7 +84,7 @@ impl Router {
             let ends = (agent(record.from), agent(record.to));
             self.questions.restore(&mut self.ctx, record, ends);
         }
-        // Last, since all else may need their room.
+        // Notices are restored last, because they are dropped if memory is short.
         for (_, record) in image.notices {
             if self.ctx.planted.restores_notices() {
                 let sender = restored.agents.get(&record.agent).copied();
@@ -153,7 +155,7 @@ impl Router {
         let known = restored.streams.get(&record.stream).copied();
         let stream = known.or_else(|| self.replacement(record, message?, restored));
         let (Some(message), Some(stream)) = (message, stream) else {
-            // A delivery without a known recipient or text cannot be delivered.
+            // A delivery cannot be restored without its recipient or its message's text.
             let why = "its recipient or its text is not in the store any more".into();
             let ending = Ending::Dead { code: NackCode::StoreFailed, why };
             let (delivery, unix_ms) = (record.number, self.ctx.now.unix_ms);
@@ -176,7 +178,7 @@ impl Router {
         }
     }
 
-    /// Returns the stream that was opened in place of a redelivered dead letter's own.
+    /// Returns the open stream that replaces the stream in the record of a redelivered dead letter.
     fn replacement(
         &self,
         record: &DeliveryRecord,
@@ -188,9 +190,9 @@ impl Router {
         self.mail.find_stream(from, to, shared.topic.as_deref())
     }
 
-    /// Restores the dedup windows, as far as all together have room.
+    /// Restores the dedup windows, as far as the bound for all windows together allows.
     fn restore_dedup(&mut self, records: &BTreeMap<u64, DedupRecord>, restored: &Restored) {
-        // Guests that were here do not come back. What they sent is in the store still.
+        // Guests that were connected do not return, but their SENDs are still in the store.
         let senders = records.values().map(|record| record.sender);
         let gone: BTreeSet<_> =
             senders.filter(|sender| !restored.agents.contains_key(sender)).collect();

@@ -1,4 +1,5 @@
-//! RESUME: how far a client received each stream, SYNC for an answer, and what is replayed.
+//! RESUME: the positions that a client states for its streams, the SYNC that answers, and the
+//! replay of missed messages.
 
 use super::{
     Router,
@@ -18,7 +19,8 @@ use crate::protocol::{
 };
 use rustc_hash::FxHashMap;
 
-/// The effect of a RESUME: its answer, and the number after which each stream is replayed.
+/// The effect of a RESUME: the SYNC that answers it, and the sequence number after which each
+/// stream is replayed.
 #[derive(Debug)]
 struct Rewind {
     sync: SyncInfo,
@@ -138,7 +140,8 @@ impl Router {
         Ok(Rewind { sync, after })
     }
 
-    /// Returns the last number of a stream that cannot be replayed. The stream may be closed.
+    /// Returns the last sequence number of a stream whose message cannot be replayed. The stream
+    /// may be closed.
     fn gone(&self, agent: AgentKey, key: Option<StreamKey>, named: &StreamPosition) -> u64 {
         match (key, self.directory.find(&named.peer)) {
             (Some(key), _) => self.mail.gone(key),
@@ -147,7 +150,8 @@ impl Router {
         }
     }
 
-    /// Returns the named streams that are open, with their positions for SYNC.
+    /// Returns the streams that a RESUME names, with their positions for SYNC. A stream that is not
+    /// open has no key.
     fn positions(
         &self,
         agent: AgentKey,
@@ -180,14 +184,14 @@ impl Router {
         let key = peer.and_then(|peer| self.mail.find_stream(peer, agent, topic_of(named)));
         let last = match key.and_then(|key| self.mail.stream(key)) {
             Some(stream) => stream.last_known(named.last_seq),
-            // Answers of @relay are not replayed.
+            // Answers of `@relay` have sequence numbers, but are not replayed.
             None if named.peer == RELAY => self.requests.last_seq(agent),
             None => 0,
         };
         (key, StreamPosition { server_last_seq: Some(last), ..named.clone() })
     }
 
-    /// Sends SYNC, and queues what was missed.
+    /// Sends SYNC, and queues the missed messages again.
     fn rewind(&mut self, id: ClientId, agent: AgentKey, rewind: &Rewind) {
         self.connections.answer(&mut self.ctx, id, Kind::Sync, &rewind.sync);
         let to = &self.directory[agent];
@@ -197,7 +201,7 @@ impl Router {
     }
 }
 
-/// Returns the topic that is named; `""` is none.
+/// Returns the topic of a stream position; `""` means no topic.
 fn topic_of(named: &StreamPosition) -> Option<&str> {
     Some(named.topic.as_str()).filter(|topic| !topic.is_empty())
 }

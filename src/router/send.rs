@@ -1,4 +1,4 @@
-//! SEND: checked, then queued for each recipient, refused, or put off with BUSY.
+//! Handling of SEND: its checks, and for each recipient queueing, a refusal or BUSY.
 
 use super::{
     Router,
@@ -24,7 +24,7 @@ use crate::protocol::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The first interval of a sender's backoff.
+/// The first interval of a sender's backoff, which BUSY states.
 const RETRY_MS: u64 = 50;
 
 /// The most names that UNKNOWN_AGENT lists.
@@ -33,24 +33,25 @@ const NAMES_LISTED: usize = 20;
 /// The outcome of a SEND to several recipients.
 #[derive(Default)]
 struct Fanout {
-    /// Recipients that have it from an earlier SEND, and the number that its message has since
-    /// then.
+    /// The number of recipients that have the message from an earlier SEND, and the message's
+    /// number in records since then.
     had: u64,
     number: u64,
-    /// Recipients that have it from this SEND.
+    /// The number of recipients that get the message from this SEND.
     new: u64,
     /// At-least-once messages that have to be persisted.
     persisting: Vec<MessageKey>,
-    /// Recipients that have no room, and the longest of their queues.
+    /// Recipients whose queues have no room, and the length of the longest of these queues.
     busy: Vec<AgentKey>,
     depth: usize,
 }
 
-/// Whether a recipient can get a SEND.
+/// The decision whether a recipient gets a SEND.
 enum Verdict {
-    /// There is room. The stream, if it is open already.
+    /// The recipient's queue has room. Contains the stream, if it is open already.
     Accept(Option<StreamKey>),
-    /// The recipient's queue is full, with this number of messages.
+    /// The recipient's queue, the memory or the store's backlog has no room. Contains the number of
+    /// messages in the queue.
     Busy(usize),
     /// The sender sends to this recipient too often, and has to wait for this number of
     /// milliseconds.
@@ -135,8 +136,8 @@ impl Router {
         })
     }
 
-    /// Returns the agent in whose name a member sends: a companion may only while its agent is
-    /// here. Returns the connection, too, if it isn't that agent's own.
+    /// Returns the agent in whose name a member sends, and the member's connection if it is a
+    /// companion's or an operator's. Refuses a companion whose agent is away.
     fn sender_at(&self, client: ClientId) -> Result<(AgentKey, Option<ClientId>), Refusal> {
         let from = self.connections.agent_of(client).expect("a member has an agent");
         let membership = self.connections.membership(client).expect("only members send");
@@ -193,7 +194,7 @@ impl Router {
         let before = digest.and_then(|digest| self.answer_repeated(send, digest));
         let (had, number, mut recipients) = match before {
             Some(SendState::Complete { .. }) => return,
-            // Whether the others have it is not known before it is persisted.
+            // The deliveries of the earlier SEND are still being persisted, and may be undone.
             Some(SendState::Partial { left, ticket, .. })
                 if !self.ctx.journal.is_persisted(ticket) =>
             {
@@ -202,7 +203,7 @@ impl Router {
             Some(SendState::Partial { recipients, number, left, .. }) => (recipients, number, left),
             None => (0, 0, self.recipients(send)),
         };
-        // Agents to which the policy forbids a SEND are no recipients of it.
+        // Agents to which the policy forbids the SEND do not count as its recipients.
         recipients.retain(|to| self.forbidden(send, *to).is_none());
         let mut fanout = Fanout { had, number, ..Fanout::default() };
         let mut shared = None;
@@ -237,7 +238,8 @@ impl Router {
         }
     }
 
-    /// Remembers which recipients of an at-most-once SEND have it, while some have not.
+    /// Concludes an at-most-once SEND to several recipients. If some queues have no room, answers
+    /// BUSY and remembers these recipients: a repeat goes to them only.
     fn conclude_at_most_once(
         &mut self,
         send: &SendRequest<'_>,
@@ -258,7 +260,8 @@ impl Router {
         }
     }
 
-    /// Has an at-least-once SEND persisted, and accepted if all recipients have it.
+    /// Concludes an at-least-once SEND to several recipients: hands it to the store, which accepts
+    /// it once persisted if all recipients have it. If some queues have no room, answers BUSY.
     fn conclude_at_least_once(
         &mut self,
         send: &SendRequest<'_>,
@@ -286,7 +289,7 @@ impl Router {
         self.remember_send(send, digest, state, new as u32);
     }
 
-    /// Returns a topic's subscribers or everyone, but never the sender.
+    /// Returns the subscribers of the SEND's topic, or all connected agents, without the sender.
     fn recipients(&self, send: &SendRequest<'_>) -> Vec<AgentKey> {
         let mut recipients = Vec::new();
         match send.envelope.topic.as_deref() {
@@ -300,7 +303,8 @@ impl Router {
         recipients
     }
 
-    /// Whether a subscriber is here, or can resume its session and is to find such mail then.
+    /// Whether a subscriber gets a message: it is connected, or the message is at least once and
+    /// the subscriber can still resume its session.
     fn gets_topics(&self, agent: AgentKey, requires_ack: bool) -> bool {
         let agent = &self.directory[agent];
         agent.client.is_some()
@@ -312,7 +316,7 @@ impl Router {
                 })
     }
 
-    /// Returns the answer to a sender whose SEND to a recipient the policy forbids.
+    /// Returns the text of the refusal, if the policy forbids a SEND to this recipient.
     fn forbidden(&self, send: &SendRequest<'_>, to: AgentKey) -> Option<String> {
         let from = self.directory[send.from].name.as_str();
         let to = self.directory.name(to)?.as_str();
@@ -320,7 +324,7 @@ impl Router {
         Some(rule.refusal(from, to))
     }
 
-    /// Notes for `status` that a sender sends too often. Returns the sender's answer.
+    /// Counts a SEND above the rate limit, for `status`. Returns the text of the refusal.
     fn note_too_often(&mut self, send: &SendRequest<'_>, to: AgentKey, wait_ms: u64) -> String {
         let (from, to) = (&self.directory[send.from].name, &self.directory[to].name);
         self.enforcement.note_too_often(self.ctx.now, from, to, wait_ms)
@@ -378,7 +382,8 @@ impl Router {
         Verdict::Accept(stream)
     }
 
-    /// Queues a SEND for one recipient, who has room. From here on the message has a number.
+    /// Queues a SEND for one recipient whose queue has room, and assigns the message's sequence
+    /// number.
     fn queue(
         &mut self,
         send: &SendRequest<'_>,
@@ -402,7 +407,8 @@ impl Router {
         Queued { id: numbers.id, seq, key }
     }
 
-    /// Puts an at-least-once message in line. All else begins when it is persisted.
+    /// Queues an at-least-once message and opens its question. The message goes out once it is
+    /// persisted.
     fn queue_at_least_once(
         &mut self,
         send: &SendRequest<'_>,
@@ -434,8 +440,8 @@ impl Router {
         key
     }
 
-    /// Hands an at-most-once message out if nothing waits before it, or else puts it in line and
-    /// returns its key.
+    /// Hands out an at-most-once message if nothing waits before it. Otherwise queues the message
+    /// and returns its key.
     fn queue_at_most_once(
         &mut self,
         send: &SendRequest<'_>,
@@ -477,7 +483,7 @@ impl Router {
             let message = send.message(numbers, bytes, Body::AtMostOnce(frame));
             self.hand_at_most_once(client, message);
         } else {
-            // Most messages take this path: only the frame is needed.
+            // Most messages take this path. Without a replay buffer, only the frame is needed.
             self.mail.note_gone(stream, seq);
             let send_id = SendId::new(&send.envelope.id);
             let content = Content::AtMostOnce { from: send.from, by: send.by, send_id, order };
@@ -498,7 +504,7 @@ impl Router {
         self.connections.answer(&mut self.ctx, send.client, Kind::Busy, &busy);
     }
 
-    /// Returns the answer to a SEND for a name that no agent has.
+    /// Returns the refusal of a SEND to a name that no agent has.
     fn unknown(&self, name: &str) -> Refusal {
         if let Err(why) = Name::parse(name)
             && !name.starts_with('@')

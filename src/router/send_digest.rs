@@ -4,7 +4,7 @@ use crate::{protocol::envelope::Envelope, record::Fingerprint};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 
-/// A SEND's id and content as one number. A sender that makes two of them equal affects only
+/// A 128-bit hash of a SEND's id and content. A sender that makes two digests collide affects only
 /// itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct SendDigest(u64, u64);
@@ -20,7 +20,8 @@ impl SendDigest {
             envelope.payload_meta,
         ];
         for part in parts {
-            // Lengths separate neighbours, and tell a missing part from an empty one.
+            // The length separates a part from the next one, and distinguishes a missing part from
+            // an empty one.
             hasher.write_u64(part.map_or(u64::MAX, |part| part.len() as u64));
             hasher.write(part.unwrap_or_default().as_bytes());
         }
@@ -28,7 +29,7 @@ impl SendDigest {
         Self(hash.h1, hash.h2)
     }
 
-    /// Returns the stored form.
+    /// Returns the digest in the form in which the store keeps it.
     pub(super) fn fingerprint(self) -> Fingerprint {
         (u128::from(self.0) << 64 | u128::from(self.1)).to_le_bytes()
     }

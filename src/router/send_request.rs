@@ -19,7 +19,8 @@ use crate::protocol::{
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A shared part that is no longer than this is copied: counting its owners would cost more.
+/// The longest shared part that is copied into each frame. For short parts, copying costs less than
+/// counting references.
 const COPIED_BYTES_MAX: usize = 2048;
 
 /// A SEND that is accepted if its recipients have room.
@@ -28,14 +29,14 @@ pub(super) struct SendRequest<'e> {
     pub(super) envelope: &'e Envelope<'e>,
     pub(super) client: ClientId,
     pub(super) from: AgentKey,
-    /// `client`, if the connection is a companion command and not the agent itself.
+    /// `client`, if the connection is a companion's or an operator's and not the agent's own.
     pub(super) by: Option<ClientId>,
-    /// At least once.
+    /// Whether to deliver at least once, rather than at most once.
     pub(super) requires_ack: bool,
     /// The question that the SEND asks.
     pub(super) asks: Option<Sync>,
     pub(super) expires: Moment,
-    /// A bound for the bytes of each DELIVER.
+    /// An upper bound for the bytes of each DELIVER.
     pub(super) bytes: usize,
 }
 
@@ -92,13 +93,14 @@ impl SendRequest<'_> {
         }
     }
 
-    /// Returns the room that a DELIVER's first part needs.
+    /// Returns the capacity that the first part of a DELIVER's frame needs.
     pub(super) const fn head_bytes(&self, is_shared: bool) -> usize {
         let is_large = self.bytes > COPIED_BYTES_MAX + HEAD_BYTES_MAX;
         if is_shared && is_large { HEAD_BYTES_MAX } else { self.bytes }
     }
 
-    /// Returns a whole DELIVER, in one piece unless its end is large and shared with others.
+    /// Returns the frame of a DELIVER. The end of the frame is a separate part if it is large and
+    /// shared with other recipients.
     pub(super) fn frame(
         &self,
         mut bytes: Vec<u8>,
@@ -121,7 +123,7 @@ impl SendRequest<'_> {
     }
 }
 
-/// Returns a bound for every DELIVER that can be made of a SEND; off by its unused room at most.
+/// Returns an upper bound for the bytes of every DELIVER that can be made of a SEND.
 pub(super) fn deliver_bytes_max(envelope: &Envelope<'_>, from: &Name) -> usize {
     const FIELDS: &str = r#""from":"","topic":"","payload":,"payload_meta":}"#;
     let escaped = |byte: u8| match byte {

@@ -3,14 +3,15 @@
 use crate::protocol::deliver::Proof;
 use std::sync::Arc;
 
-/// The session that a SEND came from, and what proved its sender's name.
+/// The session that a SEND came from, and the proof of its sender's name.
 #[derive(Clone, Debug)]
 pub(super) struct SenderAuth {
     pub(super) session: Arc<str>,
     pub(super) proof: Proof,
 }
 
-/// A SEND's id, kept to answer it later. Ids of the usual length are not allocated.
+/// A copy of a SEND's id, for later answers. An id of at most 36 bytes is stored without an
+/// allocation.
 #[derive(Clone, Debug)]
 pub(super) enum SendId {
     Short(u8, [u8; 36]),

@@ -9,8 +9,8 @@ use super::{
 use crate::protocol::{envelope::Kind, payload::Bye};
 
 impl Router {
-    /// Says BYE to all clients and closes them, which gives them a moment to take their last
-    /// frames.
+    /// Sends BYE to all clients and closes their connections. Clients have `CLOSE_MS` milliseconds
+    /// to read their last frames.
     pub(super) fn stop(&mut self, reason: &'static str) {
         if !self.lifecycle.begin_stop(reason) {
             return;
@@ -35,7 +35,7 @@ impl Router {
         }
     }
 
-    /// Ends the router, and hangs up the clients that are left.
+    /// Ends the router, and hangs up the remaining clients.
     pub(super) fn stopped(&mut self) {
         self.lifecycle.note_stopped();
         for (agent, number, frame) in self.connections.unwritten_notices() {

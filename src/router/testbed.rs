@@ -27,7 +27,7 @@ pub(crate) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(why()) }
 }
 
-/// An output of the router, a frame as the bytes that a stream would carry.
+/// An output of the router. Frames are given as the bytes that a stream would carry.
 #[derive(Debug)]
 pub(crate) enum Event {
     Frame(ClientId, Rc<[u8]>),
@@ -39,7 +39,7 @@ pub(crate) enum Event {
 pub(crate) struct End {
     /// The name in WELCOME, in lower case, until the router closes the connection.
     pub(crate) name: Option<String>,
-    /// Frames that are not written as a whole.
+    /// Frames that are not completely written.
     pub(crate) unwritten: VecDeque<Rc<[u8]>>,
     /// The number of bytes of the first frame that are written.
     left: usize,
@@ -50,7 +50,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Bytes that were not reported as written.
+    /// Returns the number of bytes that were not reported as written.
     pub(crate) fn unwritten_bytes(&self) -> usize {
         self.unwritten.iter().map(|frame| frame.len()).sum::<usize>() - self.left
     }

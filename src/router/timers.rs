@@ -1,8 +1,8 @@
-//! Timers: what the router has to look at, and when.
+//! Timers: the moments at which the router has to act, and their subjects.
 //!
-//! A timer may fire for something that has ended since; whoever handles it checks. Where a deadline
-//! moves often, as a client's does with each frame, the timer is left alone and set again when it
-//! fires.
+//! A timer may fire after its subject has ended; its handler checks that. If a deadline moves
+//! often, as a client's does with each frame, the timer is not moved: its handler sets it again
+//! when it fires.
 
 use super::{
     ClientId,
@@ -25,7 +25,7 @@ pub(super) enum Timer {
     Session(AgentKey),
     /// The timeout of the question that the delivery with this id asks.
     Question(Uuid),
-    /// The longest that stopping may take.
+    /// The longest time that a stop may take.
     Stop,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum Timer {
 pub(super) struct Timers(BTreeSet<(Moment, Timer)>);
 
 impl Timers {
-    /// Sets a timer. A saturated moment means never.
+    /// Sets a timer. A timer at the greatest moment never fires.
     pub(super) fn set(&mut self, at: Moment, timer: Timer) {
         if at.0 < u64::MAX {
             self.0.insert((at, timer));
