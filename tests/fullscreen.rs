@@ -27,7 +27,8 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// The interval between two repaints of a growing reply.
 const REPAINT_INTERVAL: Duration = Duration::from_millis(15);
 
-/// The minimum growth of a reply per repaint, in characters, and the maximum number of repaints.
+/// The minimum growth of a reply per repaint, in characters, and the maximum number of repaints of
+/// a reply.
 const STEP_MIN: usize = 40;
 const REPAINTS_MAX: usize = 40;
 
@@ -263,7 +264,7 @@ impl Program {
             let prompt = if rows.len() == 1 { "> " } else { "  " };
             rows.extend(wrap(line, self.width() - 2).iter().map(|line| format!("{prompt}{line}")));
         }
-        // Of a long input only the end is shown.
+        // Only the end of a long input is shown.
         let skipped = rows.len().saturating_sub(8);
         rows.split_off(skipped)
     }

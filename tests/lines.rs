@@ -6,15 +6,16 @@
 //! output.
 //!
 //! Commands; any other line is echoed:
-//! - `print TEXT` prints TEXT; `say NAME TEXT` prints it as a message to NAME. `\n` is a line end.
+//! - `print TEXT` prints TEXT; `say NAME TEXT` prints TEXT as a message to NAME. `\n` is a line
+//! end.
 //! - `run PROGRAM ARGUMENT…` runs a program as an agent runs its commands; quotes group words.
 //! - `size` prints the terminal's size.
 //! - `keep FILE` also writes all following lines to a file.
 //! - `exit CODE` ends the program.
 //!
-//! A message in a frame of the relay is echoed as a whole. In its lines only two commands run, at
-//! its end: `reply NAME TEXT` replies to NAME, with FROM replaced by the sender's name in both; and
-//! `exit CODE`.
+//! A message in a frame of the relay is echoed as a whole. Only two commands run in its lines, once
+//! the frame has ended: `reply NAME TEXT` replies to NAME, with FROM replaced by the sender's name
+//! in NAME and TEXT; and `exit CODE`.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
@@ -70,7 +71,7 @@ fn echo_typed(text: &[u8]) -> io::Result<()> {
 
 #[derive(Default)]
 struct Program {
-    /// The file of `keep`.
+    /// The file that the command `keep` names.
     copy: Option<File>,
     /// A message whose frame is incomplete.
     message: Option<Message>,

@@ -12,7 +12,7 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 
 const PROMPT: &str = "First line\n\n```sh\nls *.rs | wc -l\n```\n- an item: 字, é, 🎉\nlast line";
 
-/// A text with fences, list marks and line ends, which screens do not keep.
+/// A reply with fences, list marks and line ends, of which a screen does not show all.
 const REPLY: &str = "An **exact** answer:\n\n```rust\nfn main() {\n    println!(\"->relay:Bob\");\n}\n```\n\n\
     - one\n- two\n\nA paragraph that is longer than the screen is wide, so that the CLI has to break it \
     somewhere in the middle of a sentence. 字 🎉\n\nTHE END";

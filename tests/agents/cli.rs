@@ -21,9 +21,10 @@ use std::{
 /// An API key that no service accepts.
 const KEY: &str = "sk-ant-api03-a-key-that-opens-nothing-at-all-0123456789";
 
-/// How long the screen must stay unchanged before an important key.
+/// The time for which the screen must stay unchanged before a key that matters.
 ///
-/// An earlier Enter after a paste counts as part of it; an earlier key in a dialog is ignored.
+/// A CLI takes an Enter soon after a paste as part of the paste, and ignores a key soon after a
+/// dialog has appeared.
 const STILL: Duration = Duration::from_millis(250);
 
 /// The interval at which the screen is checked.
@@ -84,7 +85,8 @@ impl Cli {
         empty && !screen.text().contains(busy)
     }
 
-    /// The question before a command runs, and the key that allows it once.
+    /// The question that the CLI asks before it runs a command, and the key that allows the command
+    /// once.
     pub(crate) fn permission(self) -> (&'static str, &'static str) {
         match self {
             Self::Claude => ("Do you want to proceed?", "1"),
@@ -101,7 +103,7 @@ pub(crate) struct Workspace<'a> {
     directory: PathBuf,
     program: PathBuf,
     env: Vec<(OsString, Option<OsString>)>,
-    /// Whether Codex may start its daemon, which is killed on drop.
+    /// Whether Codex may start its own daemon, which is killed when the workspace is dropped.
     has_daemon: bool,
 }
 
@@ -111,7 +113,7 @@ impl<'a> Workspace<'a> {
         Self::with_settings(sandbox, cli, model, name, false)
     }
 
-    /// Creates a workspace in which Codex starts its daemon, as it does by default.
+    /// Creates a workspace in which Codex starts its own daemon, as it does by default.
     pub(crate) fn with_daemon(sandbox: &'a Sandbox, cli: Cli, model: &Model, name: &str) -> Self {
         Self::with_settings(sandbox, cli, model, name, true)
     }
@@ -183,7 +185,8 @@ impl<'a> Workspace<'a> {
         self.run([relay.into_os_string()].into_iter().chain(words).collect(), size, arguments)
     }
 
-    /// Starts the CLI in the background, and attaches a terminal to it. `stop` ends the CLI.
+    /// Starts the CLI in the background, and attaches a terminal to it. `agent-relay stop` ends the
+    /// CLI.
     #[track_caller]
     pub(crate) fn spawn(&self, name: &str, size: Size) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
@@ -281,7 +284,8 @@ impl<'a> Workspace<'a> {
         (".claude.json", settings.to_string())
     }
 
-    /// Settings that disable the daemon by default: it outlives Codex and is a copy of 300 MB.
+    /// Codex's settings. They disable Codex's own daemon unless a test needs it: the daemon
+    /// outlives Codex, and its executable is a copy of 300 MB in the workspace.
     fn codex_settings(&self, model: &Model) -> (&'static str, String) {
         let settings = format!(
             "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"on-request\"\n\
@@ -346,7 +350,7 @@ impl Agent {
         self.ensure_submitted();
     }
 
-    /// Repeats an Enter until Gemini CLI has submitted the composer's text.
+    /// Presses Enter again until Gemini CLI has submitted the composer's text.
     #[track_caller]
     pub(crate) fn ensure_submitted(&mut self) {
         let end = Instant::now() + WATCHDOG;
@@ -356,7 +360,8 @@ impl Agent {
         }
     }
 
-    /// Whether the Enter has submitted the text. Too soon after a paste it counts as part of it.
+    /// Whether the last Enter has submitted the text. Gemini CLI takes an Enter too soon after a
+    /// paste as part of the paste.
     fn enter_submits(&self) -> bool {
         let end = Instant::now() + STILL * 8;
         let signs = [" >   Type your message", "(esc to cancel, ", self.cli.permission().0];
@@ -379,9 +384,9 @@ impl Agent {
         self.wait_until_still();
     }
 
-    /// Types one of the CLI's own commands, each key once the previous one is shown.
+    /// Types a command of the CLI itself, and waits after each key until the screen shows the key.
     ///
-    /// Keys that arrive together count as a paste, for which the menu shows other entries.
+    /// The CLI takes keys that arrive together as a paste, for which its menu shows other entries.
     #[track_caller]
     pub(crate) fn enter_command(&mut self, command: &str) {
         for (at, key) in command.char_indices() {

@@ -14,7 +14,7 @@ use std::{fs, time::Duration};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The age from which a transcript's content cannot be from the agent that opens it.
+/// The age from which a transcript is certain to be by another agent than one that opens it now.
 const FOREIGN_AGE: Duration = Duration::from_secs(8);
 
 /// A reply that sends the prompt to Bob.
@@ -85,7 +85,8 @@ fn cleared_session_keeps_sending(cli: Cli) {
     assert_eq!(workspace.transcripts().len(), 2);
 }
 
-/// The agent opens the conversation of another agent that has ended long enough ago.
+/// Checks an agent that resumes the conversation of another agent, which ended at least
+/// [`FOREIGN_AGE`] before.
 fn session_of_another_agent_repeats_no_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
@@ -129,7 +130,7 @@ fn session_of_another_agent_repeats_no_message(cli: Cli) {
     assert!(bob.receive_text(&agent).contains("And?"));
 }
 
-/// The CLI copies the messages of one conversation into another.
+/// Checks a branch of a conversation, into which the CLI copies the earlier messages.
 fn branched_session_repeats_no_message(cli: Cli, command: &str) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
@@ -155,7 +156,7 @@ fn branched_session_repeats_no_message(cli: Cli, command: &str) {
     }
 }
 
-/// The user rewinds to a prompt and submits it in other words.
+/// Checks a conversation in which the user rewinds to a prompt and submits it in other words.
 fn rewound_session_repeats_no_message(cli: Cli) {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
@@ -193,7 +194,7 @@ fn rewind(agent: &mut Agent) {
         let both_ended = |text: &str| text.matches("Worked for").count() == 2;
         agent.terminal.wait_until("the end of both turns", both_ended);
         agent.terminal.press("\x1b");
-        // The CLI waits for the second Esc for a moment only.
+        // Codex waits only for a moment for the second Esc.
         agent.terminal.wait_for("esc again");
         agent.terminal.press("\x1b");
     } else {
@@ -204,7 +205,8 @@ fn rewind(agent: &mut Agent) {
     }
 }
 
-/// A later message does not complete an interrupted one, and no earlier message is repeated.
+/// Checks that a later message does not complete an interrupted message, and that no earlier
+/// message is repeated.
 fn interrupted_reply_repeats_no_message(cli: Cli) {
     let model = Model::start(|asked| match &*asked.prompt {
         "Begin." => {
@@ -215,7 +217,7 @@ fn interrupted_reply_repeats_no_message(cli: Cli) {
             let text = format!("I send it.\n\n{}\n\nNow I go on.", relay_line("Bob", "all of it"));
             Reply::new().says(text).waits(&Gate::default()).says("\n\nThat was it.")
         }
-        // The wrapper reports an unclosed message once nobody has typed for long enough.
+        // The wrapper reports an unclosed message once the user has not typed for long enough.
         prompt if prompt.contains("@relay] The relay wrote this") => Reply::new().says("I see."),
         prompt => echo(prompt),
     });
@@ -288,7 +290,8 @@ each_cli! {
     gemini_interrupted_reply_repeats_no_message: interrupted_reply_repeats_no_message(Gemini);
 }
 
-/// In an empty composer this key would hand the conversation to another process.
+/// Checks a left arrow in an empty composer. Claude Code would hand the conversation to another
+/// process, but the recipe's environment disables that.
 #[test]
 fn claude_left_arrow_keeps_the_transcript() {
     let (model, sandbox) = (Model::start(|asked| echo(&asked.prompt)), Sandbox::new());

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 use std::env;
 
-/// The number of bodies in a run that does not use all of them.
+/// The number of bodies in a run that uses only a sample of the corpus.
 const SAMPLE_SIZE: usize = 15;
 
 /// A message body with a name for failure messages.

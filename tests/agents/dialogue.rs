@@ -15,7 +15,7 @@ use std::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The sizes between which one terminal changes.
+/// The sizes that one of the two terminals gets in turn.
 const SIZES: [Size; 3] = [Size { rows: 30, cols: 70 }, Size { rows: 45, cols: 120 }, SIZE];
 const RESIZE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -61,7 +61,7 @@ fn talk(clis: [Cli; 2], turns: usize) {
     ann.submit(BEGIN);
     let (stop, stopped) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        // Moved into the scope, so that a panic also ends the thread.
+        // The sender is moved into the scope, so that a panic also drops it and ends the thread.
         let _stop = stop;
         scope.spawn(|| resize(&cid, stopped));
         for number in 1..=turns {
@@ -72,7 +72,7 @@ fn talk(clis: [Cli; 2], turns: usize) {
             });
         }
     });
-    // A duplicate would have arrived before this message.
+    // Messages arrive in order, so a duplicate would have arrived before this message.
     for name in ["Ann", "Cid"] {
         bob.send(name, &format!("Number {} is no part of it.", turns + 1));
     }
@@ -86,7 +86,7 @@ fn talk(clis: [Cli; 2], turns: usize) {
     assert_eq!(numbers, (2..=turns).step_by(2).chain([turns + 1]).collect::<Vec<_>>());
 }
 
-/// Resizes the terminal again and again until the channel closes.
+/// Resizes the terminal repeatedly until the channel closes.
 fn resize(agent: &Agent, stopped: mpsc::Receiver<()>) {
     let mut sizes = SIZES.into_iter().cycle();
     while stopped.recv_timeout(RESIZE_INTERVAL) == Err(RecvTimeoutError::Timeout) {

@@ -9,7 +9,7 @@ use crate::{
 
 /// The repeated bodies, all of which a screen shows completely.
 fn bodies() -> Vec<String> {
-    // Gemini CLI stops a model that repeats itself, so the lines differ.
+    // Gemini CLI stops a model that repeats itself, so the parts of the long body differ.
     let long: Vec<String> =
         (100..).map(|number| format!("test {number} passes")).take(28).collect();
     let long = long.join(", ");
@@ -30,7 +30,8 @@ fn repeats_a_message_to_others(cli: Cli, options: &[&str]) {
             let received = peer.receive_text(&agent);
             match options.is_empty() {
                 true => assert_eq!(received, body),
-                // On a screen the end of a wrapped line is not always certain.
+                // A screen does not always show which blanks of the text are at the end of a
+                // wrapped line.
                 false => {
                     assert!(received.split_whitespace().eq(body.split_whitespace()), "{received}")
                 }

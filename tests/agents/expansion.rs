@@ -1,6 +1,6 @@
-//! A received message makes a CLI attach or add nothing.
+//! Tests that no received message makes a CLI attach a file or add text.
 //!
-//! The model gets exactly the sent text, except for the backslashes of docs/WRAPPER.md.
+//! The model gets exactly the sent text, except for the backslashes that docs/WRAPPER.md specifies.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -18,7 +18,8 @@ use std::{fs, path::Path};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// Message bodies, each with files of its own, since a CLI may attach a file only once.
+/// Message bodies with placeholders for paths. Each body gets files of its own, since a CLI may
+/// attach a file only once.
 const BODIES: [&str; 19] = [
     "@FILE",
     "mail x@FILE or ann@example.org",
@@ -41,7 +42,7 @@ const BODIES: [&str; 19] = [
     "[Pasted text #1 +2 lines] [Image #1] [Pasted Text: 5 lines] [Pasted Content 9 chars]",
 ];
 
-/// The number of bodies at the end that contain commands.
+/// The number of bodies, at the end of [`BODIES`], that contain commands of a CLI.
 const COMMANDS: usize = 2;
 
 /// A valid PNG picture.
@@ -49,7 +50,7 @@ const PICTURE: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08\x08\x02\0\0\0Km)\xdc\0\0\0\x12IDATx\
     \x9cc\xf8\xcf\xc0\x80\x15a\x17\x1d\xb4\x12\0(\xff?\xc1n\xec\xdfa\0\0\0\0IEND\xaeB`\x82";
 
-/// Texts in the attached files and in what the CLIs add.
+/// Texts that a request contains only if the CLI has attached a file or added text.
 const ADDED: [&str; 6] = [
     "VALUE",
     "included the keyword",
@@ -62,7 +63,7 @@ const ADDED: [&str; 6] = [
 /// Words for which Claude Code adds text to the user's prompt.
 const WORDS: [&str; 4] = ["ultrathink", "ultracode", "ultraplan", "ultrareview"];
 
-/// Creates all files that could be attached, and returns the bodies with their paths.
+/// Creates all files that could be attached, and returns the bodies with these files' paths.
 fn write_attachable_files(workspace: &Workspace<'_>) -> Vec<String> {
     let (project, user_home) = (workspace.project(), workspace.user_home());
     let write = |file: &Path, text: &[u8]| {
@@ -97,15 +98,16 @@ fn write_attachable_files(workspace: &Workspace<'_>) -> Vec<String> {
     BODIES.iter().enumerate().map(named).collect()
 }
 
-/// The texts that a request contains although no message had them.
+/// Returns the texts of [`ADDED`] that a request contains.
 fn added(asked: &Asked) -> Vec<&'static str> {
-    // The conversation only, not the descriptions of tools.
+    // Only the conversation counts, not the descriptions of tools.
     let conversation =
         ["messages", "input", "contents"].map(|key| asked.request[key].to_string()).concat();
     ADDED.into_iter().filter(|added| conversation.contains(added)).collect()
 }
 
-/// Checks that the user's own text is expanded, so that the test would notice it.
+/// Checks that the CLI does expand such text of the user, which proves that the test notices an
+/// expansion.
 #[track_caller]
 fn check_user_text_is_expanded(
     agent: &mut Agent,
@@ -160,7 +162,7 @@ fn expands_nothing_in_a_typed_message(cli: Cli) {
     let expands = Book::default().choose(&[cli.name().to_owned()], "windows", None).expands;
     let origin = Origin::Delivery { from: "Bob", id: "1a2b3c4d", again: false, auth: None };
     let mut agent = workspace.start(SIZE, &[]);
-    // As typed keys, commands may act as commands.
+    // Without paste marks, a command in a body may act as a command of the CLI.
     let bodies = &bodies[..bodies.len() - COMMANDS];
     for (number, body) in bodies.iter().enumerate() {
         agent.wait_until_idle();

@@ -129,7 +129,7 @@ fn shell_gets_no_messages(cli: Cli) {
     scene.enter(&workspace.program().display().to_string());
     scene.expect_prompts(&[&body]);
     if cli == Cli::Gemini {
-        // In Gemini CLI, Ctrl-Z undoes typing.
+        // In Gemini CLI, Ctrl-Z undoes typing and suspends nothing.
         return;
     }
     scene.agent.terminal.press("\x1a");
@@ -143,11 +143,11 @@ fn shell_gets_no_messages(cli: Cli) {
 struct Editor {
     /// The line of the script that starts the editor.
     line: &'static str,
-    /// A text on its screen.
+    /// A text that the editor shows.
     shown: &'static str,
-    /// The keys that end the program.
+    /// The keys that end the editor.
     keys: &'static str,
-    /// The reason for which messages wait meanwhile.
+    /// The reported reason for which messages wait while the editor runs.
     why: &'static str,
 }
 
@@ -287,7 +287,7 @@ impl Workspace<'_> {
     }
 }
 
-/// Running MCP servers and commands in the background are no reason to wait.
+/// Checks that running MCP servers and commands in the background are no reason to wait.
 fn background_processes_delay_no_message(cli: Cli) {
     let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
         ("Begin.", None) => {

@@ -23,11 +23,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Messages that an agent sends in one reply.
+/// The number of messages that an agent sends in one reply.
 const AT_A_TIME: usize = 5;
 
-/// 4 KB a second, ten times the speed of a real model. Codex repaints at intervals; rows that
-/// scroll by more than a screen between two repaints are never shown.
+/// The characters in a piece of a reply, and the delay between pieces: 4 KB a second, ten times the
+/// speed of a real model.
+///
+/// Codex repaints at intervals, and never shows rows that scroll by more than a screen between two
+/// repaints, so replies must not be faster.
 const PIECE: usize = 40;
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -40,13 +43,13 @@ const ROWS: u16 = 40;
 /// The interval between two changes of size.
 const RESIZE_INTERVAL: Duration = Duration::from_millis(150);
 
-/// The limit until the model is asked a submitted prompt.
+/// The time within which the model must be asked a submitted prompt, before Enter is pressed again.
 const ASKED: Duration = Duration::from_secs(5);
 
-/// The interval at which a prompt is looked for.
+/// The interval at which the requests are searched for a prompt.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The thread of the last message.
+/// The `thread` of the last message, by which the test knows the end.
 const END: &str = "end";
 
 /// A message that a peer has received.
@@ -80,10 +83,10 @@ fn tag(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Replies of several messages each.
+/// Returns the agent's replies, which contain several messages each.
 ///
-/// A `>>>` after a fence leaves it open in the CLIs' Markdown, so that such a message is the last
-/// of its reply.
+/// A `>>>` after a body that ends with a fence leaves the fence open in the CLIs' Markdown, so that
+/// such a message is the last of its reply.
 fn turns(bodies: &[Body]) -> Vec<String> {
     let mut turns: Vec<Vec<String>> = vec![Vec::new()];
     for (number, body) in bodies.iter().enumerate() {
@@ -99,7 +102,8 @@ fn turns(bodies: &[Body]) -> Vec<String> {
     turns.iter().map(reply).collect()
 }
 
-/// A model that answers each part number with its turn, and the number after them with the end.
+/// A model that answers `Tell part N` with the N-th reply, and the number after the last reply with
+/// the [`END`] message.
 fn model(turns: &[String]) -> Model {
     let turns = [turns, &[relay_message(END, "That was all.")]].concat();
     Model::start(move |asked: &Asked| {
@@ -134,7 +138,7 @@ fn listen(peer: Peer, to: &'static str, sender: Sender<Received>) {
     });
 }
 
-/// All messages that arrive before the last one.
+/// All messages that arrive before the [`END`] message.
 #[track_caller]
 fn messages_until_the_end(received: &Receiver<Received>) -> Vec<Received> {
     let (mut all, end) = (Vec::new(), Instant::now() + WATCHDOG);
@@ -166,7 +170,7 @@ fn play(
         wait_until_ready(&agent);
         let prompt = format!("Tell part {number}");
         submit(&mut agent, &model, &prompt);
-        // The wrapper may have typed a notice of its own before.
+        // The wrapper may have typed a notice before the prompt.
         while !agent.with_screen_on_panic(|| {
             model.wait_for_requests(count + 1)[count].prompt.contains(&prompt)
         }) {
@@ -184,9 +188,10 @@ fn play(
     agent.with_screen_on_panic(|| messages_until_the_end(&received))
 }
 
-/// Submits a prompt, with a second Enter if the model is not asked.
+/// Submits a prompt, and presses Enter a second time if the model is not asked.
 ///
-/// Gemini CLI may take the first Enter as part of the paste, and leftovers of a resize hide that.
+/// Gemini CLI may take the first Enter as part of the paste. After a resize, old text on the screen
+/// hides this from [`Agent::ensure_submitted`].
 fn submit(agent: &mut Agent, model: &Model, prompt: &str) {
     agent.submit(prompt);
     let is_asked = || model.wait_for_requests(0).iter().any(|asked| asked.prompt.contains(prompt));
@@ -224,7 +229,8 @@ fn judge(cli: Cli, bodies: &[Body], received: Vec<Received>) -> Outcome {
     outcome
 }
 
-/// A predicate for messages from escaped openers whose backslash the CLI does not show.
+/// Returns a predicate for messages that the agent only quoted: the body escaped the opener with a
+/// backslash, which the CLI does not show.
 fn is_unescaped(bodies: &[Body]) -> impl Fn(&String) -> bool {
     let bodies: Vec<String> = bodies.iter().map(|body| body.text.clone()).collect();
     move |invented| {
@@ -270,8 +276,8 @@ fn gemini_messages_are_read_from_the_grid() {
     messages_are_read_from_the_grid(Cli::Gemini);
 }
 
-/// The user resizes the window during replies. Messages may be lost then, but none is repeated,
-/// and later ones arrive.
+/// Checks that no message is repeated while the user resizes the window during replies. Messages
+/// may be lost then, but later messages arrive.
 fn resized_screen_repeats_no_message(cli: Cli) {
     let (columns, bodies) = bodies().into_iter().find(|&(columns, _)| columns == 100).unwrap();
     let bodies: Vec<Body> = bodies.into_iter().filter(|body| body.text.len() < 3_000).collect();
@@ -285,7 +291,8 @@ fn resized_screen_repeats_no_message(cli: Cli) {
             thread::sleep(RESIZE_INTERVAL);
         }
     };
-    // Leftovers of a resize look like signs of work.
+    // Old text that a resize leaves on the screen looks like a sign of work, so that only the first
+    // wait can be for an idle screen.
     let started = Cell::new(false);
     let wait_until_ready = |agent: &Agent| match started.replace(true) {
         true => agent.wait_until_still(),
@@ -313,7 +320,7 @@ fn gemini_resized_screen_repeats_no_message() {
     resized_screen_repeats_no_message(Cli::Gemini);
 }
 
-/// The rows of a tool's output, which the CLI shows in full with details on.
+/// The number of rows that a tool prints, all of which the CLI shows while details are on.
 const PRINTED: usize = 150;
 
 /// A model that sends a word on request, or prints a long file with a command.
@@ -336,7 +343,7 @@ fn toggle_details(agent: &mut Agent) {
     agent.terminal.press(if agent.cli == Cli::Codex { "\x14" } else { "\x0f" });
 }
 
-/// Has the agent send a word, and checks that Bob receives it next.
+/// Makes the agent send a word, and checks that Bob receives it next.
 #[track_caller]
 fn send_word(agent: &mut Agent, bob: &Peer, word: &str) {
     agent.wait_until_idle();
@@ -362,7 +369,8 @@ fn show_the_file(agent: &mut Agent, bob: &Peer) {
     assert_eq!(bob.receive_text(agent), end);
 }
 
-/// The user toggles the details of tools' output again and again.
+/// Checks that no message is repeated when the user toggles the details of tools' output many
+/// times.
 fn toggled_details_repeat_no_message(cli: Cli) {
     let (model, sandbox) = (file_printing_model(), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
@@ -380,7 +388,7 @@ fn toggled_details_repeat_no_message(cli: Cli) {
         for _ in 0..4 {
             toggle_details(&mut agent);
             agent.wait_until_still();
-            // Rows count only after they have been still for this long.
+            // The wrapper reads rows only after they have stayed unchanged for some time.
             agent.wait_until_still();
         }
     }

@@ -20,7 +20,7 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 const ROUNDS: usize = 4;
 const ROUNDS_ALL: usize = 20;
 
-/// The time after the last key from which the user counts as away.
+/// The time that a test waits after the last key, so that the user counts as away.
 const UNTOUCHED: Duration = Duration::from_millis(1200);
 
 /// The interval at which a transcript is checked.
@@ -60,7 +60,8 @@ fn model() -> Model {
     })
 }
 
-/// Measures from a record in the transcript to the recipient, and from a sender to the model.
+/// Measures the time from a record in the transcript to the recipient, and from a sender to the
+/// model.
 fn measure_transcript_latency(cli: Cli) {
     let model = model();
     let sandbox = Sandbox::new();
@@ -72,7 +73,7 @@ fn measure_transcript_latency(cli: Cli) {
         agent.wait_until_idle();
         let word = format!("word-{number}-that-is-said");
         agent.submit(&format!("Say {word}"));
-        // The prompt contains the word, too.
+        // The prompt contains the word as well, so the whole line is searched for.
         let line = relay_line("Bob", &word);
         let (written, at) = thread::scope(|scope| {
             let written = scope.spawn(|| await_text(&workspace, &line));
@@ -90,8 +91,8 @@ fn measure_transcript_latency(cli: Cli) {
     report("from Enter to the model, without the wrapper", cli, measure_bare_cli(cli));
 }
 
-/// Measures from the screen to the recipient: since the message is shown, and since the last
-/// byte.
+/// Measures the time until the recipient has a message: since the screen shows the message, and
+/// since the last byte of output.
 fn measure_grid_latency(cli: Cli) {
     let (model, sandbox) = (model(), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
@@ -117,7 +118,7 @@ fn measure_grid_latency(cli: Cli) {
     report("from the last byte on the screen to the recipient", cli, since_painted);
 }
 
-/// Waits until the agent has given `answers` answers and is idle, and the user counts as away.
+/// Waits until the model has sent `answers` answers, the CLI is idle, and the user counts as away.
 #[track_caller]
 fn wait_until_at_rest(agent: &Agent, model: &Model, answers: usize) {
     model.wait_for_answers(answers);
@@ -126,7 +127,7 @@ fn wait_until_at_rest(agent: &Agent, model: &Model, answers: usize) {
     thread::sleep(UNTOUCHED);
 }
 
-/// Measures from Enter to the model, without the wrapper.
+/// Measures the time from Enter to the model, without the wrapper.
 fn measure_bare_cli(cli: Cli) -> Vec<Duration> {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::empty());
     let workspace = Workspace::new(&sandbox, cli, &model, "bare");

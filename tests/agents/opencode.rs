@@ -167,7 +167,8 @@ fn opencode_receives_messages() {
     let scene = Scene::new(&sandbox, &model);
     let long = format!("a long one\n\n{}\n\t- and\n\n!ls\n/exit", "word ".repeat(1000).trim_end());
     let bodies = ["three\nlines\nof it", &*long, "the last"];
-    // On a slow machine opencode shows late that it is busy; later messages join the same turn.
+    // On a slow machine opencode shows late that it is busy: messages sent meanwhile would join the
+    // same turn.
     for (count, body) in (1..).zip(bodies) {
         scene.send(body);
         let asked = model.wait_for_requests(count);
@@ -204,7 +205,8 @@ fn opencode_sends_messages() {
     }
 }
 
-/// Without the variable, a command of an unwrapped agent would send as its person.
+/// Checks the variable by which a command knows that an agent runs it. Without the variable, a
+/// command of an unwrapped opencode would send in its user's name.
 #[test]
 fn opencode_marks_commands_of_its_agent() {
     let variable = agents::named("opencode").unwrap().command_variable.expect("a variable");

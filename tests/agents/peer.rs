@@ -10,7 +10,7 @@ use platform::pty::Size;
 use serde_json::Value;
 use std::time::Instant;
 
-/// Another agent, which receives and sends.
+/// An agent of the test itself, which exchanges messages with a wrapped CLI.
 pub(crate) struct Peer(pub(crate) Client);
 
 impl Peer {
@@ -138,7 +138,7 @@ pub(crate) fn start_ann_with<'a>(
     (workspace, agent)
 }
 
-/// The body in the frame of an agent's message. Panics if there is any other text.
+/// Returns the body in the frame of an agent's message. Panics if the prompt has any other text.
 #[track_caller]
 pub(crate) fn frame_body(prompt: &str) -> &str {
     frame_body_from("Another agent wrote this, not your user.", prompt)

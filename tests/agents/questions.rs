@@ -25,7 +25,7 @@ fn header_value<'a>(asked: &'a Asked, word: &str) -> &'a str {
     rest.split([',', ']']).next().unwrap_or_default()
 }
 
-/// A model that answers to the name and the id in the frame.
+/// A model that addresses its answer with the name and the id in the frame.
 fn answering_model() -> Model {
     Model::start(|asked| {
         assert_eq!(frame_body_from(OPERATOR_SENTENCE, &asked.prompt), QUESTION);

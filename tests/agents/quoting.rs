@@ -1,7 +1,7 @@
-//! Text that looks like a message and is none, so that it is not sent.
+//! Text that looks like a message but is none, and must not be sent.
 //!
-//! Such text stands in examples, quotes, files, output of tools, the user's input, and words of a
-//! subagent.
+//! Examples, quotes, files, output of tools, the user's input, and words of a subagent contain such
+//! text.
 
 use crate::{
     cli::{Agent, Cli},
@@ -99,7 +99,8 @@ fn quoted_text_is_not_sent(cli: Cli) {
     assert_eq!(cid.receive_text(&agent), "the end");
 }
 
-/// Submits a prompt, and waits for its answer, since a prompt before its end joins the next.
+/// Submits a prompt, and waits for its answer. A prompt submitted earlier would join the previous
+/// turn.
 #[track_caller]
 fn submit(model: &Model, agent: &mut Agent, text: &str) {
     let answers = model.wait_for_answers(0).len();

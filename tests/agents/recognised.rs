@@ -1,4 +1,4 @@
-//! Recognition of each version of a CLI by the process that runs, for each way to start it.
+//! Recognition of each installed version of a CLI by its process, for each way to start the CLI.
 
 use crate::{
     cli::{Cli, Workspace},

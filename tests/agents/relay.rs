@@ -11,7 +11,8 @@ use crate::{
 use agent_relay::bridge::{brief, frame::clean};
 use platform::pty::Size;
 
-/// Messages that an agent sends in one reply, and that wait for it at a time.
+/// The number of messages that an agent sends in one reply, and of messages that wait for the agent
+/// at a time.
 const AT_A_TIME: usize = 5;
 
 /// A message to Bob as the agent writes it.
@@ -73,7 +74,8 @@ fn messages_reach_it_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
     assert!(wrong.is_empty(), "{} was asked\n{}", cli.name(), wrong.join("\n"));
 }
 
-/// The brief arrives first, unchanged and once. Repeating it sends no message.
+/// Checks that the brief arrives first, unchanged and once, and that an agent which repeats the
+/// brief sends no message.
 fn gets_the_brief_first(cli: Cli) {
     let text = brief::first_words("Ann");
     let repeats = format!("I have read this:\n\n{}", brief::text(Some("Ann")));
@@ -84,7 +86,7 @@ fn gets_the_brief_first(cli: Cli) {
     let sandbox = Sandbox::new();
     let (bob, workspace) =
         (Peer::join(&sandbox, "Bob"), Workspace::new(&sandbox, cli, &model, "ann"));
-    // Ann's earlier session makes the relay queue her messages.
+    // Ann's earlier session makes her known, so that the relay queues messages to her.
     drop(Peer::join(&sandbox, "Ann"));
     bob.send("Ann", "first");
     let agent = workspace.wrap_with(&["-n", "Ann", "--brief"], Size { rows: 40, cols: 100 }, &[]);

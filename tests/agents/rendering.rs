@@ -1,4 +1,4 @@
-//! A model of how CLIs render a message, which says what a received text may lack.
+//! Comparison of a received text with a message as CLIs render it.
 //!
 //! Blank lines are ignored. Outside of fences, Markdown marks and indentation are ignored, and a
 //! run of blanks counts as one; a fence only loses its marks. Words, their order and line ends
@@ -9,7 +9,7 @@ use crate::cli::Cli;
 /// A rendered message, for comparison.
 pub(crate) struct Shown {
     lines: Vec<Line>,
-    /// Whether a fence is still open at `>>>`.
+    /// Whether a fence is still open at the `>>>` after the body.
     pub(crate) leaves_a_fence_open: bool,
 }
 
@@ -44,7 +44,8 @@ pub(crate) fn shown(body: &str) -> Shown {
     }
     let leaves_a_fence_open = fence.is_some() || closed_by_last;
     if closed_by_last {
-        // With `>>>` behind it, this line is text of the fence.
+        // The last line does not close the fence if `>>>` follows it: the line is then text of the
+        // fence.
         lines.extend(
             body.lines().last().map(|line| Line { text: visible(line), fence: Some(fences) }),
         );
@@ -90,7 +91,7 @@ fn visible(line: &str) -> String {
     line.chars().filter(|&c| !hidden(c)).collect::<String>().trim_end().to_owned()
 }
 
-/// Whether a line is blank or a rule, of a table or between paragraphs.
+/// Whether a line is blank, or is a rule of a table or between paragraphs.
 fn is_blank(line: &str, fence: Option<usize>) -> bool {
     let rule = |c: char| "-—|:+= ".contains(c) || ('\u{2500}'..='\u{257f}').contains(&c);
     line.trim().is_empty() || fence.is_none() && line.chars().count() >= 3 && line.chars().all(rule)

@@ -1,4 +1,5 @@
-//! A CLI in the background: its messages arrive, and `agents` names the transcript that is read.
+//! A CLI in the background: its messages arrive, and `agents` names the transcript from which they
+//! are read.
 
 use crate::{
     cli::{Cli, Workspace},
@@ -19,7 +20,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// The source of Ann's messages, as `agents` reports it.
+/// The source from which the wrapper reads Ann's messages, as `agents` reports it.
 fn source(sandbox: &Sandbox) -> Value {
     let printed = sandbox.run(["agents", "--json"]).stdout;
     let rows = str::from_utf8(&printed).unwrap().lines();

@@ -46,7 +46,7 @@ impl Workspace<'_> {
         }
     }
 
-    /// Whether any file of the CLI records these words of a model, also of a subagent's.
+    /// Whether any file of the CLI, also that of a subagent, records these words of a model.
     pub(crate) fn has_recorded_anywhere(&self, words: &str) -> bool {
         let folder = match self.cli {
             Cli::Claude => ".claude/projects",
@@ -69,7 +69,7 @@ impl Workspace<'_> {
         false
     }
 
-    /// Whether all transcripts together record exactly this text exactly once.
+    /// Whether all transcripts together record exactly this text of this speaker exactly once.
     pub(crate) fn has_recorded(&self, by: Speaker, wanted: &str) -> bool {
         let files = self.transcripts();
         let recorded = files.iter().flat_map(|file| self.recorded(file));

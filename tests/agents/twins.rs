@@ -18,7 +18,8 @@ const SAME: &str = "Say the same.";
 fn numbered_answers() -> impl FnMut(&Asked) -> Reply + Send + 'static {
     let mut count = 0;
     move |asked| {
-        // The wrapper reports that it has not told the twins apart for long.
+        // The wrapper sends this notice if it has not been able to tell the twins apart for some
+        // time.
         if asked.prompt.contains("@relay] The relay wrote this") {
             return Reply::new().says("I see.");
         }
@@ -80,7 +81,7 @@ fn twins_send_in_their_own_names(cli: Cli) {
 fn check_names_of_twins(sandbox: &Sandbox, workspace: &Workspace<'_>) {
     let bob = Peer::join(sandbox, "Bob");
     let mut twins = start(workspace, &[]);
-    // One twin has a half-typed prompt that the other one submits.
+    // One twin's composer holds the same text, half typed, that the other twin submits.
     twins[0].paste("Tell him who you are.");
     twins[1].submit("Tell him who you are.");
     assert_eq!(receive_own(&bob, &twins), "Cid");
@@ -98,7 +99,7 @@ fn check_names_of_twins(sandbox: &Sandbox, workspace: &Workspace<'_>) {
     }
 }
 
-/// While both transcripts are equal, no message is sent until its sender is certain.
+/// Checks that while both transcripts are equal, no message is sent until its sender is certain.
 fn twins_with_equal_transcripts_wait_until_these_differ(cli: Cli) {
     let (model, sandbox) = (Model::start(numbered_answers()), Sandbox::new());
     let workspace = Workspace::new(&sandbox, cli, &model, "both");
@@ -118,7 +119,7 @@ fn twins_with_equal_transcripts_wait_until_these_differ(cli: Cli) {
     }
 }
 
-/// Both twins start with the same prompt.
+/// Checks twins that start with the same prompt.
 fn twins_with_equal_first_prompts_send_in_their_own_names(cli: Cli, option: &[&str]) {
     let (model, sandbox) = (Model::start(numbered_answers()), Sandbox::new());
     let workspace = Workspace::new(&sandbox, cli, &model, "both");
@@ -160,7 +161,7 @@ fn codex_twins_of_one_daemon_send_in_their_own_names() {
     check_names_of_twins(&sandbox, &workspace);
 }
 
-/// One twin has started the daemon that runs the commands of both.
+/// Checks commands that run in Codex's own daemon, which one twin has started for both.
 #[test]
 fn shell_commands_of_codex_twins_send_in_their_own_names() {
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();

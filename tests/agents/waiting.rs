@@ -1,4 +1,5 @@
-//! Messages that wait while typing them would do something else, and the reasons for it.
+//! Messages that wait because the keys that type them would do something else, and the reported
+//! reasons.
 
 use crate::{
     cli::{Agent, Cli, Workspace},
@@ -10,7 +11,8 @@ use platform::pty::Size;
 
 const COLUMNS: u16 = 100;
 
-/// A dialog stays unanswered while a message waits; the message follows the user's answer.
+/// Checks that a dialog stays unanswered while a message waits, and that the message follows the
+/// user's answer.
 fn messages_wait_for_a_dialog(cli: Cli, options: &[&str]) {
     let model = Model::start(|asked| match (&*asked.prompt, &asked.result) {
         ("Run it.", None) => Reply::new().says("I will run it.").runs("echo ran > made"),
@@ -37,7 +39,7 @@ fn messages_wait_for_a_dialog(cli: Cli, options: &[&str]) {
     check_no_duplicates(&bob, &agent, &model, 3);
 }
 
-/// Messages wait until the user has trusted the folder, since an Enter would trust it.
+/// Checks that messages wait until the user has trusted the folder, since an Enter would trust it.
 fn messages_wait_for_folder_trust(cli: Cli) {
     let model = Model::start(|_| Reply::new().says("Noted."));
     let sandbox = Sandbox::new();
@@ -64,7 +66,7 @@ fn messages_wait_for_folder_trust(cli: Cli) {
     check_no_duplicates(&bob, &agent, &model, 2);
 }
 
-/// Checks that after `before` requests one more message leads to exactly one more.
+/// Checks that after `before` requests one more message leads to exactly one more request.
 #[track_caller]
 fn check_no_duplicates(bob: &Peer, agent: &Agent, model: &Model, before: usize) {
     bob.send("Ann", "and this");
@@ -73,7 +75,7 @@ fn check_no_duplicates(bob: &Peer, agent: &Agent, model: &Model, before: usize) 
     assert_eq!(frame_body(&asked[before].prompt), "and this");
 }
 
-/// Half-typed input stays unchanged until the user submits or erases it.
+/// Checks that half-typed input stays unchanged until the user submits or erases it.
 fn messages_wait_for_half_typed_input(cli: Cli) {
     let model = Model::start(|_| Reply::new().says("Noted."));
     let sandbox = Sandbox::new();
@@ -115,7 +117,7 @@ fn press(agent: &mut Agent, keys: &str) {
     agent.terminal.wait_until_screen("the typed text", |screen| !cli.is_idle(screen));
 }
 
-/// Messages wait for the end of the turn, and then arrive in order of importance.
+/// Checks that messages wait for the end of the turn, and then arrive in order of importance.
 fn messages_wait_while_it_is_busy(cli: Cli) {
     let gate = Gate::default();
     let opened = gate.clone();

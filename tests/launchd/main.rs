@@ -1,7 +1,7 @@
 //! The daemon as a launchd agent, in the session of the user who runs the tests.
 //!
-//! A binary of its own, because a user has only one such agent. `ci/macos native` runs it; plain
-//! `cargo test` does not.
+//! These tests are a binary of their own, because a user has only one such agent. `ci/macos native`
+//! runs them; plain `cargo test` does not.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(
@@ -28,10 +28,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Held by the test that has the agent installed: a user has only one.
+/// A lock held by the test that has the agent installed: a user has only one such agent.
 static INSTALLATION: Mutex<()> = Mutex::new(());
 
-/// An agent in a sandbox, from where launchd loads its definition. Uninstalled on drop.
+/// A launchd agent whose definition is in a sandbox. Dropping it uninstalls the agent.
 struct Launchd {
     sandbox: Sandbox,
     _lock: MutexGuard<'static, ()>,

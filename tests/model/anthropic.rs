@@ -99,7 +99,8 @@ fn answer_side_request(
 
 /// The latest turn, if the request belongs to the conversation.
 ///
-/// Only there does the CLI offer all its tools. A subagent has most of them, too, and says so.
+/// The CLI offers all its tools only there. A subagent has most of the tools as well, but its
+/// system prompt says that it is a subagent.
 fn conversation(request: &Value) -> Option<Turn> {
     let is_subagent = texts(&request["system"]).any(|text| text.contains("cc_is_subagent=true"));
     if is_subagent || !shape::tools(request).iter().any(|tool| tool == "Bash") {

@@ -47,7 +47,7 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
 
 /// The latest turn, if the request belongs to the conversation.
 ///
-/// Only there does a CLI offer a tool that runs commands.
+/// A CLI offers a tool that runs commands only in requests of the conversation.
 fn conversation(request: &Value) -> Option<Turn> {
     shape::shell_call(request, "")?;
     let mut turn = Turn::default();

@@ -58,7 +58,7 @@ fn chunk(parts: &[Value], last: bool) -> Value {
 
 /// The latest turn, if the request belongs to the conversation.
 ///
-/// Only there does the CLI offer a tool that runs commands.
+/// The CLI offers a tool that runs commands only in requests of the conversation.
 fn conversation(request: &Value) -> Option<Turn> {
     shape::shell_call(request, "")?;
     let mut turn = Turn::default();

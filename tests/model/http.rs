@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::io::{self, BufRead, Read, Write};
 
-/// Limits of a request; a longer one is an error.
+/// The maximum sizes of a request's head and body. A larger request is an error.
 const HEAD_BYTES_MAX: u64 = 1 << 16;
 const BODY_BYTES_MAX: u64 = 1 << 26;
 
@@ -110,8 +110,8 @@ impl<'a, W: Write> Events<'a, W> {
         Ok(Self(to))
     }
 
-    /// Sends an event, of the type that its data names, if any. Line and paragraph separators are
-    /// escaped, as real models do, since some readers end a line at them.
+    /// Sends an event, with the type that its data names, if any. Unicode line and paragraph
+    /// separators are escaped, as real services do, since some readers end a line at them.
     pub(super) fn send(&mut self, value: &Value) -> io::Result<()> {
         let name = value["type"].as_str().map(|name| format!("event: {name}\n"));
         let data = value.to_string().replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");

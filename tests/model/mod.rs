@@ -35,7 +35,7 @@ const GATE_POLL: Duration = Duration::from_millis(50);
 pub(crate) struct Asked {
     /// The latest text from the user, or from the wrapper in the user's place.
     pub(crate) prompt: String,
-    /// The result of the tool that the model has called since, if any.
+    /// The result of the tool that the model has called since the prompt, if any.
     pub(crate) result: Option<String>,
     /// The whole request body.
     pub(crate) request: Value,
@@ -118,7 +118,8 @@ impl Reply {
         self
     }
 
-    /// Passes each part to `step` for encoding: waits at gates, turns commands into tool calls.
+    /// Passes each text and each tool call to `step` for encoding. Waits at gates, and turns
+    /// commands into tool calls.
     fn play(
         self,
         shared: &Shared,
@@ -234,10 +235,10 @@ struct State {
     side_requests: Vec<(String, Value)>,
     /// The answer to side requests without a schema.
     side_answer: String,
-    /// The end of each answer within the conversation.
+    /// The time at which each answer of the conversation was sent completely.
     answered: Vec<Instant>,
     connections: Vec<(TcpStream, JoinHandle<()>)>,
-    /// The script has panicked.
+    /// Whether the script has panicked.
     failed: bool,
     ended: bool,
 }
@@ -283,8 +284,8 @@ impl Model {
         self.wait_for(count, "was asked", |state| &state.conversation)
     }
 
-    /// Waits until `count` answers of the conversation are sent completely, and returns the end of
-    /// each.
+    /// Waits until `count` answers of the conversation are sent completely, and returns the time of
+    /// each answer's end.
     #[track_caller]
     pub(crate) fn wait_for_answers(&self, count: usize) -> Vec<Instant> {
         self.wait_for(count, "has answered", |state| &state.answered)
@@ -354,7 +355,8 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// Closes a connection of which another handle exists, also when the script has panicked.
+/// Shuts a connection down when dropped, also when the script has panicked. [`State`] has another
+/// handle to the connection, which would keep it open.
 struct CloseOnDrop<'a> {
     stream: &'a TcpStream,
     shared: &'a Shared,

@@ -38,7 +38,8 @@ pub(super) fn answer(shared: &Shared, request: &Value, to: &mut impl Write) -> i
     let response = json!({"id": id, "object": "response", "status": "completed", "output": output, "usage": usage});
     events.send(&json!({"type": "response.completed", "response": response}))?;
     if is_conversation {
-        // The client may hang up after this event.
+        // The answer is recorded before the stream ends, since the client may hang up after this
+        // event.
         shared.record_answer();
     }
     events.end()
@@ -89,7 +90,7 @@ fn item<W: Write>(
 
 /// The latest turn, if the request belongs to the conversation.
 ///
-/// Only there does the CLI offer a tool that runs commands.
+/// The CLI offers a tool that runs commands only in requests of the conversation.
 fn conversation(request: &Value) -> Option<Turn> {
     shape::shell_call(request, "")?;
     let mut turn = Turn::default();

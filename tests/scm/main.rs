@@ -1,7 +1,7 @@
 //! The service on Windows, through the real service manager.
 //!
-//! A binary of its own, because a machine has only one such service and an administrator must
-//! install it. `ci/windows` runs it, under Wine or natively.
+//! These tests are a binary of their own, because a machine has only one such service and an
+//! administrator must install it. `ci/windows` runs them, under Wine or natively.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(
@@ -42,7 +42,8 @@ fn service_is_installed_used_stopped_and_removed() {
     let home = stage::path(&installed["home"]);
     assert!(home.ends_with(format!(r"agent-relay\{}", User::me().unwrap())), "{}", home.display());
 
-    // The pointer in the owner's home, the command line, and the source of events.
+    // The installation writes the pointer in the owner's home, the command line, and the source of
+    // events.
     let pointer = fs::read_to_string(stage.own_home().join("service.toml")).unwrap();
     for word in [&endpoint, &home.display().to_string(), account()] {
         assert!(pointer.contains(word), "{pointer}");
@@ -69,7 +70,7 @@ fn service_is_installed_used_stopped_and_removed() {
     stage.succeeds(["send", "--as", "Bob", "Ann", "through the service"]);
     assert!(ann.wait_for_output().contains("through the service"));
 
-    // Every way to stop and start the service.
+    // The service is stopped and started in every way that commands offer.
     assert_eq!(stage.json(["service", "stop", "--json"])["running"], false);
     assert!(stderr(&stage.fails(["status"])).contains("no daemon"));
     assert_eq!(stage.fails(["service", "status"]).status.code(), Some(1));

@@ -1,6 +1,7 @@
 //! A copy of both executables that only administrators can write, and a home for the user.
 //!
-//! Both are removed at the end, together with an installed service.
+//! At the end of a test the copies and the home are removed, and an installed service is
+//! uninstalled.
 
 use platform::{
     peer::User,
@@ -21,13 +22,13 @@ use std::{
 /// The limit for every wait; the service manager itself gives up after half a minute.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// Held by the test that has the service installed: a machine has only one.
+/// A lock held by the test that has the service installed: a machine has only one such service.
 static INSTALLATION: Mutex<()> = Mutex::new(());
 
-/// Programs and a home for one test. Clears both and uninstalls the service on drop.
+/// Programs and a home for one test. Dropping it removes both and uninstalls the service.
 pub(crate) struct Stage {
     programs: PathBuf,
-    /// Stands in for `%LOCALAPPDATA%`.
+    /// The directory that stands in for `%LOCALAPPDATA%`.
     local: PathBuf,
     _lock: MutexGuard<'static, ()>,
 }
@@ -55,7 +56,7 @@ impl Stage {
         self.programs.join("agent-relay.exe")
     }
 
-    /// The user's own home, which a daemon uses that is not the service.
+    /// The user's own home, used by a daemon that is not the service.
     pub(crate) fn own_home(&self) -> PathBuf {
         self.local.join("agent-relay")
     }

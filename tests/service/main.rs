@@ -1,7 +1,7 @@
 //! The daemon as a service of a real systemd user instance, which each test starts for itself.
 //!
-//! `ci/service` prepares a session for it where systemd did not start the system, and runs these
-//! tests; plain `cargo test` does not.
+//! `ci/service` runs these tests; plain `cargo test` does not. On a system that systemd did not
+//! start, it first prepares a session for the instance.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(

@@ -78,7 +78,8 @@ pub(crate) fn check_removal(host: &impl ServiceHost, definition: &Path) {
     assert!(home.join("relay.db").exists(), "the store stays");
 }
 
-/// Checks restarts. The service must not be installed before, and is stopped afterwards.
+/// Checks that the service restarts after a kill, and does not after a stop. The service must not
+/// be installed before, and is stopped afterwards.
 pub(crate) fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHost) {
     host.succeeds(&["service", "install"]);
     let before = host.pid().unwrap();
@@ -90,11 +91,11 @@ pub(crate) fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHos
     };
     until("Cid is connected", cid_is_connected);
     kill(host.sandbox(), before);
-    // launchd waits for ten seconds after a start before it makes the next one.
+    // launchd restarts a service at the earliest ten seconds after its last start.
     until("the service runs again", || host.pid().is_some_and(|pid| pid != before));
     until("the daemon can be reached", || host.service()["since"].is_u64());
 
-    // The waiting client reconnects to the service and starts no daemon of its own.
+    // Cid's client, which waits, reconnects to the service and starts no daemon of its own.
     until("Cid is connected again", cid_is_connected);
     assert_eq!(daemon_pid(host), host.pid());
 
