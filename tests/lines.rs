@@ -6,8 +6,7 @@
 //! output.
 //!
 //! Commands; any other line is echoed:
-//! - `print TEXT` prints TEXT; `say NAME TEXT` prints TEXT as a message to NAME. `\n` is a line
-//! end.
+//! - `print TEXT` prints TEXT; `say NAME TEXT` prints TEXT as a message to NAME; `\n` ends a line.
 //! - `run PROGRAM ARGUMENT…` runs a program as an agent runs its commands; quotes group words.
 //! - `size` prints the terminal's size.
 //! - `keep FILE` also writes all following lines to a file.

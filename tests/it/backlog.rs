@@ -12,11 +12,12 @@ use std::{
 
 const BACKLOG: usize = 2_000;
 
-/// A queue holds 10,000 messages, and half as many of one sender: so several of each are needed.
+/// The numbers of agents. A queue holds at most 10,000 messages, at most half of them from one
+/// sender, so that a large backlog needs several senders and readers.
 const SENDERS: usize = 2;
 const READERS: usize = 10;
 
-/// Unanswered sends at a time.
+/// The maximum number of unanswered sends at a time.
 const WINDOW: usize = 500;
 
 const BODY_BYTES: usize = 256;

@@ -311,7 +311,7 @@ fn daemon_of_another_home_is_stopped_only_by_endpoint() {
     let sandbox = Sandbox::new();
     let other = sandbox.directory().join("other");
     platform::paths::make_private_dir(&other).unwrap();
-    // Another home's daemon may listen at the endpoint of this home's last one.
+    // The daemon of another home may listen at the endpoint that this home's last daemon had.
     fs::write(other.join("endpoint"), sandbox.endpoint().as_text()).unwrap();
     let mut down = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
     down.arg("--home").arg(&other).arg("down");

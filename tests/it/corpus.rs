@@ -104,7 +104,7 @@ fn bridge() {
     run_corpus("bridge", bridge::run);
 }
 
-/// Otherwise a target without a corpus, or a corpus without a test, would be skipped unnoticed.
+/// Checks that no target without a corpus, and no corpus without a test, is skipped unnoticed.
 #[test]
 fn every_fuzz_target_has_a_corpus_and_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");

@@ -21,7 +21,7 @@ use std::{
 };
 
 const CRASHES: usize = 25;
-/// The setting of successive daemons, in turn.
+/// The values of `durability` that successive daemons have in turn.
 const DURABILITIES: [&str; 2] = ["disk", "process"];
 const SENDERS: [&str; 2] = ["Ann", "Bob"];
 const READERS: [&str; 2] = ["Cid", "Dan"];
@@ -59,7 +59,7 @@ pub(crate) struct Record {
     pub(crate) received: BTreeMap<String, String>,
     /// The body of each sequence number of a stream.
     numbers: BTreeMap<(String, String, u64), String>,
-    /// The last number that each reader received from each sender, redeliveries not counted.
+    /// The last number that each reader received from each sender. Redeliveries do not count.
     last: BTreeMap<(String, String), u64>,
 }
 
@@ -103,7 +103,7 @@ impl SharedRecord {
     }
 }
 
-/// Sends numbered messages to the readers in turn, each again until it is accepted.
+/// Sends numbered messages to the readers in turn, and repeats each one until it is accepted.
 fn send(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
     let mut client = None;
     for number in 1_u64.. {
@@ -192,7 +192,8 @@ fn messages_accepted_before_a_kill_arrive_once_and_in_order() {
                 let record = shared.record.lock();
                 (record.accepted.len(), record.received.len())
             };
-            // Progress of either kind is enough, so that kills hit both sends and deliveries.
+            // The kill waits for progress of either kind, so that kills hit both sends and
+            // deliveries.
             shared.wait_until("agents talk", |record| {
                 record.accepted.len() >= accepted + more / 2
                     || record.received.len() >= received + more

@@ -83,7 +83,8 @@ fn examples_of_answers_have_every_member() {
     }
 }
 
-/// The table of message types has a row for each type and sender, with the members of examples.
+/// Checks that the table of message types has a row for each type and sender, and in it all members
+/// that the examples have.
 #[test]
 fn message_type_table_has_every_type_and_member() {
     let mut members: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
@@ -100,7 +101,7 @@ fn message_type_table_has_every_type_and_member() {
     for example in examples() {
         let envelope: Value = serde_json::from_str(&example).unwrap();
         let kind = envelope["type"].as_str().unwrap().to_owned();
-        // The daemon's ids are UUIDs, those of clients in examples are not.
+        // Ids that a daemon makes are UUIDs; those of clients in the examples are not.
         let sender = if envelope["id"].as_str().unwrap().len() == 36 { "daemon" } else { "client" };
         let listed = |sender: &str| members.get(&(kind.clone(), sender.to_owned()));
         let listed = listed(sender).or_else(|| listed("both")).expect("a row for this sender");
@@ -114,7 +115,7 @@ fn message_type_table_has_every_type_and_member() {
     }
 }
 
-/// `session` of `session.resume_token`.
+/// Returns the first segment of a path: `session` for `session.resume_token`.
 fn first_of_path(path: &str) -> &str {
     path.split('.').next().unwrap_or(path)
 }
@@ -155,7 +156,8 @@ fn first_pages_keep_their_size() {
     assert!(PROTOCOL.replace('\r', "").len() <= 70_000, "{}", PROTOCOL.len());
 }
 
-/// The contents list each numbered section in order; each section named by its number exists.
+/// Checks that the contents list each numbered section in order, and that each section named by its
+/// number exists.
 #[test]
 fn contents_and_section_numbers_match_headings() {
     let sections: Vec<_> = headings(PROTOCOL)
@@ -178,7 +180,8 @@ fn contents_and_section_numbers_match_headings() {
     }
 }
 
-/// Every relative link of a document leads to a file of the repository, and to a heading of it.
+/// Checks that every relative link of a document leads to a file of the repository, and to a
+/// heading of this file.
 #[test]
 fn links_lead_to_files_and_headings() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -554,7 +557,8 @@ fn section(number: &str) -> &'static str {
     part(PROTOCOL, "## ", number)
 }
 
-/// The text under the heading that begins like this, up to the next heading of its level or above.
+/// The text under the heading that begins with these words, up to the next heading of the same
+/// level or above.
 fn part<'a>(document: &'a str, level: &str, heading: &str) -> &'a str {
     let opening = format!("\n{level}{heading}");
     let start = document.find(&opening).unwrap_or_else(|| panic!("no heading {opening:?}"));
@@ -563,7 +567,7 @@ fn part<'a>(document: &'a str, level: &str, heading: &str) -> &'a str {
     &text[..ends[0].min(ends[1])]
 }
 
-/// The rows of a part's tables, their headings left out.
+/// The rows of a part's tables, without the heading of each table.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let lines: Vec<_> = text.lines().collect();
     let is_heading =

@@ -49,7 +49,7 @@ fn processes_talk_both_ways_and_survive_a_daemon_crash() {
     assert_eq!(bob.receive(), ["Carl", "Bob", "You too?"]);
     ann.finish();
     bob.finish();
-    // Both have left, and what they received is not queued for them.
+    // Both agents have left, and the messages that they received are no longer queued.
     sandbox.wait_until("both have left", |agents| {
         agents.iter().all(|agent| agent["here"] == false && agent["queued"] == 0)
     });
@@ -105,7 +105,7 @@ fn attached_terminal_shows_and_drives_an_agent() {
 fn system_shell_sends_messages_and_runs_none() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    // The prompt ends with the second text, and the third prints a message to Bob.
+    // The shell's command, the end of its prompt, and a line that makes it print a message to Bob.
     let (shell, prompt, line) = match env::var("ComSpec") {
         Ok(cmd) => (vec![cmd, "/d".into()], ">", "echo -^>relay:Bob ^<^<^<from a shell^>^>^>\r"),
         Err(_) => (vec!["sh".into(), "-i".into()], "$", "echo '->relay:Bob <<<from a shell>>>'\r"),
@@ -182,7 +182,7 @@ fn text_is_utf_8_in_any_code_page() {
     };
     let mut program = fullscreen();
     if let Ok(shell) = env::var("ComSpec") {
-        // Output of a shell whose code page lacks some of the characters.
+        // The shell's code page lacks some of the characters that the shell prints.
         let mut ann = Terminal::wrap(&sandbox, "Ann", &[&shell, "/d"]);
         ann.wait_until("a prompt", |screen| screen.trim_end().ends_with('>'));
         ann.press("chcp 437\r");
@@ -228,7 +228,8 @@ fn two_hundred_clients_join_at_once_and_send_in_a_ring() {
     });
 }
 
-/// Sends to the next client of the ring, and receives from the previous one, both at least once.
+/// Sends to the next client of the ring, and receives from the previous one, both with
+/// `requires_ack`.
 #[track_caller]
 fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
     let id =
@@ -323,7 +324,7 @@ impl Listener {
             .map(|value| value.as_str().unwrap_or_else(|| panic!("{line}")).to_owned())
     }
 
-    /// Waits for the end of the process, which has received all that it counts.
+    /// Waits for the process to end. It ends by itself after its `--count` of messages.
     #[track_caller]
     fn finish(mut self) {
         assert!(wait(&mut self.process, "the listener").success());

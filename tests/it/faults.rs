@@ -26,7 +26,7 @@ use std::{
 };
 use talk::{Conversation, Messages, Watchdog};
 
-/// Cells that are tried without a setting.
+/// The number of cells that are tried without a setting.
 const CELLS_BY_DEFAULT: usize = 12;
 
 /// The number of cells that are tried at a time; a cell mostly waits.
@@ -137,7 +137,7 @@ fn report(results: Vec<(Cell, Option<Outcome>)>, count: usize, seed: u64) {
     assert!(failed.is_empty(), "{} cells failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Runs one cell, and checks what must hold afterwards.
+/// Runs one cell, and checks that no accepted message is lost and that the next daemon works.
 fn attempt(cell: &Cell) -> Outcome {
     let mut sandbox = Sandbox::empty();
     let mut result = run(&sandbox, cell.setup, Some(cell));

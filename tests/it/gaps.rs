@@ -10,7 +10,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Sends to a topic, at least once. Returns the number of recipients.
+/// Publishes to a topic with `requires_ack`. Returns the number of recipients.
 fn publish(raw: &mut Raw, topic: &str, body: &str) -> Value {
     raw.send_json(&json!({"v": 1, "type": "SEND", "id": body, "ts": 0, "topic": topic,
         "payload": {"kind": "message", "body": body}, "payload_meta": {"requires_ack": true}}));

@@ -10,7 +10,7 @@ use agent_relay::client::{Client, Event, Settings};
 use platform::pty::Size;
 use std::{collections::BTreeMap, fs, path, time::Instant};
 
-/// The smallest part of the bodies that arrives exactly, in percent.
+/// The minimum share of bodies that must arrive exactly, in percent.
 const EXACT_MIN: usize = 95;
 
 /// The tag of the last message.

@@ -47,7 +47,7 @@ fn client_joins_sends_receives_and_acknowledges() {
     bob.send("Ann", "By the way", json!({}));
     assert_eq!(ann.expect("DELIVER")["delivery"]["seq"], 2);
 
-    // Ann runs the next command after her ACK.
+    // Ann's client runs this command once the daemon has accepted her previous message.
     ann.command("send * All done");
     let last = bob.expect("DELIVER");
     assert_eq!(last["delivery"]["originalTo"], "*");
@@ -107,7 +107,7 @@ fn client_retries_when_busy() {
     bob.acknowledge(&one);
     let two = bob.expect("DELIVER");
     assert_eq!((&two["payload"]["body"], &two["delivery"]["seq"]), (&json!("two"), &json!(2)));
-    // Bob's ACK and Ann's retry can cross: then she gets BUSY once more.
+    // Bob's ACK and Ann's retry can cross: then Ann gets BUSY once more.
     let mut answer = ann.receive();
     while answer["type"] == "BUSY" {
         answer = ann.receive();
@@ -123,7 +123,8 @@ fn client_answers_pings() {
     let Some((mut ann, _)) = PythonClient::join(&sandbox, "Ann") else { return };
     let mut bob = sandbox.join("Bob");
     bob.answers_pings = false;
-    // A PING comes each heartbeat, and a client that answers none is disconnected after three.
+    // The daemon sends a PING each heartbeat, and disconnects a client that leaves three
+    // unanswered. After Bob's four PINGs, Ann is connected only if her client answers.
     for _ in 0..4 {
         let ping = bob.expect("PING");
         bob.send_json(
@@ -184,7 +185,7 @@ fn client_sends_what_the_document_requires() {
         let ack = daemon.expect("ACK");
         assert_eq!(ack["payload"], json!({"ack_id": "d-1", "seq": 7}));
     }
-    // Both are acknowledged, but only the first is printed: the next that is printed is BUSY.
+    // Both copies are acknowledged, but only the first is printed: the client prints BUSY next.
     assert_eq!(ann.expect("DELIVER"), deliver);
     deliver["id"] = json!("d-2");
     deliver["payload"] = json!({"body": 7});
@@ -216,7 +217,7 @@ fn daemon_envelope(kind: &str, payload: Value) -> Value {
     json!({"v": 1, "type": kind, "id": "d-1", "ts": 0, "payload": payload})
 }
 
-/// Publishes at least once. Returns the number of recipients.
+/// Publishes with `requires_ack`. Returns the number of recipients.
 fn publish(from: &mut Raw, id: &str, topic: &str) -> u64 {
     from.send_json(&json!({
         "v": 1, "type": "SEND", "id": id, "ts": 0, "topic": topic,

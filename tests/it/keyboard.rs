@@ -63,7 +63,7 @@ enum File {
 enum Expected {
     /// All are typed.
     Typed,
-    /// All are typed, or all wait: the program may have a harmless form.
+    /// All are typed, or all wait, since the wrapper may know a harmless form for the program.
     TypedOrWaiting,
     /// All wait, and nothing is typed.
     Waiting,
@@ -82,7 +82,7 @@ const PROGRAM: Program = Program {
     cleanup: &[],
 };
 
-/// Bodies that a shell would run, some after ending the form in which they are typed.
+/// Bodies that a shell would run. Some first end the harmless form in which they are typed.
 ///
 /// `{mark}` is the path of the file to create, `{file}` its name in the program's directory.
 const BODIES: [&str; 11] = [
@@ -99,7 +99,7 @@ const BODIES: [&str; 11] = [
     "x\u{3}touch {mark}\r\u{4}x\u{16}\rtouch {mark}\r",
 ];
 
-/// Ends of reasons that pass by themselves, after which a message may still be typed.
+/// The last words of reasons that pass by themselves, after which a message may still be typed.
 const TRANSIENT_REASONS: [&str; 3] = ["has not shown its prompt yet", "is printing", "is typing"];
 
 impl Program {

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Suspensions of each process: one for this many kills, within these bounds.
+/// The number of suspensions of each process: one for this many kills, within these bounds.
 const CRASHES_PER_SUSPENSION: usize = 100;
 const SUSPENSIONS_MIN: usize = 3;
 const SUSPENSIONS_MAX: usize = 10;
@@ -149,7 +149,7 @@ fn killed_receivers_and_senders_lose_nothing() {
     finish(&sandbox, &shared);
 }
 
-/// Receives the rest, and checks that there are no dead letters.
+/// Receives the remaining messages, and checks that there are no dead letters.
 fn finish(sandbox: &Sandbox, shared: &SharedRecord) {
     thread::scope(|scope| {
         let _rob = Listener::start(scope, sandbox, shared);
@@ -192,7 +192,7 @@ fn processes_suspended_beyond_two_heartbeats_lose_nothing() {
             // and more slowly.
             let rob = Listener::start(scope, sandbox, shared);
             more();
-            // The daemon does not report how long it was suspended.
+            // The daemon cannot report how long it was suspended, so the test waits by time.
             suspend(sandbox, &daemon, || thread::sleep(SUSPENSION));
             more();
             suspend(sandbox, &rob.process.id().to_string(), || {
@@ -219,7 +219,7 @@ fn suspend(sandbox: &Sandbox, process: &str, meanwhile: impl FnOnce()) {
         kill.args([name, process]);
         sandbox::output(kill).status.success()
     };
-    // The process may have ended.
+    // The signal fails if the process has ended.
     let stopped = signal("-STOP");
     if stopped {
         meanwhile();

@@ -15,7 +15,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-/// Lines of a wrapper in the daemon's log.
+/// Parts of lines that a wrapper writes into the daemon's log.
 const STARTED: &str = "the daemon had died, and was started again";
 const STOPPED: &str = "the daemon was stopped on purpose";
 const TOO_OFTEN: &str = "the daemon was started 5 times within a minute";
@@ -157,7 +157,7 @@ fn down_without_a_daemon_forbids_automatic_starts() {
     let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
     sandbox.kill();
     assert!(!is_marked(&sandbox));
-    // The command waits for the start lock, which is free from here on.
+    // The `down` command waits for the start lock, which the sandbox releases next.
     let mut down = sandbox.command(["down"]);
     let mut down = down.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     sandbox.let_others_start();

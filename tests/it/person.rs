@@ -36,7 +36,7 @@ fn ann(sandbox: &Sandbox) -> Terminal {
     ann
 }
 
-/// Attaches a terminal to Ann, and waits until it shows her.
+/// Attaches a terminal to Ann, and waits until the terminal reports the attachment.
 #[track_caller]
 fn attach(sandbox: &Sandbox, size: Size, options: &[&str]) -> Terminal {
     let arguments = [&["attach", "Ann"], options].concat();
@@ -61,7 +61,7 @@ impl<'a> Spawned<'a> {
 
 impl Drop for Spawned<'_> {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The agent may have ended by itself, so a failure of `stop` is ignored.
         self.0.run(["stop", self.1]);
     }
 }
@@ -211,7 +211,7 @@ fn attached_terminal_of_another_size_shows_the_part_that_fits() {
     for terminal in [&ann, &large] {
         terminal.wait_for("\n30 100\n");
     }
-    // A terminal that becomes as large as Ann's shows her output as it comes.
+    // A terminal that becomes as large as Ann's shows her output unchanged.
     small.resize(SIZE);
     small.wait_for("\n30 100\n$");
     ann.press("\u{c}echo $((40 + 2)); printf '\\e[7mlast\\e[m\\n'\r");
@@ -336,7 +336,7 @@ fn spawned_agent_runs_without_a_terminal_and_takes_the_size_of_the_driver() {
     drive.wait_for("resized\n$");
     drive.press(DETACH);
     assert_eq!(drive.finish(), DONE);
-    // It sends and receives as any other agent.
+    // A spawned agent sends and receives as any other agent does.
     let mut bob = sandbox.join("Bob");
     bob.send("Ann", "for the spawned one", json!({"requires_ack": true}));
     assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
@@ -404,7 +404,7 @@ fn crash_of_a_spawned_agent_is_logged() {
     let expected = "Ann ended with code 3; the last lines on its screen:\n    | one\n    | panicked at main.rs:1\n";
     until("the log has it", || fs::read_to_string(&log).unwrap().contains(expected));
     drop(ann);
-    // A command that ends at once.
+    // Bob's command ends at once.
     let mut spawn = sandbox.command(["spawn", "Bob", "--", "sh", "-c", "echo why; exit 4"]);
     spawn.env("PS1", "$ ");
     let spawned = output(spawn);
@@ -497,7 +497,8 @@ fn half_typed_line_of_an_attached_person_delays_messages() {
     assert!(!ann.text().contains("62;4c"), "{}", ann.text());
 }
 
-/// Each of these begins like a terminal's answer, and nothing follows the second one.
+/// Checks keys that begin like a terminal's answer to a query: a lone Esc, and an Esc with a `_`
+/// that nothing follows.
 #[test]
 fn escape_key_reaches_an_attached_agent() {
     let sandbox = Sandbox::new();

@@ -21,7 +21,7 @@ fn json(sandbox: &Sandbox, line: &[&str]) -> Value {
     serde_json::from_str(&out(&run(sandbox, line, DONE))).unwrap()
 }
 
-/// Writes a daemon's policy, private whatever the umask.
+/// Writes a daemon's policy into a file that is private, whatever the umask is.
 fn policy_file(path: &Path, text: &str) {
     platform::paths::write_private_file(path, text.as_bytes()).unwrap();
 }

@@ -52,7 +52,8 @@ fn accepted_messages_survive_a_power_loss() {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     for step in &steps {
         if accepted > 0 && *step == Step::Synced(LOG) {
-            // Some of the writes since the last sync are on the disk, in any order.
+            // Each write since the last sync is lost or kept at random, since a disk may reorder
+            // writes.
             assert_delivered(&disk.after_loss(|| random.next_u32().is_multiple_of(2)), accepted);
         }
         disk.take(step);
@@ -75,7 +76,7 @@ enum Step {
     Synced(&'static str),
 }
 
-/// Bytes from an offset on, or a new length of the file.
+/// A write of bytes at an offset, or of a new length of the file.
 #[derive(Clone, Debug, PartialEq)]
 enum Write {
     At(usize, Vec<u8>),
@@ -175,7 +176,7 @@ fn acceptance(call: &str) -> Option<Step> {
     if is_acceptance { message_number(call, "ack_id").map(Step::Accepted) } else { None }
 }
 
-/// Returns the number of the message whose id is a frame's member `key`.
+/// Returns the number of the message whose id is the member `key` of the frame in the call.
 fn message_number(call: &str, key: &str) -> Option<usize> {
     let names = |number| call.contains(&format!("\\\"{key}\\\":\\\"{}\\\"", id_of(number)));
     (1..=MESSAGES).find(|number| names(*number))
@@ -275,7 +276,7 @@ impl Disk {
     }
 }
 
-/// Checks that a daemon with this disk delivers all messages up to this one.
+/// Checks that a daemon with this disk delivers all messages up to number `accepted`.
 fn assert_delivered(disk: &Disk, accepted: usize) {
     let mut sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();

@@ -54,7 +54,7 @@ fn expired_message_is_redelivered_once() {
     assert!(letters.contains("EXPIRED: its time to live ran out"), "{letters}");
     assert!(letters.contains("the tests are green"), "{letters}");
 
-    // Sender and daemon have ended.
+    // The message is redelivered after its sender and the daemon have ended.
     sandbox.kill();
     sandbox.start();
     let id = dead["id"].as_str().unwrap();
@@ -101,7 +101,7 @@ fn status_shows_each_state_of_a_message() {
     let status = out(&run(&sandbox, &["status", &id[..8]], DONE));
     assert!(status.contains("reported  waiting: a dialog is open"), "{status}");
     assert!(status.contains("now       waiting: a dialog is open; it expires"), "{status}");
-    // Without a wrapper, the daemon's reason is shown.
+    // Bob has no wrapper to ask, so `agents` shows the reason that the daemon knows.
     let agents = out(&run(&sandbox, &["agents"], DONE));
     assert!(agents.lines().any(|line| line.starts_with("Bob: 1 waits, for ")), "{agents}");
     assert!(agents.ends_with(" s: a dialog is open\n"), "{agents}");
@@ -189,8 +189,8 @@ impl<'a> Sent<'a> {
         agents.find(|agent| agent["name"] == "Ann").unwrap()
     }
 
-    /// Waits until both wait for a reason with one of these texts, and checks that every command
-    /// shows that reason. Returns it.
+    /// Waits until both messages wait for a reason with one of these texts, and checks that every
+    /// command shows that reason. Returns the reason.
     #[track_caller]
     fn wait_for(&self, reasons: &[&str]) -> String {
         let sandbox = self.sandbox;
@@ -234,7 +234,7 @@ impl<'a> Sent<'a> {
         }
     }
 
-    /// Waits until both are typed, and checks that every command shows that.
+    /// Waits until both messages are typed, and checks that every command shows that.
     #[track_caller]
     fn are_typed(&self) {
         for id in &self.ids {

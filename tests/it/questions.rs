@@ -127,7 +127,7 @@ fn library_asks_and_answers() {
             scope.spawn(|| ann.ask(Outgoing::message("Bob", "Which port?"), ANSWER_TIMEOUT));
         let delivery = delivered(&bob);
         assert!(delivery.sync.as_ref().is_some_and(|asks| asks.blocking));
-        // The acknowledgement does not replace the answer.
+        // An acknowledgement is no answer: the question stays open.
         bob.acknowledge(&delivery.id);
         let data = RawValue::from_string(r#"{"body":"8080"}"#.to_owned()).unwrap();
         bob.answer(&delivery, true, Some(&data)).unwrap();
@@ -173,7 +173,8 @@ fn first_reply_of_a_wrapped_agent_is_the_answer_and_the_next_a_message() {
     bob.acknowledge(&message);
 }
 
-/// A text that lets Ann send a reply to each of these names. FROM stands for the asking client.
+/// A body with a `reply` command of the line reader for each of these names. FROM stands for the
+/// asking client.
 fn replies(to: &[&str]) -> String {
     to.iter().map(|name| format!("\nreply {name} to {name}")).collect()
 }
@@ -270,7 +271,7 @@ fn outcomes_wait_for_their_sender_across_daemon_crashes() {
     let deliver = bob.expect("DELIVER");
     bob.acknowledge(&deliver);
     await_state(&sandbox, &asked, "acknowledged");
-    // The question is acknowledged and still open, also for another daemon.
+    // The question is acknowledged and still open, also after the daemon's restart.
     sandbox.kill();
     sandbox.start();
     await_state(&sandbox, &hurry, "dead");
@@ -288,7 +289,7 @@ fn outcomes_wait_for_their_sender_across_daemon_crashes() {
     let ack = ann.expect("ACK");
     assert_eq!((&ack["payload"]["ack_id"], &ack["from"]), (&asked, &json!("Bob")));
     assert_eq!(ack["payload"]["responseData"], data);
-    // Outcomes that she has received are not sent again, once they are stored.
+    // Once stored, an outcome that Ann has received is not sent again.
     ann.drain();
     await_state(&sandbox, &asked, "acknowledged");
     sandbox.kill();

@@ -29,7 +29,8 @@ pub(crate) struct Raw {
 
 /// A thread that ends a connection in which one read or write takes longer than [`WATCHDOG`].
 struct Watchdog {
-    /// The number of reads and writes begun and ended: odd during one, and [`STALLED`] at the end.
+    /// The number of reads and writes begun and ended: odd during a read or write, and [`STALLED`]
+    /// once the watchdog has ended the connection.
     calls: Arc<AtomicU64>,
     _thread: mpsc::Sender<()>,
 }
@@ -57,7 +58,7 @@ impl Watchdog {
         Self { calls, _thread: sender }
     }
 
-    /// Runs one read or write. Panics if the watchdog had to end it.
+    /// Runs one read or write. Panics if the watchdog had to end the connection.
     #[track_caller]
     fn watch<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.calls.fetch_add(1, Ordering::SeqCst);

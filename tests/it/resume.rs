@@ -36,7 +36,7 @@ const MESSAGES: usize = 200;
 /// Approximate bytes that a client receives in a round.
 const ROUND_BYTES: usize = 250 * MESSAGES;
 
-/// More rounds would take too long, because of the backoff.
+/// The number of rounds. More would take too long, because of the backoff between reconnections.
 const ROUNDS: usize = 5;
 
 /// The bytes that a client still receives before its connection is cut.
@@ -45,7 +45,8 @@ struct Budget(AtomicUsize);
 impl Budget {
     const NONE: usize = usize::MAX;
 
-    /// Returns how many of `count` bytes are passed on. The budget is gone once that is fewer.
+    /// Takes `count` bytes from the budget. Returns how many of them are passed on. If these are
+    /// fewer than `count`, the budget is used up, and the next connection has no limit.
     fn spend(&self, count: usize) -> usize {
         let spent = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
             Self::NONE => None,
@@ -241,7 +242,8 @@ fn talk_while_cut(seed: u64) {
         proxy.cut_after(random.next_u32() as usize % ROUND_BYTES);
         let (mut at_least_once, mut at_most_once) = (HashSet::new(), HashSet::new());
         for (index, number) in numbers.iter().enumerate() {
-            // The last message is acknowledged, and by then all refusals have arrived.
+            // The last message of a round requires an ACK; by its arrival, all refusals have
+            // arrived.
             let requires_ack = index + 1 == MESSAGES || random.next_u32().is_multiple_of(2);
             if requires_ack { &mut at_least_once } else { &mut at_most_once }.insert(*number);
             bob.send("Ann", *number, requires_ack);
@@ -337,7 +339,7 @@ fn session_keeps_its_subscriptions_over_a_daemon_crash() {
     ann.client.subscribe("news.*").unwrap();
     sandbox.kill();
     sandbox.start();
-    // Ann is away or back, but always subscribed.
+    // Ann may have reconnected or not, but her subscription is in effect in both cases.
     let news = ["send", "--json", "--topic", "news.today", "*", "heard"];
     let sent = sandbox.run(news);
     assert!(String::from_utf8_lossy(&sent.stdout).contains(r#""recipients":1"#), "{sent:?}");

@@ -1,4 +1,5 @@
-//! The identity of commands, its proof, and the secrecy of each proof.
+//! The identity in which a command acts, the key or token that proves it, and the secrecy of keys
+//! and tokens.
 
 use crate::{
     commands::{Detached, err, out, run},
@@ -128,7 +129,8 @@ fn unprivileged_prefix(sandbox: &Sandbox) -> Option<Vec<&'static str>> {
     has_setpriv.then(|| vec!["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
 }
 
-/// The command runs inside the wrapped agent Ann, where a sandbox denies access to a file.
+/// In this test the command runs inside the wrapped agent Ann, where a sandbox denies access to a
+/// file.
 #[test]
 fn command_refused_by_a_sandbox_names_the_way_that_works() {
     const INSIDE: &str = r#"umask 077; cd "$1" && mkdir -p home closed && printf '%064d' 0 >key
@@ -316,7 +318,7 @@ fn no_secret_is_revealed() {
     let read = |path: &str| fs::read_to_string(sandbox.home().join(path)).unwrap();
     let [operator_key, companion_key] = ["operator.key", "run/Ann.key"].map(read);
     let secrets = [&*operator_key, &companion_key, &agent_key, &token].map(str::trim_end);
-    // Keys that do not match the mode: each must fail without being repeated.
+    // These keys do not match the mode. The daemon must not repeat them in its log or in a file.
     for (mode, key) in [("operator", &agent_key), ("operator", &token), ("guest", &agent_key)] {
         let mut client = sandbox.connect();
         client.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// The time after which a wait for one event fails, since a test would hang otherwise. No test
-/// judges by it: even a busy machine needs a small part of it.
+/// measures speed by it: even a busy machine needs a small part of it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// Timeouts for silent clients that no test reaches. A client of a test answers a PING only while

@@ -1,5 +1,5 @@
-//! Texts as the shells of every system give them, as docs/CONFIGURATION.md shows, and homes whose
-//! paths are as odd as people's names.
+//! Message texts that the shells of every system pass, as docs/CONFIGURATION.md shows, and homes
+//! with unusual characters in their paths, such as people's names have.
 
 use crate::{
     commands::{DONE, FAILED, err, known, out, run, run_with},
@@ -225,12 +225,12 @@ fn home_path_may_be_long() {
 struct Away<'a> {
     sandbox: &'a Sandbox,
     data: PathBuf,
-    /// The home, if it is named, and not found by the system's convention.
+    /// The home that `--home` names, or `None` for the default home.
     home: Option<PathBuf>,
 }
 
 impl Away<'_> {
-    /// Checks that a message survives the daemon, is found, and is delivered.
+    /// Checks that a message survives a restart of the daemon, is found, and is delivered.
     fn keeps_mail(&self) {
         self.run(&["up"]);
         drop(self.sandbox.join("Bob"));

@@ -31,14 +31,14 @@ const WAITING_MAX: usize = 6;
 /// The interval between messages if a time is given.
 const PACE: Duration = Duration::from_secs(1);
 
-/// The warm-up, after which each process has its usual memory: a number of messages, or a fraction
-/// (1/n) of the time.
+/// The warm-up, after which each process has its usual memory: a number of messages or, if a time
+/// is given, a fraction (1/n) of this time.
 const WARM_MESSAGES: usize = 5;
 const WARM_PART: u32 = 2;
 
-/// The most that a process may grow after the warm-up. The daemon remembers the outcomes of some
-/// 45,000 messages in 40 MB, all of which it has after four hours; in an hour it grows by less than
-/// this.
+/// The most that a process may grow after the warm-up. The daemon keeps the outcomes of about
+/// 45,000 messages, in 40 MB. It reaches this number after four hours, and grows by less than this
+/// limit in an hour.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
 
 /// The interval between printed reports.
@@ -131,7 +131,7 @@ struct Soak {
     began: Instant,
     received_at: Instant,
     reported_at: Instant,
-    /// Each process's memory when it was first noted.
+    /// The memory of each process at the end of the warm-up.
     warm: Option<Vec<u64>>,
 }
 
@@ -176,7 +176,7 @@ impl Soak {
         }
     }
 
-    /// Receives the next event, within this time.
+    /// Receives the next event, if one comes within this time.
     #[track_caller]
     fn receive_for(&mut self, time: Duration) {
         match self.bob.events().recv_timeout(time.min(WATCHDOG)) {
@@ -236,7 +236,7 @@ impl Soak {
     }
 }
 
-/// Texts that the programs break into rows, and answer in lower case.
+/// The body of a message. The programs break it into rows, and answer it in lower case.
 fn body(number: usize) -> String {
     match number % 3 {
         0 => format!("MESSAGE {number}"),

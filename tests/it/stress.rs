@@ -55,7 +55,7 @@ fn stalling_reader_gets_every_frame_whole_and_in_order() {
         let mut next: HashMap<String, usize> = HashMap::new();
         for _ in 0..SENDERS * MESSAGES {
             match random.next_u32() % 100 {
-                // Long enough for the socket and the lane to fill up.
+                // This pause is long enough for the socket and the lane to fill up.
                 0 => thread::sleep(Duration::from_millis(20)),
                 1..20 => thread::yield_now(),
                 _ => {}

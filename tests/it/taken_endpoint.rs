@@ -1,8 +1,8 @@
-//! The endpoint of a daemon whose configured or default endpoint belongs to another user: a path in
-//! /tmp with the name of its own user.
+//! A daemon whose configured or default endpoint belongs to another user. It listens instead at a
+//! path in /tmp that contains the id of its own user.
 //!
-//! Each test runs as a user unknown to the system, so that its path meets no other daemon. Only
-//! root can become such a user.
+//! Each test runs under the id of a user that the system does not know, so that no other daemon
+//! uses this user's path. Only root can become such a user.
 
 use crate::{
     commands::out,
@@ -159,7 +159,7 @@ fn daemon_uses_the_endpoint_of_its_user_if_the_default_is_taken() {
     let status = user.status();
     assert_eq!(status["endpoint"], user.own_endpoint());
     assert_eq!(status["status"]["daemon"].get("left"), None, "the daemon never moved");
-    // Commands look there even if the home does not name an endpoint.
+    // Commands find the user's own endpoint even if the home does not name an endpoint.
     fs::remove_file(user.home().join("relay").join("endpoint")).unwrap();
     assert_eq!(user.status()["endpoint"], user.own_endpoint());
 }

@@ -37,11 +37,12 @@ impl Terminal {
     }
 
     pub(crate) fn wrap_with(sandbox: &Sandbox, options: &[&str], command: &[&str]) -> Self {
-        // The program runs in another directory, perhaps on another drive.
+        // The path is absolute, since the program runs in another directory, perhaps on another
+        // drive.
         let wrap = path::absolute(env!("CARGO_BIN_EXE_agent-relay-wrap")).unwrap();
         let mut line = vec![wrap.to_str().unwrap()];
         line.extend_from_slice(options);
-        // The tests' own programs read text, which nothing else tells the wrapper.
+        // No recipe tells the wrapper that the tests' own programs accept text.
         let program = command.first().map(Path::new);
         let stem = program.and_then(Path::file_stem).unwrap_or_default();
         let is_own = stem == "lines" || stem == "fullscreen";
@@ -98,7 +99,7 @@ impl Terminal {
                     return;
                 }
                 drop(state);
-                // This fails once the program has ended.
+                // This write fails once the program has ended.
                 answers.write_all(&replies).ok();
             }
         });
@@ -111,7 +112,8 @@ impl Terminal {
         self.pty.resize(size).unwrap();
     }
 
-    /// Closes the window: the system informs the programs in it, and the test kills none of them.
+    /// Closes the window as a person does: the system informs the programs in it, and the test
+    /// kills none of them.
     pub(crate) fn close_window(mut self) {
         self.is_closed_by_person = true;
     }
@@ -134,13 +136,13 @@ impl Terminal {
         });
     }
 
-    /// Waits until the text of the screen satisfies `good`.
+    /// Waits until the text of the screen satisfies `condition`.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&str) -> bool) {
         self.wait_until_screen(what, |screen| condition(&screen.text()));
     }
 
-    /// Waits until the screen, with its cursor and colours, satisfies `good`.
+    /// Waits until the screen, with its cursor and colours, satisfies `condition`.
     #[track_caller]
     pub(crate) fn wait_until_screen(&self, what: &str, condition: impl Fn(&Screen) -> bool) {
         let state = lock(&self.state.0);
@@ -213,8 +215,8 @@ fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
     let set = [
         ("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text().into()),
         ("AGENT_RELAY_HOME", sandbox.home().into_os_string()),
-        // By default it would be ~/.bash_history, which a shell writes when its terminal closes,
-        // perhaps while the sandbox is being removed.
+        // The default is ~/.bash_history, which a shell writes when its terminal closes, perhaps
+        // while the sandbox is being removed.
         ("HISTFILE", "".into()),
         ("HOME", sandbox.directory().as_os_str().to_owned()),
         ("PS1", "$ ".into()),

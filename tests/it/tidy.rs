@@ -1,5 +1,5 @@
-//! The rules of the repository that clippy can't check. Each runs on the whole repository, and on
-//! snippets that break it, so that a rule that finds nothing any more is noticed too.
+//! The rules of the repository that clippy cannot check. Each rule runs on the whole repository,
+//! and on snippets that break it: a rule that no longer finds anything is noticed there.
 
 mod repository;
 mod rules;
@@ -14,7 +14,8 @@ fn none(breaches: impl IntoIterator<Item = String>) {
     assert!(lines.is_empty(), "this rule is broken here:{lines}");
 }
 
-/// Runs a rule on the repository, and on snippets: lines of a number of breaches, a path, and code.
+/// Runs a rule on the repository and on snippets. A snippet is a line with the expected number of
+/// breaches, a path, and code.
 fn check(rule: Rule, snippets: &str) {
     assert!(SOURCES.len() > 400, "the repository has more files than {}", SOURCES.len());
     none(SOURCES.iter().flat_map(rule));

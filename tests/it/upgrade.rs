@@ -142,8 +142,8 @@ fn failed_replacement_keeps_the_old_daemon() {
     fs::remove_file(&config).unwrap();
 }
 
-/// The steps of an installation. Every system can move a running program, and none can overwrite
-/// it.
+/// Replaces a program as an installation does. Every system can move a running program, and none
+/// can overwrite it.
 #[test]
 fn daemon_is_replaced_while_its_program_is_in_use() {
     let built = Path::new(env!("CARGO_BIN_EXE_agent-relay"));
@@ -153,7 +153,8 @@ fn daemon_is_replaced_while_its_program_is_in_use() {
     let (program, aside) = (programs.join(built.file_name().unwrap()), programs.join("old"));
     let install = || {
         fs::copy(built, &program).unwrap();
-        // On Unix, a process that another test forks has our file open until it execs.
+        // On Unix, a program cannot run while a process forked by another test still has its file
+        // open for writing.
         let mut help = detached.0.program(&program);
         help.arg("--help");
         until("the program can be run", || help.output().is_ok());

@@ -32,7 +32,7 @@ fn running_script(sandbox: &Sandbox, script: &str) -> Terminal {
     ann
 }
 
-/// Sends a message at least once, and waits for its acceptance.
+/// Sends a message with `requires_ack`, and waits for its acceptance.
 #[track_caller]
 pub(crate) fn send(from: &mut Raw, to: &str, body: &str) {
     from.send(to, body, json!({"requires_ack": true}));
@@ -65,7 +65,7 @@ pub(crate) fn wait_until_all_typed(sandbox: &Sandbox) {
     asking.leave();
 }
 
-/// Waits until Ann is connected, or is not.
+/// Waits until Ann is connected or, if `here` is false, until she is not.
 #[track_caller]
 fn ann_is_here(sandbox: &Sandbox, here: bool) {
     let mut asking = sandbox.join("Asking");
@@ -177,7 +177,7 @@ fn program_that_reads_lines_gets_the_frame() {
     send(&mut bob, "Ann", "one\n->relay:Bob <<<\nnot to be sent back>>>\nend of it");
     wait_until_all_typed(&sandbox);
     wait_until_heard(&ann, "end of it");
-    // The echo of the terminal, and that of the program.
+    // The text is shown as the terminal's echo, and as the program's.
     ann.press("typed by hand\r");
     ann.wait_until("both echoes", |screen| screen.matches("typed by hand").count() == 2);
     ann.press(if env::var_os("ComSpec").is_some() { "\u{1a}\r" } else { "\u{4}" });
@@ -319,7 +319,7 @@ fn failed_start_is_reported_in_one_sentence() {
         let words = text.trim_end().replace('\n', "");
         assert!(words.len() < 200 && !words.contains("panicked"), "{text}");
     }
-    // No mailbox was made for a name that never joined.
+    // Bob never joined, so that the daemon made no queue for his name.
     let mut zoe = sandbox.join("Zoe");
     zoe.send("Bob", "hello", json!({}));
     assert_eq!(zoe.expect("NACK")["payload"]["code"], "UNKNOWN_AGENT");

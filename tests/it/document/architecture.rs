@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 const ARCHITECTURE: &str = include_str!("../../../ARCHITECTURE.md");
 
-/// Paths are in backticks; `greet` and `FEATURE` stand for those of a reader.
+/// Checks paths in backticks. `greet` and `FEATURE` stand for names that a reader chooses.
 #[test]
 fn named_paths_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -51,9 +51,9 @@ fn threads_are_those_of_the_waiting_table() {
     assert_eq!(names(r#"#[cfg(test)] mod tests { fn f() { spawn("y"); } }"#), [""; 0]);
 }
 
-/// The names that a file gives to threads. `*` stands for what is filled in.
+/// The names that a file gives to threads. `*` stands for a part that is filled in at run time.
 fn thread_names(source: &Source) -> Vec<String> {
-    // Elsewhere `name` and `named` name something else.
+    // In files without `thread::Builder`, `name` and `named` do not name threads.
     let builds = source.paths.iter().any(|path| path.has("thread::Builder"));
     let calls = (0..source.tokens.len()).filter(|&at| {
         let names = ["spawn", "name", "named"].iter().take(if builds { 3 } else { 1 });

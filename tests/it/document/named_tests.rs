@@ -29,7 +29,7 @@ fn tests_named_in_documents_exist() {
         assert!(functions.iter().any(|function| function.ends_with(&end)), "SECURITY.md: {name}");
     }
 
-    // A name that `cargo test` is given can be the beginning of several.
+    // The document may name several tests by the beginning of their names, as `cargo test` allows.
     let text = part(WINDOWS, "## ", "What was tested");
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c));
     let is_name = |word: &&str| word.contains("::") || word.matches('_').count() > 1;
@@ -41,7 +41,8 @@ fn tests_named_in_documents_exist() {
     }
 }
 
-/// A row names a test or, with `*` at the end, a module. `--skip` takes any part of a name.
+/// Checks that each row skips what it names: a test or, with `*` at the end, a module. `--skip`
+/// takes any part of a name, so that a row could skip other tests as well.
 #[test]
 fn lists_of_skipped_tests_skip_what_they_name() {
     let functions = functions();

@@ -29,7 +29,7 @@ fn examples_are_played_to_a_daemon() {
 struct Script {
     examples: BTreeMap<String, String>,
     unplayed: BTreeSet<String>,
-    /// The daemon's ids, tokens and keys, by those of the examples.
+    /// The daemon's real ids, tokens and keys, by those in the examples.
     real: BTreeMap<String, String>,
 }
 
@@ -117,7 +117,7 @@ impl Script {
         of_kind.filter_map(|payload| Some(payload["body"].as_str()?.to_owned())).collect()
     }
 
-    /// Replaces a text of the documents in examples that follow.
+    /// Makes the examples played from now on contain a real value in place of a made-up one.
     fn learn(&mut self, made_up: &str, real: &Value) {
         self.real.insert(made_up.to_owned(), real.as_str().expect("a text").to_owned());
     }
@@ -149,7 +149,7 @@ fn members(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 }
 
 fn first_minute(script: &mut Script) {
-    // WELCOME in the example states the defaults.
+    // The example of WELCOME states the defaults, so this sandbox's daemon has no configuration.
     let mut sandbox = Sandbox::empty();
     sandbox.start();
     let (mut ann, mut bob) = (sandbox.connect(), sandbox.join("Bob"));
@@ -195,7 +195,7 @@ fn first_minute(script: &mut Script) {
     script.real.clear();
 }
 
-/// HELLO in each mode.
+/// Plays HELLO in each mode.
 fn modes(script: &mut Script) {
     let mut sandbox = Sandbox::empty();
     platform::paths::make_private_dir(&sandbox.home()).unwrap();
@@ -255,7 +255,7 @@ fn topics(script: &mut Script) {
     script.real.clear();
 }
 
-/// A DELIVER with all its members, its NACK and its ACK.
+/// Plays a DELIVER with all its members, its NACK and its ACK.
 fn returning(script: &mut Script) {
     let deliver = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
     let sandbox = Sandbox::new();
@@ -269,7 +269,8 @@ fn returning(script: &mut Script) {
     claude.send_json(&to_all);
     claude.expect("ACK");
     codex.expect("DELIVER");
-    // The answer of the fence follows the DELIVER, which is then written: its loss is a failure.
+    // When `drain` returns, the DELIVER has been written, so that its loss counts as a failed
+    // delivery.
     codex.drain();
     codex.hang_up();
     let mut codex = sandbox.connect();
@@ -309,7 +310,7 @@ fn questions(script: &mut Script) {
     script.real.clear();
 }
 
-/// BUSY for one recipient and for several.
+/// Plays BUSY for one recipient and for several.
 fn backpressure(script: &mut Script) {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
     let (mut ann, _bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
@@ -325,7 +326,7 @@ fn backpressure(script: &mut Script) {
     assert_eq!(busy["payload"]["busy"], json!(["Bob"]));
 }
 
-/// Resuming with a token, by HELLO and by RESUME alone.
+/// Plays a resumption with a token, by HELLO and by RESUME alone.
 fn resuming(script: &mut Script) {
     const TOKEN: &str = "b1946ac92492d2347c6235b4d2611184591ac0b2a9d7b0c1f3b2d8e6a5c49370";
     const SESSION: &str = "s-7d1f20c39a4be586";
@@ -365,7 +366,7 @@ fn resuming(script: &mut Script) {
     script.real.clear();
 }
 
-/// Requests to `@relay` that every client may make.
+/// Plays requests to `@relay` that every client may make.
 fn requests(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
@@ -421,7 +422,7 @@ fn requests(script: &mut Script) {
     script.real.clear();
 }
 
-/// Requests to `@relay` that only operators may make.
+/// Plays requests to `@relay` that only operators may make.
 fn operator_requests(script: &mut Script) {
     let mut sandbox = Sandbox::new();
     let (mut ann, mut bob, mut operator) =

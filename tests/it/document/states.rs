@@ -12,7 +12,7 @@ const SESSION: &str = include_str!("../../../src/client/session.rs");
 const BACKOFF: &str = include_str!("../../../src/client/session/backoff.rs");
 const GAPS: &str = include_str!("../gaps.rs");
 
-/// The code's names of a connection's states, in its words, and those of the document.
+/// The states of a connection: the name in the code, as words, and the name in the document.
 const STAGES: [(&str, &str); 5] = [
     ("unauthenticated", "unauthenticated"),
     ("waiting for name", "waiting for name"),
@@ -133,7 +133,7 @@ fn variants(source: &str, opening: &str) -> BTreeSet<String> {
     variants.map(words).collect()
 }
 
-/// `HungUp,` as `hung up`.
+/// Converts a variant's name to words: `HungUp,` to `hung up`.
 fn words(variant: &str) -> String {
     let mut words = String::new();
     for letter in variant.chars().take_while(|letter| letter.is_alphanumeric()) {
@@ -145,7 +145,8 @@ fn words(variant: &str) -> String {
     words
 }
 
-/// The states that the request `message` can return: every word in quotes in the functions that do.
+/// The states that the request `message` can return: every quoted word in the functions that choose
+/// a state.
 fn delivery_states() -> BTreeSet<String> {
     let (_, rows) = ROWS.split_once("    fn delivery_state<").expect("the function is there");
     let (rows, _) = rows.split_once("    const fn unix_ms_at(").expect("the next one");

@@ -14,7 +14,7 @@ const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
 const GENERAL: &str = include_str!("../../../src/bridge/recipe/generic.toml");
 const OBSTACLES: &str = include_str!("../../../src/bridge/obstacle.rs");
 
-/// The rows of the table that begins with this heading.
+/// The rows of the table whose first column has this heading.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let start = DOCUMENT.find(&format!("\n| {heading} |")).expect("there is such a table");
     let (table, _) = DOCUMENT[start + 1..].split_once("\n\n").expect("something follows");
@@ -50,7 +50,8 @@ fn variables_of_agents_are_documented() {
     }
 }
 
-/// Every agent CLI has tests in tests/agents, or its recipe says that CI does not try it.
+/// Checks that every agent CLI has tests in tests/agents, or that its recipe says that CI does not
+/// try it.
 #[test]
 fn agents_are_tried_in_ci_or_say_that_they_are_not() {
     const INSTALLS: &str = include_str!("../../../ci/agents");

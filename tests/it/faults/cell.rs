@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-/// The system calls that fail, each with its errors. For [`KILL`], the daemon is killed instead of
-/// the call.
+/// The system calls that fail, each with its errors. [`KILL`] is no error: the daemon is killed
+/// instead of the call.
 const SYSTEM_CALLS: [(&str, &[&str]); 13] = [
     ("openat", &["EIO", "ENOSPC", "EMFILE", KILL]),
     ("pwrite64", &["EIO", "ENOSPC", KILL]),
@@ -45,7 +45,7 @@ pub(super) enum Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum FailureSpan {
     Once,
-    /// From that call on.
+    /// The call and all later ones fail.
     Permanent,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Cell {
 }
 
 impl Cell {
-    /// The arguments of `strace`.
+    /// The arguments with which `strace` makes the call fail.
     pub(super) fn arguments(&self, sandbox: &Path) -> Vec<String> {
         let Self { call, error, .. } = self;
         let number = match self.span {
@@ -93,22 +93,22 @@ impl Cell {
         matches!(self.call, "fsync" | "fdatasync") && self.file == Some("home/relay.db-wal")
     }
 
-    /// Reports whether the daemon cannot print why it ended.
+    /// Reports whether the failed call may be the one that prints why the daemon ended.
     pub(super) fn hides_stderr(&self) -> bool {
         self.call.starts_with("write")
     }
 }
 
-/// The names of all calls, as an argument of `strace`.
+/// The names of all system calls, as an argument of `strace`.
 pub(super) fn calls() -> String {
     SYSTEM_CALLS.map(|(call, _)| call).join(",")
 }
 
-/// A cell for each call in a log of all calls.
+/// The cells for all calls in the log of a run without faults.
 pub(super) fn cells(setup: Setup, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
     let mut counts = BTreeMap::<_, usize>::new();
-    // Foreign calls are those of the loader and of libraries. Their numbers are skipped in all
-    // threads.
+    // Foreign calls are those of the loader and of libraries. A number that is foreign in one
+    // thread is skipped in all threads.
     let (mut found, mut foreign) = (BTreeSet::new(), BTreeSet::new());
     for line in log.lines() {
         let Some((thread, rest)) = line.split_once(char::is_whitespace) else { continue };
@@ -122,7 +122,7 @@ pub(super) fn cells(setup: Setup, log: &str, sandbox: &Path) -> BTreeSet<Cell> {
         let any = (*call, None, next(None));
         let is_foreign = match *call {
             "openat" => !arguments.contains(&format!("\"{}", sandbox.display())),
-            // A byte that wakes a thread of the same process.
+            // Sends a byte that wakes a thread of the same process.
             "sendto" => arguments.contains(", 1, MSG_DONTWAIT, "),
             _ => false,
         };

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Attempts at each step while the daemon runs.
+/// The maximum number of attempts at each step while the daemon runs.
 const TRIES: usize = 8;
 
 /// Ends the connections and the daemon after [`WATCHDOG`], so that no test hangs.
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Watchdog {
-    /// Starts a watchdog, over a daemon too if its end matters.
+    /// Starts a watchdog. If a daemon is given, its end counts as the end of the conversation.
     pub(super) fn start(daemon: Option<Child>) -> Self {
         let state = Arc::new(Mutex::new(State { daemon, ..State::default() }));
         let (over, is_over) = mpsc::channel();
@@ -44,7 +44,7 @@ impl Watchdog {
         Self { state, over: Some(over), thread: Some(thread) }
     }
 
-    /// Returns the daemon. Panics if the time was over.
+    /// Returns the daemon. Panics if the watchdog had to end the conversation.
     #[track_caller]
     pub(super) fn end(mut self) -> Option<Child> {
         self.stop();
@@ -99,7 +99,7 @@ pub(super) struct Messages {
     accepted: BTreeSet<String>,
     /// The id of the DELIVER of each body.
     received: BTreeMap<String, String>,
-    /// The last number received, redeliveries not counted.
+    /// The last number received. Redeliveries do not count.
     last: u64,
     next: u64,
     /// The number of sends refused with STORE_FAILED.
@@ -212,7 +212,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends a request that the daemon answers after a read.
+    /// Sends a request to `@relay`, and waits for the answer.
     fn ask(&mut self, what: &str) {
         let Some(ann) = &mut self.ann else { return };
         let request = json!({"v": 1, "type": "SEND", "id": "ask", "ts": 0, "to": "@relay",

@@ -26,7 +26,7 @@ const MEMORY_BYTES_MAX: u64 = 32 << 20;
 /// Memory of a daemon beyond `memory_max_bytes`: code, threads, tables.
 const BEYOND_BYTES: u64 = 64 << 20;
 
-/// Rounds of messages of the pair during an attack, and rounds between two checks of the memory.
+/// The pair's rounds of messages during an attack, and its rounds between two checks of the memory.
 const ROUNDS: usize = 60;
 const ROUNDS_BETWEEN: usize = 12;
 
@@ -112,8 +112,8 @@ pub(super) struct Attack<'a> {
 }
 
 impl Attack<'_> {
-    /// Reports that the attacker has begun to load the daemon, from now on with at most this many
-    /// unanswered requests at a time.
+    /// Reports that the attacker has begun to load the daemon. From now on the attacker has at most
+    /// this many unanswered requests at a time.
     pub(super) fn report_started(&self, unanswered: usize) {
         self.started.lock().unwrap().send(unanswered).unwrap();
     }
@@ -143,7 +143,7 @@ impl Attack<'_> {
         unanswered
     }
 
-    /// The number of connections made and answers received.
+    /// The number of connections that the attackers have made and answers that they have received.
     fn progress(&self) -> usize {
         self.next_number.load(Ordering::Relaxed) + self.answers()
     }
@@ -241,7 +241,7 @@ impl Pair {
         Self { ann: sandbox.join("Ann"), bob: sandbox.join("Bob"), count: 0 }
     }
 
-    /// Exchanges a question at least once and an answer at most once, this many times.
+    /// Runs rounds of messages: a question with `requires_ack`, and an answer without it.
     #[track_caller]
     pub(super) fn talk(&mut self, rounds: usize) {
         for _ in 0..rounds {

@@ -128,7 +128,7 @@ fn client_with_many_unread_requests_affects_no_other_client() {
 #[test]
 fn endless_single_bytes_affect_no_other_client() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
-    // These single bytes add up to complete frames.
+    // This client sends complete frames, one byte at a time.
     let one_by_one = |name: &'static str| {
         move |attack: &Attack<'_>| {
             let client = attack.join(name);
@@ -144,7 +144,7 @@ fn endless_single_bytes_affect_no_other_client() {
             }
         }
     };
-    // A frame that is never complete.
+    // This client sends a frame that is never complete.
     let never_ends = |attack: &Attack<'_>| {
         let client = attack.join("Endless");
         let mut is_open =
@@ -173,7 +173,7 @@ fn flood_of_hello_affects_no_other_client() {
             client.receive();
         }
     };
-    // The daemon pings Ann for each of these, and her client answers.
+    // The daemon pings Ann for each client that claims her name, and her own client answers.
     let claims_ann = |attack: &Attack<'_>| {
         for round in 0.. {
             if round == 2 {
@@ -213,7 +213,7 @@ fn flood_of_subscribe_affects_no_other_client() {
     let subscribes = |number: usize| {
         move |attack: &Attack<'_>| {
             let client = attack.join(&format!("Subscriber-{number}"));
-            // Long patterns cost the most, and all of them are on the path of one topic.
+            // Long patterns cost the most, and all of these begin with the same segments.
             let topic = |place: usize| format!("a.*.{}{place:03}.>", "x".repeat(240));
             for round in 0.. {
                 if round == 2 {
@@ -316,8 +316,8 @@ fn flood_of_changes_of_a_large_session_affects_no_other_client() {
     check_under_attack(&mut sandbox, &[&changes(0), &changes(1), &changes(2)]);
 }
 
-/// The largest number of clients that a daemon must welcome, each with all the subscriptions that
-/// it may have.
+/// A test with the largest number of clients that a daemon must welcome. Each client asks for all
+/// the subscriptions that it may have, of which the daemon refuses some when its memory is full.
 #[test]
 fn five_hundred_clients_with_all_subscriptions_affect_no_other_client() {
     const CLIENTS: usize = 500;

@@ -58,7 +58,7 @@ fn file_at_the_socket_path_is_left_alone() {
     assert_eq!(fs::read_to_string(socket(&sandbox)).unwrap(), "somebody's notes");
 }
 
-/// An open of a FIFO without a writer would block forever.
+/// A daemon that opened the FIFO would block forever, since the FIFO has no writer.
 #[test]
 fn fifo_at_the_socket_path_is_left_alone() {
     let sandbox = Sandbox::empty();
@@ -66,7 +66,7 @@ fn fifo_at_the_socket_path_is_left_alone() {
     expect_left_alone(&sandbox, NO_SOCKET);
 }
 
-/// The link leads to nothing, to a file, and to a socket with a listener.
+/// The link leads in turn to nothing, to a file, and to a socket with a listener.
 #[test]
 fn link_at_the_socket_path_is_not_followed() {
     let sandbox = Sandbox::empty();

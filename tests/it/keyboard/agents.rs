@@ -3,7 +3,7 @@
 
 use super::{BODIES, Expected, File, PROGRAM, Program, Stage};
 
-/// A few bodies only, since an agent takes time for each message.
+/// Only a few bodies, since an agent takes time for each message.
 const FEW: &[&str] = &["touch {mark}", "\u{1b}[201~\rtouch {mark}\r"];
 
 const TOY: Program = Program {
@@ -30,7 +30,7 @@ const SHELL: Program = Program {
     ..PROGRAM
 };
 
-/// A launcher with the agent's name that leaves such a shell behind.
+/// A launcher with the agent's name that leaves a shell with the agent's prompt behind.
 const LAUNCHER: Program = Program {
     needs: &["bash"],
     files: &[
@@ -43,7 +43,8 @@ const LAUNCHER: Program = Program {
     ..SHELL
 };
 
-/// Messages arrive while the agent works, before the user ends or suspends it with `keys`.
+/// Checks messages that arrive while the agent works, before the user ends or suspends it with
+/// `keys`.
 #[track_caller]
 fn check_shell_gets_no_message(program: &Program, keys: &str) {
     let Some(mut stage) = Stage::start(program) else { return };
@@ -56,7 +57,8 @@ fn check_shell_gets_no_message(program: &Program, keys: &str) {
     stage.leave();
 }
 
-/// Messages arrive while a program that the agent has started runs, until `keys` end it.
+/// Checks messages that arrive while a program that the agent has started runs, until `keys` end
+/// it.
 #[track_caller]
 fn check_child_gets_no_message(
     needs: &'static [&'static str],

@@ -17,7 +17,8 @@ pub(super) static LAYERS: LazyLock<Table> = LazyLock::new(|| table("layers"));
 /// Each permission with the layers and modules that have it.
 static PERMISSIONS: LazyLock<Table> = LazyLock::new(|| table("permissions"));
 
-/// The block of ARCHITECTURE.md that is fenced as `name`: each line's first word with the others.
+/// The block of ARCHITECTURE.md that is fenced as `name`: the first word of each line, with the
+/// line's other words.
 fn table(name: &str) -> Table {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let (_, after) = text.split_once(&format!("```{name}\n")).expect("the block");
@@ -47,7 +48,8 @@ pub(super) fn layer(path: &str) -> Option<&str> {
     path.strip_prefix("src/")?.split(['/', '.']).next().filter(|layer| *layer != "lib")
 }
 
-/// Every Rust file of the repository. Modules that are declared under `#[cfg(test)]` are tests.
+/// Every Rust file of the repository. Modules that are declared under `#[cfg(test)]` count as
+/// tests.
 pub(crate) static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
     let rust = files("").into_iter().filter(|path| path.ends_with(".rs"));
     let text = |path: &str| fs::read_to_string(root().join(path)).expect("a readable file");
@@ -66,7 +68,8 @@ pub(crate) static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
     sources
 });
 
-/// Every file below a folder but for what is built or hidden, relative to the root, in order.
+/// Every file below a folder, without hidden files and build output. Paths are sorted, and relative
+/// to the root of the repository.
 pub(super) fn files(folder: &str) -> Vec<String> {
     let is_shown = |entry: &DirEntry| {
         let name = entry.file_name().to_string_lossy();

@@ -13,7 +13,7 @@ fn breach(source: &Source, line: usize, text: &str) -> String {
     format!("{}:{line}: {text}", source.path)
 }
 
-/// Paths outside tests that `is_banned` picks, each with what to do instead.
+/// Returns the paths outside tests that `is_banned` selects, each with what to do instead.
 fn banned(source: &Source, is_banned: impl Fn(&Token) -> bool, instead: &str) -> Vec<String> {
     let paths = source.paths.iter().filter(|path| !path.is_test && is_banned(path));
     paths.map(|path| breach(source, path.line, &format!("`{}`: {instead}", path.text))).collect()
@@ -58,7 +58,7 @@ pub(super) fn systems(source: &Source) -> Vec<String> {
     named.chain(conditions).map(|token| breach(source, token.line, instead)).collect()
 }
 
-/// Permissions, and the paths that need them. Printing macros are clippy's matter. Every module but
+/// Permissions, each with the paths that need it. Clippy checks printing macros. Every module but
 /// the pure ones has the permission `io`.
 const PERMISSIONS: [(&str, &str); 5] = [
     (
@@ -80,7 +80,7 @@ const PERMISSIONS: [(&str, &str); 5] = [
 pub(super) fn permissions(source: &Source) -> Vec<String> {
     let (is_pure, mut breaches) = (permits("pure", &source.path), Vec::new());
     for (name, paths) in PERMISSIONS {
-        // A `Vec` is written to through `io::Write`.
+        // `io::Write` needs no permission, since it also writes to a `Vec`.
         let is_banned = |path: &Token| {
             paths.split(' ').any(|banned| path.has(banned)) && !path.has("std::io::Write")
         };
@@ -105,8 +105,8 @@ pub(super) fn files(source: &Source) -> Vec<String> {
     breaches.map(|(_, text)| breach(source, 1, text)).collect()
 }
 
-/// Modules with the same parent do not use each other in a circle. A module counts with all that is
-/// inside it.
+/// Returns the modules that use their siblings in a circle. A module counts with all modules inside
+/// it.
 pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     let mut uses: BTreeMap<Vec<String>, Vec<Vec<String>>> = BTreeMap::new();
     for source in sources {
@@ -129,7 +129,7 @@ pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     for (from, used) in &uses {
         for mut target in used {
             let depth = shared(from, target);
-            // A name that the shared parent imports leads to where that is.
+            // A name that the shared parent imports stands for the module from which it comes.
             if !target.get(..=depth).is_some_and(|module| uses.contains_key(module)) {
                 let mut imports = uses.get(&target[..depth]).into_iter().flatten();
                 target = imports.find(|it| it.last() == target.get(depth)).unwrap_or(target);

@@ -1,5 +1,5 @@
-//! One Rust file as the rules see it: its tokens and paths, each with its line and whether only
-//! tests have it.
+//! One Rust file as the rules see it: its tokens and paths, each with its line and whether it
+//! belongs to tests only.
 
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 
@@ -17,7 +17,7 @@ pub(crate) struct Source {
 pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) line: usize,
-    /// Inside an item under `#[cfg(test)]` or `#[test]`.
+    /// Whether the token is inside an item under `#[cfg(test)]` or `#[test]`.
     pub(crate) is_test: bool,
 }
 
@@ -26,7 +26,7 @@ impl Token {
         Self { text: text.to_owned(), line: span.start().line, is_test }
     }
 
-    /// Whether these segments stand side by side in the path.
+    /// Whether the path contains these consecutive segments.
     pub(crate) fn has(&self, segments: &str) -> bool {
         format!("::{}::", self.text).contains(&format!("::{segments}::"))
     }
