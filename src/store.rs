@@ -5,10 +5,10 @@
 //! many messages. The send path only appends. While the store is idle, ended deliveries move to the
 //! history, which has an index of words.
 //!
-//! A disk can fail in three ways. While it is full or failing, messages are refused and every other
-//! change is kept in memory until it works again, on a file that is opened anew, since a handle
-//! whose sync has failed cannot be trusted. A file with impossible content is set aside, never
-//! deleted, and a new one is begun.
+//! A disk can be full, fail, or return impossible content. While it is full or failing, messages
+//! are refused, and every other change is kept in memory until the disk works again. The file is
+//! then opened anew, since a handle whose sync has failed cannot be trusted. A file with impossible
+//! content is set aside, never deleted, and a new file is begun.
 
 mod commit;
 mod error;
@@ -74,7 +74,7 @@ fn check(path: &Path) -> Result<(), StoreError> {
     if verdict != "ok" {
         return Err(StoreError::Damaged(verdict));
     }
-    // An empty or older file is migrated before it is read.
+    // An empty or older file is migrated before its content is read, so nothing is checked here.
     if found == known {
         schema::check(&connection, &schema::CURRENT)?;
         image::read(&connection)?;

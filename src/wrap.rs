@@ -60,15 +60,15 @@ use version::version_of;
 /// The size of a terminal that is not shown.
 const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
 
-/// Deliveries in flight. One is typed at a time, and messages that wait in the daemon survive this
-/// process; but urgent ones go first only among those that are here.
+/// The most deliveries in flight. Messages are typed one at a time, and those that wait in the
+/// daemon survive this process. But an urgent message can overtake only messages that are here.
 const INFLIGHT_MAX: u64 = 256;
 
-/// The pause after ten attempts to join that the daemon answered with an ERROR, or one that it
-/// answered with NAME_IN_USE.
+/// The pause after ten attempts to reconnect that the daemon answered with an ERROR, or after one
+/// that it answered with NAME_IN_USE.
 const NEXT_CYCLE_MS: u64 = 30_000;
 
-/// The argument that makes an Agent Relay executable the demonstration's agent.
+/// The argument with which an Agent Relay executable runs as the agent of the demonstration.
 pub const DEMO_AGENT: &str = "demo-agent";
 
 /// Settings of a wrapper.
@@ -85,7 +85,7 @@ pub struct Settings {
     pub endpoint: String,
     /// A user who may run the daemon, beside this user, the system and administrators.
     pub server: Option<User>,
-    /// Called when the daemon no longer listens.
+    /// A callback for when the daemon no longer listens.
     pub when_absent: Option<WhenAbsent>,
     /// The directory for the control endpoint, and for the key with which the agent's own commands
     /// speak in its name.
@@ -110,15 +110,15 @@ pub struct Settings {
     pub keys: Box<dyn Read + Send>,
     /// The person's screen.
     pub screen: Box<dyn Write + Send>,
-    /// Whether the control endpoint is the only access, so that the command does not run without
-    /// it.
+    /// Whether the control endpoint is the only access to the agent. If it is, the command does not
+    /// run without the endpoint.
     pub requires_control: bool,
     /// Shows the person a notice before the command starts.
     pub show_notice: fn(&str),
 }
 
-/// Whether standard input and output are a person's terminal. Then it is made raw, its size counts,
-/// and it answers the command's queries.
+/// Whether standard input and output are a person's terminal. Such a terminal is made raw, its size
+/// counts, and it answers the command's queries.
 #[must_use]
 pub fn is_attached() -> bool {
     terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
@@ -132,7 +132,7 @@ pub enum Prospect {
     Barred(String),
     /// Messages wait, except with `--accepts-text`; a sentence says why.
     Unknown(String),
-    /// The program that the command starts decides.
+    /// The command starts another program, which decides.
     Launches,
     /// The command's file is not found.
     NoFile,
@@ -179,15 +179,15 @@ fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {
 /// Runs the command until it ends, and returns how it ended.
 ///
 /// # Errors
-/// Only before the command has started.
+/// All errors occur before the command has started.
 pub fn run(settings: Settings) -> Result<Ended, WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
-    // Before joining, which makes the name known to others.
+    // The command is checked before joining, which makes the name known to others.
     pty::check(&settings.command, settings.directory.as_deref()).map_err(WrapError::Command)?;
     let companion_key = random_key()?;
     let client = join(&settings, &name, companion_key.clone())?;
-    // After joining, so that the file of a wrapper that holds the name is not overwritten.
+    // The file is written after joining: before, it may belong to a wrapper that holds the name.
     let key_file = KeyFile::create(&settings.run_directory, &name, &companion_key)
         .map_err(WrapError::CompanionKey)?;
     let endpoint = bind_control(&settings, &name)?;
@@ -197,8 +197,8 @@ pub fn run(settings: Settings) -> Result<Ended, WrapError> {
     Ok(ended)
 }
 
-/// Binds the control endpoint. If that fails, the agent runs without, unless the settings require
-/// it.
+/// Binds the control endpoint. If that fails, the agent runs without the endpoint, unless the
+/// settings require it.
 fn bind_control(settings: &Settings, name: &Name) -> Result<Option<ControlEndpoint>, WrapError> {
     match ControlEndpoint::bind(&settings.run_directory, name) {
         Ok(endpoint) => Ok(Some(endpoint)),
@@ -264,7 +264,7 @@ fn run_joined(
     };
     let directory = settings.directory.as_deref();
     let wrapped = Wrapped::of(&settings.command, directory);
-    // A wrapper without a terminal is started by `spawn`, which has shown the notice.
+    // `spawn` starts wrappers without a terminal, and has shown the notice already.
     if !settings.accepts_text
         && !settings.requires_control
         && let Some(wrapped) = &wrapped
@@ -289,7 +289,7 @@ fn run_joined(
     let mut screen = settings.screen;
     if settings.attached && pty::BEGINS_AT_HOME {
         let cleared = screen.write_all(clearing_bytes(size.rows).as_bytes());
-        // The thread that writes the command's output finds the same error.
+        // The thread that passes on the command's output meets the same error and reports it.
         drop(cleared.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
     }
     let streams = threads::Streams { keys: settings.keys, screen, record };
@@ -350,7 +350,7 @@ fn environment(
     let asked = recipe.environment.iter().filter(|(name, _)| env::var_os(name).is_none());
     env.extend(asked.map(|(name, value)| (name.into(), Some(value.into()))));
     if !attached {
-        // This process's terminal is not the command's.
+        // The variables of this process describe a terminal that the command does not get.
         env.push(("TERM".into(), Some("xterm-256color".into())));
         env.extend(["COLUMNS", "LINES"].map(|name| (name.into(), None)));
     }
@@ -359,8 +359,8 @@ fn environment(
 
 /// Reads a recording like [`run`] reads live output.
 ///
-/// Returns a line of JSON for each message, and a sentence for each problem. `margin` is the
-/// recipe's.
+/// Returns a line of JSON for each message, and a sentence for each problem. `margin` comes from
+/// the recipe.
 #[must_use]
 pub fn extract(
     bytes: &[u8],

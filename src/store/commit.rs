@@ -19,10 +19,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rusqlite::Connection;
 use std::time::Duration;
 
-/// The number of changes in a transaction. More make a commit no cheaper and delay the first one.
+/// The most changes in a transaction. With more, commits would not become cheaper, and the first
+/// change would wait longer.
 const GROUP_CHANGES_MAX: usize = 4_096;
 
-/// The bytes of messages and notices in a transaction.
+/// The most bytes of messages and notices in a transaction.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// The first and the longest wait before a failing disk is tried again.
@@ -50,7 +51,7 @@ pub(super) struct Committer {
     /// SENDs of a failed transaction, which may be on the disk nevertheless.
     unconfirmed: Vec<Undo>,
     idle: bool,
-    /// The hour of the clock in the file.
+    /// The hour of the clock that was last written to the file.
     hour: u64,
     pub(super) faults: Faults,
 }
@@ -144,7 +145,7 @@ impl Committer {
         }
     }
 
-    /// Waits for the next job. Meanwhile a failing disk is tried again, and a working one is swept.
+    /// Waits for the next job. Meanwhile, tries a failing disk again, or sweeps a working store.
     fn next(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) -> Option<Job> {
         loop {
             let received = match self.wait_max() {
@@ -158,7 +159,7 @@ impl Committer {
                 }
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) if self.failing.is_some() => {
-                    // A failure is reported there.
+                    // `recover` reports a failure itself.
                     let _ = self.recover(report);
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -192,8 +193,8 @@ impl Committer {
         self.sweep_if_due(report);
     }
 
-    /// Writes the time alone, once an hour: the next daemon would not trust a clock that is too
-    /// old.
+    /// Writes the time alone, once an hour. A stored clock that is too old would not be trusted by
+    /// the next daemon.
     fn write_time(&mut self, report: Reporter<'_>) {
         if self.failing.is_none()
             && self.clock.0.unix_ms / HOUR_MS != self.hour
@@ -251,7 +252,8 @@ impl Committer {
         space
     }
 
-    /// Drops a group's notices where there is no space for them; the daemon holds them in memory.
+    /// Drops a group's notices if there is no space for them. The daemon still holds them in
+    /// memory.
     fn drop_notices_without_space(
         &mut self,
         group: &mut Group,
@@ -270,8 +272,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Writes changes, and the pending ones if `with_pending`; all or none. An error comes with the
-    /// SENDs that may be on the disk nevertheless.
+    /// Writes changes, and the pending ones if `with_pending`, in one transaction. An error comes
+    /// with the SENDs that may be on the disk nevertheless.
     fn transact(
         &mut self,
         changes: &[Change],
@@ -295,7 +297,7 @@ impl Committer {
         with_pending: bool,
         undo: &mut Vec<Undo>,
     ) -> Result<Written, StoreError> {
-        // An open file that was removed would take writes that nobody can ever read.
+        // A file that was removed while open would accept writes that nobody could ever read.
         self.settings.path.metadata()?;
         let connection =
             self.connection.as_mut().expect("the connection is open while nothing fails");
@@ -303,7 +305,7 @@ impl Committer {
         let mut writer = Writer::new(&transaction, self.last)?;
         if with_pending {
             writer.probe()?;
-            // In reverse order, since a message may occur twice.
+            // Undone in reverse order, since two of the SENDs may have the same message.
             for undo in self.unconfirmed.iter().rev() {
                 writer.undo(undo)?;
             }
@@ -380,7 +382,7 @@ impl Committer {
             report(Report::Lost(lost));
         }
         self.sweep.restart(&connection)?;
-        // The pending changes need space before anything is swept.
+        // Space is freed at once, since the pending changes are written before any sweep.
         self.sweep.free_space(&mut connection, &self.settings, self.pending.message_bytes())?;
         let bytes = self.pending.notice_bytes();
         if !self.sweep.free_space_for_notices(&mut connection, &self.settings, bytes)? {
@@ -408,7 +410,7 @@ impl Committer {
         }
     }
 
-    /// Sweeps one step if it is due although the store is never idle.
+    /// Sweeps one step if there is a large backlog, although the store is not idle.
     fn sweep_if_due(&mut self, report: Reporter<'_>) {
         if self.sweep.is_due() {
             self.sweep(report);

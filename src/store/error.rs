@@ -15,7 +15,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A step on the file that failed.
+/// The failure of an operation on the file.
 #[derive(Debug)]
 pub(super) enum StoreError {
     /// An error of SQLite's.

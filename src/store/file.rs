@@ -14,8 +14,8 @@ use std::{
 /// The size of a page, in bytes.
 pub(super) const PAGE_BYTES: u64 = 4096;
 
-/// The length of the log, in pages, after which a commit checkpoints it. Fewer make commits wait
-/// more often, more make them wait longer.
+/// The length of the log, in pages, after which a commit checkpoints it. A shorter log makes
+/// commits wait more often, and a longer log makes them wait longer.
 const CHECKPOINT_PAGES: u32 = 4_000;
 
 /// The length of the log that is kept for reuse, in bytes.
@@ -42,7 +42,7 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     // The mode is set before the first read, so that no memory is shared with another process.
     connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE")?;
-    // Another program's file must not be changed.
+    // The version is read first, since another program's file must not be changed.
     schema_version(&connection)?;
     connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
     let mode: String =
@@ -71,14 +71,14 @@ pub(super) fn connect(settings: &Settings) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Opens an existing file for reading; neither it nor its log changes.
+/// Opens an existing file for reading. Neither the file nor its log changes.
 pub(super) fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     let has_log = with_suffix(path, "-wal").exists();
     // SQLite reads the log of a dead process only on a connection that may write.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::ZERO)?;
-    // Closing must not checkpoint, except where opening created the log: then it is removed again.
+    // Closing must not checkpoint. But if opening created the log, closing removes the log again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
     connection.execute_batch(
         "PRAGMA locking_mode = EXCLUSIVE; PRAGMA query_only = ON;
@@ -166,7 +166,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A time as in `20261120T093015Z`.
+/// A time in the form `20261120T093015Z`.
 fn stamp(unix_ms: u64) -> String {
     let seconds = &calendar::utc(unix_ms)[.."2026-11-20T09:30:15".len()];
     seconds.replace(['-', ':'], "") + "Z"

@@ -7,7 +7,7 @@ use super::{
 use crate::protocol::{deliver::Shared, payload::MessagePayload, typed};
 use rusqlite::{Connection, params};
 
-/// A name in the form in which equal names are equal.
+/// The key of a name. Names that differ only in case have the same key.
 pub(super) fn name_key(name: &str) -> String {
     name.to_ascii_lowercase()
 }

@@ -24,7 +24,8 @@ pub struct Settings {
 /// A job for the store.
 #[derive(Debug)]
 pub enum Job {
-    /// Writes changes. Without any, it only tells the time, which is stored once an hour.
+    /// Writes changes. A job without changes tells the store the time, which is stored once an
+    /// hour.
     Write {
         /// The changes, in the order in which they apply.
         changes: Vec<Change>,

@@ -21,7 +21,8 @@ pub(super) struct PendingWrites {
     agents: BTreeMap<u64, Option<Box<AgentRecord>>>,
     sessions: BTreeMap<u64, Option<Box<SessionRecord>>>,
     streams: BTreeMap<u64, Option<Box<StreamRecord>>>,
-    /// Only deliveries accepted before the disk failed cause these, which bounds their number.
+    /// Notices can be pending only for deliveries accepted before the disk failed, which bounds
+    /// their number.
     notices: BTreeMap<u64, Option<Box<NoticeRecord>>>,
     questions: BTreeMap<Uuid, Option<Box<QuestionRecord>>>,
 }
@@ -35,7 +36,7 @@ struct PendingDelivery {
 }
 
 impl PendingWrites {
-    /// Adds a change. An accepted SEND is left out, since its sender is told that it is refused.
+    /// Adds a change. A new SEND is left out, since its sender is told that it is refused.
     pub(super) fn push(&mut self, change: Change) {
         match change {
             Change::Accepted(_) => {}
@@ -111,7 +112,7 @@ impl PendingWrites {
             question.clone().map_or(Change::QuestionEnded(*delivery), Change::Question)
         });
         let about_messages = deliveries.chain(notices).chain(questions);
-        // Before the agents: removing one also removes the dedup records that these write.
+        // Messages come before agents: removing an agent also removes its messages' dedup records.
         let accepted =
             self.accepted.values().map(|accepted| Change::AcceptedAgain(accepted.clone()));
         accepted.chain(agents).chain(sessions).chain(streams).chain(about_messages)

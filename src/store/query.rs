@@ -1,5 +1,5 @@
-//! Queries of open and ended deliveries. Those not moved to the history yet are scanned, the
-//! history has indices.
+//! Queries of open and ended deliveries. Deliveries that are not in the history yet are found by a
+//! scan, the others by the history's indices.
 
 use super::{
     error::StoreError,
@@ -14,7 +14,7 @@ use crate::record::{DeliveryRow, Filter, MessageRecord, Query, QueryResult};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
-/// The number of deliveries found by one id, and the limit of their bytes.
+/// The most deliveries found by one id, and the most bytes of these deliveries.
 const SAME_ID_MAX: usize = 4_096;
 const SAME_ID_BYTES_MAX: usize = 16 << 20;
 
@@ -64,8 +64,8 @@ fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
     numbers(connection, sql, params![id, SAME_ID_MAX as u32 + 1])
 }
 
-/// Finds deliveries that are not in the history yet: their sender and topic are only in the
-/// message.
+/// Finds deliveries that are not in the history yet. Their messages are read, since the sender and
+/// the topic of these deliveries are stored nowhere else.
 fn outside_history(
     connection: &Connection,
     filter: &Filter,
@@ -121,7 +121,7 @@ fn in_history(
     if filter.topic.is_some() {
         rest.push_str(" AND topic = ?3");
     }
-    // Each side has an index of its own.
+    // Sender and recipient have an index each, so each condition is a query of its own.
     let selects = sides.iter().map(|side| {
         format!(
             "SELECT * FROM (SELECT number FROM history WHERE {side} AND number < ?2{rest}
@@ -200,7 +200,7 @@ fn rows(
     Ok(found)
 }
 
-/// Reads a delivery with its message, which may be the last row's.
+/// Reads a delivery with its message. If the last row has the same message, that is reused.
 fn read_row(
     connection: &Connection,
     delivery: u64,

@@ -18,7 +18,8 @@ use rusqlite::{Connection, Params, Row};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Milliseconds beyond which a stored time is damage: sums would overflow.
+/// The limit of a stored time, in milliseconds. A higher time is damage, and sums with it could
+/// overflow.
 const MS_MAX: u64 = 1 << 48;
 
 /// The highest number that a counter can have reached.
@@ -95,7 +96,7 @@ impl Stored for SessionRecord {
                 resume: flag(row, 6)?,
                 max_inflight: number(row, 7)?,
                 supports_topics: flag(row, 8)?,
-                // Each connection states it anew.
+                // Not stored: each connection states this capability anew.
                 reports: false,
             },
             subscriptions: unpack(blob(row, 9)?)?,
@@ -176,7 +177,7 @@ impl Stored for DedupRecord {
             signed(self.message),
             self.fingerprint,
             self.recipients.map(signed),
-            // NULL where it is empty, which is the usual case.
+            // An empty list, which is the usual case, is stored as NULL.
             (!self.remaining.is_empty()).then(remaining),
         )
     }
@@ -483,7 +484,7 @@ fn unpack(mut bytes: &[u8]) -> Result<Vec<Arc<str>>, StoreError> {
     Ok(texts)
 }
 
-/// A number as SQLite has integers: the same 64 bits.
+/// Converts a number to SQLite's integer with the same 64 bits.
 pub(super) const fn signed(number: u64) -> i64 {
     number.cast_signed()
 }
@@ -493,7 +494,7 @@ pub(super) fn number(row: &Row<'_>, column: usize) -> Result<u64, StoreError> {
     Ok(integer(row, column)?.cast_unsigned())
 }
 
-/// Reads a number in a stream, which must leave room for higher ones.
+/// Reads a number in a stream, which must be low enough for higher ones to follow.
 fn sequence_number(row: &Row<'_>, column: usize) -> Result<u64, StoreError> {
     let number = number(row, column)?;
     if number > NUMBER_MAX {

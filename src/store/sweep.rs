@@ -1,6 +1,6 @@
-//! Work for idle times: words are indexed, ended deliveries move to the history, old ones are
-//! deleted. It is done in small steps, since a SEND that arrives meanwhile waits for the end of a
-//! step.
+//! Work for idle times: words are indexed, ended deliveries move to the history, and old ones are
+//! deleted. The work is done in small steps, since a SEND that arrives during a step waits for its
+//! end.
 
 use super::{
     error::StoreError,
@@ -27,19 +27,19 @@ const SCAN_ROWS: usize = 4_096;
 /// table.
 const ENDED_MAX: usize = 65_536;
 
-/// The backlog from which steps are also done while the store is not idle.
+/// The backlog from which steps are also done while the store is busy.
 const BACKLOG_MIN: u64 = 4_096;
 
-/// The transactions between two such steps.
+/// The number of transactions between two steps while the store is busy.
 const GROUPS_BETWEEN: u32 = 64;
 
-/// The new dedup records of a sender after which its old ones are deleted.
+/// The number of a sender's new dedup records after which its old ones are deleted.
 const DEDUP_BETWEEN: usize = 512;
 
 /// The most senders whose new dedup records are counted.
 const COUNTED_MAX: usize = 8_192;
 
-/// Changes after which the log is checkpointed in an idle time.
+/// The number of changes after which the log is checkpointed in an idle time.
 const CHECKPOINT_CHANGES: usize = 2_048;
 
 /// The most messages that are indexed before a search.
@@ -50,9 +50,10 @@ pub(super) const HOUR_MS: u64 = 3_600_000;
 /// The work to be done.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// Ended deliveries, by number.
+    /// Known ended deliveries, by number, that are to be moved to the history.
     ended: VecDeque<u64>,
-    /// The row number after which the table has to be scanned for more messages to delete.
+    /// The row number after which the table of deliveries has to be scanned for more ended ones;
+    /// `None` if all are known.
     unlisted_after: Option<u64>,
     /// The number up to which messages are indexed.
     indexed: u64,
@@ -64,15 +65,15 @@ pub(super) struct Sweep {
     over_limit: BTreeSet<u64>,
     /// The hour of the last complete search of the history for old deliveries.
     aged: Option<u64>,
-    /// The number that the current search has reached.
+    /// The number of the delivery that the current search for old deliveries has reached.
     aging: u64,
     /// Changes since the log's last checkpoint.
     logged: usize,
-    /// Transactions since the last step that was due without an idle time.
+    /// Transactions since the last step that was done while the store was busy.
     groups: u32,
     /// An upper bound of the pages in use; unknown at first and after a step.
     pages: Option<u64>,
-    /// There is no space for a history until the next change.
+    /// Whether the last step found no space for the history; false again after a transaction.
     no_space: bool,
 }
 
@@ -144,7 +145,7 @@ impl Sweep {
             || self.logged >= CHECKPOINT_CHANGES
     }
 
-    /// Whether a step is due although the store is not idle.
+    /// Whether a step is due although the store is busy.
     pub(super) fn is_due(&mut self) -> bool {
         let behind = self.last_message - self.indexed.min(self.last_message);
         let due = self.groups >= GROUPS_BETWEEN && behind + self.ended.len() as u64 >= BACKLOG_MIN;
@@ -235,7 +236,7 @@ impl Sweep {
         }
     }
 
-    /// Indexes the next messages; false if there are none.
+    /// Indexes the words of some messages. Returns false if all messages are indexed.
     fn index_some(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         if self.indexed >= self.last_message {
             return Ok(false);
@@ -264,7 +265,7 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Moves some ended deliveries to the history; false if there are none.
+    /// Moves some ended deliveries to the history. Returns false if there are none.
     fn move_some(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         let ended = self.take_ended(connection)?;
         let Some(ended) = ended else { return Ok(false) };
@@ -276,7 +277,8 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Some ended deliveries; none if there are no more.
+    /// Takes some ended deliveries, and scans a part of the table if none is known. Returns `None`
+    /// once all are taken and the table was scanned to its end.
     fn take_ended(&mut self, connection: &Connection) -> Result<Option<Vec<u64>>, StoreError> {
         if self.ended.is_empty() {
             let Some(after) = self.unlisted_after else { return Ok(None) };
@@ -306,7 +308,8 @@ impl Sweep {
         Ok((count == SCAN_ROWS).then_some(last))
     }
 
-    /// Deletes the oldest dedup records of a sender that has too many; false if none has.
+    /// Deletes the oldest dedup records of one sender that has too many. Returns false if no sender
+    /// has too many.
     fn delete_dedup(
         &mut self,
         connection: &mut Connection,
@@ -335,7 +338,8 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Deletes deliveries that are too old, once an hour; false if all of that is done.
+    /// Searches a part of the history for deliveries that are too old, and deletes these. Returns
+    /// false once this hour's search is complete.
     fn delete_old(
         &mut self,
         connection: &mut Connection,
@@ -370,7 +374,7 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Deletes the oldest ended deliveries; false if there are none.
+    /// Deletes the oldest ended deliveries. Returns false if there are none.
     fn delete_oldest(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         let mut oldest = Vec::new();
         {
@@ -404,7 +408,7 @@ impl Sweep {
     }
 }
 
-/// The pages that messages cannot use.
+/// The number of pages that are reserved for changes that must not be refused.
 fn reserve(settings: &Settings) -> u64 {
     (settings.bytes_max / PAGE_BYTES / 16).clamp(32, 4_096)
 }

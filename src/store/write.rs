@@ -56,8 +56,8 @@ impl<'c> Writer<'c> {
         })
     }
 
-    /// Writes one change. A change to an unknown number is no error: the record's message was
-    /// refused.
+    /// Writes one change. A change to an unknown number is no error: the message that the change is
+    /// about was refused.
     pub(super) fn apply(&mut self, change: &Change) -> Result<()> {
         match change {
             Change::Accepted(accepted) => self.accepted(accepted),
@@ -136,7 +136,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Removes deliveries, and their message if it has no other.
+    /// Removes deliveries, and their message if no other delivery refers to it.
     fn remove(&self, message: u64, deliveries: &[u64]) -> Result<()> {
         let remove = |table| -> Result<u32> {
             let sql = format!("DELETE FROM {table} WHERE number = ?");
@@ -232,7 +232,8 @@ fn numbers_of(accepted: &AcceptedSend) -> Vec<u64> {
     accepted.deliveries.iter().map(|delivery| delivery.number).collect()
 }
 
-/// Makes a dead letter an open delivery again; it may be in the history.
+/// Makes a dead letter an open delivery again, wherever the dead letter is: in the table of
+/// deliveries or in the history.
 fn redeliver(connection: &Connection, delivery: u64, expires: i64) -> Result<()> {
     let reopen = "UPDATE delivery SET ending = 0, expires = ?2, attempts = 0, failures = 0,
                      code = NULL, why = NULL WHERE number = ?1";

@@ -30,25 +30,26 @@ use std::{
     time::Duration,
 };
 
-/// How long the first snapshot may take.
+/// The longest time until the first snapshot arrives.
 const SNAPSHOT_MS: u64 = 10_000;
 
-/// How long the notice stays on the last row.
+/// The time for which the notice stays on the last row.
 const NOTICE_MS: u64 = 3000;
 
-/// Bytes per read; they fit into a frame.
+/// The most bytes of one read, which fit into a frame.
 const READ_BYTES: usize = 64 << 10;
 
-/// How long the last keys may take when the person detaches.
+/// The longest time for sending the last keys when the person detaches.
 const LAST_KEYS_MS: u64 = 1000;
 
-/// Reads of keys that wait for the agent, which may not be reading. One more rings the bell.
+/// The most requests that wait to be sent, since the agent may not be reading. Further keys only
+/// ring the bell.
 const KEYS_MAX: usize = 256;
 
-/// Without a deadline, the loop runs once in this time.
+/// The longest wait of the loop while there is no deadline.
 const IDLE_MS: u64 = 3_600_000;
 
-/// Signals that wait.
+/// The capacity of the channel of signals.
 const SIGNALS_MAX: usize = 16;
 
 const BELL: &[u8] = b"\x07";
@@ -104,7 +105,7 @@ pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, Contr
         threads,
         screen,
         size,
-        // Needed only for the modes to undo.
+        // The model serves only to know which of the terminal's modes to undo at the end.
         model: Screen::new(size.cols.into(), size.rows.into()),
         to_send: VecDeque::new(),
         is_sending: false,
@@ -129,7 +130,7 @@ struct Session {
     is_sending: bool,
     /// Whether the first snapshot has come.
     is_shown: bool,
-    /// When the first snapshot is due, or the notice is to be removed.
+    /// The moment at which the first snapshot is overdue, or the notice is to be removed.
     due: Option<Moment>,
 }
 
@@ -180,7 +181,7 @@ impl Session {
             },
             recv(self.threads.sent) -> sent => match sent {
                 Ok(()) => self.sent(),
-                // The connection is closed; its last answers, or its end, follow.
+                // The writer has ended; the last answers, or the end of the connection, follow.
                 Err(_) => self.threads.sent = never(),
             },
             recv(signals) -> signal => match signal {
@@ -206,7 +207,8 @@ impl Session {
             Answer::Screen { columns, rows, bytes } => {
                 let is_first = !std::mem::replace(&mut self.is_shown, true);
                 if is_first {
-                    // The old content can be scrolled back to.
+                    // Empty lines move the old content up, so that the person can scroll back to
+                    // it.
                     self.write("\r\n".repeat(self.size.rows.into()).as_bytes())?;
                 }
                 self.write(&bytes.0)?;
@@ -221,8 +223,8 @@ impl Session {
         Ok(None)
     }
 
-    /// Shows on the last row, for a moment, the agent's name and how to detach. `agent` is the size
-    /// of the agent's terminal.
+    /// Shows the agent's name and the key that detaches on the last row, for a limited time.
+    /// `agent` is the size of the agent's terminal.
     fn notice(&mut self, agent: Size) -> Result<(), ControlError> {
         let Self { name, detach_key, size, .. } = self;
         let verb = if self.drive { "attached to" } else { "looking at" };
@@ -245,7 +247,7 @@ impl Session {
             return Ok(detaches.is_some() || INTERRUPT.find(keys).is_some());
         }
         let keys = &keys[..detaches.unwrap_or(keys.len())];
-        // Before the first snapshot the person cannot see where keys would go.
+        // Before the first snapshot, the person cannot see where keys would go.
         if !keys.is_empty() && self.is_shown {
             if self.to_send.len() < KEYS_MAX {
                 self.send(&Request::Keys { bytes: Bytes(keys.to_vec()) });

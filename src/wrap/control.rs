@@ -1,7 +1,8 @@
 //! The wrapper's own endpoint, through which a person's commands control one agent.
 //!
-//! `attach`, `hold`, `release`, `stop` and `status` connect to it with a [`client::ControlClient`].
-//! In the wrapper, `server` has the threads, and `clients` what each connection is owed.
+//! `attach`, `hold`, `release`, `stop` and `status` connect to the endpoint with a
+//! [`client::ControlClient`]. In the wrapper, `server` has the threads, and `clients` the state of
+//! each connection.
 
 pub mod client;
 pub(super) mod clients;

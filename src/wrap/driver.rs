@@ -36,55 +36,56 @@ use std::{
     time::Duration,
 };
 
-/// Without a deadline, the loop runs once in this time.
+/// The longest wait of the loop while there is no deadline.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The time for each step of ending the command, from a request to force, when the terminal is
+/// The time for each step of ending the command, from a request to force, after the terminal is
 /// gone.
 const GRACE_GONE: Duration = Duration::from_millis(600);
 
-/// The time for each step when the wrapper is asked to stop.
+/// The time for each of these steps after the wrapper is asked to stop.
 const GRACE_STOP: Duration = Duration::from_millis(2500);
 
-/// How long the command's last messages may take to be read after its end, and then to be accepted.
+/// The longest time for reading the command's last messages after its end, and once more for the
+/// daemon to accept these messages.
 const LAST_MESSAGES_MS: u64 = 2000;
 
-/// A returned message is redelivered after this time at the earliest.
+/// The least time until a returned message is redelivered.
 const RETURN_MS: u64 = 1000;
 
 /// The time after which a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
 
 /// The least time between two looks at the foreground while the command prints. A nested wrapper
-/// takes longer to start.
+/// takes longer than that to start.
 const LOOK_MS: u64 = 2;
 
-/// For so long after the start, the foreground is also looked at while nothing is printed, at this
-/// interval: a launcher may erase its command line before it prints.
+/// The time after the start in which the foreground is also looked at while nothing is printed, and
+/// the interval of these looks: a launcher may erase its command line before it prints.
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
 
-/// Output that arrives so soon after another wrapper came to the foreground, in at most so many
-/// pieces, was printed before: a wrapper takes longer to start.
+/// The longest wait for each piece of output, and the most pieces, that count as printed before
+/// another wrapper came to the foreground. A wrapper takes longer to start.
 const PRINTED_BEFORE: Duration = Duration::from_millis(3);
 const PRINTED_BEFORE_MAX: usize = 16;
 
-/// The reader while an agent, which reads keys, has its terminal in line mode.
+/// The reader while the terminal of an agent that reads single keys is in line mode.
 const GATHERS_LINES: Reader = Reader::Barred(Obstacle::NotReading, None);
 
-/// A driver's parts beside the terminal and the relay.
+/// The parts of a driver besides the terminal and the relay.
 pub(super) struct Parts {
     /// The clients of the control endpoint.
     pub(super) clients: ControlClients,
-    /// The command's words, for these clients.
+    /// The command and its arguments, for the state that clients get.
     pub(super) command: Vec<String>,
-    /// Reads the transcript, if the command writes one.
+    /// The reader of the transcript, if the command writes one.
     pub(super) follower: Option<Follower>,
-    /// Determines the program that reads the terminal.
+    /// The observer of the program that reads the terminal.
     pub(super) foreground: Foreground,
 }
 
-/// Drives one bridge.
+/// The owner of one bridge, its inputs and its outputs.
 pub(super) struct Driver {
     bridge: Bridge,
     attached: bool,
@@ -92,13 +93,13 @@ pub(super) struct Driver {
     threads: Threads,
     channels: Channels,
     signals: Receiver<Signal>,
-    /// Pieces that wait for the terminal, each for a write of its own.
+    /// Pieces that wait for the terminal, each written by itself.
     to_type: VecDeque<Vec<u8>>,
     is_typing: bool,
     client: Client,
     events: Receiver<Event>,
     in_flight: InFlight,
-    /// Messages of others that wait for the agent's answer.
+    /// Other agents' questions that wait for the agent's answer.
     questions: Questions,
     follower: Option<Follower>,
     recorded: Receiver<transcripts::Event>,
@@ -108,17 +109,17 @@ pub(super) struct Driver {
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
-    /// The command's own recipe. Without a transcript, the recipe of a program that the command
-    /// starts replaces it.
+    /// The command's own recipe. If the command starts a program that has a recipe, and there is no
+    /// transcript, that recipe is used instead.
     command_recipe: Recipe,
     has_transcript: bool,
     started: Moment,
-    /// When the foreground was last looked at while the command prints.
+    /// The moment of the last look at the foreground while the command printed.
     looked_at: Option<Moment>,
     clients: ControlClients,
-    /// The constant part of the agent's state, for clients.
+    /// The constant part of the agent's state, which clients ask for.
     constant_state: control::State,
-    /// When to resume the command after Ctrl-Z, since no shell would.
+    /// The moment to resume the command after Ctrl-Z, since there is no shell that would.
     resume_at: Option<Moment>,
     exit_code: Option<i32>,
     is_ending: bool,
@@ -172,7 +173,8 @@ impl Driver {
 
     /// Runs until the command has ended and all its output was read.
     ///
-    /// Returns how it ended, and the clients, to be closed when nothing of the agent is left.
+    /// Returns the way in which the command ended, and the clients, which are to be closed when
+    /// nothing of the agent is left.
     pub(super) fn run(mut self) -> (control::Ended, ControlClients) {
         let mut printing = true;
         while printing || self.exit_code.is_none() {
@@ -188,7 +190,7 @@ impl Driver {
         self.await_answers();
         self.flush_clients();
         let Self { attached, threads, channels, client, clients, .. } = self;
-        // Dropping its sender ends the thread that types.
+        // Dropping the channel to the thread that types ends that thread.
         drop(channels);
         let screen = threads.join();
         client.close();
@@ -200,8 +202,8 @@ impl Driver {
         (ended, clients)
     }
 
-    /// Returns what restores the terminal's modes. After an interrupted command the cursor also
-    /// moves below all that is shown.
+    /// Returns the bytes that restore the terminal's modes. After an interrupted command these
+    /// bytes also move the cursor below all that is shown.
     fn reset(&self) -> String {
         let screen = self.bridge.screen();
         let mut reset = screen.cleanup();
@@ -230,7 +232,7 @@ impl Driver {
         let wants_keys = self.bridge.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
-        // Unread events fill the client's channel and then the daemon's queue, which answers BUSY.
+        // Unread events fill the client's channel and then the daemon's queue, so senders get BUSY.
         let events = if self.bridge.wants_messages() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
@@ -257,7 +259,7 @@ impl Driver {
             },
             recv(self.signals) -> signal => match signal {
                 Ok(signal) => self.signal(signal),
-                // Nothing listens for signals.
+                // This wrapper does not listen for signals.
                 Err(_) => self.signals = never(),
             },
             recv(events) -> event => match event {
@@ -317,7 +319,8 @@ impl Driver {
             self.looked_at = Some(now());
             self.reader_may_have_changed()
         };
-        // Output from before and after a nested wrapper does not belong to the wrapper's program.
+        // Output from before a nested wrapper starts, or after it ends, is not output of that
+        // wrapper.
         let ends_relay = self.bridge.reader().is_relay();
         if has_changed && ends_relay {
             self.update_reader();
@@ -329,7 +332,7 @@ impl Driver {
         }
     }
 
-    /// Reads output that was printed before another wrapper came to the foreground.
+    /// Reads the output that was printed before another wrapper came to the foreground.
     fn read_earlier_output(&mut self) {
         for _ in 0..PRINTED_BEFORE_MAX {
             let Ok(bytes) = self.channels.printed.recv_timeout(PRINTED_BEFORE) else { return };
@@ -345,8 +348,8 @@ impl Driver {
         self.foreground.may_have_changed() || reads_again()
     }
 
-    /// Looks which program reads the terminal, and tells the bridge of a change. A program that the
-    /// command has started may have a recipe of its own.
+    /// Determines the program that reads the terminal, and tells the bridge if that has changed. A
+    /// program that the command has started may have a recipe of its own.
     fn update_reader(&mut self) {
         let mut reader = self.foreground.reader();
         if let Reader::Agent(name) = &reader {
@@ -458,7 +461,8 @@ impl Driver {
         }
     }
 
-    /// Sends an answer, which the daemon acknowledges only if it fails.
+    /// Sends an answer to a question. The daemon does not confirm answers; it only reports
+    /// failures.
     fn reply(&mut self, handle: SendHandle, reply: Reply) -> Result<(), String> {
         let id = SendId(reply.delivery_id.clone());
         self.client.reply(reply).map_err(|error| error.to_string())?;
@@ -513,7 +517,7 @@ impl Driver {
         self.clients.resized(size);
     }
 
-    /// Ends the command on another thread, since the loop has to go on reading.
+    /// Ends the command on another thread, since the loop has to go on reading the output.
     fn end_command(&mut self, grace: Duration) {
         if mem::replace(&mut self.is_ending, true) {
             return;
@@ -524,7 +528,7 @@ impl Driver {
                 tracing::error!("{error}");
             }
         });
-        // The thread ends with the command, for which this driver waits anyway.
+        // The thread is not joined: it ends with the command, for which this driver waits anyway.
         if let Err(error) = ended {
             tracing::error!("the command cannot be ended: {error}");
         }
@@ -567,14 +571,14 @@ impl Driver {
 
     fn refused(&mut self, id: SendId, nack: Nack) {
         let handle = self.in_flight.handle(&id);
-        // One recipient's refusal does not settle a broadcast.
+        // One recipient's refusal does not settle a message to several recipients.
         if let Some(handle) = handle.filter(|_| nack.to.is_none()) {
             self.in_flight.settle(id, handle);
         }
         self.input(Input::Undelivered(message::failure(handle, nack)));
     }
 
-    /// Fails all messages without an answer: the relay is gone for good.
+    /// Fails all messages without an answer, after the connection has ended for good.
     fn fail_in_flight(&mut self) {
         for (id, handle) in self.in_flight.take_unanswered() {
             self.input(Input::Undelivered(DeliveryFailure {
@@ -590,7 +594,7 @@ impl Driver {
     /// Waits until the daemon has answered for the command's last messages, for a limited time.
     fn await_answers(&mut self) {
         let until = now().plus(LAST_MESSAGES_MS);
-        // Also while there is no daemon: one may be starting.
+        // The wait also happens while there is no daemon, since one may be starting.
         while !self.in_flight.is_settled() {
             let left = Duration::from_millis(until.since(now()));
             match self.events.recv_timeout(left) {

@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Executables whose comparison with shells is remembered.
+/// The most executables whose comparison with shells is remembered.
 const COPIES_MAX: usize = 1024;
 
 /// The longest `#!` line that is read, in bytes.
@@ -54,7 +54,8 @@ impl Foreground {
         Self { observer, files, command: pty.pid(), accepts, book, mark: None }
     }
 
-    /// Whether another program may have come to the foreground since the last look. Cheap.
+    /// Whether another program may have come to the foreground since the last look. This check is
+    /// much cheaper than a look.
     pub(super) fn may_have_changed(&self) -> bool {
         let mark = self.observer.mark();
         mark.is_some() && mark != self.mark
@@ -62,7 +63,7 @@ impl Foreground {
 
     /// Returns the program that reads the terminal now.
     pub(super) fn reader(&mut self) -> Reader {
-        // Before the look, so that a change during it causes another one.
+        // The mark is taken before the look, so that a change during the look causes another look.
         self.mark = self.observer.mark();
         let processes = match self.observer.look() {
             Ok(processes) => processes,
@@ -189,8 +190,8 @@ fn within(directory: Option<&Path>, path: &str) -> PathBuf {
     directory.map_or_else(|| PathBuf::from(path), |directory| directory.join(path))
 }
 
-/// Whether a program is a wrapper, or shows an agent of one. Other commands of Agent Relay do not
-/// read the terminal.
+/// Whether a program is a wrapper, or an `attach` that shows a wrapper's agent. Other commands of
+/// Agent Relay do not read the terminal.
 fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
     let name = name_of(&executable.path.to_string_lossy());
     let is_own = || {
@@ -221,7 +222,7 @@ fn is_wrapping(arguments: &[String]) -> bool {
 struct Files {
     /// The file that was wrapped.
     wrapped: Option<FileId>,
-    /// Paths and sizes of this machine's shells, interpreters and similar programs.
+    /// Paths and sizes of the shells, interpreters and similar programs of this machine.
     dangerous: Option<Vec<(PathBuf, u64)>>,
     copies: HashMap<FileId, Option<String>>,
 }
@@ -261,7 +262,7 @@ impl Files {
         })
     }
 
-    /// Returns the name of the shell or similar program of which an executable is a copy.
+    /// Returns the name of the shell or similar program of which this executable is a copy.
     fn copy_of(&mut self, executable: &Executable) -> io::Result<Option<String>> {
         if let Some(known) = self.copies.get(&executable.file) {
             return Ok(known.clone());
@@ -289,7 +290,8 @@ impl Files {
         Ok(None)
     }
 
-    /// Returns all files on the search path that have the name of such a program, in any version.
+    /// Returns all files on the search path and in `DIRECTORIES` that are named like a shell, an
+    /// interpreter or a similar program, in any version.
     fn dangerous(&mut self) -> &[(PathBuf, u64)] {
         self.dangerous.get_or_insert_with(|| {
             let path = env::var_os("PATH").unwrap_or_default();

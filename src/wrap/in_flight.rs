@@ -6,13 +6,14 @@ use std::{
     mem,
 };
 
-/// Answered messages that are remembered. A later failure of an older one has no handle.
+/// The most answered messages that are remembered. The later failure of an older message has no
+/// handle.
 const ANSWERED_MAX: usize = 4096;
 
 /// Messages handed to the client library.
 #[derive(Default)]
 pub(super) struct InFlight {
-    /// Messages without an answer. The client library bounds them.
+    /// Messages without an answer. The client library limits their number.
     waiting: HashMap<SendId, SendHandle>,
     answered: HashMap<SendId, SendHandle>,
     /// Answered messages, oldest first.
@@ -25,7 +26,8 @@ impl InFlight {
         self.waiting.insert(id, handle);
     }
 
-    /// Notes that the daemon has answered, or need not. Only a failure can still follow.
+    /// Notes that the daemon has answered, or does not have to. After that, the message can only
+    /// fail.
     pub(super) fn settle(&mut self, id: SendId, handle: SendHandle) {
         self.waiting.remove(&id);
         if self.answered.insert(id.clone(), handle).is_none() {

@@ -16,7 +16,7 @@ pub(super) struct KeyFile {
 }
 
 impl KeyFile {
-    /// Writes an agent's key file, over one that an earlier wrapper may have left.
+    /// Writes an agent's key file, in place of a file that an earlier wrapper may have left.
     pub(super) fn create(directory: &Path, name: &Name, key: &Secret) -> io::Result<Self> {
         paths::make_private_dir(directory)?;
         let path = directory.join(format!("{name}.key"));

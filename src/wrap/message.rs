@@ -13,7 +13,7 @@ use crate::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A message whose `importance` is above this is urgent.
+/// The highest importance of a message that is not urgent.
 const IMPORTANCE_USUAL_MAX: f64 = 75.0;
 
 /// Converts a delivery into a message for the bridge.
@@ -40,7 +40,7 @@ fn is_urgent(importance: f64) -> bool {
 }
 
 /// Converts an answer to the agent's question into a message for the bridge. The daemon expects no
-/// acknowledgement of it.
+/// acknowledgement of an answer.
 pub(super) fn answer_to_type(send_id: &SendId, answer: &Answer) -> IncomingMessage {
     let Answer { from, response, data } = answer;
     let body = answer.body().or_else(|| data.as_deref().map(|data| data.get().to_owned()));
@@ -85,7 +85,7 @@ pub(super) fn to_send(message: OutgoingMessage) -> Result<Outgoing, String> {
     })
 }
 
-/// Converts a NACK, whenever it comes.
+/// Converts a NACK. `handle` is the message's handle, if the message is still remembered.
 pub(super) fn failure(handle: Option<SendHandle>, nack: Nack) -> DeliveryFailure {
     DeliveryFailure {
         handle,

@@ -8,7 +8,8 @@ use crate::{
 use serde_json::{json, value::to_raw_value};
 use std::collections::VecDeque;
 
-/// Questions at a time. The oldest is forgotten, and a reply to it is sent as a message of its own.
+/// The most open questions. Beyond that, the oldest is forgotten, and a reply to it is sent as an
+/// ordinary message.
 const QUESTIONS_MAX: usize = 1024;
 
 /// Open questions, oldest first.
@@ -44,8 +45,8 @@ impl Questions {
         });
     }
 
-    /// Converts a message into the answer to an open question, if it replies to one and goes only
-    /// to its sender.
+    /// Converts a message into the answer to an open question, if the message replies to that
+    /// question and goes only to the agent that asked.
     pub(super) fn answer(&mut self, now: Moment, message: &OutgoingMessage) -> Option<Reply> {
         self.0.retain(|question| question.until > now);
         let reply_to = message.reply_to.as_deref().filter(|_| message.topic.is_none())?;

@@ -3,7 +3,7 @@
 use crossbeam_channel::{Receiver, bounded};
 use platform::stop_signals::{self, Listening, Signal};
 
-/// Signals that wait.
+/// The capacity of the channel of signals.
 const SIGNALS_MAX: usize = 64;
 
 /// The process's signals, from before the command starts until after its end.
@@ -13,7 +13,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen. A second wrapper in one process gets no signals, and works without.
+    /// Begins to listen. A second wrapper in one process gets no signals, and works without them.
     pub(super) fn listen() -> Self {
         let (sender, received) = bounded(SIGNALS_MAX);
         let listening = stop_signals::listen(move |signal| {

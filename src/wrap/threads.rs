@@ -8,14 +8,14 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Bytes per read.
+/// The most bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Pieces of output that wait for the driver; with more, the command waits.
+/// The most pieces of output that wait for the driver. Beyond that, the command has to wait.
 const PRINTED_MAX: usize = 64;
 
-/// Other events that wait. One piece typed, the screen's end and the command's end are all there
-/// can be, so no thread waits here.
+/// The capacity of the channel of other events. At most one piece typed, the screen's end and the
+/// command's end can wait, so no thread waits here.
 const EVENTS_MAX: usize = 4;
 
 /// The person's input and output, and the recording.
@@ -27,9 +27,9 @@ pub(super) struct Streams {
 
 /// The driver's ends of the threads' channels.
 pub(super) struct Channels {
-    /// The command's output; closed at its end.
+    /// The command's output. The channel is closed at the end of the output.
     pub(super) printed: Receiver<Vec<u8>>,
-    /// Bytes of the person's terminal; closed at their end.
+    /// Bytes from the person's terminal. The channel is closed at their end.
     pub(super) keys: Receiver<Vec<u8>>,
     pub(super) events: Receiver<ThreadEvent>,
     /// Pieces for the command's terminal, one at a time.
@@ -117,7 +117,7 @@ fn pass_output(
         if is_seen && let Err(error) = screen.write_all(bytes).and_then(|()| screen.flush()) {
             tracing::warn!("the terminal is gone: {error}");
             is_seen = false;
-            // Without a driver nothing would end the command.
+            // Sending fails only without a driver, and then nothing would end the command.
             drop(events.send(ThreadEvent::ScreenGone));
         }
         if let Some(file) = &mut record
@@ -147,15 +147,15 @@ fn type_in(mut terminal: Writer, typing: &Receiver<Vec<u8>>, events: &Sender<Thr
     }
 }
 
-/// Waits for the command, then closes its terminal, so that its output ends even if processes
-/// remain.
+/// Waits for the command's end, then closes its terminal, so that the output ends even if other
+/// processes of the command remain.
 fn wait(command: &Pty, events: &Sender<ThreadEvent>) {
     let code = command.wait().unwrap_or_else(|error| {
         tracing::error!("{error}");
         1
     });
     command.close();
-    // Without a driver the event is of no use.
+    // Sending fails only without a driver, and then the event is of no use.
     drop(events.send(ThreadEvent::Ended(code)));
 }
 

@@ -1,9 +1,10 @@
 //! The thread that finds the transcripts of the command and follows them as they grow.
 //!
-//! A CLI that writes a transcript also prints: the files are looked at after each output and for a
-//! while after it, else once a second. Which transcript is the command's the system says where it
-//! can: Claude Code lists its processes, and Linux lists a process's open files. Otherwise every
-//! transcript that grows in the command's directory is read, and the bridge decides by its content.
+//! A CLI that writes a transcript also prints, so the files are looked at after each output and for
+//! a while after it, else once a second. Where it can, the system says which transcript is the
+//! command's: Claude Code lists its processes, and Linux lists a process's open files. Otherwise
+//! every transcript that grows in the command's directory is read, and the bridge decides by its
+//! content.
 
 mod followed;
 mod search;
@@ -35,7 +36,7 @@ const IDLE_LOOK_INTERVAL: Duration = Duration::from_millis(1000);
 /// The time after an output in which records that belong to it may still be written.
 const SOON_MS: u64 = 2000;
 
-/// Events that wait for the driver.
+/// The capacity of the channel of events for the driver.
 const EVENTS_MAX: usize = 256;
 
 /// An event for the driver.
@@ -44,37 +45,37 @@ pub(super) enum Event {
     Opened(TranscriptId, PathBuf),
     /// This transcript is no longer read.
     Closed(TranscriptId),
-    /// This transcript is the command's: the system says so.
+    /// The system has named this transcript as the command's.
     Owned(TranscriptId),
     /// A transcript that may be the command's has another record.
     Recorded(TranscriptId, Record),
     /// All records that the transcripts had at `at` have been sent.
     Searched {
-        /// The moment.
+        /// The moment at which the look at the files began.
         at: Moment,
-        /// No other process runs the command's program in its directory.
+        /// Whether no other process runs the command's program in its directory.
         is_alone: bool,
     },
 }
 
-/// The error that the driver has ended.
+/// The error of sending to a driver that has ended.
 type DriverGone = SendError<Event>;
 
 /// The thread that follows the transcripts, and its events.
 pub(super) struct Follower {
     /// Wakes the thread after an output.
     wake: Sender<()>,
-    /// The thread ends when this is dropped.
+    /// A channel that ends the thread when it is dropped.
     alive: Sender<()>,
-    /// Disconnected when the thread has ended.
+    /// The thread's events. The channel is disconnected when the thread has ended.
     pub(super) events: Receiver<Event>,
     thread: JoinHandle<()>,
 }
 
 impl Follower {
-    /// Follows the transcripts of the command with this process id, which runs in `directory`, or
-    /// in the current one. Records written before `since_ms`, in milliseconds since 1970, are
-    /// another run's.
+    /// Starts to follow the transcripts of the command with this process id, which runs in
+    /// `directory`, or in this process's directory. Records written before `since_ms`, in
+    /// milliseconds since 1970, belong to another run.
     pub(super) fn start(
         format: &'static Format,
         pid: u32,
@@ -89,14 +90,14 @@ impl Follower {
         Ok(Self { wake, alive, events, thread })
     }
 
-    /// Has the files looked at soon: something was printed.
+    /// Makes the thread look at the files soon, since something was printed.
     pub(super) fn wake(&self) {
-        // A wake-up that is pending already does for both.
+        // A wake-up that is still pending serves this one, too.
         let _ = self.wake.try_send(());
     }
 
-    /// Hands over the last records of a command that has ended, within this time: a file that
-    /// cannot be read to its end does not keep the wrapper from ending.
+    /// Hands over the last records of a command that has ended, for at most this time: a file that
+    /// cannot be read to its end must not keep the wrapper from ending.
     pub(super) fn finish(self, at_most_ms: u64, mut handle: impl FnMut(Event)) {
         drop((self.wake, self.alive));
         let until = clock::monotonic_ms() + at_most_ms;
@@ -136,7 +137,7 @@ fn follow(search: &mut Search, woken: &Receiver<()>, ended: &Receiver<()>, event
         }
     }
     search.make_due();
-    // A driver that is gone needs no more events.
+    // Sending fails only if the driver has ended, which needs no more events.
     drop(search.look(events));
 }
 

@@ -5,14 +5,15 @@ use platform::process::find_program;
 use serde::Deserialize;
 use std::{ffi::OsStr, fs, path::Path};
 
-/// Directories above the program that are searched.
+/// The most directories above the program that are searched.
 const DIRECTORIES_MAX: usize = 4;
 
 /// The largest `package.json` that is read, in bytes.
 const PACKAGE_BYTES_MAX: u64 = 1 << 20;
 
-/// Returns the version of the program that a command starts, from a `package.json` above it or,
-/// failing that, from the name of a directory.
+/// Returns the version of the program that a command starts. The version comes from a
+/// `package.json` in a directory above the program or, failing that, from the name of the program
+/// or such a directory.
 pub(super) fn version_of(command: &OsStr) -> Option<Version> {
     let program = fs::canonicalize(find_program(command)?).ok()?;
     let above = || program.ancestors().take(DIRECTORIES_MAX + 1);

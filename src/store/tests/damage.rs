@@ -13,7 +13,7 @@ use crate::protocol::code::NackCode;
 use crate::record::{Change, Ending, Filter, LastNumbers, NoticeRecord, Query};
 use std::fs;
 
-/// The content of every file.
+/// The names and contents of all files in a folder.
 fn files(folder: &Folder) -> Vec<(String, Vec<u8>)> {
     let all = folder.files("").into_iter();
     all.map(|name| (name.clone(), fs::read(folder.0.join(&name)).unwrap())).collect()

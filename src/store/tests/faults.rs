@@ -148,7 +148,7 @@ fn resent_messages_are_stored_although_the_disk_fails_again() {
     assert_eq!(image.dedup.into_keys().collect::<Vec<_>>(), [2, 4]);
 }
 
-/// Settings of a store of 128 pages. The messages of these tests take about one each.
+/// Settings of a store of 128 pages. Each message of these tests takes about one page.
 fn small(folder: &Folder) -> Settings {
     Settings { bytes_max: 128 * 4096, ..folder.settings() }
 }

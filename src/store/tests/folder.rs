@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// The wall clock's time in these tests, and a day of it.
+/// The wall clock's time in these tests, and the length of a day, in milliseconds.
 pub(super) const NOW_MS: u64 = 1_763_629_200_000;
 pub(super) const DAY_MS: u64 = 86_400_000;
 
@@ -25,7 +25,7 @@ impl Folder {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("agent-relay-store-{}-{count}", process::id()));
-        // An earlier process with this id may have left one behind.
+        // An earlier process with this id may have left such a folder behind.
         let _ = fs::remove_dir_all(&path);
         platform::paths::make_private_dir(&path).unwrap();
         Self(path)

@@ -52,7 +52,7 @@ fn filters() -> impl Strategy<Value = Filter> {
     let before = prop::option::of(1..30_u64);
     (agent(), agent(), topic, search, any_bool(), before).prop_map(
         |(of, with, topic, search, dead, before)| Filter {
-            // The same agent on both sides would mean its messages to itself.
+            // With the same agent twice, the filter would ask for its messages to itself.
             with: with.filter(|with| of.as_ref() != Some(with)),
             of,
             topic,

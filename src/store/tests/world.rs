@@ -37,7 +37,7 @@ impl World {
         change
     }
 
-    /// Generates a message from one agent to others; it is not applied.
+    /// Generates a message from one agent to others, without applying it.
     pub(super) fn accepted(
         &mut self,
         from: u64,

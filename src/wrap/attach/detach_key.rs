@@ -43,7 +43,7 @@ impl DetachKey {
     /// Ctrl-C.
     pub const INTERRUPT: Self = Self(b'c');
 
-    /// Returns where in a terminal's bytes the key was pressed.
+    /// Returns the position in a terminal's bytes at which the key was pressed.
     #[must_use]
     pub fn find(self, bytes: &[u8]) -> Option<usize> {
         find_ctrl(bytes, self.0)

@@ -15,13 +15,14 @@ use std::{
     time::Duration,
 };
 
-/// Answers that wait to be received.
+/// The most answers that wait to be received.
 const ANSWERS_MAX: usize = 16;
 
 /// The extension of the file that a wrapper keeps beside its endpoint.
 const KEY_FILE: &str = ".key";
 
-/// Returns the names of agents whose wrapper runs there, or ended without cleaning up.
+/// Returns the names of agents with a key file in this directory: their wrapper runs, or ended
+/// without removing the file.
 pub fn names(run_directory: &Path) -> Vec<String> {
     // Without a readable directory there is no wrapper to reach.
     let Ok(files) = fs::read_dir(run_directory) else { return Vec::new() };

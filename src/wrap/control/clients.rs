@@ -1,8 +1,9 @@
-//! The clients of the control endpoint, and the output and answers that each is owed.
+//! The clients of the control endpoint, and the output and answers that wait for each client.
 //!
-//! An attached terminal as large as the agent's gets the output as it comes. One of another size,
-//! or one that is too slow, gets snapshots of the screen, each once the last one was written. So no
-//! client delays the agent, and each needs bounded memory.
+//! An attached terminal of the same size as the agent's terminal gets the output as it comes. A
+//! terminal of another size, or one that reads too slowly, gets snapshots of the screen, each after
+//! the last snapshot was written. So no client delays the agent, and each client needs bounded
+//! memory.
 
 use super::server::{ClientEvent, ClientHandle, ClientId, ControlEndpoint, ControlServer};
 use crate::{
@@ -19,7 +20,7 @@ use crossbeam_channel::{Receiver, never};
 use platform::pty::Size;
 use std::{collections::BTreeMap, io, mem};
 
-/// Terminals attached at a time.
+/// The most terminals attached at a time.
 const ATTACHED_MAX: usize = 8;
 
 /// The time after which a client without a request is disconnected, unless it is attached or awaits
@@ -29,10 +30,11 @@ const IDLE_MS: u64 = 5000;
 /// The time after which a client that does not read is disconnected.
 const STALLED_MS: u64 = 60_000;
 
-/// Output that waits for one client; a snapshot replaces more than that.
+/// The most bytes of output that wait for one client. Beyond that, a snapshot replaces the output.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
-/// Answers that wait for one client; one that does not read more than that is disconnected.
+/// The most bytes of answers that wait for one client. A client that leaves more unread is
+/// disconnected.
 const ANSWERS_BYTES_MAX: usize = 64 * 1024;
 
 /// The least time between two snapshots for one client.
@@ -135,7 +137,8 @@ impl ControlClients {
         }
     }
 
-    /// Counts as keys what looked like the beginning of a terminal's answer and did not go on.
+    /// Treats as keys the bytes that looked like the beginning of a terminal's answer but did not
+    /// go on.
     pub(in crate::wrap) fn expire_keys(&mut self, now: Moment) {
         for client in self.clients.values_mut() {
             client.expire_keys(now);
@@ -162,7 +165,7 @@ impl ControlClients {
         }
     }
 
-    /// Notes the agent's terminal's new size.
+    /// Notes the new size of the agent's terminal.
     pub(in crate::wrap) fn resized(&mut self, size: Size) {
         self.size = size;
         for client in self.clients.values_mut() {
@@ -179,7 +182,8 @@ impl ControlClients {
         self.clients.retain(|_, client| client.keeps_connection(now));
     }
 
-    /// When [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due without an event.
+    /// The moment at which [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due
+    /// without an event.
     pub(in crate::wrap) fn deadline(&self) -> Option<Moment> {
         let due =
             |client: &Client| [client.deadline(self.size, &self.tail), client.keys_deadline()];
@@ -215,20 +219,20 @@ impl ControlClients {
 /// The state of one connection.
 struct Client {
     handle: ClientHandle,
-    /// Since when a batch is being written.
+    /// The moment since which a batch is being written.
     writing_since: Option<Moment>,
     requested_at: Moment,
     answers: Vec<u8>,
     output: Vec<u8>,
     /// Keys that the bridge has not accepted yet.
     keys: Vec<u8>,
-    /// Whether the client's requests are not read until the keys are accepted.
+    /// Whether no further request of the client is read until the bridge accepts the keys.
     is_paused: bool,
     attachment: Option<Attachment>,
     /// Whether output was lost, so that only a snapshot shows the screen again.
     needs_snapshot: bool,
     snapshot_at: Option<Moment>,
-    /// Whether the client waits for the command's end, after STOP.
+    /// Whether the client has sent STOP and waits for the command's end.
     awaits_end: bool,
     /// Whether the client is disconnected once all answers are written.
     is_closing: bool,
@@ -380,10 +384,11 @@ impl Client {
         }
     }
 
-    /// When a snapshot is due, if one is needed.
+    /// The moment at which a snapshot is due, if the client needs one.
     fn next_snapshot_at(&self, size: Size, tail: &Tail) -> Option<Moment> {
         let attachment = self.attachment.as_ref().filter(|_| self.needs_snapshot)?;
-        // Later output continues an escape sequence whose beginning is unknown: wait for its end.
+        // Later output continues an escape sequence that is too long to be sent again after a
+        // snapshot, so the snapshot waits for its end.
         if attachment.size == size && tail.unfinished().is_none() {
             return None;
         }

@@ -21,10 +21,10 @@ use std::{
     time::Duration,
 };
 
-/// Connections at a time; a further one is closed.
+/// The most connections at a time; a further connection is closed at once.
 const CLIENTS_MAX: usize = 32;
 
-/// Events that wait for the driver before the threads wait, too.
+/// The most events that wait for the driver before the threads wait, too.
 const EVENTS_MAX: usize = 64;
 
 /// The pause after a failed accept.
@@ -58,7 +58,7 @@ impl ClientHandle {
     /// Lets the reader go on to the client's next request, once the bridge has accepted the last
     /// KEYS.
     pub(super) fn accept_keys(&self) {
-        // A full channel holds this signal already, and a closed one means that the reader has
+        // A full channel holds this signal already, and a closed channel means that the reader has
         // ended.
         let _ = self.accepted.try_send(());
     }
@@ -82,7 +82,7 @@ pub(in crate::wrap) struct ControlEndpoint {
 }
 
 impl ControlEndpoint {
-    /// Binds an agent's endpoint. One that a dead wrapper left behind is replaced.
+    /// Binds an agent's endpoint. An endpoint that a dead wrapper left behind is replaced.
     pub(in crate::wrap) fn bind(directory: &Path, name: &Name) -> io::Result<Self> {
         let endpoint = Endpoint::of_agent(directory, name.as_str())?;
         paths::make_private_dir(directory)?;
@@ -92,7 +92,7 @@ impl ControlEndpoint {
             let words = format!("another wrapper of {name} listens at {endpoint}");
             io::Error::new(io::ErrorKind::AddrInUse, words)
         })?;
-        // A client can type into the agent's terminal.
+        // The endpoint is guarded, since a client can type into the agent's terminal.
         let listener = Arc::new(transport::Listener::bind_guarded(&endpoint)?);
         Ok(Self { listener, owner: User::me()?, lock })
     }
@@ -122,8 +122,8 @@ impl ControlServer {
         Ok(Self { events, listener, stop, acceptor, lock })
     }
 
-    /// Unbinds the endpoint, and then closes all connections, so that a client that sees the end
-    /// finds no endpoint. `handles` are those of all open connections.
+    /// Unbinds the endpoint, then closes all connections, so that a client whose connection ends
+    /// finds no endpoint. `handles` are the handles of all open connections.
     pub(super) fn stop(self, handles: impl IntoIterator<Item = ClientHandle>) {
         let Self { events, listener, stop, acceptor, lock } = self;
         drop(stop);
@@ -137,7 +137,7 @@ impl ControlServer {
         for (stream, _) in &connections {
             stream.hang_up();
         }
-        // Draining lets blocked threads end, and drops handles that the driver has not got.
+        // Draining lets blocked threads end, and drops handles that the driver has not received.
         for event in events {
             drop(event);
         }
@@ -154,7 +154,7 @@ struct Context {
     owner: User,
 }
 
-/// Accepts connections until the server is stopped. Returns those that are still open.
+/// Accepts connections until the server is stopped. Returns the connections that are still open.
 fn accept(
     listener: &transport::Listener,
     stopped: &Receiver<()>,
@@ -232,7 +232,7 @@ struct Disconnect<'a> {
 
 impl Drop for Disconnect<'_> {
     fn drop(&mut self) {
-        // Without a driver all connections are closed anyway.
+        // Sending fails only without a driver, and then all connections are closed anyway.
         drop(self.events.send((self.id, ClientEvent::Disconnected)));
     }
 }

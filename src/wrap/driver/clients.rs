@@ -12,7 +12,7 @@ use crate::{
 use platform::{clock, pty::Pty};
 use std::{process, time::Duration};
 
-/// How long clients may take to read the command's end.
+/// The longest time for clients to read the command's end.
 const GOODBYE_MS: u64 = 1000;
 
 /// Returns the constant part of an agent's state.
@@ -41,7 +41,7 @@ impl Driver {
         }
     }
 
-    /// Types the clients' keys, as far as there is room, and writes their pending output.
+    /// Types the clients' keys, as far as the bridge accepts them, and writes pending output.
     pub(super) fn serve_clients(&mut self) {
         self.clients.expire_keys(now());
         while self.bridge.wants_keys()
@@ -70,7 +70,7 @@ impl Driver {
         match self.bridge.read_from() {
             ReadFrom::Screen => control::Source::Screen,
             ReadFrom::Transcript(id) => {
-                // A file that is no longer followed has no known path.
+                // The path of a file that is no longer followed is not known.
                 let path = self.transcripts.get(&id);
                 let path = path.map(|path| path.display().to_string()).unwrap_or_default();
                 control::Source::Transcript { path }
@@ -91,8 +91,8 @@ impl Driver {
             ended = control::Ended { taken_away: true, ..control::Ended::new(code, &text) };
         }
         if self.is_ending {
-            // The reason is known, and the last lines may hold messages, which do not belong in a
-            // log.
+            // The reason of the end is known without the last lines, which may hold messages, and
+            // messages do not belong in a log.
             ended.last_lines.clear();
         }
         self.clients.send_end(&ended);
@@ -106,7 +106,7 @@ impl Driver {
         while self.clients.is_writing() {
             let left = Duration::from_millis(until.since(now()));
             let Ok((id, event)) = self.clients.events().recv_timeout(left) else { return };
-            // No action makes a difference any more.
+            // The command has ended, so no action makes a difference.
             let _ = self.clients.handle(now(), id, event);
             self.clients.serve(now(), self.bridge.screen());
         }

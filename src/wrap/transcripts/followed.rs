@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A transcript file, and how far it has been read.
+/// A transcript file, and the position up to which it was read.
 pub(super) struct Followed {
     pub(super) id: TranscriptId,
     pub(super) path: PathBuf,
@@ -32,7 +32,7 @@ impl Followed {
         Self { id, path: path.to_owned(), file: None, offset: 0, reader, since_ms, is_own: false }
     }
 
-    /// Reads to the file's end and sends the records. Returns whether there was more to read.
+    /// Reads to the file's end and sends the records. Returns whether the file had grown.
     pub(super) fn read(
         &mut self,
         buffer: &mut [u8],
@@ -56,8 +56,8 @@ impl Followed {
         }
     }
 
-    /// Reads the next bytes; from the beginning where another file has replaced this one, or it has
-    /// shrunk. The reader then skips the lines that it has read.
+    /// Reads the next bytes. A file that was replaced or has become shorter is read from its
+    /// beginning, and the reader skips the lines that it has read before.
     fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = fs::metadata(&self.path)?.len();
         if let Some(file) = &mut self.file
@@ -78,8 +78,8 @@ impl Followed {
         Ok(count)
     }
 
-    /// Closes the file. When it is read again, it may be another: it is read from its beginning,
-    /// and the reader skips the lines that it has read.
+    /// Closes the file. The next read starts at the beginning, since another file may have replaced
+    /// this one by then. The reader skips the lines that it has read before.
     pub(super) fn close(&mut self) {
         (self.file, self.offset) = (None, 0);
         self.reader.restart();

@@ -1,4 +1,4 @@
-//! The search for the transcripts of one command, and the set of those that are read.
+//! The search for the transcripts of one command, and the transcripts that are read.
 
 use super::{DriverGone, Event, TranscriptId, followed::Followed};
 use crate::{
@@ -19,29 +19,32 @@ use std::{
 /// The time between two searches while no transcript is known to be the command's.
 const SEARCH_MS: u64 = 250;
 
-/// The time between two searches after that: the command may begin another conversation.
+/// The time between two searches once the command's transcript is known, since the command may
+/// begin another conversation.
 const SEARCH_AGAIN_MS: u64 = 1000;
 
-/// The time after an output or a record in which the bridge may decide whose a transcript is.
+/// The time after an output or a record in which the bridge may still decide whether a transcript
+/// is the command's.
 const UNDECIDED_MS: u64 = 10_000;
 
 /// The tolerance of a file's modification time, which may come from a coarser clock or be in whole
 /// seconds. Lines have timestamps of their own.
 const MODIFIED_TOLERANCE_MS: u64 = 2000;
 
-/// The longest time from a record to the system's word that its transcript is the command's.
+/// The longest time from a record to the moment at which the system names its transcript as the
+/// command's.
 const IDENTIFIED_LATE_MS: u64 = 5000;
 
-/// The smallest step back of the wall clock that counts: lines are dated by that clock.
+/// The smallest step back of the wall clock that is followed. Lines are dated by that clock.
 const SET_BACK_MS: u64 = 5000;
 
-/// Transcripts that are read at a time.
+/// The most transcripts that are read at a time.
 const FOLLOWED_MAX: usize = 32;
 
-/// Bytes that are read at a time.
+/// The most bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// The longest first line, and the longest file of another kind, in bytes.
+/// The most bytes that are read of a first line, and of a file that is no transcript.
 const HEAD_BYTES_MAX: u64 = 1 << 20;
 
 /// The search for the transcripts of one command.
@@ -52,24 +55,24 @@ pub(super) struct Search {
     home: PathBuf,
     /// The directory in which the command runs.
     directory: PathBuf,
-    /// When the command started, by the wall clock.
+    /// The moment at which the command started, by the wall clock.
     started_ms: u64,
-    /// The transcript that the process file names.
+    /// The name of the transcript that the process file names.
     session_file: Option<String>,
-    /// When the system last named a transcript of the command, by the wall clock.
+    /// The moment at which the system last named a transcript of the command, by the wall clock.
     identified_ms: Option<u64>,
-    /// When the command began to lead the conversation that the system names now, by the wall
-    /// clock: earlier records are another agent's.
+    /// The moment at which the command began to lead the conversation that the system names now, by
+    /// the wall clock. Earlier records are another agent's.
     own_since_ms: u64,
     followed: Vec<Followed>,
-    /// Transcripts that are read no longer. One that grows again keeps its id, and only its new
-    /// lines are read.
+    /// Transcripts that are no longer read. A transcript that grows again keeps its id, and only
+    /// its new lines are read.
     closed: HashMap<PathBuf, Followed>,
     next_id: u32,
-    /// The leaders that first lines name.
+    /// The leaders of conversations that the first lines of transcripts name, by path.
     leaders: HashMap<PathBuf, Leader>,
     searched_ms: Option<u64>,
-    /// When something was last printed or read.
+    /// The moment at which something was last printed or read.
     active_ms: u64,
     /// The wall clock's lead over the monotonic one.
     wall_ahead_ms: u64,
@@ -109,12 +112,12 @@ impl Search {
         self.active_ms = now_ms;
     }
 
-    /// Has the next look search for transcripts.
+    /// Makes the next look search for transcripts, even if no search is due.
     pub(super) fn make_due(&mut self) {
         self.searched_ms = None;
     }
 
-    /// Searches for transcripts if that is due, and reads all of them to their ends.
+    /// Searches for transcripts if a search is due, and reads all known transcripts to their ends.
     pub(super) fn look(&mut self, events: &Sender<Event>) -> Result<(), DriverGone> {
         let now_ms = clock::monotonic_ms();
         self.follow_clock(now_ms, clock::unix_ms());
@@ -141,8 +144,8 @@ impl Search {
         Ok(())
     }
 
-    /// Follows the wall clock: if it was set back, so are all moments before which lines are
-    /// skipped.
+    /// Follows the wall clock. If it was set back, all moments before which lines are skipped are
+    /// set back, too.
     fn follow_clock(&mut self, now_ms: u64, wall_ms: u64) {
         let ahead_ms = wall_ms.saturating_sub(now_ms);
         let lost_ms = self.wall_ahead_ms.saturating_sub(ahead_ms);
@@ -161,8 +164,8 @@ impl Search {
     }
 
     fn search(&mut self, events: &Sender<Event>) -> Result<(), DriverGone> {
-        // Paths of open files, as the system lists them, have no symbolic links. The folder may not
-        // have existed until now, on the CLI's first run.
+        // The system lists open files by paths without symbolic links. The folder may have been
+        // created only now, on the CLI's first run.
         if let Ok(home) = fs::canonicalize(&self.home) {
             self.home = home;
         }
@@ -173,7 +176,8 @@ impl Search {
         };
         let is_own = !identified.is_empty();
         let mut paths = if is_own { identified } else { self.candidates() };
-        // Each one above the limit would close another, which the next search would open again.
+        // Each path above the limit would close another one, which the next search would open
+        // again.
         if paths.len() > FOLLOWED_MAX {
             paths.sort_by_cached_key(|path| Reverse(modified(path)));
             paths.truncate(FOLLOWED_MAX);
@@ -181,7 +185,7 @@ impl Search {
         paths.iter().try_for_each(|path| self.add(path, is_own, &paths, events))
     }
 
-    /// Reads this transcript from now on; `wanted` are all that the search has found.
+    /// Reads this transcript from now on. `wanted` are all transcripts that the search has found.
     fn add(
         &mut self,
         path: &Path,
@@ -210,7 +214,7 @@ impl Search {
         if is_own { events.send(Event::Owned(id)) } else { Ok(()) }
     }
 
-    /// A transcript that was not read before.
+    /// Starts to follow a transcript that was not read before.
     fn begin(&mut self, path: &Path, is_own: bool) -> Followed {
         let id = TranscriptId(self.next_id);
         self.next_id += 1;
@@ -218,8 +222,8 @@ impl Search {
         Followed::new(id, path, self.format, since_ms)
     }
 
-    /// Forgets a transcript that was not the command's so far: the command goes on with another
-    /// agent's conversation, and the records read of it do not count.
+    /// Forgets a transcript that was not the command's until now, when the command continues
+    /// another agent's conversation. The records that were read from it do not count.
     fn forget_unowned(&mut self, path: &Path, events: &Sender<Event>) -> Result<(), DriverGone> {
         if self.closed.get(path).is_some_and(|closed| !closed.is_own) {
             self.closed.remove(path);
@@ -229,8 +233,9 @@ impl Search {
         events.send(Event::Closed(self.followed.remove(index).id))
     }
 
-    /// Closes one transcript that is not wanted, so that another can be read: one that is not the
-    /// command's, or, in favour of one of the command's, any. Returns whether there was one.
+    /// Closes a transcript that is not wanted, so that another one can be read. A transcript of the
+    /// command is closed only for another transcript of the command. Returns whether there was one
+    /// to close.
     fn close_one(
         &mut self,
         is_own: bool,
@@ -257,10 +262,10 @@ impl Search {
         let session = |pid| {
             let file_of_process = self.home.join((file.path)(pid));
             let Session { file_name, started_ms } = (file.session)(&read_head(&file_of_process)?)?;
-            // A process that was killed leaves its file, and another may have its id now.
+            // A killed process leaves its file behind, and another process may have its id now.
             (started_ms >= self.started_ms).then_some(file_name)
         };
-        // The nearest process with a file is the agent; files of its descendants are of its tools.
+        // The nearest process with a file is the agent; its descendants with files are its tools.
         let Some(name) = process::family(self.pid).into_iter().find_map(session) else {
             return Vec::new();
         };
@@ -273,8 +278,8 @@ impl Search {
         folders.map(|folder| folder.join(&name)).filter(|path| path.is_file()).collect()
     }
 
-    /// The transcripts that the command has open: none where the system does not list them, or
-    /// where a daemon of the CLI writes them.
+    /// The transcripts that the command has open. There are none if the system does not list open
+    /// files, or if a daemon of the CLI writes the transcripts.
     fn open_files(&mut self) -> Vec<PathBuf> {
         let asked_ms = clock::unix_ms();
         let mut family = process::family(self.pid).into_iter();
@@ -285,7 +290,7 @@ impl Search {
             files.retain(|path| self.leader(path).is_some_and(|leader| leader != Leader::Subagent));
             Some(files).filter(|files| !files.is_empty())
         };
-        // The nearest process with open transcripts is the agent; farther ones are its tools.
+        // The nearest process with open transcripts is the agent; farther processes are its tools.
         let files = family.find_map(open).unwrap_or_default();
         self.own_since_ms = self.newly_own_since();
         if !files.is_empty() || self.identified_ms.is_some() {
@@ -294,7 +299,7 @@ impl Search {
         files
     }
 
-    /// The moment since which a conversation that the system names for the first time is the
+    /// The moment from which a conversation that the system names for the first time counts as the
     /// command's.
     fn newly_own_since(&self) -> u64 {
         let identified_ms = self.identified_ms.unwrap_or(self.started_ms);
@@ -324,8 +329,8 @@ impl Search {
         })
     }
 
-    /// The leader of the conversation in a transcript: `Subagent`, `Here` or `Elsewhere`; `None` as
-    /// long as its first line is not written.
+    /// The leader of the conversation in a transcript: `Subagent`, `Here` or `Elsewhere`. `None` as
+    /// long as the transcript's first line is incomplete.
     fn leader(&mut self, path: &Path) -> Option<Leader> {
         if let Some(leader) = self.leaders.get(path) {
             return Some(leader.clone());
@@ -361,7 +366,7 @@ impl Search {
     }
 }
 
-/// The path of a CLI's home.
+/// The path of the directory in which a CLI keeps its files.
 fn path_of(home: &Home) -> io::Result<PathBuf> {
     match env::var_os(home.variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
         Some(path) if home.variable_names_parent => Ok(path.join(home.folder)),
@@ -383,7 +388,7 @@ fn is_transcript(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
-/// The entries of a directory; none if it does not exist.
+/// The paths in a directory; none if the directory does not exist.
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
@@ -393,7 +398,7 @@ fn directories(directory: &Path) -> Vec<PathBuf> {
     entries(directory).into_iter().filter(|path| path.is_dir()).collect()
 }
 
-/// The first line of a file; `None` as long as its end is not written.
+/// The first line of a file; `None` as long as the line is incomplete.
 fn first_line(path: &Path) -> Option<String> {
     let mut line = String::new();
     let file = open_file_of_others(path).ok()?.take(HEAD_BYTES_MAX);

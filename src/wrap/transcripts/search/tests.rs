@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, bounded};
 use sha2::{Digest as _, Sha256};
 use std::{fs::File, io::Write as _, process::id, slice};
 
-/// A CLI's home, and in it the directory `here`, in which its agents work. Removed when dropped.
+/// A CLI's home with the directory `here`, in which the CLI's agents work. Removed when dropped.
 struct TestHome(PathBuf);
 
 impl TestHome {
@@ -54,7 +54,7 @@ impl TestHome {
     }
 }
 
-/// A line of Gemini CLI's in which an agent says a word at this time.
+/// A line of a transcript of Gemini CLI, in which the agent says a word at this time.
 fn reply(word: &str, at_ms: u64) -> String {
     let at = calendar::utc(at_ms);
     format!(
@@ -71,13 +71,13 @@ fn replies(events: &Receiver<Event>) -> Vec<(u32, String)> {
     replies.collect()
 }
 
-/// Looks at the files, and searches for others.
+/// Searches for transcripts, and reads all of them.
 fn look(search: &mut Search, sender: &Sender<Event>) {
     search.make_due();
     assert!(search.look(sender).is_ok());
 }
 
-/// Appends to a file, and dates it this long after now.
+/// Appends to a file, and sets its modification time to this long after now.
 fn append(path: &Path, text: &str, after_ms: u64) {
     let mut file = File::options().append(true).open(path).unwrap();
     file.write_all(text.as_bytes()).unwrap();
@@ -98,7 +98,7 @@ fn codex_subagents_are_not_read() {
     let _open = [&own, &spawned].map(|path| File::options().append(true).open(path).unwrap());
     let mut search = home.search("codex");
     assert_eq!(search.candidates(), slice::from_ref(&own));
-    // Not every system lists open files.
+    // Some systems do not list open files.
     if process::written_files(id()).is_some() {
         assert_eq!(search.open_files(), [own]);
     }
@@ -116,7 +116,7 @@ fn gemini_subagents_are_not_read() {
     assert_eq!(home.search("gemini").candidates(), [own]);
 }
 
-/// Another Gemini CLI has removed the file, and its own writes on.
+/// Another Gemini CLI has removed the file, and the file's own Gemini CLI continues to write.
 #[test]
 fn gemini_transcript_without_first_line_is_found_by_its_folder() {
     let home = TestHome::new("gemini-headless");
@@ -162,7 +162,7 @@ fn unowned_transcript_is_closed_first_and_no_line_is_read_twice() {
     search.followed.truncate(1);
     others(&mut search, FOLLOWED_MAX, true);
     assert!(search.followed.iter().all(|followed| followed.path != own));
-    // A transcript that is not the command's closes none that is.
+    // A transcript that is not the command's must not close one that is.
     add(&mut search, &home.0.join("unowned.jsonl"), false);
     assert!(search.followed.iter().all(|followed| followed.is_own));
     append(&own, &reply("again", search.started_ms), 0);
@@ -172,7 +172,7 @@ fn unowned_transcript_is_closed_first_and_no_line_is_read_twice() {
     assert_eq!(replies(&events), [(0, "once".to_owned()), (0, "again".to_owned())]);
 }
 
-/// The command's transcript may be the oldest, and of a conversation that has long been idle.
+/// The command's own transcript may be the oldest, of a conversation that has long been idle.
 #[test]
 fn more_transcripts_than_the_limit_are_each_read_once() {
     let home = TestHome::new("many");
