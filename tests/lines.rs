@@ -1,9 +1,9 @@
 //! A program that reads lines: a stand-in for simple agents in the tests.
 //!
-//! It leaves the terminal unchanged; with `--keys` it reads key by key and echoes input itself.
-//! Each argument is a command line to run first. Then it prints `ready`, and runs each line of
-//! input. After each it prints `done`, since the wrapper does not send a message that is the last
-//! output.
+//! The program leaves the terminal's modes unchanged; with `--keys` it reads key by key, and echoes
+//! the keys itself. Each argument is a command line to run first. Then the program prints `ready`,
+//! and runs each line of input. After each line it prints `done`, since the wrapper does not send a
+//! message that is the last output.
 //!
 //! Commands; any other line is echoed:
 //! - `print TEXT` prints TEXT; `say NAME TEXT` prints TEXT as a message to NAME; `\n` ends a line.

@@ -1,13 +1,14 @@
-//! A small agent that hands its terminal to other programs: a stand-in in the tests.
+//! A small agent that hands its terminal to other programs: a stand-in for agents' CLIs in the
+//! tests.
 //!
-//! It asks the terminal to mark pastes, and shows its composer, `❯ `, in the last row. Each
-//! argument is a line to run first; then it prints `ready`, and runs each line of input. Ctrl-Z
-//! suspends it.
+//! The program asks the terminal to mark pastes, and shows its composer, `❯ `, in the last row.
+//! Each argument is a line to run first; then the program prints `ready`, and runs each line of
+//! input. Ctrl-Z suspends it.
 //!
 //! Commands; of any other text it prints the number of lines:
 //! - `work` shows `working` above the composer until the next command or until it is suspended.
-//! - `run PROGRAM ARGUMENT…` runs a program in its own process group and terminal, and prints
-//!   `back` at its end.
+//! - `run PROGRAM ARGUMENT…` runs a program in this program's process group and terminal, and
+//!   prints `back` when the program has ended.
 //! - `quit` ends the program.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]

@@ -216,7 +216,6 @@ impl<'a> Workspace<'a> {
         self.env.push((name.into(), Some(value.to_owned())));
     }
 
-    /// The CLI's executable.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }

@@ -106,8 +106,8 @@ fn added(asked: &Asked) -> Vec<&'static str> {
     ADDED.into_iter().filter(|added| conversation.contains(added)).collect()
 }
 
-/// Checks that the CLI does expand such text of the user, which proves that the test notices an
-/// expansion.
+/// Checks that the CLI does expand the user's own text, so that the test would notice an expansion
+/// of a message.
 #[track_caller]
 fn check_user_text_is_expanded(
     agent: &mut Agent,

@@ -247,7 +247,7 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
     assert_eq!(frame_body(&model.wait_for_requests(3)[2].prompt), "1\nyes, do it");
     scene.await_report(&first, "injected", "");
     scene.terminal.wait_for("Noted.");
-    // A half-typed line, and one in shell mode.
+    // The user has typed half a line, or has entered the shell mode.
     for (number, (keys, why, undo)) in
         [("half a line", "half typed", "\u{7f}".repeat(11)), ("!", "at work", "\u{7f}".to_owned())]
             .into_iter()

@@ -1,7 +1,7 @@
 //! Questions from an operator's shell to a wrapped CLI, and messages from an agent's own shell.
 //!
-//! The CLI answers to the name in the frame's header. A message from its shell has the agent's name
-//! as its sender.
+//! The agent answers to the name in the frame's header. A message from the agent's shell has the
+//! agent's name as its sender.
 
 use crate::{
     cli::Cli,
@@ -70,7 +70,8 @@ fn gemini_answers_an_operator() {
     answers_an_operator_from_both_sources(Cli::Gemini);
 }
 
-/// The model runs `agent-relay send` in the CLI's shell tool, and the user allows the command.
+/// Checks `agent-relay send` when the model runs it in the CLI's shell tool, and the user allows
+/// the command.
 fn shell_command_sends_as_its_agent(cli: Cli) {
     let relay = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     let command = format!("{} send Bob hello", relay.display());

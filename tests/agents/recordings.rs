@@ -27,7 +27,8 @@ const CHINESE_BODY: &str = "构建已经完成，你可以合并了。请先运�
 
 const SHORT_BODY: &str = "Yes, I have read it.";
 
-/// A model that answers a message, then sends one, prints a file, and sends another.
+/// A model that first answers a received message, and later sends a message, prints a file, and
+/// sends another message.
 fn model() -> Model {
     let message = |body: &str| format!("->relay:Bob <<<\n{body}>>>");
     let mut is_first = true;
@@ -94,7 +95,7 @@ fn play(agent: &mut Agent, bob: &Peer) -> Vec<String> {
     received
 }
 
-/// A recording in which a path of the same length replaces the sandbox's.
+/// Returns a recording in which a made-up path of the same length replaces the sandbox's path.
 fn without_sandbox_path(recording: &[u8], directory: &Path) -> Vec<u8> {
     let path = directory.to_str().unwrap().as_bytes();
     let replacement: Vec<u8> =

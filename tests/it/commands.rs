@@ -160,7 +160,7 @@ fn removed_socket_is_made_again() {
     fs::remove_file(sandbox.endpoint().as_text()).unwrap();
     assert_eq!(sandbox.run(["status"]).status.code(), Some(FAILED));
     until("the daemon listens again", || sandbox.run(["status"]).status.success());
-    // Connected clients are not affected.
+    // Clients that were connected before are not affected.
     run(&sandbox, &["send", "--no-ack", "Ann", "still here"], DONE);
     assert_eq!(ann.expect("DELIVER")["payload"]["body"], "still here");
 }

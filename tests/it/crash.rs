@@ -48,7 +48,7 @@ fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<Fallibl
     None
 }
 
-/// All messages that were accepted and received.
+/// The messages that were accepted, and the messages that were received.
 #[derive(Default)]
 pub(crate) struct Record {
     /// Bodies that were accepted.

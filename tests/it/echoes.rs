@@ -1,5 +1,5 @@
-//! Typed messages and the agent's own messages are told apart on its screen, and frames name the
-//! kind of their sender.
+//! Typed messages and the agent's own messages are told apart on the agent's screen, and frames
+//! name the kind of their sender.
 
 use crate::{
     sandbox::{Sandbox, output},
@@ -67,7 +67,8 @@ fn full_screen_program_answers_in_the_same_words(options: &[&str]) {
     let command = [&[program.as_str()], options].concat();
     let mut ann = Terminal::wrap(&sandbox, "Ann", &command);
     ann.wait_for_row(">");
-    // The program answers in lower case, in which a block's marks have no meaning.
+    // The program answers in lower case, in which the marks of a block have no meaning, so the body
+    // has no block.
     let lines: Vec<_> = HOSTILE.lines().filter(|line| !line.contains("RELAY")).collect();
     let body = lines.join("\n");
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A connection to a daemon that may end at any byte.
+//! A client whose connection to the daemon may end at any byte.
 
 use agent_relay::protocol::frame::{Decoder, FRAME_BYTES_MAX};
 use platform::{endpoint::Endpoint, transport::Stream};

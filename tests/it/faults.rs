@@ -172,7 +172,6 @@ fn check_end(cell: &Cell, status: ExitStatus, stderr: &str) {
     assert!(cell.hides_stderr() || last.starts_with("agent-relay: "), "{stderr}");
 }
 
-/// The result of a run.
 struct RunResult {
     messages: Messages,
     /// strace's log of the calls.

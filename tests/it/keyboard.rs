@@ -36,7 +36,7 @@ struct Program {
     command: &'static [&'static str],
     /// The end of a row that shows that the program is ready.
     prompt: &'static str,
-    /// Keys to press before the messages, each with the text that shows their effect.
+    /// Keys to press before the messages, each with a text that the program shows in answer.
     setup: &'static [(&'static str, &'static str)],
     /// Harmful bodies in the program's own language. `{mark}` is the path of the file to create.
     bodies: &'static [&'static str],
@@ -183,7 +183,6 @@ impl<'a> Stage<'a> {
         self.terminal.as_ref().expect("the terminal is open")
     }
 
-    /// Waits for a row with this end.
     #[track_caller]
     fn wait_for_row_end(&self, end: &str) {
         let end = self.render(end);
@@ -290,7 +289,8 @@ impl<'a> Stage<'a> {
         assert_ne!(status["reported"]["why"].as_str().unwrap_or_default(), "", "{status}");
     }
 
-    /// Whether a frame was ever shown, as the terminal echoes typed text.
+    /// Whether the terminal has ever shown a frame. A typed frame is shown, since the terminal
+    /// echoes it.
     fn shows_frames(&self) -> bool {
         String::from_utf8_lossy(&self.terminal().bytes()).contains("[relay ")
     }
@@ -370,7 +370,6 @@ impl Drop for Stage<'_> {
     }
 }
 
-/// The state of a message.
 #[derive(Debug, PartialEq)]
 enum State {
     Typed,

@@ -69,7 +69,6 @@ impl Drop for Listener<'_> {
     }
 }
 
-/// The progress of a test.
 #[derive(Default)]
 struct Progress {
     /// Processes that were killed.

@@ -204,7 +204,7 @@ fn daemon_is_restarted_at_most_five_times_a_minute() {
 
     kill_and_await_another(&other.0);
     assert_eq!(starts(&other.0).len(), 1, "starts are counted for each home");
-    // A person's start is never refused, and resets the count.
+    // A start by a person is never refused, and resets the count of automatic starts.
     detached.run_ok(&["up"]);
     kill_and_await_another(&detached.0);
 }
@@ -244,7 +244,7 @@ fn agent_cut_off_by_a_crash_is_listed_as_reconnecting() {
     let mut sandbox = Sandbox::new();
     sandbox.join("Bob").leave();
     let mut ann = sandbox.join("Ann");
-    // Ann's session is stored before her accepted message, so it survives the daemon's crash.
+    // Ann's session is stored before her accepted message, so the session survives the crash.
     ann.send("Bob", "hello", json!({"requires_ack": true}));
     assert_eq!(ann.expect("ACK")["payload"]["state"], "accepted");
     sandbox.kill();

@@ -1,5 +1,5 @@
-//! Commands of a person for one wrapper: attach, hold, release, spawn and stop, and the reports of
-//! ends.
+//! Commands of a person for one wrapper: attach, hold, release, spawn and stop, and the reports
+//! about agents that have ended.
 
 use crate::{
     commands::{err, out, run},
@@ -173,7 +173,7 @@ fn viewer_changes_nothing() {
         terminal.wait_for("\nonce\n$");
         assert!(!terminal.text().contains("never"), "{}", terminal.text());
     }
-    // The default detach key reaches the agent, and the chosen one detaches.
+    // The default detach key reaches the agent, and the key chosen by an option detaches.
     drive.press(&format!("echo {DETACH}\u{1d}"));
     assert_eq!(drive.finish(), DONE);
     view.press("\u{3}");
@@ -181,7 +181,7 @@ fn viewer_changes_nothing() {
     ann.press("\u{15}exit 5\r");
     assert_eq!(ann.finish(), 5);
 
-    // A client that attaches as a viewer, and sends keys all the same, is refused.
+    // A client that attaches as a viewer and nevertheless sends keys is refused.
     let _ann = self::ann(&sandbox);
     let visitor = Visitor::new(&sandbox);
     visitor.ask(&Request::Attach { drive: false, columns: 80, rows: 24 });
@@ -474,7 +474,7 @@ fn important_message_is_typed_before_earlier_ones() {
     assert!(typed.find("urgent") < typed.find("usual 0."), "{typed}");
 }
 
-/// A half-typed line counts in an attached terminal as it does in the agent's own.
+/// Checks that a half-typed line delays messages, also if it is typed in an attached terminal.
 #[test]
 fn half_typed_line_of_an_attached_person_delays_messages() {
     let sandbox = Sandbox::new();
@@ -575,7 +575,7 @@ fn commands_for_people_refuse_agents() {
         run(&sandbox, &[command], USAGE);
     }
     run(&sandbox, &["attach", "Ann", "--detach-key", "q"], USAGE);
-    // A program in an agent is not a person.
+    // A program that an agent runs may not act as a person.
     let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     for command in ["release Ann", "stop Bob"] {
         ann.press(&format!("run \"{}\" {command}\r", program.display()));

@@ -298,7 +298,7 @@ fn all_commands_agree_on_state_and_reason_for_an_agent() {
     ann.press("1say Bob I am still at work.\r");
     ann.wait_for("still at work.>>>");
     sent.wait_for(&["the agent is at work"]);
-    // The agent counts as busy while these words are near its cursor.
+    // The agent counts as busy while its busy text is near the cursor, so more output ends that.
     for _ in 0..4 {
         ann.press(&format!("say Bob {PARAGRAPH}\r"));
     }

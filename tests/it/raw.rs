@@ -129,7 +129,6 @@ impl Raw {
         self.expect("DELIVER")["payload"]["data"].take()
     }
 
-    /// Acknowledges a DELIVER.
     pub(crate) fn acknowledge(&mut self, deliver: &Value) {
         self.send_json(&json!({
             "v": 1, "type": "ACK", "id": "ack", "ts": 0,

@@ -76,7 +76,8 @@ impl Proxy {
         let spends = Arc::clone(&budget);
         let accepting = thread::spawn(move || {
             while let Ok(near) = accepts.accept() {
-                // Without a daemon, the end of the connection informs the client.
+                // Without a daemon, the proxy ends the client's connection, so that the client
+                // tries again.
                 let Ok(far) = Stream::connect(&daemon) else {
                     near.hang_up();
                     continue;

@@ -19,9 +19,9 @@ use std::{
 /// measures speed by it: even a busy machine needs a small part of it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(300);
 
-/// Timeouts for silent clients that no test reaches. A client of a test answers a PING only while
-/// it reads, and on a busy machine it may not read for long. A daemon that waited for a stalled
-/// client would wait until the test fails.
+/// Timeouts for silent clients, too long for any test to reach. A client of a test answers a PING
+/// only while it reads, and on a busy machine it may not read for long. A daemon that waited for a
+/// stalled client would wait until the test fails.
 const TIMEOUTS: [(&str, u32); 2] =
     [("heartbeat_ms", 3_600_000), ("handshake_timeout_ms", 3_600_000)];
 

@@ -1,5 +1,5 @@
 //! The rules of the repository that clippy cannot check. Each rule runs on the whole repository,
-//! and on snippets that break it: a rule that no longer finds anything is noticed there.
+//! and on snippets that break it, so that the test of a rule that no longer finds anything fails.
 
 mod repository;
 mod rules;

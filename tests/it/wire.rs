@@ -1,7 +1,7 @@
 //! The protocol over a real socket: framing, timers, and members that only the daemon fills in.
 //!
-//! The answers to all other frames are tested in src/protocol/envelope.rs and src/router/tests.
-//! Most tests run beside a bystander, a client that must not be affected.
+//! The answers to all other kinds of frames are tested in src/protocol/envelope.rs and
+//! src/router/tests. Most tests run beside a bystander, a client that must not be affected.
 
 use crate::{
     raw::{Raw, session},

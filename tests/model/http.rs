@@ -8,7 +8,6 @@ use std::io::{self, BufRead, Read, Write};
 const HEAD_BYTES_MAX: u64 = 1 << 16;
 const BODY_BYTES_MAX: u64 = 1 << 26;
 
-/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: String,

@@ -30,7 +30,7 @@ const WATCHDOG: Duration = Duration::from_secs(300);
 /// The interval at which a reply that waits at a gate checks whether the model has ended.
 const GATE_POLL: Duration = Duration::from_millis(50);
 
-/// One request of the agent's conversation.
+/// A request of the agent's conversation.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The latest text from the user, or from the wrapper in the user's place.

@@ -223,7 +223,6 @@ fn run_with_watchdog(mut command: Command) -> Output {
 pub(crate) struct Listener(Child);
 
 impl Listener {
-    /// Waits for the end of the command, and returns its output.
     #[track_caller]
     pub(crate) fn wait_for_output(mut self) -> String {
         until("the listener has received a message", || self.0.try_wait().unwrap().is_some());
@@ -240,7 +239,6 @@ impl Drop for Listener {
     }
 }
 
-/// The standard error of a command.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

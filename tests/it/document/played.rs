@@ -33,7 +33,7 @@ struct Script {
     real: BTreeMap<String, String>,
 }
 
-/// How closely the members of a received envelope must match those of its example.
+/// The degree to which the members of a received envelope must match those of its example.
 #[derive(Clone, Copy, PartialEq)]
 enum Members {
     /// Both have the same members.
@@ -301,7 +301,7 @@ fn questions(script: &mut Script) {
         script.example("b5c6d7e8-f9a0-4b1c-8d2e-3f4a5b6c7d8e")["payload"]
     );
     drop(bob.drain());
-    // The same envelope would be a duplicate of the first.
+    // An unchanged envelope would be a duplicate of the first.
     let mut hurried = script.example("a-15");
     hurried["payload_meta"]["sync"]["timeoutMs"] = json!(50);
     ann.send_json(&hurried);

@@ -32,7 +32,7 @@ const FILES: [&str; 4] = ["home/relay.db", "home/relay.db-wal", "home/relay.db-j
 /// The file for the daemon's standard error.
 pub(super) const STDERR: &str = "stderr";
 
-/// The state that a daemon finds, and how it is ended.
+/// The state that a daemon finds at its start, and how the daemon is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Setup {
     /// There is no store, and the daemon is stopped.

@@ -181,7 +181,7 @@ impl<'a> Conversation<'a> {
                     self.messages.refused += 1;
                     thread::sleep(Duration::from_millis(20));
                 }
-                // Rob is unknown if he was never welcomed.
+                // Rob is unknown if no daemon has welcomed him.
                 Some(answer) if answer["payload"]["code"] == "UNKNOWN_AGENT" => {
                     assert!(self.rob.is_none() && self.messages.accepted.is_empty(), "{answer}");
                     return false;
@@ -230,7 +230,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn join(&self, name: &str) -> Option<FallibleClient> {
-        // The daemon may have to listen again first.
+        // After a failed call the daemon may have to listen again first.
         while self.watchdog.is_running() {
             if let Some(mut client) = FallibleClient::connect(self.endpoint) {
                 self.watchdog.add_stream(client.stream());

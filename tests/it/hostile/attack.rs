@@ -1,4 +1,4 @@
-//! An attack on a daemon, and what must hold meanwhile.
+//! An attack on a daemon, and the checks of other clients and of the memory meanwhile.
 
 use crate::{
     raw::Raw,
@@ -156,7 +156,6 @@ impl Attack<'_> {
         !self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Waits for the end of the attack.
     pub(super) fn wait_for_end(&self) {
         while self.is_running() {
             thread::sleep(Duration::from_millis(5));

@@ -36,7 +36,7 @@ fn half_open_connections_affect_no_other_client() {
     check_under_attack(&mut sandbox, &[&half_open]);
 }
 
-/// The queue of the client fills, and only its senders are answered with BUSY.
+/// The queue of the client fills, and the daemon answers only the client's senders with BUSY.
 #[test]
 fn client_that_never_reads_affects_only_its_senders() {
     let mut sandbox = Sandbox::with_config(SMALL_LIMITS);

@@ -31,7 +31,8 @@ fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
     })
 }
 
-/// The winner gets all messages. The loser is refused, may send HELLO, and waits for the name.
+/// The winner gets all messages. The loser is refused, may send another HELLO, and waits for the
+/// name.
 #[test]
 fn token_shown_twice_at_once_resumes_one_session() {
     let detached = DetachedDaemon::new();
@@ -62,7 +63,7 @@ fn token_shown_twice_at_once_resumes_one_session() {
             heard.insert(deliver["payload"]["body"].as_str().unwrap().to_owned());
         }
         loser.send_json(&hello(None));
-        // The owner of the name is pinged, and answers.
+        // The daemon pings the winner, who has the name, and the winner answers while it reads.
         winner.drain();
         loser.expect_code("ERROR", "NAME_IN_USE");
         drop(older.replace(winner));

@@ -40,7 +40,7 @@ pub(super) fn permits(permission: &str, path: &str) -> bool {
 }
 
 /// The layer of a file: `src/router/mail.rs` is in `router`, `build.rs` in `build`, all of
-/// `platform/` in `platform`. `src/lib.rs` and tests are in none.
+/// `platform/` in `platform`. `src/lib.rs` and tests are in no layer.
 pub(super) fn layer(path: &str) -> Option<&str> {
     if path.starts_with("platform/") || path == "build.rs" {
         return path.split(['/', '.']).next();

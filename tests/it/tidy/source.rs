@@ -1,4 +1,4 @@
-//! One Rust file as the rules see it: its tokens and paths, each with its line and whether it
+//! A Rust file as the rules see it: its tokens and paths, each with its line and whether it
 //! belongs to tests only.
 
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
@@ -9,7 +9,8 @@ pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) tokens: Vec<Token>,
-    /// Paths of at least two segments, `self` and `super` resolved; one for each leaf of a `use`.
+    /// Paths of at least two segments, with `self` and `super` resolved. A `use` of several names
+    /// has a path for each name.
     pub(crate) paths: Vec<Token>,
 }
 
@@ -111,7 +112,8 @@ fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Appends the tokens of a stream, and marks the items of tests up to `}`, `;` or `,`.
+/// Appends the tokens of a stream. An item under a test attribute is marked as a test, up to its
+/// `}`, `;` or `,`.
 fn flatten(stream: TokenStream, is_test: bool, tokens: &mut Vec<Token>) {
     let mut in_test_item = false;
     let mut stream = stream.into_iter().peekable();
