@@ -11,7 +11,7 @@ use std::{ffi::OsStr, fmt, io, path::Path};
 
 use crate::{peer::User, refusal};
 
-/// The valid address of a listener.
+/// A valid address of a listener.
 ///
 /// Two endpoints are equal if their texts are equal after parsing, which makes a relative path
 /// absolute. Links are not followed.
@@ -22,8 +22,8 @@ impl Endpoint {
     /// Checks an address that a person gave: a socket's path on Unix, `\\.\pipe\NAME` on Windows.
     ///
     /// # Errors
-    /// `InvalidInput` if it is empty, longer than the system's limit (which the error names), not
-    /// UTF-8, or not of the system's form.
+    /// `InvalidInput` if the address is empty, longer than the system's limit (which the error
+    /// names), not UTF-8, or not of the system's form.
     pub fn parse(text: &OsStr) -> io::Result<Self> {
         let invalid = |sentence| refusal(io::ErrorKind::InvalidInput, sentence);
         let text = text.to_str().ok_or_else(|| {
@@ -47,25 +47,25 @@ impl Endpoint {
         Self::parse(&imp::inside(directory, name))
     }
 
-    /// The endpoint of the agent `name` whose files are in `directory`: a socket there. On Windows,
-    /// a pipe whose name contains the user if `directory` is in this user's
-    /// [`paths::home`](crate::paths::home), and otherwise as [`Endpoint::inside`].
+    /// The endpoint of the agent `name` whose files are in `directory`: a socket in it. On Windows,
+    /// a pipe: its name contains the user if `directory` is in this user's
+    /// [`paths::home`](crate::paths::home), and is otherwise that of [`Endpoint::inside`].
     ///
     /// # Errors
-    /// As [`Endpoint::parse`]; and if the system does not say which user this is.
+    /// As [`Endpoint::parse`]; and if the system does not tell this process's user.
     pub fn of_agent(directory: &Path, name: &str) -> io::Result<Self> {
         Self::parse(&imp::of_agent(directory, name)?)
     }
 
-    /// The default endpoint, which all users of the machine have in common.
+    /// The default endpoint, which is the same for all users of the machine.
     pub fn shared() -> Self {
         Self(imp::SHARED.to_owned())
     }
 
-    /// This user's own endpoint, for when [`Endpoint::shared`] is another user's.
+    /// This user's own endpoint, for use while another user listens at [`Endpoint::shared`].
     ///
     /// # Errors
-    /// If the system does not say which user this is.
+    /// If the system does not tell this process's user.
     pub fn per_user() -> io::Result<Self> {
         Ok(Self::of(&User::me()?))
     }

@@ -1,7 +1,8 @@
-//! The programs that would read what is typed into a pseudo-terminal: facts, no judgement.
+//! Facts about the programs that would read input typed into a pseudo-terminal. The caller decides
+//! what follows from them.
 //!
-//! Every fact holds for the moment of the look only. A program may come to the foreground between a
-//! look and the typing, so a caller looks again directly before it types.
+//! Every fact holds only for the moment of its query, [`Observer::look`]. A program may come to the
+//! foreground between the query and the typing, so a caller queries again directly before it types.
 
 #[path = "foreground/command_lines.rs"]
 mod command_lines;
@@ -29,14 +30,14 @@ use std::{
 
 use crate::{naming, pty::Pty, refusal};
 
-/// The most processes that [`Observer::look`] lists. More of them are an error.
+/// The most processes that [`Observer::look`] lists. More processes are an error.
 pub const PROCESSES_MAX: usize = 512;
 /// The most bytes of a command line that [`Process::arguments`] holds; later arguments are left
 /// out.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 /// The most attempts of one look, with [`PAUSE`] between them, if the foreground keeps changing.
 const ATTEMPTS: usize = 4;
-/// The most looks at a new command until its exec is over, which may be later than the spawn.
+/// The most queries of a new command until its exec is over. The spawn can return before that.
 #[cfg(unix)]
 const FIRST_ATTEMPTS: usize = 100;
 /// The time after which an exec, or the end of a process, is probably over.
@@ -55,7 +56,7 @@ impl FileId {
     /// The identity of the file at `path`; links are followed.
     ///
     /// # Errors
-    /// If there is no such file, or the system does not let it be looked at.
+    /// If there is no such file, or the system does not let this process examine it.
     pub fn of(path: &Path) -> io::Result<Self> {
         imp::file_id(path).map_err(naming(path.display()))
     }
@@ -111,10 +112,10 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 /// A program's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executable {
-    /// The path at which the program was started, even if the file is no longer there.
+    /// The path from which the program was started, even if the file is no longer there.
     pub path: PathBuf,
-    /// The file that runs, even if the path now names another one. Windows tells only the path:
-    /// there, the file found at that path.
+    /// The file that runs, even if the path now names another file. Windows tells only the path; on
+    /// Windows, this is the file at that path now.
     pub file: FileId,
 }
 
@@ -127,19 +128,20 @@ pub struct Process {
     pub parent: Option<u32>,
     /// The program's file; `None` where the system does not let it be read.
     pub executable: Option<Executable>,
-    /// The command line with `argv[0]`, as first seen for this program image: a program may erase
-    /// its own. At most [`ARGUMENTS_BYTES_MAX`] bytes; `None` where unreadable.
+    /// The command line with `argv[0]`, as first seen for this program image, since a program may
+    /// erase its own command line. At most [`ARGUMENTS_BYTES_MAX`] bytes; `None` where unreadable.
     pub arguments: Option<Vec<OsString>>,
     /// The working directory when `arguments` was read, against which a relative argument is
     /// resolved; `None` where unreadable.
     pub directory: Option<PathBuf>,
     /// Whether job control has suspended the process.
     pub is_stopped: bool,
-    /// Whether the terminal is this process's input; `None` where the system does not say.
+    /// Whether the process reads input from the terminal; `None` where the system does not say.
     pub reads_terminal: Option<bool>,
 }
 
-/// A mark of the foreground, which differs from an earlier one if another program is there now.
+/// A mark of the foreground. Two marks differ if another program has come to the foreground
+/// between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(imp::Mark);
 
@@ -150,12 +152,12 @@ pub struct Mark(imp::Mark);
 pub struct Observer(imp::Observer);
 
 impl Observer {
-    /// Begins to observe a terminal. Call this directly after [`Pty::spawn`]: the command's
-    /// arguments are read now, before the command can erase them.
+    /// Begins to observe a terminal. Must be called directly after [`Pty::spawn`], since this reads
+    /// the command's arguments before the command can erase them.
     ///
-    /// On Windows, `member_server` is a program and its arguments which call
-    /// [`serve_console_members`]; without one, [`Observer::look`] fails there. Other systems ignore
-    /// it.
+    /// On Windows, `member_server` is the command line of a program that calls
+    /// [`serve_console_members`]. Without a server, [`Observer::look`] fails. Other systems ignore
+    /// `member_server`.
     #[must_use]
     pub fn new(pty: &Pty, member_server: Option<Vec<OsString>>) -> Self {
         Self(imp::Observer::new(pty, member_server))
@@ -167,7 +169,7 @@ impl Observer {
     ///
     /// # Errors
     /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground
-    /// changes all the time, or the system does not say which processes there are.
+    /// changes during every attempt, or the system does not list the processes.
     pub fn look(&mut self) -> io::Result<Vec<Process>> {
         let name = naming("look at the terminal's foreground");
         for _ in 0..ATTEMPTS {
@@ -181,9 +183,9 @@ impl Observer {
         Err(name(refusal(io::ErrorKind::WouldBlock, changing)))
     }
 
-    /// A cheap mark that changes when another process group comes to the foreground, when the
-    /// group's leader executes a program, or when the terminal enters or leaves canonical mode.
-    /// `None` where the system has no foreground group (Windows) or the terminal has none now.
+    /// A mark that is cheap to read. It changes when another process group comes to the foreground,
+    /// when the group's leader executes a program, or when the terminal enters or leaves canonical
+    /// mode. `None` on Windows, which has no foreground groups, and while the terminal has none.
     #[must_use]
     pub fn mark(&self) -> Option<Mark> {
         self.0.mark().map(Mark)

@@ -1,12 +1,12 @@
 //! The boundary between Agent Relay and the operating system.
 //!
-//! All differences between Linux, macOS and Windows are in this crate, and all `unsafe` is. The
-//! crate is divided by feature; inside a feature, `unix.rs` and `windows.rs` are twins: the same
+//! All differences between Linux, macOS and Windows are in this crate, and so is all `unsafe` code.
+//! The crate is divided by feature. Inside a feature, `unix.rs` and `windows.rs` have the same
 //! items in the same order, so that they can be read side by side. The feature's own file documents
-//! the contract of both, and `tests/contract.rs` checks it on every system.
+//! the contract of both, and `tests/contract.rs` checks the contract on every system.
 //!
-//! Framing, retries, limits, logging and policy are elsewhere. Nothing in this crate knows
-//! envelopes or agents.
+//! Framing, retries, limits, logging and policy are in the main crate. This crate does not know
+//! envelopes.
 //!
 //! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.
 
@@ -52,7 +52,7 @@ pub(crate) fn naming(what: impl Display) -> impl FnOnce(io::Error) -> io::Error 
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// Makes an error of one sentence that did not come from the system.
+/// Makes an error from a sentence of this crate, as opposed to an error of the system.
 pub(crate) fn refusal(kind: io::ErrorKind, sentence: impl Into<String>) -> io::Error {
     io::Error::new(kind, sentence.into())
 }

@@ -1,8 +1,8 @@
-//! The lock that makes one process the only one of its kind.
+//! A lock on a file, with which one process excludes all others of its kind.
 //!
 //! The system releases the lock when the holder ends, however it ends. So a held lock *means* that
-//! the holder is alive, and there is nothing to clean up after a crash. The file itself is empty
-//! and stays: if it were removed, a second process could lock a second file of the same name.
+//! the holder is alive, and there is nothing to clean up after a crash. The file is empty and is
+//! never removed: otherwise a second process could lock a second file of the same name.
 
 #[cfg(unix)]
 #[path = "lock/unix.rs"]
@@ -21,12 +21,12 @@ use std::{
 
 use crate::{naming, paths};
 
-/// The attempts to take the lock: [`Lock::is_held`] holds it for some microseconds, which must not
-/// be mistaken for a holder.
+/// The attempts to take the lock. [`Lock::is_held`] of another process locks the file for some
+/// microseconds, which must not be mistaken for a holder.
 const ATTEMPTS: u32 = 10;
 const RETRY: Duration = Duration::from_millis(5);
 
-/// The lock, held until this value is dropped or the process ends.
+/// A lock, held until this value is dropped or the process ends.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
@@ -45,7 +45,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => {
                     let lock = Self { file, path: path.to_owned() };
-                    // Another file may have been put there after this one was opened.
+                    // The file may have been replaced after it was opened.
                     if lock.is_current()? {
                         return Ok(Some(lock));
                     }
@@ -57,7 +57,7 @@ impl Lock {
         Ok(None)
     }
 
-    /// Whether the lock at `path` is held. Without a file it is not.
+    /// Whether the lock at `path` is held. False if there is no file.
     ///
     /// # Errors
     /// If the file cannot be opened or locked.
@@ -67,7 +67,7 @@ impl Lock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(naming(format!("open {}", path.display()))(error)),
         };
-        // A shared lock, so that several concurrent calls do not take one another for a holder.
+        // With a shared lock, concurrent calls do not mistake each other for a holder.
         match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -75,8 +75,8 @@ impl Lock {
         }
     }
 
-    /// Whether the locked file is still the one at the path. If it is not, another process can take
-    /// "the same" lock, and the holder should give up what the lock protects.
+    /// Whether the locked file is still the file at the lock's path. If not, another process can
+    /// take a lock at that path, and the holder should give up what the lock protects.
     ///
     /// # Errors
     /// If the system refuses to say.

@@ -30,8 +30,8 @@ pub fn home() -> io::Result<PathBuf> {
 /// The [`home`] of another user.
 ///
 /// # Errors
-/// `Unsupported` where only the user can make that directory; and if the system does not say where
-/// it is.
+/// `Unsupported` where only that user can make the directory; and if the system does not tell the
+/// directory.
 pub fn home_of(user: &User) -> io::Result<PathBuf> {
     if User::me()? == *user {
         return home();
@@ -40,7 +40,7 @@ pub fn home_of(user: &User) -> io::Result<PathBuf> {
 }
 
 /// Makes a directory (and its parents) that only this user can read or enter. An existing directory
-/// is accepted only if it is private, and never changed.
+/// is never changed, and is an error if it is not private.
 ///
 /// # Errors
 /// If it cannot be made; `PermissionDenied` as [`check_private`].
@@ -59,10 +59,10 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes another user's private directory, as an administrator may.
+/// Makes the private directory of another user, which an administrator can do.
 ///
 /// # Errors
-/// `Unsupported` where only the user can make it; else as [`make_private_dir`].
+/// `Unsupported` where only that user can make the directory; else as [`make_private_dir`].
 pub fn make_private_dir_of(path: &Path, user: &User) -> io::Result<()> {
     if User::me()? == *user {
         return make_private_dir(path);
@@ -74,7 +74,7 @@ pub fn make_private_dir_of(path: &Path, user: &User) -> io::Result<()> {
     check_private_among(path, std::slice::from_ref(user))
 }
 
-/// Makes a new file that only this user can read or write, whatever the umask.
+/// Makes a new file that only this user can read or write. The umask has no effect.
 ///
 /// # Errors
 /// `AlreadyExists` if the name is taken.
@@ -82,7 +82,7 @@ pub fn create_private_file(path: &Path) -> io::Result<File> {
     imp::create_file(path).map_err(naming(format!("make {}", path.display())))
 }
 
-/// Opens a private file for reading and writing, making it if it is not there.
+/// Opens a private file for reading and writing. Makes the file if it is missing.
 ///
 /// # Errors
 /// If it cannot be made or opened.
@@ -94,7 +94,7 @@ pub fn open_private_file(path: &Path) -> io::Result<File> {
 /// it, too.
 ///
 /// # Errors
-/// `Unsupported` if this system has no such files and the reader is not this user; else as
+/// `Unsupported` if the reader is another user and this system has no such files; else as
 /// [`open_private_file`].
 pub fn open_private_file_for(path: &Path, reader: &User) -> io::Result<File> {
     if User::me()? == *reader {
@@ -123,7 +123,7 @@ pub fn open_file_of_others(path: &Path) -> io::Result<File> {
 /// also after a crash.
 ///
 /// # Errors
-/// If it cannot be written; the old content is there then.
+/// If the file cannot be written. It then has its old content.
 pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, bytes, create_private_file)
 }
@@ -131,7 +131,7 @@ pub fn write_private_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Replaces the content of a private file atomically, and lets `reader` read it, too.
 ///
 /// # Errors
-/// `Unsupported` if this system has no such files and the reader is not this user; else as
+/// `Unsupported` if the reader is another user and this system has no such files; else as
 /// [`write_private_file`].
 pub fn write_private_file_for(path: &Path, bytes: &[u8], reader: &User) -> io::Result<()> {
     if User::me()? == *reader {
@@ -161,7 +161,7 @@ fn write_with(
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| imp::replace(&new, path));
     if written.is_err() {
-        // The first error is the one to report; a leftover file is no reason for another.
+        // The first error is reported. A failure to remove the new file is ignored.
         let _ = fs::remove_file(&new);
     }
     written.map_err(naming(format!("write {}", path.display())))
@@ -171,7 +171,7 @@ fn write_with(
 /// read or change it.
 ///
 /// # Errors
-/// `PermissionDenied` with a sentence that names the remedy; or if it is not there.
+/// `PermissionDenied`, with a remedy, if the check fails; and if the file or directory is missing.
 pub fn check_private(path: &Path) -> io::Result<()> {
     check_private_among(path, &[])
 }
@@ -193,10 +193,11 @@ pub fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     imp::check_only_owner_writes(path)
 }
 
-/// Checks that this user can make files in a directory, as far as that is known without making one.
+/// Checks that this user can make files in a directory, as far as that is known without making a
+/// file.
 ///
 /// # Errors
-/// If it is not there, is not a directory, or this user cannot make files in it.
+/// If the path is missing or is not a directory, or this user cannot make files in the directory.
 pub fn check_writable(directory: &Path) -> io::Result<()> {
     let shown = directory.display();
     match fs::metadata(directory) {
@@ -219,7 +220,7 @@ fn make_with_parents(path: &Path) -> io::Result<()> {
         make_with_parents(parent)?;
     }
     match imp::make_dir(path) {
-        // A concurrent process made it, which is as good: the caller checks it.
+        // Another process made the directory at the same time. The caller checks the directory.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }

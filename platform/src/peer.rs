@@ -14,9 +14,10 @@ use crate::refusal;
 /// The identity of the process at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The user who owned the process when it connected. Decisions use only this.
+    /// The user who owned the process when it connected. Decisions depend only on the user.
     pub user: User,
-    /// The process id, where the system says. For display only: another process may have it by now.
+    /// The process id, where the system tells it. For display only, since the id may already belong
+    /// to another process.
     pub pid: Option<u32>,
 }
 
@@ -25,10 +26,10 @@ pub struct Peer {
 pub struct User(imp::UserId);
 
 impl User {
-    /// The user this process acts as.
+    /// The user as which this process acts.
     ///
     /// # Errors
-    /// If the system does not say (Windows only).
+    /// If the system does not tell the user (Windows only).
     pub fn me() -> io::Result<Self> {
         imp::me().map(Self)
     }
@@ -43,8 +44,8 @@ impl User {
         })
     }
 
-    /// Whether this process may trust a server run by this user: it is the same user, the system,
-    /// or an administrator, who could read all of this user's data anyway.
+    /// Whether this process may trust a server that this user runs: the user is this process's own,
+    /// the system, or an administrator, who can read all data of the process's user anyway.
     pub fn is_trusted_server(&self) -> bool {
         Self::me().is_ok_and(|me| *self == me) || imp::is_system(&self.0)
     }

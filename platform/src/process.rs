@@ -27,11 +27,10 @@ impl Detached {
         self.0.id()
     }
 
-    /// The exit code if the process has ended. For a process meant to keep running, that is a
-    /// failure.
+    /// The exit code if the process has ended.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not tell the process's state.
     pub fn exited(&mut self) -> io::Result<Option<i32>> {
         let status = self.0.try_wait().map_err(naming("look after the process"))?;
         Ok(status.map(exit_code))
@@ -42,13 +41,13 @@ impl Detached {
 /// allows. Returns the new limit.
 ///
 /// # Errors
-/// If the system does not say.
+/// If the system does not tell the present limit.
 pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
     imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
 }
 
-/// Has this process end before others at a logoff or shutdown, so that it does not mistake their
-/// end for a failure. Does nothing where the system has no such order.
+/// Has the system end this process before others at a logoff or shutdown, so that this process does
+/// not mistake the end of another for a failure. Does nothing where the system has no such order.
 ///
 /// # Errors
 /// If the system refuses.
@@ -79,7 +78,7 @@ pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<D
 /// The system's name: `linux`, `macos` or `windows`.
 pub const SYSTEM: &str = std::env::consts::OS;
 
-/// The file that a command of this name runs, by the search path.
+/// The file that a command of this name runs, as found in the search path.
 #[must_use]
 pub fn find_program(command: &OsStr) -> Option<PathBuf> {
     let command = Path::new(command);
@@ -100,8 +99,8 @@ pub fn find_program(command: &OsStr) -> Option<PathBuf> {
 /// The most processes that [`family`] lists.
 const FAMILY_MAX: usize = 256;
 
-/// A process and its descendants, the nearest first, as far as the system says: on Linux all that
-/// have not left its session, elsewhere the process alone.
+/// A process and its descendants, the nearest first. On Linux, without descendants that have left
+/// its session; on other systems, the process alone.
 #[must_use]
 pub fn family(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];
@@ -113,15 +112,15 @@ pub fn family(pid: u32) -> Vec<u32> {
     family
 }
 
-/// Whether no process outside its [`family`] runs the same program in the same directory; false
-/// where the system does not say.
+/// Whether no process outside the [`family`] of `pid` runs the program of `pid` in the same
+/// directory. False where the system does not say.
 #[must_use]
 pub fn is_alone(pid: u32) -> bool {
     imp::is_alone(pid, &family(pid))
 }
 
-/// The files that a process has open for writing, where the system says: on Linux, for processes of
-/// this user.
+/// The files that a process has open for writing. Known on Linux, for processes of this user;
+/// `None` otherwise.
 #[must_use]
 pub fn written_files(pid: u32) -> Option<Vec<PathBuf>> {
     imp::written_files(pid)

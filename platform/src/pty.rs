@@ -31,9 +31,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// have no such key.
 pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
 
-/// Whether a pseudo-terminal assumes that the screen which shows it is empty, with the cursor at
-/// the top left. Windows' does: it prints at absolute positions, and asks for the first one, which
-/// [`Pty`] answers accordingly.
+/// Whether a pseudo-terminal assumes that the screen which shows its output is empty at first, with
+/// the cursor at the top left. The pseudo-terminal of Windows does: it prints at absolute
+/// positions, and [`Pty`] answers its question for the cursor's position with the top left.
 pub const BEGINS_AT_HOME: bool = cfg!(windows);
 
 /// A terminal's size in character cells.
@@ -45,7 +45,7 @@ pub struct Size {
     pub cols: u16,
 }
 
-/// A command in a pseudo-terminal. Clones share it, for use by several threads.
+/// A command in a pseudo-terminal. Clones share the terminal, for use by several threads.
 ///
 /// Dropping the last clone (and its reader and writer) closes the terminal, which ends most
 /// commands; the drop does not wait for that.
@@ -76,7 +76,7 @@ impl Pty {
         Ok(Self(Arc::new(pty)))
     }
 
-    /// A reader of the command's output. Several readers share the output between them.
+    /// A reader of the command's output. Each byte goes to only one of several readers.
     ///
     /// # Errors
     /// If the system has no handles left.
@@ -123,8 +123,8 @@ impl Pty {
         WeakPty(Arc::downgrade(&self.0))
     }
 
-    /// Resumes a command that has suspended itself: no shell around it would. Does nothing where
-    /// the system has no job control.
+    /// Resumes a command that has suspended itself, since there is no shell that would resume it.
+    /// Does nothing where the system has no job control.
     ///
     /// # Errors
     /// If the system refuses.
@@ -136,7 +136,7 @@ impl Pty {
     /// May be called repeatedly and by several threads.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not tell the command's state.
     pub fn wait(&self) -> io::Result<i32> {
         self.0.wait().map_err(naming("wait for the command"))
     }
@@ -144,14 +144,14 @@ impl Pty {
     /// The exit code if the command has ended.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not tell the command's state.
     pub fn try_wait(&self) -> io::Result<Option<i32>> {
         self.0.try_wait().map_err(naming("look after the command"))
     }
 
-    /// Ends the command and its descendants, and waits for it: hangs up the terminal, after `grace`
-    /// requests termination (Unix), and after another `grace` uses force. Another thread must keep
-    /// reading the output meanwhile.
+    /// Ends the command and its descendants, and waits for the command's end. First hangs up the
+    /// terminal, after `grace` requests termination (Unix), and after another `grace` uses force.
+    /// Another thread must keep reading the output during the call.
     ///
     /// # Errors
     /// If the system refuses.
@@ -161,7 +161,7 @@ impl Pty {
             let given_up = Instant::now() + grace;
             while Instant::now() < given_up {
                 if let Some(code) = self.try_wait()? {
-                    // For processes that the command has left behind.
+                    // Ends processes that the command has left behind.
                     self.kill()?;
                     return Ok(code);
                 }
@@ -172,8 +172,8 @@ impl Pty {
         self.wait()
     }
 
-    /// Ends the command and its descendants by force, without waiting. Succeeds if it has ended
-    /// already.
+    /// Ends the command and its descendants by force, without waiting. Succeeds if the command has
+    /// ended already.
     ///
     /// # Errors
     /// If the system refuses.
@@ -194,7 +194,7 @@ impl Pty {
 pub(crate) struct WeakPty(Weak<imp::Pty>);
 
 impl WeakPty {
-    /// The terminal, as long as a clone of it lives.
+    /// The terminal, if a clone of its [`Pty`] still lives.
     pub(crate) fn upgrade(&self) -> io::Result<Pty> {
         let closed = || refusal(io::ErrorKind::BrokenPipe, "the terminal is closed");
         self.0.upgrade().map(Pty).ok_or_else(closed)
@@ -204,7 +204,7 @@ impl WeakPty {
 /// Checks that [`Pty::spawn`] would find this command with the environment of this process.
 ///
 /// # Errors
-/// Those of [`Pty::spawn`] that are known without starting it.
+/// The errors of [`Pty::spawn`] that are known without starting the command.
 pub fn check(command: &[OsString], cwd: Option<&Path>) -> io::Result<()> {
     find(command, cwd).map(drop)
 }
@@ -217,7 +217,8 @@ pub fn find(command: &[OsString], cwd: Option<&Path>) -> io::Result<PathBuf> {
     describe(command, &[], cwd).map(|(program, _)| program)
 }
 
-/// Resolves the file to run, and describes the command as a `Command`, which is never run itself.
+/// Resolves the file to run. Also returns a `Command` that only holds the arguments, the directory
+/// and the environment, and is never run itself.
 fn describe(
     command: &[OsString],
     env: &[(OsString, Option<OsString>)],
@@ -236,7 +237,7 @@ fn describe(
         Some(cwd) => cwd.to_owned(),
         None => env::current_dir().map_err(naming("look for this process's directory"))?,
     };
-    // The command holds the complete environment.
+    // The description holds the complete environment, not only changes.
     let mut command = Command::new(name);
     command.args(arguments).current_dir(&cwd).env_clear().envs(env::vars_os());
     for (key, value) in env {
@@ -259,7 +260,7 @@ impl Read for Reader {
     }
 }
 
-/// Types into the terminal. Writes are not buffered, and dropping it types nothing.
+/// Types into the terminal. Writes are not buffered, and dropping the writer types nothing.
 #[derive(Debug)]
 pub struct Writer(imp::Writer);
 

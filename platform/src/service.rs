@@ -1,11 +1,11 @@
-//! A program that the system starts by itself and supervises.
+//! A service: a program that the system starts by itself and supervises.
 //!
-//! For one user, under one name: a systemd user unit on Linux, a launchd agent on macOS. On
-//! Windows, a service, which an administrator installs and which runs under its own account for the
-//! one user it serves (its [`Site`]), or a scheduled task of the user.
+//! A service belongs to one user and has a fixed name. On Linux, it is a systemd user unit; on
+//! macOS, a launchd agent. On Windows, it is a Windows service, which an administrator installs and
+//! which runs under its own account for one user (see [`Site`]), or a scheduled task of the user.
 //!
-//! The system starts the program at boot or at logon, and again if it fails, but not if it ends by
-//! itself. A program started by hand is not covered by this module.
+//! The system starts the program at boot or at logon, and again if the program fails, but not if it
+//! ends by itself. This module does not cover a program that a person starts.
 
 mod command;
 #[cfg(any(windows, test))]
@@ -48,7 +48,7 @@ use std::{ffi::OsString, fmt, io, path::PathBuf};
 
 use crate::{endpoint::Endpoint, peer::User};
 
-/// The one name under which the system knows the service.
+/// The name under which the system knows the service.
 pub const NAME: &str = "agent-relay";
 
 /// The option that names the owner to a program installed for a [`Site`].
@@ -70,7 +70,7 @@ pub struct Site {
     pub owner: User,
     /// The account that the service runs as.
     pub account: User,
-    /// The directory of its files, closed to the owner except for files made for the owner.
+    /// The directory of the service's files. The owner can read only those made for the owner.
     pub home: PathBuf,
     /// The endpoint that the daemon listens at.
     pub endpoint: Endpoint,
@@ -118,10 +118,10 @@ impl fmt::Display for Kind {
 pub struct Installed {
     /// The component of the system that supervises the service.
     pub kind: Kind,
-    /// The location of its definition: a file, a registry key, or a task's path.
+    /// The location of the service's definition: a file, a registry key, or a task's path.
     pub definition: PathBuf,
-    /// The program that the service runs; `None` if the definition was rewritten by hand in another
-    /// form.
+    /// The program that the service runs; `None` if a person has changed the definition to a form
+    /// that this module cannot read.
     pub program: Option<Program>,
     /// Whether the system starts the service by itself.
     pub is_enabled: bool,
@@ -130,7 +130,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// The argument that follows `option`.
+    /// The argument that follows `option` in the program's arguments.
     #[must_use]
     pub fn after(&self, option: &str) -> Option<&str> {
         let mut words = self.program.as_ref()?.arguments.iter();
@@ -157,7 +157,7 @@ pub enum State {
     Stopped,
     /// Failed, with the reason as far as the system gives one.
     Failed(String),
-    /// Not reported by the system: only the program itself knows.
+    /// Not reported by the system. Only the program itself can tell its state.
     Unknown,
 }
 
@@ -165,22 +165,22 @@ pub enum State {
 /// service runs as the user.
 ///
 /// # Errors
-/// `Unsupported` if this system has no services for other users; `NotFound` if it knows no user of
-/// this name.
+/// `Unsupported` if this system has no services for other users; `NotFound` if the system knows no
+/// user of this name.
 pub fn site(user: Option<&str>) -> io::Result<Option<Site>> {
     accounts::site(user)
 }
 
-/// Checks that this system offers both a service with a [`site`] and, without one, a start at this
-/// user's logon.
+/// Checks that this system offers both a service with a [`site`] and, without a site, a start at
+/// this user's logon.
 ///
 /// # Errors
-/// `Unsupported` where there is only one way.
+/// `Unsupported` where the system offers only one of the two.
 pub fn check_logon() -> io::Result<()> {
     accounts::check_logon()
 }
 
-/// Checks in advance that the program can be installed, as far as possible.
+/// Checks that the program can be installed, as far as that is known without installing it.
 ///
 /// # Errors
 /// `InvalidInput` if a path cannot be written into a definition; `PermissionDenied` if only
@@ -190,27 +190,29 @@ pub fn check_install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     imp::check_install(program, site)
 }
 
-/// The directory in which this user could replace the program of a [`Site`]'s service, and so act
-/// as its account; `None` if there is none, or no such account.
+/// The directory in which `user` could replace the program of a [`Site`]'s service, and so act as
+/// the service's account. `None` if there is no such directory, or if services have no account of
+/// their own on this system.
 ///
 /// # Errors
-/// If the system does not say who may change it.
+/// If the system does not tell who may change a directory.
 pub fn replaceable_by(user: &User, program: &Program) -> io::Result<Option<PathBuf>> {
     accounts::replaceable_by(user, program)
 }
 
 /// Installs the program at a site, or as this user, and starts it. An installed program is stopped
-/// and replaced; if that fails, a service is as before, or the error says in which state it is.
+/// and replaced. If that fails, the earlier service is restored, or the error describes its state.
 ///
 /// # Errors
-/// As [`check_install`]; `NotFound` if the system has no such component; and the system's errors.
+/// As [`check_install`]; `NotFound` if the system lacks the component that supervises services; and
+/// the system's errors.
 pub fn install(program: &Program, site: Option<&Site>) -> io::Result<()> {
     check_install(program, site)?;
     imp::install(program, site)
 }
 
-/// Stops the service and removes all of it from the system, including the rest of an earlier
-/// incomplete removal. Returns false if nothing was installed.
+/// Stops the service and removes it from the system, including what an incomplete removal has left.
+/// Returns false if nothing was installed.
 ///
 /// # Errors
 /// The system's errors.
@@ -226,8 +228,9 @@ pub fn start() -> io::Result<()> {
     imp::start()
 }
 
-/// Stops the service until it is started again, or until the next logon. Succeeds if it is stopped
-/// already. Where the system does not report its state ([`State::Unknown`]), the process is killed.
+/// Stops the service until it is started again, or until the next logon. Succeeds if the service is
+/// stopped already. If the system does not report the service's state ([`State::Unknown`]), the
+/// process is killed.
 ///
 /// # Errors
 /// The system's errors.
@@ -238,13 +241,13 @@ pub fn stop() -> io::Result<()> {
 /// The installed service, if there is one.
 ///
 /// # Errors
-/// If its definition cannot be read, or the system does not say.
+/// If the service's definition cannot be read, or the system does not tell whether there is one.
 pub fn installed() -> io::Result<Option<Installed>> {
     imp::installed()
 }
 
-/// The installed service, if it runs as this user and the system reports its state: never on
-/// Windows, where a service has its own account, and a task's state is not reported.
+/// The installed service, if it runs as this user and the system reports its state. Always `None`
+/// on Windows: a Windows service has its own account, and a task's state is not reported.
 ///
 /// # Errors
 /// As [`installed`].
@@ -259,12 +262,12 @@ pub fn without_logon() -> Option<&'static str> {
     imp::without_logon()
 }
 
-/// Runs `body` as the service that the system has installed at a site. The system's request to stop
-/// reaches `body` as [`Signal::Stop`](crate::stop_signals::Signal::Stop), and the error of `body`
-/// goes into the system's log. Returns when the service has ended.
+/// Runs `body` as the service that is installed at a site. A stop request of the system reaches
+/// `body` as [`Signal::Stop`](crate::stop_signals::Signal::Stop), and an error of `body` goes into
+/// the system's log. Returns when the service has ended.
 ///
 /// # Errors
-/// `Unsupported` where no service runs so; and if the system did not start this process.
+/// `Unsupported` on systems without sites; and if the system did not start this process.
 pub fn run(body: impl FnOnce(&Running) -> Result<(), String> + Send + 'static) -> io::Result<()> {
     accounts::run(Box::new(body))
 }
@@ -287,15 +290,15 @@ impl fmt::Debug for Running {
     }
 }
 
-/// Whether a definition, which is lines or XML, cannot hold the character. Windows also expands
-/// `%`.
+/// Whether a definition cannot hold the character. A definition consists of lines or is XML, and
+/// Windows expands `%` in it.
 fn is_unwritable(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{fffe}' | '\u{ffff}')
         || cfg!(windows) && character == '%'
 }
 
-/// Checks that the program's words can be written into a definition, and read back.
+/// Checks that the program's file and arguments can be written into a definition and read back.
 fn check(program: &Program) -> io::Result<()> {
     let words = std::iter::once(program.file.as_os_str())
         .chain(program.arguments.iter().map(OsString::as_os_str));

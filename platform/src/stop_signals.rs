@@ -1,5 +1,5 @@
-//! The system's notifications to a process: to stop, that its terminal hung up, that the window has
-//! another size.
+//! The system's notifications to a process: a request to stop, the hang-up of its terminal, a
+//! change of the window's size.
 
 #[cfg(unix)]
 #[path = "stop_signals/unix.rs"]
@@ -43,16 +43,16 @@ static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 /// Whether this process reacts to Ctrl-C and other console events.
 static HANDLES_CONSOLE: AtomicBool = AtomicBool::new(true);
 
-/// A subscription to signals, which ends when dropped. The signals' default actions are not
-/// restored then: they have no effect any more.
+/// A subscription to signals, which ends when dropped. The default actions of the signals are not
+/// restored: without a subscription, the signals have no effect.
 #[derive(Debug)]
 pub struct Listening {
     _watch: imp::Watch,
 }
 
-/// Calls `on_signal` for every signal, one at a time, in threads named "ctrl-c" (the ctrlc
-/// library's, started once for the process) and "signals" (ended when the result is dropped). The
-/// function should pass the signal on and return.
+/// Calls `on_signal` for every signal, one at a time. The function should pass the signal on and
+/// return. It runs in two threads: "ctrl-c", which the library ctrlc starts once for the process,
+/// and "signals", which ends when the result is dropped.
 ///
 /// # Errors
 /// `AlreadyExists` if there is a listener; and the system's errors.
@@ -83,8 +83,8 @@ impl Drop for Listening {
     }
 }
 
-/// Ignores console events, for a service, which the service manager notifies: a console reports the
-/// logoff of every user.
+/// Makes this process ignore console events, for a service: its stop requests come from the service
+/// manager, and a console would also report the logoff of every user.
 #[cfg(windows)]
 pub(crate) fn leave_console() {
     HANDLES_CONSOLE.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The terminal this process runs in: its size, and raw mode.
+//! The terminal in which this process runs: its size, and raw mode.
 
 #[cfg(unix)]
 #[path = "terminal/unix.rs"]
@@ -42,8 +42,8 @@ pub fn size() -> Option<Size> {
     imp::size().filter(|size| size.rows > 0 && size.cols > 0)
 }
 
-/// Unbuffered standard input: nothing is read ahead, and in raw mode every key arrives, which the
-/// standard library does not ensure for Ctrl-Z on Windows.
+/// Unbuffered standard input. Nothing is read ahead, and in raw mode every key arrives. (The
+/// standard library does not deliver Ctrl-Z on Windows.)
 #[derive(Debug)]
 pub struct Input(imp::Input);
 
@@ -69,7 +69,8 @@ impl Read for Input {
     }
 }
 
-/// Ends the reads of an [`Input`], present and future. On Windows, only reads of a console.
+/// A handle that ends the reads of an [`Input`], present and future. On Windows, it ends only reads
+/// of a console.
 #[derive(Clone, Debug)]
 pub struct Interrupter(imp::Interrupter);
 
@@ -80,7 +81,7 @@ impl Interrupter {
     }
 }
 
-/// Unbuffered standard output: a write is shown at once, in as few calls as possible.
+/// Unbuffered standard output. A write is shown at once, with as few system calls as possible.
 #[derive(Debug)]
 pub struct Output(imp::Output);
 
@@ -104,7 +105,7 @@ impl Write for Output {
     }
 }
 
-/// The terminal's modes before raw mode; one value, since a process has one terminal.
+/// The terminal's modes before raw mode. There is one value, since a process has one terminal.
 static BEFORE: Mutex<Option<imp::Modes>> = Mutex::new(None);
 
 /// Raw mode: the terminal delivers every key as it is pressed, and prints output unchanged.

@@ -4,8 +4,8 @@
 //! another writes, and a third ends both with [`Stream::hang_up`]. There are no timeouts, since
 //! named pipes have none.
 //!
-//! Only the endpoint's owner can connect, from this machine only, and both sides can query the
-//! identity of the other. [`Stream::connect`] checks it by itself.
+//! Only the endpoint's owner can connect, and only from this machine. Both sides can query the
+//! identity of the other side. [`Stream::connect`] checks the server's identity by itself.
 
 #[cfg(unix)]
 #[path = "transport/unix.rs"]
@@ -28,13 +28,13 @@ use crate::{
     refusal,
 };
 
-/// The object at a listener's endpoint; see [`Listener::endpoint_state`].
+/// The kind of object at a listener's endpoint; see [`Listener::endpoint_state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointState {
     /// This listener.
     Mine,
-    /// Free: the socket was removed, and nobody can connect any more. The endpoint can be bound
-    /// again.
+    /// No object: the socket was removed, and clients can no longer connect. The endpoint can be
+    /// bound again.
     Gone,
     /// Another object.
     Foreign,
@@ -56,13 +56,13 @@ pub struct Listener(imp::Listener);
 impl Listener {
     /// Starts to listen, for this user's processes only.
     ///
-    /// The caller must hold the lock that makes it the only process to do so: this replaces the
-    /// endpoint of a listener that has ended, and two concurrent replacements would displace each
-    /// other.
+    /// The caller must hold a lock that makes it the only process that binds the endpoint: this
+    /// call replaces the endpoint of a listener that has ended, and one of two concurrent calls
+    /// would displace the listener of the other.
     ///
     /// # Errors
     /// `AddrInUse` if there is a listener; `AlreadyExists` if there is another kind of object;
-    /// `PermissionDenied` if it is another user's; and the system's errors.
+    /// `PermissionDenied` if the object is another user's; and the system's errors.
     pub fn bind(endpoint: &Endpoint) -> io::Result<Self> {
         Self::bind_for(endpoint, &User::me()?)
     }
@@ -76,9 +76,9 @@ impl Listener {
         imp::Listener::bind(endpoint, user).map(Self)
     }
 
-    /// Starts to listen for those of this user's processes that have at least the rights of this
-    /// one. On Windows, an elevated listener is out of reach of processes that are not elevated;
-    /// elsewhere all processes of a user have the same rights.
+    /// Starts to listen for processes of this user that have at least the rights of this process.
+    /// On Windows, processes that are not elevated cannot connect to an elevated listener. On other
+    /// systems, all processes of a user have the same rights.
     ///
     /// # Errors
     /// As [`Listener::bind`].
@@ -86,8 +86,8 @@ impl Listener {
         imp::Listener::bind_guarded(endpoint).map(Self)
     }
 
-    /// Checks that this user could listen at the endpoint, as far as that is known without doing
-    /// so. An existing listener and its user are not examined.
+    /// Checks that this user could listen at the endpoint, as far as that is known without
+    /// listening. An existing listener and its user are not examined.
     ///
     /// # Errors
     /// `AlreadyExists` if there is an object of another kind; or if the directory of a socket is
@@ -96,7 +96,7 @@ impl Listener {
         imp::check_bindable(endpoint)
     }
 
-    /// Whether an object of another user is at the endpoint, so that this user can neither listen
+    /// Whether the object at the endpoint is another user's, so that this user can neither listen
     /// there nor trust the listener. False if the endpoint is free.
     ///
     /// # Errors
@@ -108,8 +108,8 @@ impl Listener {
     /// Waits for a connection. Only one thread may call this at a time.
     ///
     /// # Errors
-    /// `Interrupted` after [`Listener::stop`], always. Any other error concerns only this attempt
-    /// (no file handles left, for example), and the next one may succeed.
+    /// Always `Interrupted` after [`Listener::stop`]. Any other error concerns only this call (for
+    /// example, no file handles left), and the next call may succeed.
     pub fn accept(&self) -> io::Result<Stream> {
         self.0.accept().map(Stream::new)
     }
@@ -119,8 +119,8 @@ impl Listener {
         self.0.stop();
     }
 
-    /// Looks at the object at the endpoint. A socket's path can be removed or replaced without the
-    /// listener's knowledge; a pipe's name cannot.
+    /// Examines the object at the endpoint. A socket's path can be removed or replaced without a
+    /// notification of the listener; a pipe's name cannot.
     ///
     /// # Errors
     /// If the system refuses to say.
@@ -129,8 +129,8 @@ impl Listener {
     }
 }
 
-/// One end of a connection. The connection ends when all clones are dropped, or at once with
-/// [`Stream::hang_up`]. In both cases the other side can still read what was written.
+/// An end of a connection. The connection ends when all clones are dropped, or at once with
+/// [`Stream::hang_up`]. In both cases the other side can still read the bytes that were written.
 #[derive(Clone, Debug)]
 pub struct Stream(Arc<imp::Stream>);
 
@@ -146,8 +146,8 @@ impl Stream {
         Self::connect_among(endpoint, &[])
     }
 
-    /// Connects as [`Stream::connect`] does, and also trusts servers run by `users`: by the account
-    /// of the service that an administrator has installed for this user.
+    /// Connects as [`Stream::connect`] does, and also trusts servers that one of `users` runs. The
+    /// caller names the account of a service that an administrator has installed for this user.
     ///
     /// # Errors
     /// As [`Stream::connect`].
@@ -168,7 +168,7 @@ impl Stream {
 
     /// Ends the connection now, for all clones: blocked reads and writes of other threads return
     /// within a second, and all later ones at once (reads with the end, writes with an error). The
-    /// other side reads what was written and then the end.
+    /// other side reads the bytes that were written, and then the end.
     pub fn hang_up(&self) {
         self.0.hang_up();
     }
@@ -185,7 +185,7 @@ impl Stream {
     /// something.
     ///
     /// # Errors
-    /// If the system does not say; the peer is then not trusted.
+    /// If the system does not tell the identity. The caller must not trust the peer then.
     pub fn peer(&self) -> io::Result<Peer> {
         self.0.peer().map_err(naming("ask who is at the other end"))
     }

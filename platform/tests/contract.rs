@@ -1,9 +1,9 @@
 //! The contract of the platform crate: the same tests on every system.
 //!
-//! The tests run one after the other, each in a thread of its own under a watchdog, since signals,
-//! the umask and the terminal belong to the whole process. Tests that a system cannot run are in
-//! one table, [`SKIPPED`], with the reason, and every run prints them. If `CI` is set, they must be
-//! those of that system's list in `contract/`, line for line.
+//! The tests run one after the other, since signals, the umask and the terminal belong to the whole
+//! process. Each test has a thread of its own and a timeout. The table [`SKIPPED`] has the tests
+//! that a system cannot run, with the reason, and every run prints them. If `CI` is set, the
+//! skipped tests must be those of the system's list in `contract/`, line for line.
 //!
 //! `cargo test -p platform --test contract -- NAME` runs the tests whose name contains NAME.
 #![allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")]
@@ -33,8 +33,8 @@ mod users;
 
 use std::{env, process::ExitCode, sync::mpsc, thread, time::Duration};
 
-/// The time after which a test counts as hanging. No test judges by it: even a busy machine needs a
-/// small part of it.
+/// The time after which a test counts as hanging. Even on a busy machine, a test needs only a small
+/// part of this time.
 const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A test's name and body.
@@ -96,7 +96,7 @@ tests! {
         member_server_restarts_are_limited;
 }
 
-/// Tests that are skipped: the kind of run, the test, the reason.
+/// The tests that are skipped: the kind of run in which a test is skipped, the test, the reason.
 const SKIPPED: &[(&str, &str, &str)] = &[
     ("unprivileged", "another_user_cannot_connect", "only root can become another user"),
     ("unprivileged", "another_user_is_recognized", "only root can become another user"),
@@ -181,7 +181,7 @@ const SKIPPED: &[(&str, &str, &str)] = &[
     ("unix", "member_server_restarts_are_limited", "only a console has a member server"),
 ];
 
-/// The skipped tests where CI runs: as root on Linux, as any user on macOS.
+/// The lists of the tests that are skipped where CI runs: as root on Linux, as any user on macOS.
 const AGREED: &[(&str, &str)] = &[
     ("linux", include_str!("contract/linux.skipped-tests")),
     ("macos", include_str!("contract/macos.skipped-tests")),
@@ -225,7 +225,7 @@ fn reason_to_skip(here: &[&str], test: &str) -> Option<&'static str> {
     row.map(|row| row.2)
 }
 
-/// Whether the skipped tests are those of this system's list; prints the differences.
+/// Whether the skipped tests are those of this system's list. Prints the differences.
 fn is_agreed(here: &[&str], skipped: &[String]) -> bool {
     let lists = here.iter().rev().filter_map(|kind| AGREED.iter().find(|list| list.0 == *kind));
     let (system, list) = lists.map(|list| (list.0, list.1)).next().unwrap();
@@ -239,7 +239,7 @@ fn is_agreed(here: &[&str], skipped: &[String]) -> bool {
     agreed == skipped
 }
 
-/// Runs one test; a hanging one ends the run, since its thread cannot be ended.
+/// Runs one test. If the test hangs, ends the process, since the test's thread cannot be ended.
 fn run(name: &'static str, test: fn()) -> bool {
     let (done, wait) = mpsc::channel();
     let thread = thread::Builder::new().name(name.to_owned()).spawn(move || {

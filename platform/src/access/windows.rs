@@ -21,7 +21,7 @@ use crate::{
     security::{self, ADMINISTRATORS, Access, Descriptor, SYSTEM, checked, wide},
 };
 
-/// SIDs in an access list that stand for the owner: CREATOR OWNER and OWNER RIGHTS.
+/// SIDs that stand for the owner in an access list: CREATOR OWNER and OWNER RIGHTS.
 const OWNER_STAND_INS: [&str; 2] = ["S-1-3-0", "S-1-3-4"];
 
 /// The account of Windows itself. Administrators can act as this account.
@@ -41,8 +41,8 @@ pub(crate) fn make_dir_with(path: &Path, descriptor: &Descriptor) -> io::Result<
         .map_err(naming_limit(path, DIRECTORY_UNITS_MAX))
 }
 
-/// Adds the limit and a remedy to the system's error if `path` is longer than `most`: the system's
-/// own error names neither.
+/// Adds a limit and a remedy to the system's error, which names neither, if `path` is longer than
+/// the limit `most`.
 pub(crate) fn naming_limit(path: &Path, most: usize) -> impl FnOnce(io::Error) -> io::Error {
     move |error| {
         let units = path.as_os_str().encode_wide().count();
@@ -61,7 +61,7 @@ pub(crate) fn naming_limit(path: &Path, most: usize) -> impl FnOnce(io::Error) -
 }
 
 /// The longest path of a directory in UTF-16 units on any Windows: MAX_PATH less room for a short
-/// file name. The other constant is the limit for a file.
+/// file name. [`FILE_UNITS_MAX`] is the limit for a file.
 pub(crate) const DIRECTORY_UNITS_MAX: usize = 247;
 pub(crate) const FILE_UNITS_MAX: usize = 259;
 
@@ -70,14 +70,14 @@ pub(crate) const FILE_UNITS_MAX: usize = 259;
 pub(crate) enum Advice {
     /// Deny others access: for a user's own file or directory.
     Restrict,
-    /// Choose another path: this one has to stay open to others, such as the system.
+    /// Choose another path: the present one has to stay open to others, such as the system.
     Elsewhere,
-    /// Delete it and let it be made again: only administrators make such a directory.
+    /// Delete the directory and have it made again, as only administrators can.
     Recreate,
 }
 
 pub(crate) fn check_private(path: &Path, users: &[User]) -> io::Result<()> {
-    // Inherited access counts as well.
+    // Inherit-only entries count as well, since files in the directory get their rights.
     check(path, users, |_| true, "is open to others", Advice::Restrict)
 }
 
@@ -85,8 +85,9 @@ pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     check(path, &[], |access| gives(access, CHANGING), "can be changed by others", Advice::Restrict)
 }
 
-/// Checks that others cannot replace a file: change it or its directory, or move one of the
-/// directories above. They may add files to a directory above (everybody may in `%ProgramData%`).
+/// Checks that others cannot replace a file: neither change the file or its directory, nor move
+/// one of the directories above. Others may be able to add files to the directories above, as
+/// everybody can in `%ProgramData%`.
 pub(crate) fn check_irreplaceable(file: &Path) -> io::Result<()> {
     check(
         file,
@@ -127,7 +128,8 @@ pub(crate) fn replaceable_by(user: &User, file: &Path) -> io::Result<Option<Path
     Ok(None)
 }
 
-/// Whether a user has one of these rights, or may grant it to himself. Groups count as other users.
+/// Whether a user has one of these rights, or may acquire it as the owner. Rights of the user's
+/// groups do not count.
 fn has_right(user: &str, owner: &str, allowed: Option<&[Access]>, rights: u32) -> bool {
     let has = |access: &Access| access.sid == user && gives(access, rights);
     owner == user || allowed.is_none_or(|allowed| allowed.iter().any(has))
@@ -183,7 +185,7 @@ fn named(sid: String) -> String {
 }
 
 impl Advice {
-    /// Returns the refusal of a link; `None` where a link is allowed, as among a user's own files.
+    /// Returns the refusal of a link. `None` for a user's own files, where links are allowed.
     fn on_link(self, path: &Path) -> Option<String> {
         let next = match self {
             Self::Restrict => return None,
@@ -211,7 +213,7 @@ impl Advice {
 
     /// Returns the refusal of access for others.
     fn on_access(self, path: &Path, what: &str, other: &str) -> String {
-        // Files in a directory inherit its access.
+        // For a directory, the granted access is to be inherited by its files.
         let all = if path.is_dir() { "(OI)(CI)(F)" } else { "(F)" };
         let path = path.display();
         let next = match self {

@@ -1,5 +1,5 @@
-//! Windows: `Instant`, which reads the performance counter. By its documentation that counts sleep
-//! and hibernation, and it is finer than GetTickCount64's tick of 16 ms.
+//! Windows: `Instant`, which reads the performance counter. According to its documentation, the
+//! counter also runs during sleep and hibernation. It is finer than GetTickCount64's tick of 16 ms.
 
 use std::{sync::OnceLock, time::Instant};
 

@@ -18,7 +18,7 @@ const PATH_BYTES_MAX: usize =
     size_of::<libc::sockaddr_un>() - offset_of!(libc::sockaddr_un, sun_path) - 1;
 
 pub(crate) fn parse(text: &str) -> io::Result<String> {
-    // Made absolute, because the other side may run in another directory.
+    // The path is made absolute, because the other side may run in another directory.
     let path = path::absolute(text).map_err(naming(format!("the endpoint {text}")))?;
     let path = path.to_str().map(str::to_owned).ok_or_else(|| {
         refusal(io::ErrorKind::InvalidInput, format!("the endpoint {text} is in a directory whose name is not UTF-8: give an absolute path"))

@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
 }
 
 pub(crate) fn inside(directory: &Path, name: &str) -> OsString {
-    // All pipes of a machine are in one directory, so the name contains the path to be unique.
+    // All pipes of a machine share one directory, so the path makes the name unique.
     let path: String = directory
         .to_string_lossy()
         .chars()

@@ -4,7 +4,8 @@ use std::{collections::HashMap, ffi::OsString, path::PathBuf};
 
 use super::{PROCESSES_MAX, Process};
 
-/// The most images remembered; above it, all images outside the foreground are forgotten.
+/// The most images that are remembered. Above this number, all images outside the foreground are
+/// forgotten.
 const IMAGES_MAX: usize = 2 * PROCESSES_MAX;
 
 /// The remembered facts of a program image.
@@ -37,7 +38,8 @@ impl<Image: PartialEq> CommandLines<Image> {
         }
     }
 
-    /// Forgets processes that are gone, and if too many are left, all outside `foreground`.
+    /// Forgets processes that are gone. If too many are left, also forgets those outside
+    /// `foreground`.
     pub(super) fn retain(&mut self, foreground: &[Process], lives: impl Fn(u32, &Image) -> bool) {
         self.0.retain(|&pid, (image, _)| lives(pid, image));
         if self.0.len() > IMAGES_MAX {

@@ -16,22 +16,23 @@ use crate::refusal;
 
 /// The size of the buffer for a stat file: some fifty numbers and a name of at most 64 bytes.
 const STAT_BYTES_MAX: usize = 2048;
-/// The suffix of an executable's path after the file was removed.
+/// The suffix that the kernel appends to an executable's path after the file was removed.
 const DELETED: &str = " (deleted)";
 
-/// The addresses of the code, the stack, and the command line's begin and end; 0 where they may not
-/// be read. The heap's address is left out: an exec moves the heap after the command line is set.
+/// The addresses of the code, the stack, and the command line's begin and end, which tell program
+/// images apart. The heap's address is left out, since an exec moves the heap after it has set the
+/// command line.
 pub(super) type Stamp = [u64; 4];
 
 /// The start time, in the kernel's ticks.
 pub(super) type Start = u64;
 
-/// Members of the group that this process may not inspect are listed apart.
+/// Always false, since [`members`] lists unreadable processes apart.
 pub(super) const MEMBERS_MAY_BE_UNREADABLE: bool = false;
-/// A fork has the addresses of its parent.
+/// Always true: a fork has the addresses of its parent.
 pub(super) const FORK_SHARES_STAMP: bool = true;
 
-/// The image of this process, which a child has until it executes its command.
+/// The image of this process. A child has the same image until it executes its command.
 #[derive(Debug)]
 pub(super) struct Spawner(Option<Stamp>);
 
@@ -96,7 +97,8 @@ impl ProcessState {
         self.group == group && self.session == session && !self.has_ended()
     }
 
-    /// Parses a stat file. The name may contain any character, so it ends at the last parenthesis.
+    /// Parses a stat file. The program's name in it may contain any character, so the name ends at
+    /// the last parenthesis.
     fn parse(pid: u32, text: &[u8]) -> Option<Self> {
         let end = text.iter().rposition(|&byte| byte == b')')?;
         let text = std::str::from_utf8(text.get(end + 1..)?).ok()?;
@@ -136,7 +138,7 @@ impl ProcessState {
     }
 
     /// Whether a file is the process's terminal, by its own name or as /dev/tty. Only devices are
-    /// examined: a file on an unreachable server would block.
+    /// examined, since examining a file on an unreachable server would block.
     fn is_terminal(&self, link: &Path) -> bool {
         let is_device =
             fs::read_link(link).is_ok_and(|target| target.to_string_lossy().contains("/dev/"));
@@ -148,18 +150,19 @@ impl ProcessState {
         is_device && link.metadata().is_ok_and(is)
     }
 
-    /// Whether the process is within an exec, when an address is 0 for a moment.
+    /// Whether the process is within an exec, during which an address is 0 for a moment.
     fn is_in_exec(&self) -> bool {
         self.stamp.contains(&0)
     }
 
-    /// Whether the process has released its memory, as it does shortly before its end. An address
-    /// that may not be read is 1 instead.
+    /// Whether the process has released its memory, as it does shortly before its end. The kernel
+    /// shows 1, not 0, for an address that this process may not read.
     pub(super) fn has_no_memory(&self) -> bool {
         self.stamp[0] == 0 && self.threads <= 1
     }
 
-    /// Whether the whole process has ended. If only the first thread has, its state looks the same.
+    /// Whether the whole process has ended. The state alone does not tell: it is the same if only
+    /// the first thread has ended.
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -193,8 +196,8 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
-/// The process group by the system call, which also works where the mount option hidepid=1 hides
-/// /proc.
+/// The process group, from a system call, which also works if the mount option hidepid=1 hides the
+/// process's files in /proc.
 fn group_of(pid: u32) -> Option<u32> {
     // SAFETY: no pointers.
     u32::try_from(unsafe { libc::getpgid(pid as libc::pid_t) }).ok()

@@ -48,8 +48,8 @@ struct OpenFile {
     vnode: libc::vnode_info_path,
 }
 
-/// A program image in a process's memory: the executable's UUID, the process, and the number of its
-/// execs. Zeros where the system does not say.
+/// A program image in a process's memory: the executable's UUID, a unique number of the process,
+/// and the number of its execs. Zeros where the system does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp {
     uuid: [u8; 16],
@@ -60,12 +60,13 @@ pub(super) struct Stamp {
 /// The start time, in seconds and microseconds.
 pub(super) type Start = (u64, u64);
 
-/// A member of the group may be unreadable: another user's process, such as one run by sudo.
+/// Always true: a member of the group may be another user's process, for example below sudo, and
+/// unreadable.
 pub(super) const MEMBERS_MAY_BE_UNREADABLE: bool = true;
-/// A fork has a stamp of its own.
+/// Always false: a fork has a stamp of its own.
 pub(super) const FORK_SHARES_STAMP: bool = false;
 
-/// The executable and the arguments of this process, which a child has until it executes its
+/// The executable and the arguments of this process. A child has the same until it executes its
 /// command.
 #[derive(Debug)]
 pub(super) struct Spawner {
@@ -127,7 +128,7 @@ impl ProcessState {
         self.basics.pbi_status == libc::SZOMB
     }
 
-    /// Always false: libproc does not show such a process.
+    /// Always false: libproc does not show a process that has released its memory.
     pub(super) fn has_no_memory(&self) -> bool {
         false
     }
@@ -188,8 +189,8 @@ fn path_of(vnode: &libc::vnode_info_path) -> Option<PathBuf> {
     (!path.is_empty()).then(|| OsString::from_vec(path).into())
 }
 
-/// The processes of a group, sorted, at most one more than [`PROCESSES_MAX`]. Unreadable ones are
-/// among them, so that the second list is empty.
+/// The processes of a group, sorted, at most one more than [`PROCESSES_MAX`]. The second list, of
+/// unreadable processes, is always empty: they are in the first list.
 pub(super) fn members(group: u32, _session: u32) -> io::Result<(Vec<u32>, Vec<u32>)> {
     let mut pids = vec![0_u32; PROCESSES_MAX + 1];
     let bytes = size_of_val(&pids[..]) as c_int;
@@ -243,7 +244,7 @@ pub(super) fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(FileId { volume: file.dev(), file: file.ino().into() })
 }
 
-/// The executable; `None` also if its file was removed, since it has no path then.
+/// The executable; `None` also if its file was removed, since the system then tells no path.
 pub(super) fn executable(pid: u32) -> Option<Executable> {
     let mut path = vec![0_u8; libc::PROC_PIDPATHINFO_MAXSIZE as usize];
     // SAFETY: the pointer and the length are those of one array.

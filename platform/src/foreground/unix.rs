@@ -1,5 +1,5 @@
-//! Unix: the processes of the terminal's foreground group. The facts of a process are read between
-//! two looks at its image, and count only if both are equal.
+//! Unix: the processes of the terminal's foreground group. The image of a process is read before
+//! and after its other facts, which are valid only if both images are equal.
 
 use std::{ffi::OsString, io, path::Path, thread};
 
@@ -14,8 +14,8 @@ use crate::{
     refusal,
 };
 
-/// A program image in a process's memory; each exec makes another one. Images can be equal by
-/// chance on Linux without address randomization, if their command lines have equal lengths.
+/// A program image in a process's memory. Each exec makes another image. On Linux without address
+/// randomization, two images can be equal by chance if their command lines have equal lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Image {
     start: Start,
@@ -27,7 +27,8 @@ struct Image {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     group: u32,
-    /// Needed because a program that the waiting leader started may change this.
+    /// Whether the terminal is in canonical mode. A program that the leader has started can change
+    /// the mode while the leader waits, and neither the group nor the leader shows that.
     gathers_lines: Option<bool>,
     leader: Option<(Start, Stamp)>,
 }
@@ -60,7 +61,7 @@ impl Observer {
         for _ in 0..FIRST_ATTEMPTS {
             match observer.read(session, session) {
                 Reading::Changing => thread::sleep(PAUSE),
-                // No look lists a process that has ended.
+                // The process needs no further attempt if it was read or has ended.
                 Reading::Steady(_) | Reading::Gone => break,
             }
         }

@@ -1,5 +1,5 @@
-//! Windows: the processes attached to the pseudo console. A console has no foreground, and any of
-//! them may read what is typed. The command's job is not used, since it also contains processes
+//! Windows: the processes attached to the pseudo console. A console has no foreground: any attached
+//! process may read the input. The command's job is not used, since it also contains processes
 //! without a console.
 
 #[path = "windows/members.rs"]
@@ -23,7 +23,7 @@ struct Image {
     start: u64,
 }
 
-/// No mark: a console has no foreground group.
+/// A type without values: a console has no foreground group to mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {}
 
@@ -42,7 +42,7 @@ impl Observer {
             command_lines: CommandLines::default(),
         };
         if let process::Found::Open(process) = process::open(pty.pid()) {
-            // Called only to remember the command line.
+            // The result is not needed. The call remembers the command line.
             observer.facts(&process);
         }
         observer
@@ -52,7 +52,7 @@ impl Observer {
         None
     }
 
-    /// Lists the console's processes; `None` if processes have come or gone meanwhile.
+    /// Lists the console's processes; `None` if processes have come or gone during the call.
     pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let members = self.members()?;
         // While a process is open, its id is not used again.

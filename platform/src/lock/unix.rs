@@ -1,4 +1,4 @@
-//! Unix: a file is its device and inode.
+//! Unix: a file's identity, which is its device and inode.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt};
 

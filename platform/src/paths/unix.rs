@@ -53,7 +53,7 @@ pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
 
 pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let file = options().create_new(true).open(path)?;
-    // Also because of the umask.
+    // The umask may have removed bits here as well.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
@@ -81,8 +81,8 @@ pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     check(path, &[], 0o022, "can be changed by other users", "go-w")
 }
 
-/// Asks the system, which knows of read-only file systems; and checks for free space, since file
-/// systems such as /proc have none.
+/// Checks the access with a system call, which considers read-only file systems. Also checks for
+/// free space, since file systems such as /proc allow the access but have none.
 pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     let name = CString::new(directory.as_os_str().as_bytes())?;
     let wanted = libc::W_OK | libc::X_OK;
@@ -90,7 +90,7 @@ pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     if unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), wanted, libc::AT_EACCESS) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it is made of numbers, for which zero is as good as any.
+    // SAFETY: all-zero is a valid value of the type, which consists of numbers.
     let mut system: libc::statvfs = unsafe { mem::zeroed() };
     // SAFETY: as above; the other pointer is to a value of ours that outlives the call.
     if unsafe { libc::statvfs(name.as_ptr(), &mut system) } != 0 {
@@ -103,7 +103,7 @@ pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
 }
 
 /// Checks that the owner is trusted and that the mode has none of the bits of `forbidden`. The
-/// error says `what` the file is then, and gives `chmod` the `remedy`.
+/// error describes the file as `what`, and advises to run `chmod` with the argument `remedy`.
 fn check(path: &Path, users: &[User], forbidden: u32, what: &str, remedy: &str) -> io::Result<()> {
     let metadata = path.metadata().map_err(naming(path.display()))?;
     let owner = User::of_uid(metadata.uid());

@@ -28,7 +28,8 @@ use crate::{
 const REPLACE_ATTEMPTS: u32 = 50;
 const REPLACE_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// The access of directories that administrators keep for a user; the entry for the user follows.
+/// The access of directories that administrators make for another user, in SDDL. An entry for that
+/// user is appended.
 const KEPT_FOR_OTHERS: &str = "O:BAD:P(A;OICI;GA;;;BA)(A;OICI;GA;;;SY)";
 
 /// The registry key of the users' profiles.
@@ -46,7 +47,8 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
         })
 }
 
-/// The default path. Only the user's own logon would tell whether the user has moved it.
+/// The default path of a user's data directory. The path may have been changed, which the system
+/// would tell only within that user's own logon.
 pub(crate) fn data_directory_of(user: &User) -> io::Result<PathBuf> {
     let key = format!(r"{PROFILES}\{user}");
     let profile = registry::text(&key, "ProfileImagePath").map_err(naming(format!(
@@ -63,8 +65,8 @@ pub(crate) fn make_dir_of(path: &Path, user: &User) -> io::Result<()> {
     access::make_dir_with(path, &Descriptor::of(&format!("{KEPT_FOR_OTHERS}(A;OICI;GA;;;{user})"))?)
 }
 
-/// Replaces a file. An open file, for example during a virus scan, cannot be replaced, so this
-/// retries.
+/// Replaces a file. A file that is open, for example for a virus scan, cannot be replaced, so the
+/// attempt is repeated.
 pub(crate) fn replace(new: &Path, old: &Path) -> io::Result<()> {
     for _ in 1..REPLACE_ATTEMPTS {
         match std::fs::rename(new, old) {
@@ -81,7 +83,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     open(path, CREATE_NEW, &Descriptor::private()?)
 }
 
-/// Makes a file as an owner that may let another user read it: a service or an administrator.
+/// Makes a file that another user can read, as a service or an administrator can do.
 pub(crate) fn create_file_for(path: &Path, reader: &User) -> io::Result<File> {
     let base = if security::am_service()? {
         let me = security::my_sid()?;
@@ -96,14 +98,15 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     open(path, OPEN_ALWAYS, &Descriptor::private()?)
 }
 
-/// Asks for a handle with the rights to make files; that flag opens a directory.
+/// Requests a handle with the rights to make files and directories. FILE_FLAG_BACKUP_SEMANTICS is
+/// needed to open a directory.
 pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.access_mode(FILE_ADD_FILE | FILE_ADD_SUBDIRECTORY);
     options.custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(directory).map(drop)
 }
 
-/// Opens a file. Pipes have no names in directories, so that nothing here blocks.
+/// Opens a file. On Windows, named pipes are not in directories, so opening a path does not block.
 pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::open(path)
 }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// A permanent request to stop, for all threads that wait with it.
+/// A request to stop, which ends all present and future waits of [`Stop::wait`].
 #[derive(Debug)]
 pub(crate) struct Stop {
     /// The end that is shut down to request the stop; waiting threads poll the other end.
@@ -31,7 +31,7 @@ impl Stop {
     }
 
     pub(crate) fn stop(&self) {
-        // Shutting down fails only if it was done before.
+        // The call fails only if the stop was requested before.
         let _ = self.requesting.shutdown(Shutdown::Both);
     }
 

@@ -1,4 +1,4 @@
-//! Unix: a session of its own.
+//! Unix: a detached process has a session of its own.
 
 use std::{
     io,
@@ -49,8 +49,8 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
 
-/// The children of a process, of all its threads, without those that have left its session, as
-/// daemons do.
+/// The children that any thread of a process has started, without children that have left its
+/// session, as daemons do.
 #[cfg(target_os = "linux")]
 pub(super) fn children(pid: u32) -> Vec<u32> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -62,7 +62,8 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
     all.filter(|&child| session_of(child) == session).collect()
 }
 
-/// The session of a process: the fourth word after the name, which may contain any character.
+/// The session of a process: the fourth word after the program's name. The name may contain any
+/// character, so its end is the last parenthesis.
 #[cfg(target_os = "linux")]
 fn session_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

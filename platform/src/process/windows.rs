@@ -23,11 +23,12 @@ use crate::security::checked;
 /// The suffixes that a program's file name may have beside the command's name.
 pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
 
-/// The longest working directory of a process, whatever its manifest says of other paths: 260 with
-/// a backslash and a final zero. The check counts bytes, which are at least as many as units.
+/// The longest working directory of a process: 260 units less a backslash and a final zero. A
+/// manifest raises the limit only for other paths. The check counts bytes, which are at least as
+/// many as units.
 const WORKING_DIRECTORY_MAX: usize = 258;
 
-/// The priority at a shutdown: programs have 0x280 by default, and higher ones end first.
+/// The priority at a shutdown. The default is 0x280, and processes with higher values end first.
 const SHUTDOWN_LEVEL: u32 = 0x300;
 
 pub(super) fn may_run_in(directory: &Path) -> bool {
@@ -38,7 +39,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     keep_standard_streams();
     let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
     match command.creation_flags(alone | CREATE_BREAKAWAY_FROM_JOB).spawn() {
-        // The job of this process lets no process leave it.
+        // The job of this process does not let its processes leave the job.
         Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
             command.creation_flags(alone).spawn()
         }
@@ -46,7 +47,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
-/// Only memory limits the number of pipes.
+/// Changes nothing: on Windows, only memory limits the number of pipes.
 pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
     Ok(u64::MAX)
 }
@@ -60,9 +61,9 @@ pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(1)
 }
 
-/// Makes the standard streams uninheritable. A child gets every inheritable handle, so that a
-/// reader of our output would also wait for the child's end. Rust makes copies for children that
-/// need them.
+/// Makes the standard streams uninheritable. A child gets every inheritable handle, so a reader of
+/// this process's output would otherwise also wait for the child's end. For children that need the
+/// streams, Rust makes inheritable copies.
 fn keep_standard_streams() {
     for stream in [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE] {
         // SAFETY: no pointers. Fails for a missing stream or a console's, which need no change.

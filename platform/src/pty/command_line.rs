@@ -1,17 +1,17 @@
 //! The command line of a program on Windows: all arguments in one UTF-16 text.
 //!
-//! Most programs split it by the rules of the C runtime. A batch file is read by cmd.exe, which
-//! gives a meaning to more characters, also inside quotes: see [`of_batch_file`].
+//! Most programs split the line by the rules of the C runtime. A batch file is run by cmd.exe, to
+//! which more characters are special, some of them also inside quotes: see [`of_batch_file`].
 
 /// The characters, beside letters and digits, that need no quotes for a batch file.
 const PLAIN: &str = r"#$*+-./:?@\_";
 
-/// Enables extensions, disables delayed expansion and AutoRun commands, and opens the quotes around
-/// the one command.
+/// The start of a command line that runs cmd.exe: enables extensions, disables delayed expansion
+/// and AutoRun commands, and opens the quotes around the command.
 const SHELL: &str = "cmd.exe /e:on /v:off /d /c \"";
 
-/// An escaped percent sign: `%cd:~,%` expands to an empty text, and keeps the sign from starting a
-/// variable's name.
+/// An escaped percent sign: a percent sign, and `%cd:~,%`, which expands to an empty text and keeps
+/// the sign from starting a variable's name.
 const PERCENT: &str = "%%cd:~,%";
 
 /// The command line of a program and its arguments.
@@ -28,8 +28,8 @@ pub(crate) fn of_program(program: &[u16], arguments: &[Vec<u16>]) -> Vec<u16> {
 /// The line with which cmd.exe runs a batch file with exactly these arguments. `Err` has the index
 /// of an argument with a line break, which would end the line, even in quotes.
 ///
-/// Variables are expanded only in this line, not when the batch file passes on its arguments, in
-/// quotes or as `%*`.
+/// cmd.exe expands variables in this line, so percent signs are escaped here. It does not expand
+/// them again when the batch file passes its arguments on, in quotes or as `%*`.
 pub(crate) fn of_batch_file(script: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, usize> {
     let breaks =
         |argument: &Vec<u16>| argument.iter().any(|&unit| is(unit, '\r') || is(unit, '\n'));
@@ -64,8 +64,8 @@ enum Reader {
     Shell,
 }
 
-/// Appends a word, quoted only where needed: some programs, cmd.exe among them, do not recognize
-/// quoted options.
+/// Appends a word, in quotes only if it needs them: some programs, such as cmd.exe, do not
+/// recognize quoted options.
 fn append_word(line: &mut Vec<u16>, word: &[u16]) {
     let needs_quotes = |unit: &u16| {
         [' ', '\t', '\n', '\x0b', '"'].into_iter().any(|character| is(*unit, character))
@@ -78,7 +78,8 @@ fn append_word(line: &mut Vec<u16>, word: &[u16]) {
 }
 
 /// Appends a quoted word. Backslashes are doubled before quotes. Inner quotes are escaped by a
-/// backslash, or for the shell, which would take the rest for its own, by doubling.
+/// backslash. For cmd.exe they are doubled instead: cmd.exe ignores the backslash, and would take
+/// the rest of the word as not quoted.
 fn append_quoted(line: &mut Vec<u16>, word: &[u16], reader: Reader) {
     line.push(unit('"'));
     let mut backslashes = 0;
@@ -98,8 +99,8 @@ fn append_quoted(line: &mut Vec<u16>, word: &[u16], reader: Reader) {
     line.push(unit('"'));
 }
 
-/// Whether an argument needs no quotes. A final backslash needs them, since the batch file may
-/// append quotes, which it would escape.
+/// Whether an argument needs no quotes. An argument with a final backslash needs them: the batch
+/// file may append a quote, which the backslash would escape.
 fn is_plain(argument: &[u16]) -> bool {
     let is_plain = |unit: &u16| {
         let character = char::from_u32(u32::from(*unit));
@@ -171,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Toggles at each quote, as cmd.exe reads quotes.
+    /// Reads quotes as cmd.exe does: each quote begins or ends a quoted text.
     #[test]
     fn no_metacharacter_is_outside_quotes() {
         for argument in

@@ -6,10 +6,10 @@
 
 /// The request for the cursor's position.
 const QUESTION: &[u8] = b"\x1b[6n";
-/// The number of first bytes among which the question comes, if at all.
+/// The number of bytes at the start of the output in which the question is searched.
 const WATCHED_BYTES: usize = 1024;
 
-/// Finds the question at the start of the output, also where it is split over reads.
+/// A search for the question at the start of the output, also if it is split over several reads.
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
     /// The number of bytes of a possible question held back at the end of the last read.
@@ -32,8 +32,8 @@ impl Handshake {
         self.over && self.held == 0
     }
 
-    /// Puts the bytes held back at the buffer's start, and returns their number: the next read goes
-    /// behind them. A buffer too small for that gets them back as output, and the watch is over.
+    /// Puts the bytes held back at the buffer's start, and returns their number. The next read must
+    /// go behind them. If they fill the buffer, they are output, and the caller ends the search.
     pub(crate) fn prepare(&mut self, buffer: &mut [u8]) -> usize {
         let length = self.held.min(buffer.len());
         buffer[..length].copy_from_slice(&QUESTION[self.held - length..self.held][..length]);

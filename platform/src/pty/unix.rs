@@ -1,4 +1,4 @@
-//! Unix: portable-pty's terminal and child, with our own reading, writing and waiting.
+//! Unix: portable-pty's terminal and child, with reading, writing and waiting of this crate.
 //!
 //! The terminal's descriptor is non-blocking; threads wait in poll, together with a descriptor that
 //! reports [`Pty::close`]. portable-pty's own writer would type an end-of-file into the terminal
@@ -157,8 +157,8 @@ impl Pty {
         self.signal(libc::SIGTERM)
     }
 
-    /// Sends a signal to the whole process group, which the child leads. When the leader ends, the
-    /// kernel itself hangs up the terminal's foreground group.
+    /// Sends a signal to the whole process group that the child leads. The terminal's foreground
+    /// group may be another one: the kernel hangs that one up when the child ends.
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let state = locked(&self.child);
         match *state {
@@ -174,14 +174,14 @@ impl Pty {
             return Ok(());
         }
         let error = io::Error::last_os_error();
-        // Only the dead child itself is left; macOS returns EPERM then.
+        // The group has no members but the ended child. macOS then returns EPERM.
         match error.raw_os_error() {
             Some(libc::ESRCH | libc::EPERM) => Ok(()),
             _ => Err(error),
         }
     }
 
-    /// Whether the child has ended; valid only until it has been waited for.
+    /// Whether the child has ended. Valid only until the child has been waited for.
     fn has_ended(&self) -> io::Result<bool> {
         // SAFETY: the field is filled in, with zero if nothing has happened.
         Ok(unsafe { self.look(libc::WNOHANG)?.si_pid() } != 0)
@@ -224,11 +224,11 @@ impl Reader {
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.terminal.read(buffer) {
-                // Linux's error when no process has the other side open any more.
+                // On Linux, this error means that no process has the other side open any more.
                 Err(error) if error.raw_os_error() == Some(libc::EIO) => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    // Readiness is checked first, so that remaining output is read.
+                    // If the terminal is ready and closed, the remaining output is read first.
                     if !self.closed.wait(&self.terminal, libc::POLLIN)?.ready {
                         return Ok(0);
                     }
@@ -290,8 +290,8 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// The command in portable-pty's form. All values are explicit: it would fill in missing ones by
-/// itself (the home directory, for example).
+/// The command in portable-pty's form. All values are explicit, since portable-pty would choose
+/// missing values itself, such as the home directory.
 fn builder(program: &Path, command: &Command) -> CommandBuilder {
     let mut builder = CommandBuilder::new(program);
     builder.args(command.get_args());
@@ -311,7 +311,7 @@ fn pty_size(size: Size) -> PtySize {
     PtySize { rows: size.rows.max(1), cols: size.cols.max(1), pixel_width: 0, pixel_height: 0 }
 }
 
-/// The system's error that portable-pty often wraps, or its own.
+/// The system's error inside an error of portable-pty, or else the error of portable-pty.
 fn io_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     let error = error.into();
     match error.downcast::<io::Error>() {

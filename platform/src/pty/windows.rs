@@ -118,7 +118,8 @@ impl Pty {
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {
-        // The process may be in another job; the call fails if it has ended already.
+        // The process may be in another job, so it is ended separately. The call fails if the
+        // process has ended already.
         // SAFETY: the handle is open.
         unsafe { TerminateProcess(self.process.as_raw_handle(), KILLED) };
         // SAFETY: as above.
@@ -126,10 +127,10 @@ impl Pty {
     }
 
     /// Closes the console, which ends attached processes and lets readers see the end. Older
-    /// systems wait here until the rest of the output has been read.
+    /// versions of Windows block here until the rest of the output has been read.
     pub(crate) fn close(&self) {
-        // Closing also waits for the cursor's position, which no one answers without a reader.
-        // Dropping the input pipe ends that wait.
+        // Closing waits for the answer to the console's first question. If no reader was made,
+        // nothing answers it. Dropping the input pipe ends that wait.
         if locked(&self.reader).is_some() {
             *locked(&self.writer) = None;
         }
@@ -175,7 +176,7 @@ impl std::fmt::Debug for Pty {
 pub(crate) struct Reader {
     console: PipeReader,
     writer: SharedWriter,
-    /// The handshake, in the first reader until it is over.
+    /// The handshake. Only the first reader has it, until the handshake is over.
     handshake: Option<Handshake>,
 }
 
@@ -226,8 +227,8 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-/// Finds the command as a shell does: in PATH, with the extensions of PATHEXT for a name without
-/// one. (A file with just the name may be a script for another shell.)
+/// Finds the command as a shell does: in PATH, and for a name without an extension, with those of
+/// PATHEXT. A file without an extension does not count, since it may be a script for another shell.
 pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     let name = command.get_program();
     let path = variable(command, "PATH").unwrap_or_default();
@@ -261,7 +262,7 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
 }
 
 /// A job that ends all its processes when its last handle is closed, also by the end of this
-/// process. Processes may leave it on request, as a daemon does.
+/// process. Processes can be started outside the job on request, as a daemon is.
 fn job() -> io::Result<OwnedHandle> {
     // SAFETY: null means no attributes and no name.
     let job = unsafe { CreateJobObjectW(security::NO_ATTRIBUTES, null()) };

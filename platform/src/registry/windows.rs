@@ -1,4 +1,4 @@
-//! Windows only: the keys under the registry's HKEY_LOCAL_MACHINE that a service needs.
+//! Windows only: reading and writing keys under the registry's HKEY_LOCAL_MACHINE.
 
 use std::{io, os::windows::ffi::OsStringExt as _, ptr::null_mut};
 

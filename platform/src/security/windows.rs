@@ -1,5 +1,5 @@
-//! Windows only: SIDs as text, owners, and security descriptors from their text form, for pipes,
-//! peers and private files.
+//! Windows only: SIDs as text, owners, and security descriptors from their text form. Used for
+//! pipes, peers and private files.
 
 use std::{
     ffi::{OsStr, c_void},
@@ -52,7 +52,7 @@ pub(crate) fn wide(text: impl AsRef<OsStr>) -> Vec<u16> {
     text.as_ref().encode_wide().chain([0]).collect()
 }
 
-/// The SID of the user this process acts as.
+/// The SID of the user as which this process acts.
 pub(crate) fn my_sid() -> io::Result<String> {
     static SID: OnceLock<String> = OnceLock::new();
     if let Some(sid) = SID.get() {
@@ -62,7 +62,7 @@ pub(crate) fn my_sid() -> io::Result<String> {
     Ok(SID.get_or_init(|| sid).clone())
 }
 
-/// The integrity level of this process, whichever user it acts as.
+/// The integrity level of this process.
 pub(crate) fn my_integrity() -> io::Result<u32> {
     let label = token_information(&my_token()?, TokenIntegrityLevel)?;
     assert!(
@@ -156,7 +156,7 @@ fn account(sid: &str) -> io::Result<(String, SID_NAME_USE)> {
             &mut kind,
         )
     });
-    // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
+    // SAFETY: the system requires this way of freeing it, and nothing refers to it any more.
     unsafe { LocalFree(found) };
     looked_up?;
     let text = |units: &[u16], count: u32| {
@@ -166,14 +166,14 @@ fn account(sid: &str) -> io::Result<(String, SID_NAME_USE)> {
     Ok((if domain.is_empty() { name } else { format!("{domain}\\{name}") }, kind))
 }
 
-/// The SID of the client of a pipe, given the server's end. Windows tells it only after something
-/// was read from that client.
+/// The SID of the client of a pipe, given the server's end. Windows tells the SID only after the
+/// server has read something from that client.
 pub(crate) fn client_sid(pipe: RawHandle) -> io::Result<String> {
     let mut token = null_mut();
     // SAFETY: the handle is open while the caller's reference lives.
     checked(unsafe { ImpersonateNamedPipeClient(pipe) })?;
-    // SAFETY: the thread is our own, and the pointer is to a handle of ours. Opened as the process,
-    // since the client may not even be allowed to look at itself.
+    // SAFETY: the thread is our own, and the pointer is to a handle of ours. The token is opened
+    // with the rights of this process, since the client may have no right to open it.
     let opened =
         checked(unsafe { OpenThreadToken(GetCurrentThread(), TOKEN_QUERY, 1, &mut token) });
     // SAFETY: no arguments.
@@ -289,7 +289,7 @@ impl Descriptor {
     /// system and administrators have rights. Files made in such a directory inherit them.
     ///
     /// Administrators could take the rights anyway, and need them to install a service for this
-    /// user. Only elevated programs of an administrator count as such.
+    /// user. Of an administrator's programs, only elevated ones have these rights.
     pub(crate) fn private() -> io::Result<Self> {
         let me = my_sid()?;
         Self::of(&format!("O:{me}D:P(A;OICI;GA;;;{me})(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)"))
@@ -342,7 +342,7 @@ impl Descriptor {
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: the system allocated it for us to free so, or it is null, which does nothing.
+        // SAFETY: the system requires this way of freeing it. Null does nothing.
         unsafe { LocalFree(self.0) };
     }
 }
@@ -393,7 +393,7 @@ fn take_text(text: *mut u16) -> String {
     let units =
         unsafe { slice::from_raw_parts(text, (0..).take_while(|n| *text.add(*n) != 0).count()) };
     let take_text = String::from_utf16_lossy(units);
-    // SAFETY: the system allocated it for us to free so; nothing refers to it any more.
+    // SAFETY: the system requires this way of freeing it, and nothing refers to it any more.
     unsafe { LocalFree(text.cast()) };
     take_text
 }
@@ -423,14 +423,15 @@ fn allowed(list: *const ACL) -> io::Result<Vec<Access>> {
 /// An access list's entry that grants rights.
 #[derive(Debug, PartialEq, Eq)]
 struct AllowingEntry<'a> {
-    /// Starts with the complete SID; further bytes may follow.
+    /// The complete SID, and possibly further bytes.
     sid: &'a [u8],
     rights: u32,
     is_inherit_only: bool,
 }
 
-/// Parses an entry of an access list; `None` if it grants nothing. A condition counts as met. An
-/// entry for parts of an object counts as an entry for the whole object, since files have no parts.
+/// Parses an entry of an access list; `None` if the entry grants nothing. A condition counts as
+/// met. An entry for parts of an object counts as an entry for the whole object, since files have
+/// no parts.
 fn parse_allowing(entry: &[u8]) -> io::Result<Option<AllowingEntry<'_>>> {
     /// The bytes of the header and the rights.
     const HEAD: usize = 8;

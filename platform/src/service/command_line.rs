@@ -1,13 +1,14 @@
-//! Joins words into a command line and splits one, by the rules of programs on Windows.
+//! Functions that join words into a command line and split a command line, by the rules of programs
+//! on Windows.
 
-/// Joins words, each in quotes: no blank in a path can end a word early.
+/// Joins words. Each word is in quotes, so that a blank in a path does not end the word.
 pub(super) fn join(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let words: Vec<_> = words.into_iter().map(|word| quoted(word.as_ref())).collect();
     words.join(" ")
 }
 
-/// Splits a command line into words. The first word needs no rules of its own, since a path
-/// contains no quotes.
+/// Splits a command line into words. Programs split the first word, a path, by other rules. The
+/// result is the same, since a path contains no quotes.
 pub(super) fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches([' ', '\t']);
@@ -19,7 +20,8 @@ pub(super) fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// Quotes a word. Backslashes before quotes are doubled, and quotes get one more.
+/// Quotes a word. Backslashes before quotes are doubled, and a backslash is put before each inner
+/// quote.
 fn quoted(word: &str) -> String {
     let mut quoted = String::from('"');
     let mut backslashes = 0;

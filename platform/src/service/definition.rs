@@ -23,7 +23,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Makes the file's directory.
+/// Makes the directory of a definition's file.
 pub(super) fn make_room(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| {
         fs::create_dir_all(directory).map_err(naming(format!("make {}", directory.display())))

@@ -1,5 +1,5 @@
-//! Linux and macOS: answers to the calls that concern services with their own account, which do not
-//! exist there.
+//! Linux and macOS: the functions for services with their own account, which these systems do not
+//! have.
 
 use std::{io, path::PathBuf};
 

@@ -32,7 +32,8 @@ use crate::{
     stop_signals::{self, Signal},
 };
 
-/// The time the system waits for a start or a stop before it considers the service hung.
+/// The time that the system waits for a start or a stop. After it, the system considers the service
+/// hung.
 const PENDING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The exit code of a failed service.
@@ -41,13 +42,13 @@ const FAILED: u32 = 1;
 /// The registry key of this source of the system's log.
 const SOURCE: &str = r"SYSTEM\CurrentControlSet\Services\EventLog\Application\agent-relay";
 
-/// A file of messages on every Windows; its messages 1 to 1000 are the event's own text.
+/// A file of messages that every Windows has. Its messages 1 to 1000 consist of the event's text.
 const MESSAGES: &str = r"%SystemRoot%\System32\EventCreate.exe";
 
 /// The types of events: information, warnings and errors.
 const EVENT_TYPES: u32 = 7;
 
-/// The service's body. Static, because the system calls a function without a parameter for it.
+/// The service's body. Static, since the system calls a function without parameters to run it.
 static BODY: Mutex<Option<Body>> = Mutex::new(None);
 static STATUS: OnceLock<ServiceStatusHandle> = OnceLock::new();
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
@@ -116,8 +117,8 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
     }
 }
 
-/// Reports a state. Stop requests are accepted only while running: before, nothing would act on
-/// them.
+/// Reports a state. Stop requests are accepted only in the state `Running`, since before that
+/// nothing would act on them.
 fn report(state: ServiceState, code: u32) {
     let is_running = state == ServiceState::Running;
     let controls_accepted = if is_running {
@@ -157,7 +158,7 @@ enum Event {
 }
 
 impl Event {
-    /// An error here is ignored: the log in the home has the same text.
+    /// Writes the event with a text. Errors are ignored: the log in the home has the same text.
     fn log(self, words: &str) {
         let kind = match self {
             Self::Started | Self::Stopped => EVENTLOG_INFORMATION_TYPE,
@@ -178,7 +179,8 @@ impl Event {
     }
 }
 
-/// Returns the system's error inside an error of the library, whose own text omits it.
+/// Returns the text of an error of the library, or of the system's error inside it, which the
+/// library's text omits.
 fn sentence(error: Error) -> String {
     match error {
         Error::Winapi(error) => error.to_string(),

@@ -7,13 +7,14 @@ use super::{NAME, Program, program, words};
 /// The key of the program and its arguments.
 const ARGUMENTS: &str = "ProgramArguments";
 
-/// A comment in the file, for a person who finds it. The plist crate writes none.
+/// A comment in the file, for a person who finds the file. The plist crate cannot write comments.
 const COMMENT: &str = "<!-- Written by `agent-relay service install`; `agent-relay service uninstall` removes it. -->";
 
-/// The umask of the program, which launchd reads as a decimal number: files are its owner's only.
+/// The umask of the program, with which only its user can access new files. In the property list,
+/// launchd reads a decimal number.
 const UMASK: u64 = 0o077;
 
-/// Returns the property list that has launchd run `program`, and again if it fails.
+/// Returns the property list with which launchd runs `program`, and restarts it after a failure.
 pub(super) fn write(program: &Program) -> String {
     let keep_alive = dictionary([("SuccessfulExit", false.into())]);
     let command = words(program).map(|word| Value::from(&*word)).collect();
@@ -31,7 +32,7 @@ pub(super) fn write(program: &Program) -> String {
     xml.replacen("<plist", &format!("{COMMENT}\n<plist"), 1) + "\n"
 }
 
-/// Reads the program that a property list runs; `None` if it names none.
+/// Reads the program that a property list runs; `None` if the list names no program.
 pub(super) fn read(list: &str) -> Option<Program> {
     let list = Value::from_reader_xml(list.as_bytes()).ok()?.into_dictionary()?;
     let words = list.get(ARGUMENTS)?.as_array()?.iter();
@@ -52,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Words with special characters of XML, and an empty one.
+    /// Words with special characters of XML, and an empty word.
     const WORDS: [&str; 8] =
         ["up", "--home", " a \"b\" 'c' ", "", "<&>", "]]>", "&amp;", "\u{65e5}\u{672c} \u{1f600}"];
 
@@ -109,7 +110,7 @@ mod tests {
         );
         assert_eq!(list["Label"].as_string(), Some(NAME));
         assert_eq!(list["RunAtLoad"].as_boolean(), Some(true));
-        // launchd restarts it only after a failure.
+        // launchd restarts the program only after a failure.
         let when = list["KeepAlive"].as_dictionary().unwrap();
         assert_eq!(when["SuccessfulExit"].as_boolean(), Some(false));
         assert_eq!(list["Umask"].as_unsigned_integer(), Some(0o077));

@@ -19,7 +19,7 @@ pub(super) fn without_logon() -> Option<&'static str> {
     None
 }
 
-/// The time launchd may take to finish unloading an agent, and to accept it again.
+/// The longest wait until launchd has unloaded an agent and accepts it again.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -33,9 +33,9 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     definition::make_room(&path)?;
     let was_loaded = unload()?;
     definition::write(&path, &launch_agent::write(program))?;
-    // A disabled agent would not be loaded.
+    // launchd would refuse to load a disabled agent.
     run("launchctl", &["enable", &target()?])?;
-    // For some seconds after unloading an agent, launchd refuses another one of its name.
+    // For some seconds after unloading an agent, launchd refuses another agent of that name.
     let give_up = Instant::now() + if was_loaded { SETTLE_TIMEOUT } else { Duration::ZERO };
     loop {
         match load() {
@@ -62,8 +62,8 @@ pub(super) fn start() -> io::Result<()> {
     }
 }
 
-/// Ends the program without a failure, so that launchd does not restart it. A failed program is
-/// unloaded, since launchd would restart it some seconds later.
+/// Ends a running program by SIGTERM, which is no failure, so that launchd does not restart it. An
+/// agent whose program has failed is unloaded, since launchd would restart it some seconds later.
 pub(super) fn stop() -> io::Result<()> {
     match shown()?.map(|shown| state(&shown)) {
         Some(State::Running(_)) => run("launchctl", &["kill", "SIGTERM", &target()?]).map(drop),
@@ -80,21 +80,21 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
         kind: Kind::Launchd,
         definition: path,
         program: launch_agent::read(&text),
-        // launchd loads all agents of the directory at logon, except disabled ones.
+        // At logon, launchd loads all agents in this directory except disabled ones.
         is_enabled: !is_disabled(&run("launchctl", &["print-disabled", &domain()?])?),
         state: shown.map_or(State::Stopped, |shown| state(&shown)),
     }))
 }
 
-/// Loads the agent, which starts it.
+/// Loads the agent, which also starts its program.
 fn load() -> io::Result<()> {
     let path = path()?;
     let path = path.to_string_lossy();
     run("launchctl", &["bootstrap", &domain()?, &path]).map(drop)
 }
 
-/// Unloads the agent, which ends it; returns false if it was not loaded. The end is visible only
-/// later.
+/// Unloads the agent, which also ends its program; returns false if the agent was not loaded. The
+/// program may end after this returns.
 fn unload() -> io::Result<bool> {
     if shown()?.is_none() {
         return Ok(false);
@@ -122,7 +122,8 @@ fn shown() -> io::Result<Option<String>> {
     Ok(run("launchctl", &["print", &target()?]).ok())
 }
 
-/// Checks that launchd has a domain for this user, which takes a login at the screen.
+/// Checks that launchd has a domain for this user. It has one only for a user who is logged in at
+/// the screen.
 fn check_domain() -> io::Result<()> {
     run("launchctl", &["print", &domain()?]).map(drop).map_err(|error| {
         let words = "launchd has agents only for users logged in at the screen: run this in a terminal there; \

@@ -1,6 +1,6 @@
 //! Windows: the user's task, managed by schtasks.exe.
 //!
-//! Its output about a task's state is in the user's language, so that it is not parsed.
+//! schtasks.exe prints a task's state in the user's language, so the state is not parsed.
 
 use std::{env, fs, io, io::Write as _, path::PathBuf, process};
 
@@ -31,7 +31,7 @@ pub(super) fn install(program: &Program) -> io::Result<()> {
             drop(written);
             run(SCHTASKS, &["/Create", "/TN", &name()?, "/XML", &file.to_string_lossy(), "/F"])
         });
-    // The file is not needed any more, and its directory is cleaned; a failure does no harm.
+    // A failure to remove the file is ignored: it is in the directory for temporary files.
     let _ = fs::remove_file(&file);
     registered?;
     start()
@@ -66,27 +66,28 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
     }))
 }
 
-/// The program in its variant without a console window. The alternatives are worse: a program hides
-/// its console only after it has appeared, and a host (`conhost --headless`) would be one more
-/// process.
+/// The variant of the program that has no console window. The alternatives are worse: a program can
+/// hide its console only after the console has appeared, and a console host (`conhost --headless`)
+/// would be one more process.
 fn windowless(program: &Program) -> Program {
     let file = program.file.with_file_name(format!("{NAME}w.exe"));
     Program { file, ..program.clone() }
 }
 
-/// The task's definition, if it exists. schtasks prints in its console's code page, so it gets a
-/// console with UTF-8.
+/// The task's definition, if there is one. schtasks prints in the code page of its console, so it
+/// runs in a console that is set to UTF-8.
 fn text() -> io::Result<Option<String>> {
     let line = format!("chcp 65001 >nul & {SCHTASKS} /Query /TN {} /XML", name()?);
     match run("cmd.exe", &["/d", "/c", &line]) {
         Ok(text) => Ok(Some(text).filter(|text| text.contains("<Task"))),
-        // The reason for a failure is given only in words.
+        // schtasks states the reason for a failure only in the user's language, so every failure of
+        // the command counts as a missing task.
         Err(error) if error.kind() == io::ErrorKind::Other => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The task's name. The names of all users' tasks share one directory.
+/// The task's name. It contains the user, since the tasks of all users are in one directory.
 fn name() -> io::Result<String> {
     Ok(format!("{NAME}-{}", User::me()?))
 }

@@ -43,14 +43,15 @@ use crate::{
 const DISPLAY_NAME: &str = "Agent Relay";
 const DESCRIPTION: &str = "Lets AI coding agents on this machine talk to each other.";
 
-/// The service's own account. It has no password, and only the rights given to it here and on its
-/// files.
+/// The service's own account. It has no password, and only the rights that this module and the
+/// access to its files give it.
 const ACCOUNT_NAME: &str = r"NT SERVICE\agent-relay";
 
-/// The one privilege: traverse directories without access to them. Identifying clients needs none.
+/// The only privilege of the service: to traverse directories without access to them. Identifying
+/// clients needs no privilege.
 const PRIVILEGE: &str = "SeChangeNotifyPrivilege";
 
-/// The delays before a restart after the first, the second and every later failure of a day.
+/// The delays before a restart: after the first, the second and every later failure within a day.
 const RESTARTS: [Duration; 3] =
     [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(60)];
 const DAY: Duration = Duration::from_secs(86_400);
@@ -62,7 +63,7 @@ const PRESHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The access that installing needs.
+/// The access to the service manager that an installation needs.
 const INSTALL_ACCESS: ServiceManagerAccess =
     ServiceManagerAccess::CONNECT.union(ServiceManagerAccess::CREATE_SERVICE);
 
@@ -90,7 +91,8 @@ pub(super) fn install(program: &Program, site: &Site) -> io::Result<()> {
     }
 }
 
-/// Removes the service itself last: if an earlier step fails, a repetition finishes the removal.
+/// Removes the service. The service itself goes last, so that after a failure of an earlier step
+/// another call finishes the removal.
 pub(super) fn uninstall() -> io::Result<()> {
     let access = ServiceAccess::STOP | ServiceAccess::DELETE | ServiceAccess::QUERY_STATUS;
     let service = open(access)?.ok_or_else(not_installed)?;
@@ -99,7 +101,8 @@ pub(super) fn uninstall() -> io::Result<()> {
     service.delete().map_err(service_error("remove"))
 }
 
-/// Removes the rest of a service that was deleted by other means; returns whether there was any.
+/// Removes what is left of a service that was deleted by other means. Returns false if there was
+/// nothing left.
 pub(super) fn remove_rest() -> io::Result<bool> {
     host::unregister_log().map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => refusal(error.kind(), format!("{error}: {ELEVATED}")),
@@ -143,7 +146,7 @@ fn make(managed: &ServiceManager, program: &Program, site: &Site) -> io::Result<
     let made = managed.create_service(&info(program), ServiceAccess::ALL_ACCESS);
     let service = made.map_err(service_error("install"))?;
     configure_and_start(&service, program, site).inspect_err(|_| {
-        // The first error is the one to report. A half-made service would be worse than none.
+        // A service that is not configured completely is removed. The first error is reported.
         let _ = service.delete();
         let _ = host::unregister_log();
     })
@@ -243,7 +246,7 @@ fn configure(service: &Service, program: &Program, site: &Site) -> io::Result<()
         require_privilege(service).map_err(Error::Winapi),
     ] {
         match set {
-            // Every Windows knows these settings; Wine lacks some.
+            // Every Windows knows these settings. The error comes from Wine, which lacks some.
             Err(error) if code(&error) == Some(ERROR_INVALID_LEVEL) => {}
             set => set.map_err(refused())?,
         }
@@ -255,7 +258,7 @@ fn restart_after(delay: Duration) -> ServiceAction {
     ServiceAction { action_type: ServiceActionType::Restart, delay }
 }
 
-/// Sets the start type, and the command line, all words of which are in quotes.
+/// Sets the start type and the command line. All words of `line` are in quotes.
 fn set_start(service: &Service, when: ServiceStartType, line: &str) -> io::Result<()> {
     let line = wide(line);
     // SAFETY: the handle is open while the service lives; the text ends with a zero, and null means
@@ -278,7 +281,8 @@ fn set_start(service: &Service, when: ServiceStartType, line: &str) -> io::Resul
     .map_err(naming("write the service's command line"))
 }
 
-/// Restricts the service to one privilege, without those that services have by default.
+/// Restricts the service to one privilege. Without this, it would have the default privileges of
+/// services.
 fn require_privilege(service: &Service) -> io::Result<()> {
     let mut list: Vec<u16> = wide(PRIVILEGE);
     list.push(0);
@@ -317,8 +321,8 @@ fn access_of(owner: &User) -> io::Result<Descriptor> {
     ))
 }
 
-/// Makes the home, and protects the directory of all homes, in which otherwise everybody could make
-/// one.
+/// Makes the home and the directory of all homes, which is protected: otherwise everybody could
+/// make a home in it.
 fn make_home(site: &Site) -> io::Result<()> {
     const HOME_ACCESS: &str = "O:BAD:P(A;OICI;GA;;;SY)(A;OICI;GA;;;BA)";
     let account = &site.account;
@@ -349,8 +353,8 @@ fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
     }
 }
 
-/// Stops the service and waits. Succeeds if it is stopped already. A starting service cannot be
-/// stopped before it has started.
+/// Stops the service and waits until it has stopped. Succeeds if it is stopped already. A starting
+/// service cannot be stopped before it has started.
 fn stop_and_wait(service: &Service) -> io::Result<()> {
     let give_up = Instant::now() + STOP_TIMEOUT;
     while !is_down(service)? {
@@ -375,7 +379,7 @@ fn is_down(service: &Service) -> io::Result<bool> {
 
 fn request_stop(service: &Service) -> io::Result<()> {
     match service.stop() {
-        // The service has stopped, or begun to, since the query.
+        // The service has stopped or begun to stop since the query.
         Err(error)
             if matches!(
                 code(&error),

@@ -35,7 +35,7 @@ pub(super) fn install(program: &Program, _: Option<&Site>) -> io::Result<()> {
     systemctl(&["daemon-reload"])?;
     systemctl(&["enable", "--quiet", NAME])?;
     forget_failures();
-    // The earlier definition may be running.
+    // A program of the earlier definition may be running, so this is a restart.
     systemctl(&["restart", NAME]).map(drop)
 }
 
@@ -72,7 +72,8 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
     }))
 }
 
-/// Resets the count of failures: above the limit, systemd would refuse a start for some seconds.
+/// Resets the unit's count of failures. Above a limit, systemd would refuse to start the unit for
+/// some seconds.
 fn forget_failures() {
     // For a unit that systemd has not loaded, this is an error without consequences.
     systemctl(&["reset-failed", NAME]).ok();
@@ -109,8 +110,8 @@ fn systemctl(arguments: &[&str]) -> io::Result<String> {
     })
 }
 
-/// The runtime directory of the user's systemd. `su` and `sudo` leave the variable unset, but the
-/// directory exists.
+/// The runtime directory of the user's systemd. After `su` and `sudo` the variable is unset, but
+/// the directory exists.
 fn runtime() -> io::Result<PathBuf> {
     let set = env::var_os(RUNTIME).map(PathBuf::from).filter(|path| path.is_absolute());
     let usual = || Ok(Path::new("/run/user").join(User::me()?.to_string()));

@@ -8,9 +8,9 @@ use super::{
 /// The XML of a task for `program`.
 ///
 /// The task starts at its user's logon, without elevation. A failed start is repeated a minute
-/// later. The scheduler does not restart a program that has failed. No time limit or battery ends
-/// it, and an instance that is just ending does not prevent another. The priority is that of an
-/// ordinary program, since the default for tasks is lower.
+/// later. The scheduler does not restart a program that has failed. The task is not ended by a time
+/// limit or on battery power. An instance that is about to end does not prevent a new one. The
+/// priority is that of an ordinary program, since the default for tasks is lower.
 pub(super) fn write(program: &Program, sid: &str) -> String {
     let mut words = words(program);
     let file = escaped(&words.next().unwrap_or_default());
@@ -73,14 +73,15 @@ pub(super) fn read(task: &str) -> Option<Program> {
     program(words)
 }
 
-/// Whether the system starts a task: the scheduler omits settings with default values.
+/// Whether the system starts a task by itself. A task without the setting is enabled, since the
+/// scheduler omits settings with default values.
 pub(super) fn is_enabled(task: &str) -> bool {
     let switched_off =
         |part| inside(task, part).is_some_and(|part| inside(part, "Enabled") == Some("false"));
     !switched_off("Settings") && !switched_off("LogonTrigger")
 }
 
-/// The content of the first element of this name without attributes.
+/// The content of the first element that has this name and no attributes.
 fn inside<'a>(text: &'a str, element: &str) -> Option<&'a str> {
     let (_, after) = text.split_once(&format!("<{element}>"))?;
     Some(after.split_once(&format!("</{element}>"))?.0)

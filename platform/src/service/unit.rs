@@ -2,9 +2,9 @@
 
 use super::{Program, program, words};
 
-/// Restrictions of the process. Those that need a mount name space (`PrivateTmp`, `ProtectSystem`,
-/// …) are left out: the socket is in /tmp, shared with other programs, and some systems deny users
-/// a name space.
+/// Restrictions of the process. Restrictions that need a mount name space (`PrivateTmp`,
+/// `ProtectSystem`, …) are left out: the socket in /tmp must be visible to other programs, and some
+/// systems do not let users make name spaces.
 const HARDENING: &str = "\
 NoNewPrivileges=yes
 LockPersonality=yes

@@ -89,7 +89,7 @@ pub(super) fn stop() -> io::Result<()> {
     }
 }
 
-/// The service of this user, or this user's task, or another user's service.
+/// The service of this user, or else this user's task, or else another user's service.
 pub(super) fn installed() -> io::Result<Option<Installed>> {
     match scm::installed()? {
         Some(service) if is_mine(&service) => Ok(Some(service)),
@@ -105,7 +105,8 @@ fn is_mine(service: &Installed) -> bool {
     service.owner().is_none_or(|owner| User::me().is_ok_and(|me| me == owner))
 }
 
-/// The path from the system, since anybody could set an environment variable.
+/// The path of `%ProgramData%`, from the system: the environment variable could be set to another
+/// path.
 fn program_data() -> io::Result<PathBuf> {
     let mut path = null_mut();
     // SAFETY: the pointer is to a pointer of ours; null stands for this process's own user.
@@ -124,8 +125,8 @@ fn program_data() -> io::Result<PathBuf> {
             ),
         ))
     };
-    // SAFETY: the system allocated it for us to free so, also where it failed; nothing refers to
-    // it.
+    // SAFETY: the system requires this way of freeing the path, also after a failure. Nothing
+    // refers to the path any more.
     unsafe { CoTaskMemFree(path.cast()) };
     text.map(PathBuf::from)
 }

@@ -1,6 +1,6 @@
-//! Windows: ctrlc, with three additions. The window's size is polled, since the console's own event
-//! would have to be read from among the keys. Ctrl-Break is a key in raw mode. When the console
-//! closes, the process gets time to end.
+//! Windows: the library ctrlc, with three additions. The window's size is polled, since the
+//! console's own event would have to be read from among the keys. In raw mode, Ctrl-Break is
+//! reported as a key. When the console closes, the process gets time to end.
 
 use std::{
     io,
@@ -55,7 +55,7 @@ fn register_handler() -> io::Result<()> {
     static REGISTERED: Mutex<bool> = Mutex::new(false);
     let mut registered = locked(&REGISTERED);
     if !*registered {
-        // The last registered handler is called first, so before ctrlc's.
+        // The last registered handler is called first, so this one is called before ctrlc's.
         // SAFETY: the function has the required signature, and is never removed.
         checked(unsafe { SetConsoleCtrlHandler(Some(handle_event), 1) })
             .map_err(naming("register a console handler"))?;
@@ -71,10 +71,10 @@ unsafe extern "system" fn handle_event(event: u32) -> BOOL {
             notify(Signal::Break);
             BOOL::from(true)
         }
-        // According to the documentation, only services receive the last two.
+        // According to the documentation, only services receive the events of logoff and shutdown.
         CTRL_CLOSE_EVENT | CTRL_LOGOFF_EVENT | CTRL_SHUTDOWN_EVENT if handles_console() => {
             notify(Signal::Stop);
-            // The process is ended when this returns, or after five seconds.
+            // Windows ends the process when this function returns, or after five seconds.
             loop {
                 thread::park();
             }

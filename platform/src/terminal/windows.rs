@@ -35,7 +35,7 @@ const VK_MENU: u16 = 0x12;
 /// Shift, Ctrl and Alt.
 const MODIFIERS: [u16; 3] = [0x10, 0x11, VK_MENU];
 
-/// Standard input: a console's, in UTF-16, or another stream's.
+/// Standard input: a console's, which delivers UTF-16, or another stream's.
 #[derive(Debug)]
 pub(crate) struct Input {
     console: Option<HANDLE>,
@@ -104,7 +104,7 @@ impl Input {
         // SAFETY: the pointers and the length are those of one array and one number of ours.
         checked(unsafe { PeekConsoleInputW(console, events.as_mut_ptr(), room, &mut count) })?;
         if count > 0 {
-            // SAFETY: as above; `count` events are there, and only this thread takes them.
+            // SAFETY: as above. `count` events are there, since only this thread removes events.
             checked(unsafe { ReadConsoleInputW(console, events.as_mut_ptr(), count, &mut count) })?;
         }
         let keys = events[..count as usize].iter().filter_map(typed);
@@ -133,13 +133,13 @@ impl Interrupter {
 }
 
 /// Standard output: a console's, which takes characters, or another stream's. The standard library
-/// fails for good at invalid UTF-8; here, a character may be split over two writes, and invalid
-/// bytes are replaced.
+/// stops writing to a console after invalid UTF-8. Here, a character may be split over two writes,
+/// and invalid bytes are replaced.
 #[derive(Debug)]
 pub(crate) struct Output {
     to: io::Stdout,
     is_console: bool,
-    /// The first bytes of a character that two writes make.
+    /// The first bytes of a character whose other bytes come with the next write.
     torn: Vec<u8>,
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn make_raw() -> io::Result<Modes> {
     set_mode(input, raw | ENABLE_VIRTUAL_TERMINAL_INPUT).or_else(|_| set_mode(input, raw))?;
     if let Some(mode) = before.output {
         let plain = mode | ENABLE_PROCESSED_OUTPUT | ENABLE_VIRTUAL_TERMINAL_PROCESSING;
-        // An old console may lack this, too; its output is then shown as far as possible.
+        // An old console may lack this mode as well. Its output is then shown as far as possible.
         let _ = set_mode(output, plain | DISABLE_NEWLINE_AUTO_RETURN)
             .or_else(|_| set_mode(output, plain));
         // SAFETY: no pointers.
@@ -244,7 +244,7 @@ fn typed(event: &INPUT_RECORD) -> Option<(u16, u16)> {
     let (key, unit) = unsafe { (event.Event.KeyEvent, event.Event.KeyEvent.uChar.UnicodeChar) };
     let (is_down, code) = (key.bKeyDown != 0, key.wVirtualKeyCode);
     let is_typed = match unit {
-        // Ctrl-Space and Ctrl-@: the console invents a key for them that the keyboard does not
+        // Ctrl-Space and Ctrl-@: the console reports them as a key that the keyboard does not
         // have.
         0 => {
             let is_ctrl = key.dwControlKeyState & (LEFT_CTRL_PRESSED | RIGHT_CTRL_PRESSED) != 0;
@@ -300,7 +300,7 @@ mod tests {
             key(true, 0x10, 0x2a, 0, SHIFT_PRESSED),
             key(true, 0x11, 0x1d, 0, LEFT_CTRL_PRESSED),
             key(true, VK_MENU, 0x38, 0, 0),
-            // Sent by a program.
+            // Ctrl without a scan code, as a program sends it.
             key(true, 0x11, 0, 0, LEFT_CTRL_PRESSED),
             key(false, VK_MENU, 0x38, 0, 0),
             key(false, 0x41, 0x1e, 0x61, 0),

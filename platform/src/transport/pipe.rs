@@ -1,9 +1,9 @@
-//! Named pipes on Windows: who may open a pipe, and whether instances of it exist.
+//! Named pipes on Windows: the access to a pipe, and the state of its instances.
 //!
 //! An instance of a pipe lives until both of its ends are closed, and a suspended process (in a
-//! debugger, or in a console in which a person has selected text) closes neither. Until then the
-//! name is taken: a new instance is not the first one. [`join`] adds an instance to such a pipe if
-//! only this user can have made it.
+//! debugger, or in a console in which a person has selected text) closes neither. While an instance
+//! lives, its name is taken, and a pipe cannot be made anew under it. [`join`] adds an instance to
+//! such a pipe if only this user can have made the pipe.
 
 use std::{
     io,
@@ -33,7 +33,8 @@ use crate::{
 
 /// The size of the system's buffer for a side that does not read.
 pub(super) const BUFFER_BYTES: u32 = 64 << 10;
-/// The rights to read and write, without FILE_CREATE_PIPE_INSTANCE, which GENERIC_WRITE includes.
+/// The rights to read and write. FILE_APPEND_DATA is left out: for a pipe, the same bit is
+/// FILE_CREATE_PIPE_INSTANCE.
 pub(super) const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE_APPEND_DATA;
 /// The integrity levels of ordinary programs and of elevated ones.
 const MEDIUM: u32 = 0x2000;
@@ -42,9 +43,9 @@ const HIGH: u32 = 0x3000;
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The owner and the access list of a pipe, in SDDL. A user served by a service may connect, but
-/// not make instances, which could pose as the service. Processes at a low integrity level may not
-/// connect.
+/// The owner and the access list of a pipe, in SDDL. If a service runs for `user`, the user may
+/// connect but not make instances, with which a process could pose as the service. Processes at a
+/// low integrity level may not connect.
 pub(super) fn access(user: &User) -> io::Result<String> {
     let me = User::me()?;
     let users = if *user == me { String::new() } else { format!("(A;;{CONNECT:#x};;;{user})") };
@@ -73,7 +74,8 @@ pub(super) enum PipeState {
     Unattended,
 }
 
-/// Looks until there is no instance, or one that waits, or the timeout is over.
+/// Waits until the pipe has no instance or one that waits for a client, at most for
+/// [`RELEASE_TIMEOUT`]. Returns the last state.
 pub(super) fn settled_state(endpoint: &Endpoint) -> PipeState {
     let give_up = Instant::now() + RELEASE_TIMEOUT;
     loop {
@@ -85,7 +87,7 @@ pub(super) fn settled_state(endpoint: &Endpoint) -> PipeState {
     }
 }
 
-/// Looks without connecting.
+/// Examines the instances of a pipe without connecting.
 fn look(endpoint: &Endpoint) -> PipeState {
     let path = wide(endpoint.as_text());
     // SAFETY: the path ends with a zero.
@@ -109,11 +111,11 @@ pub(super) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     }
 }
 
-/// Makes another instance of a pipe without a listener, if this user has made it with the same
-/// access. Any other pipe is refused: its owner could serve our clients.
+/// Makes another instance of a pipe without a listener, if this user has made the pipe with the
+/// same access. Any other pipe is refused, since its owner could serve this listener's clients.
 pub(super) fn join(endpoint: &Endpoint, access: &Descriptor) -> io::Result<OwnedHandle> {
     let pipe = instance(endpoint.as_text(), access, 0)?;
-    // The pipe is ours if its owner and its access are those of a pipe that is made here.
+    // The pipe is this user's if its owner and access are those of a pipe that is made now.
     let name = format!(r"\\.\pipe\{}-{:?}", process::id(), thread::current().id());
     let model = instance(&name, access, FILE_FLAG_FIRST_PIPE_INSTANCE)?;
     if security::sddl(pipe.as_raw_handle())? == security::sddl(model.as_raw_handle())? {

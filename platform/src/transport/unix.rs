@@ -38,7 +38,7 @@ pub(crate) struct Listener {
     stop: Stop,
 }
 
-/// Device and inode: the kernel keeps a bound socket's inode from being used again.
+/// The device and inode of a socket. The kernel does not reuse the inode while the socket is bound.
 #[derive(Debug, PartialEq, Eq)]
 struct FileId(u64, u64);
 
@@ -57,7 +57,7 @@ impl Listener {
         let AnyListener::UdSocket(socket) = listen(endpoint)
             .map_err(|error| directory_error(endpoint).unwrap_or(error))
             .map_err(listening())?;
-        // Where accept has to check for a stop in between, it must not block inside the call.
+        // The accept call must not block: accept waits in poll, which a stop also ends.
         socket.set_nonblocking(ListenerNonblockingMode::Accept).map_err(listening())?;
         let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
             refusal(
@@ -87,7 +87,7 @@ impl Listener {
                     stream.set_nonblocking(false)?;
                     return Ok(Stream(stream));
                 }
-                // The client has gone again.
+                // The client has disconnected before it was accepted.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(naming(format!("accept at {}", self.endpoint))(error)),
             }
@@ -131,8 +131,8 @@ impl Stream {
         let path = Path::new(endpoint.as_text());
         match AnyStream::connect(path.to_fs_name::<GenericFilePath>()?) {
             Ok(AnyStream::UdSocket(socket)) => Ok(Self(socket)),
-            // The system's error is the same for a socket without a listener and for another kind
-            // of file.
+            // The system reports a socket without a listener and another kind of file by the same
+            // error.
             Err(error)
                 if error.kind() == io::ErrorKind::ConnectionRefused
                     && fs::metadata(path)
@@ -185,7 +185,7 @@ impl Stream {
 
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match (&self.0).read(buffer) {
-            // The other side closed without reading all our bytes: an ordinary end.
+            // The other side has closed without reading all bytes, which is an ordinary end.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
             result => result,
         }
@@ -218,7 +218,7 @@ fn check_directory(endpoint: &Endpoint) -> io::Result<()> {
     directory.map_or(Ok(()), paths::check_writable)
 }
 
-/// The reason in the directory why a socket cannot be made.
+/// The error of the socket's directory, if a socket cannot be made in it.
 fn directory_error(endpoint: &Endpoint) -> Option<io::Error> {
     let why = check_directory(endpoint).err()?;
     Some(refusal(why.kind(), format!("{why}: choose another endpoint")))
@@ -242,7 +242,7 @@ fn remove_stale_socket(endpoint: &Endpoint) -> io::Result<()> {
             fs::remove_file(endpoint.as_text()).map_err(naming(format!("remove {endpoint}")))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // Connected, too busy to accept, or not permitted: presumably alive.
+        // A listener is presumably alive: it is connected, too busy to accept, or not permitted.
         _ => Err(refusal(
             io::ErrorKind::AddrInUse,
             format!("another process listens at {endpoint}: stop it or choose another endpoint"),
@@ -267,7 +267,7 @@ fn look(endpoint: &Endpoint) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// Whether no file exists. A path below a regular file cannot exist, either.
+/// Whether the error means that there is no file. A path below a regular file cannot exist either.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -279,8 +279,8 @@ fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     options(endpoint)?.mode(0o600).create_sync()
 }
 
-/// Binds with mode 0600 from the first moment on. Here only the umask can do that; a file that
-/// another thread makes at this moment only gets fewer permissions.
+/// Binds with mode 0600 from the first moment on. On these systems only the umask can ensure that.
+/// A file that another thread makes at the same time gets fewer permissions, which does no harm.
 #[cfg(not(target_os = "linux"))]
 fn listen(endpoint: &Endpoint) -> io::Result<AnyListener> {
     let options = options(endpoint)?;

@@ -50,7 +50,7 @@ use crate::{
     security::{self, Descriptor, wide},
 };
 
-/// The largest write in one call: a larger one may exceed the process's quota.
+/// The largest write in one call. A larger write may exceed the process's quota.
 const WRITE_BYTES_MAX: usize = 64 << 10;
 /// The time a client waits while all instances of a pipe are busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,18 +62,18 @@ pub(crate) struct Listener {
     pipe: PipeListener<Bytes, Bytes>,
     endpoint: Endpoint,
     stopped: AtomicBool,
-    /// The connection to ourselves that wakes a waiting accept. Kept open, because accept continues
-    /// to wait if the client has gone again.
+    /// A connection of this process to its own pipe, which wakes a waiting accept. The connection
+    /// stays open, since accept would continue to wait after the client has disconnected.
     wake: Mutex<Option<OwnedHandle>>,
 }
 
-/// Always succeeds: unlike a socket, a pipe needs no directory.
+/// Succeeds always, since a pipe, unlike a socket, needs no directory.
 pub(crate) fn check_bindable(_: &Endpoint) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a pipe is foreign: this user may not connect to it, or does not trust its server. Only
-/// a pipe without a listener is examined from outside.
+/// Whether a pipe is foreign: this user may not connect to it, or does not trust its server. If no
+/// instance waits for a client, the access of the pipe is examined instead of connecting.
 pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
     match pipe::settled_state(endpoint) {
         PipeState::Absent => return Ok(false),
@@ -124,7 +124,7 @@ impl Listener {
             }),
         };
         let pipe = pipe
-            // Windows reports so that the first instance is another user's, or that the others are.
+            // With this error, Windows reports that the name belongs to another user's pipe.
             .map_err(|error| if is(&error, ERROR_ACCESS_DENIED) { taken() } else { error })
             .map_err(naming(format!("listen at {endpoint}")))?;
         Ok(Self {
@@ -144,7 +144,7 @@ impl Listener {
 
     pub(crate) fn stop(&self) {
         if !self.stopped.swap(true, Ordering::SeqCst) {
-            // If this fails, a client has opened the pipe, and accept wakes up for that one.
+            // If this fails, a client has opened the pipe, and accept returns for that client.
             *locked(&self.wake) = open(&self.endpoint).ok();
         }
     }
@@ -165,7 +165,7 @@ impl Listener {
 }
 
 impl std::fmt::Debug for Listener {
-    /// Written by hand, because interprocess's own would wait for an accept to end.
+    /// Does not use the implementation of interprocess, which would wait for an accept to end.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Listener").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
@@ -188,8 +188,8 @@ impl Stream {
     pub(crate) fn hang_up(&self) {
         let Some(pipe) = locked(&self.0).take() else { return };
         let give_up = Instant::now() + RELEASE_TIMEOUT;
-        // Cancelling affects only calls that wait now. One that has cloned the `Arc` but does not
-        // wait yet is cancelled in the next round.
+        // Cancelling affects only calls that wait now. A call that has cloned the `Arc` but does
+        // not wait yet is cancelled in the next iteration.
         while Arc::strong_count(&pipe) > 1 && Instant::now() < give_up {
             // SAFETY: the handle is open while the reference lives; null means all calls.
             unsafe { CancelIoEx(pipe.handle(), null()) };
@@ -225,7 +225,7 @@ impl Stream {
 
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.is_empty() {
-            // Nothing is sent, since the other side would take an empty write for the end.
+            // Nothing is sent, since the other side would read an empty write as the end.
             return Ok(0);
         }
         let pipe = self.pipe().ok_or_else(ended)?;
@@ -248,7 +248,7 @@ impl Stream {
         locked(&self.0).clone()
     }
 
-    /// Whether an error means the connection's end, caused by either side.
+    /// Whether an error means that either side has ended the connection.
     fn has_ended(&self, error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::BrokenPipe
             || is(error, ERROR_PIPE_NOT_CONNECTED)
@@ -257,8 +257,9 @@ impl Stream {
     }
 }
 
-/// A pipe that is closed at once when dropped. interprocess would first wait in another thread
-/// until the other side has read everything. After closing, the bytes are still readable.
+/// A pipe that is closed at once when dropped. A stream of interprocess would first wait in another
+/// thread until the other side has read everything, which is not needed: the other side can still
+/// read after the close.
 #[derive(Debug)]
 struct Pipe(DuplexPipeStream<Bytes>);
 
@@ -274,8 +275,8 @@ impl Drop for Pipe {
     }
 }
 
-/// Opens a pipe for overlapped calls, so that reads and writes do not wait for each other, and lets
-/// its server identify this process but not act as it.
+/// Opens a pipe for overlapped calls, so that reads and writes do not wait for each other. The
+/// pipe's server can identify this process, but not act as its user.
 fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
     let path = wide(endpoint.as_text());
     let give_up = Instant::now() + BUSY_TIMEOUT;
@@ -318,7 +319,7 @@ fn open(endpoint: &Endpoint) -> io::Result<OwnedHandle> {
     }
 }
 
-/// Whether the handle is overlapped. On any other the system serializes the calls.
+/// Whether the handle is overlapped. On a handle that is not, the system serializes the calls.
 fn is_overlapped(pipe: RawHandle) -> bool {
     const FILE_SYNCHRONOUS_IO: u32 = 0x30;
     let (mut status, mut mode) = (IO_STATUS_BLOCK::default(), 0_u32);

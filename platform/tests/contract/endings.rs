@@ -1,4 +1,4 @@
-//! Endings: one thread ends the blocked calls of another.
+//! Endings: a thread ends the blocked calls of another thread.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -63,8 +63,8 @@ fn ends_a_blocked_write(stream: &Stream) {
     });
 }
 
-/// Gives another thread time to block, which no event reports. If the time is too short, the test
-/// passes without showing its point.
+/// Gives another thread time to block in a call, which no event reports. If the time is too short,
+/// the test passes without testing a blocked call.
 fn give_time_to_block() {
     thread::sleep(Duration::from_millis(50));
 }

@@ -71,7 +71,7 @@ pub(crate) fn private_files_are_private() {
         let again = paths::create_private_file(&made).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
         assert!(again.to_string().contains("made"), "{again}");
-        // The directory may be missing as well.
+        // Files are private as well in a directory that need not be private.
         let (written, opened) = (format!("{name}-written"), format!("{name}-opened"));
         let (written, opened) = (folder.path(&written), folder.path(&opened));
         paths::write_private_file(&written, b"x").unwrap();
@@ -138,7 +138,7 @@ pub(crate) fn unwritable_directory_is_refused() {
     }
 }
 
-/// Another user's directory, which this user may list.
+/// The other user can see that the directory exists, but cannot write to it.
 pub(crate) fn another_users_directory_is_unwritable() {
     let folder = Folder::new();
     let another = AnotherUser::new(&folder);
@@ -226,8 +226,8 @@ pub(crate) fn open_file_limit_is_raised() {
     assert_eq!(platform::process::allow_open_files(16).unwrap(), allowed);
 }
 
-/// Hangs up on a detached process, which then ends, and waits until the process has closed the
-/// folder.
+/// Hangs up on a detached process, which then ends. Waits for its end, after which the folder can
+/// be removed.
 fn end_detached(stream: &Stream, told: &str) {
     stream.hang_up();
     system::wait_for_end(told.split(' ').next().unwrap().parse().unwrap());

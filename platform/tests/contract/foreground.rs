@@ -13,7 +13,7 @@ use crate::{
     system,
 };
 
-/// A role in a terminal that is observed from the start.
+/// Plays a role in a terminal that is observed from the start.
 fn observed(role: &str, arguments: &[&str]) -> (Screen, Observer) {
     observe(Pty::spawn(&role_command(role, arguments), &[], None, SIZE).unwrap())
 }
@@ -23,7 +23,8 @@ fn observe(pty: Pty) -> (Screen, Observer) {
     (Screen::new(pty), observer)
 }
 
-/// The process that plays a role; under Wine there is also a test's launcher, which plays none.
+/// The process that plays a role. Under Wine, another process is a launcher of the tests, which
+/// plays no role.
 #[track_caller]
 fn player<'a>(processes: &'a [Process], role: &str) -> &'a Process {
     let plays = |process: &&Process| {

@@ -39,8 +39,8 @@ pub(crate) fn a_live_endpoint_is_refused() {
     assert!(!Listener::is_foreign(&folder.endpoint()).unwrap());
 }
 
-/// The rivals take the lock first and then the endpoint, as daemons do. Most are threads: a lock
-/// belongs to an open file, so threads compete as processes do, and with smaller delays.
+/// The rivals take the lock first and then the endpoint, as daemons do. Most rivals are threads: a
+/// lock belongs to an open file, so threads compete as processes do, and with smaller delays.
 pub(crate) fn one_of_a_hundred_rivals_listens() {
     const RIVALS: usize = 100;
     const PROCESSES: usize = RIVALS / 3;
@@ -169,7 +169,7 @@ pub(crate) fn foreign_socket_is_not_removed() {
     assert_eq!(fs::read(endpoint.as_text()).unwrap(), b"precious");
 }
 
-/// The client has not noticed the end yet, or never will.
+/// The client keeps its connection open, since it has not noticed the listener's end.
 pub(crate) fn client_of_an_ended_listener_does_not_block_a_new_one() {
     let folder = Folder::new();
     let endpoint = folder.endpoint();

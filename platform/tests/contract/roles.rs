@@ -72,7 +72,7 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Takes the lock and the endpoint, and reports that; ends with its standard input.
+/// Takes the lock and the endpoint, reports whether it has them, and ends with its standard input.
 fn daemon(lock: &str, endpoint: &str) {
     let lock = Lock::take(Path::new(lock)).unwrap();
     let listener = lock.as_ref().map(|_| Listener::bind(&parse(endpoint)).unwrap());
@@ -80,7 +80,7 @@ fn daemon(lock: &str, endpoint: &str) {
     io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
 }
 
-/// Takes the lock and the endpoint at a signal, one byte.
+/// Waits for one byte of input, then takes the lock and the endpoint.
 fn rival(lock: &str, endpoint: &str) {
     say("ready");
     io::stdin().read_exact(&mut [0]).unwrap();
@@ -102,7 +102,7 @@ fn writable(directory: &str) {
 }
 
 fn greet(endpoint: &str) {
-    // The server runs as another user, so that connect refuses it; the socket is open by then.
+    // The server runs as another user, so `Stream::connect` would refuse it.
     #[cfg(unix)]
     {
         let mut stream = std::os::unix::net::UnixStream::connect(endpoint).unwrap();
@@ -131,7 +131,7 @@ fn echo() {
     say(&format!("got={};", line.trim_end()));
 }
 
-/// Prints the size at first, and once more after a notification of a change.
+/// Prints the terminal's size at the start, and again after a notification of a change.
 fn size() {
     let (sender, told) = mpsc::channel();
     let _listening = stop_signals::listen(move |signal| sender.send(signal).unwrap()).unwrap();
@@ -144,7 +144,8 @@ fn size() {
     say_size();
 }
 
-/// In raw mode, a key arrives without a line's end. Otherwise a line can be corrected first.
+/// Reads a key in raw mode, where no Enter is needed. After raw mode, which ends as `ending` says,
+/// reads a line, which can be corrected before Enter.
 fn raw(ending: &str) {
     panic::set_hook(Box::new(|_| say("hook;")));
     let play = || {
@@ -166,7 +167,7 @@ fn raw(ending: &str) {
     say(&format!("line={};", line.trim_end()));
 }
 
-/// Prints typed bytes up to an X; then reads until interrupted.
+/// Prints typed bytes up to an X. Then reads until it interrupts the read.
 fn keys() {
     let _raw = RawMode::enter().unwrap();
     let mut input = Input::new().unwrap();
@@ -210,7 +211,8 @@ fn torn() {
     }
 }
 
-/// Prints each signal until one requests a stop; may send that one itself.
+/// Prints each signal until one requests a stop. With `interrupt`, raises the signal of Ctrl-C
+/// itself.
 fn signals(interrupt: bool) {
     let (sender, told) = mpsc::channel();
     let listening = stop_signals::listen(move |signal| sender.send(signal).unwrap()).unwrap();
@@ -258,7 +260,7 @@ fn parent() {
     wait();
 }
 
-/// Starts a child that waits in the same terminal and ignores its hang-up, and ends.
+/// Starts a child that ignores hang-ups and waits in the same terminal, and ends before the child.
 #[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
 fn leave_child() {
     let mut child = scene::role("deaf", &[]).stdout(Stdio::piped()).spawn().unwrap();
@@ -273,7 +275,7 @@ fn launch() {
     say(&format!("pid={};", child.stderr(Stdio::null()).spawn().unwrap().id()));
 }
 
-/// Prints that it is ready and waits for a line.
+/// Prints `ready` and waits for a line of input.
 fn wait_for_a_line() {
     say("ready;");
     let mut line = String::new();
@@ -297,7 +299,7 @@ fn piped_child() {
     child.wait().unwrap();
 }
 
-/// Starts a child without an input that opens the terminal.
+/// Starts a child without standard input, which opens the terminal itself.
 fn opener_parent() {
     let mut child = scene::role("opener", &[]).stdin(Stdio::null()).spawn().unwrap();
     child.wait().unwrap();
@@ -309,8 +311,8 @@ fn opener() {
     wait();
 }
 
-/// After a line, starts a child that takes the terminal for a group of its own, and waits for its
-/// end.
+/// Waits for a line of input, starts a child that takes the terminal for a process group of its
+/// own, and takes the terminal back after the child's end.
 fn shell_like() {
     wait_for_a_line();
     let mut child = scene::role("job", &[]);
@@ -320,14 +322,14 @@ fn shell_like() {
     wait();
 }
 
-/// Takes the terminal, prints its process id, and waits for a line.
+/// Takes the terminal for its process group, prints its process id, and waits for a line of input.
 fn job() {
     system::give_terminal(std::process::id());
     say(&format!("pid={};", std::process::id()));
     wait_for_a_line();
 }
 
-/// Erases its command line after a line of input.
+/// Waits for a line of input and erases its command line. With `has_fork`, also forks.
 fn erase(has_fork: bool) {
     wait_for_a_line();
     system::erase_command_line();
@@ -353,7 +355,7 @@ fn say_arguments(arguments: &[&str]) {
     }
 }
 
-/// Ignores hang-ups and waits until its terminal is gone.
+/// Ignores hang-ups and waits until its standard input ends.
 fn deaf() {
     let _listening = stop_signals::listen(|_| ()).unwrap();
     say(&format!("pid={};", std::process::id()));
@@ -385,7 +387,7 @@ fn parse(endpoint: &str) -> Endpoint {
     Endpoint::parse(endpoint.as_ref()).unwrap()
 }
 
-/// Prints a line; the reader may be gone.
+/// Prints a line. Errors are ignored, since the reader may be gone.
 fn say(line: &str) {
     let mut output = io::stdout().lock();
     let _ = writeln!(output, "{line}").and_then(|()| output.flush());

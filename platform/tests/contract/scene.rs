@@ -23,7 +23,7 @@ use platform::{
 
 use crate::roles::PLAY;
 
-/// The time after which a wait for one event fails, since a test would hang otherwise.
+/// The time after which a wait for an event fails, so that the test does not hang.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A temporary folder, removed when dropped.
@@ -64,7 +64,7 @@ pub(crate) fn pair() -> (Stream, Stream) {
     (client, listener.accept().unwrap())
 }
 
-/// Bytes with a long period, so that a lost or doubled one is noticed.
+/// Bytes with a long period, so that a test notices a lost or doubled byte.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }

@@ -11,7 +11,7 @@ const MEBIBYTE: usize = 1 << 20;
 pub(crate) fn blocked_read_does_not_block_a_write() {
     let (client, server) = pair();
     thread::scope(|scope| {
-        // Blocks until the echo arrives, which takes a write on the same stream.
+        // The read blocks until the echo arrives, and the echo needs a write on the same stream.
         let reader = scope.spawn(|| read_exactly(&client, 4));
         (&client).write_all(b"ping").unwrap();
         assert_eq!(read_exactly(&server, 4), b"ping");

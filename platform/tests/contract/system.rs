@@ -1,5 +1,5 @@
-//! The tests' own knowledge of the system: its name, its form of endpoints, the way to become
-//! another user there.
+//! Facts about the system that the tests need and `platform` does not offer: the kind of run, the
+//! form of endpoints, a way to become another user.
 
 use std::{
     ffi::OsString,
@@ -14,7 +14,8 @@ use platform::endpoint::Endpoint;
 
 use crate::scene::{Folder, TIMEOUT};
 
-/// The kinds of this run, most general first: the first column of the table.
+/// The kinds of this run, the most general first. They are the first column of the table of skipped
+/// tests.
 pub(crate) fn run_kinds() -> Vec<&'static str> {
     imp::run_kinds()
 }
@@ -49,12 +50,12 @@ pub(crate) fn let_everybody_write(path: &Path) {
     imp::let_everybody_write(path);
 }
 
-/// Whether the owner may read and write, whatever others may do.
+/// Whether the owner may read and write a file. Access of others does not matter.
 pub(crate) fn owner_has_access(path: &Path) -> bool {
     imp::owner_has_access(path)
 }
 
-/// A umask, in force as long as this lives; without effect where there is none.
+/// A umask, in force until the value is dropped. Without effect on systems without umasks.
 #[allow(dead_code, reason = "kept for its end")]
 pub(crate) struct Umask(imp::Umask);
 
@@ -70,7 +71,7 @@ impl Umask {
     }
 }
 
-/// A user, or group of users, that this process does not act as: Windows's authenticated users.
+/// The SID of another user than this process's: on Windows, the group of authenticated users.
 pub(crate) const ANOTHER_USER: &str = "S-1-5-11";
 
 /// Calls `act` as the same user with fewer rights: without elevation if this process is elevated.
@@ -100,7 +101,8 @@ pub(crate) fn press_ctrl_break() {
     imp::press_ctrl_break();
 }
 
-/// Presses Shift, Ctrl and Alt at this process's own keyboard, and waits until the events are read.
+/// Puts key events of Shift, Ctrl and Alt into this process's console, and waits until they are
+/// read.
 pub(crate) fn press_modifiers() {
     imp::press_modifiers();
 }
@@ -109,7 +111,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     imp::is_alive(pid)
 }
 
-/// Waits until the process is gone. Only its parent would get an event.
+/// Waits until a process is gone. This polls, since only the process's parent would get an event.
 pub(crate) fn wait_for_end(pid: u32) {
     let end = Instant::now() + TIMEOUT;
     while is_alive(pid) {
@@ -167,7 +169,7 @@ pub(crate) fn session() -> String {
     imp::session()
 }
 
-/// The result of `session` in a detached process.
+/// The expected result of [`session`] in a detached process.
 pub(crate) fn detached_session(pid: &str) -> String {
     imp::detached_session(pid)
 }
@@ -280,8 +282,8 @@ mod imp {
     }
 
     pub(crate) fn is_alive(pid: u32) -> bool {
-        // An ended process stays until its parent reaps it, which a careless process 1 may never
-        // do.
+        // An ended process stays until its parent reaps it. If the parent is a process 1 that does
+        // not reap processes, it stays for good.
         let ended = fs::read_to_string(format!("/proc/{pid}/stat"));
         // SAFETY: no pointers; signal 0 only queries.
         let known = unsafe { libc::kill(pid as libc::pid_t, 0) == 0 };
@@ -304,8 +306,8 @@ mod imp {
     }
 
     pub(crate) fn give_terminal(group: u32) {
-        // SAFETY: no pointers. A process in the background is stopped for this unless it ignores
-        // that.
+        // SAFETY: no pointers. The system would stop a process in the background for this call, so
+        // the signal is ignored.
         unsafe {
             libc::signal(libc::SIGTTOU, libc::SIG_IGN);
             assert_eq!(libc::tcsetpgrp(0, group as libc::pid_t), 0);
@@ -336,7 +338,7 @@ mod imp {
         std::os::unix::fs::symlink(file, link).unwrap();
     }
 
-    /// Does nothing: the contract does not cover processes without a terminal here.
+    /// Does nothing: the test with processes without a terminal does not run on this system.
     pub(crate) fn without_terminal(command: &mut Command) -> &mut Command {
         command
     }
@@ -354,7 +356,7 @@ mod imp {
     pub(crate) struct AnotherUser(PathBuf);
 
     impl AnotherUser {
-        /// Copies the program to a folder where the other user has access.
+        /// Copies this program to a folder to which the other user has access.
         pub(crate) fn new(folder: &Folder) -> Self {
             let open = folder.path("open");
             fs::create_dir(&open).unwrap();
@@ -537,7 +539,7 @@ mod imp {
             let (level, kind) = (SecurityImpersonation, TokenImpersonation);
             assert_ne!(DuplicateTokenEx(mine, TOKEN_ALL_ACCESS, null(), level, kind, &mut less), 0);
         }
-        // Medium and low integrity.
+        // The SIDs of medium and low integrity.
         let level = if elevation.TokenIsElevated != 0 { "S-1-16-8192" } else { "S-1-16-4096" };
         let level: Vec<u16> = level.encode_utf16().chain([0]).collect();
         let mut sid = null_mut();

@@ -155,7 +155,8 @@ pub(crate) fn batch_file_gets_variable_names_unexpanded() {
     batch_file_gets(&["100%", "%CONTRACT%", "a%", "%%", "%cd:~,%"]);
 }
 
-/// The batch file passes its arguments on to another program, as most batch files do.
+/// Checks that a batch file gets these arguments. It passes them on to another program, as most
+/// batch files do.
 fn batch_file_gets(arguments: &[&str]) {
     let folder = Folder::new();
     let spawned = spawn_batch_file(&folder, &[&[PLAY, "arguments"], arguments].concat());
@@ -221,7 +222,7 @@ pub(crate) fn every_key_arrives() {
     assert_eq!(screen.finish().0, 0);
 }
 
-/// The read must not block after a key such as Shift alone.
+/// An interrupted read must not block after events of a key such as Shift alone.
 pub(crate) fn modifier_keys_do_not_block_a_read() {
     let mut screen = Screen::play("modifiers", &[]);
     screen.wait_for("read=0;");

@@ -1,4 +1,5 @@
-//! Identities of processes: this user, another user, a service's user, and fewer rights.
+//! Identities of processes: this user, another user, the user of a service, and a process with
+//! fewer rights.
 
 use std::{
     fs,
@@ -78,7 +79,7 @@ pub(crate) fn another_users_server_is_refused() {
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    // This user may not remove it, whether its listener lives or not.
+    // This user may not remove the other user's socket, whether its listener lives or not.
     assert_eq!(Listener::bind(&endpoint).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     assert!(fs::exists(endpoint.as_text()).unwrap());
 }
@@ -115,7 +116,7 @@ pub(crate) fn listener_for_another_user_admits_its_own_user() {
     }
 }
 
-/// Otherwise every process of a user could type into the user's elevated terminals.
+/// If it could, every process of a user could type into the user's elevated terminals.
 pub(crate) fn process_with_fewer_rights_cannot_connect() {
     let folder = Folder::new();
     let endpoint = folder.endpoint();

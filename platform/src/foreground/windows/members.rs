@@ -1,10 +1,11 @@
-//! The members of a console, by a server process: a process can only query the console that it is
-//! attached to, and this process has to keep its own.
+//! The processes attached to a console, queried by a server process. A process can only query the
+//! console to which it is attached, and this process has to stay attached to its own.
 //!
-//! The server is attached only while it answers. So it does not keep the console open, programs do
-//! not find it there, and Ctrl-C, Ctrl-Break and a closing console reach it only in that moment: it
-//! ignores the keys, and if a closing console ends it, the next look starts another one. It has no
-//! console of its own, is in no job of the command's, and ends with its input.
+//! The server is attached only while it answers. At other times it does not keep the console open,
+//! and programs do not find it there. Ctrl-C, Ctrl-Break and a closing console reach the server
+//! only while it answers: it ignores the keys, and if a closing console ends it, the next query
+//! starts another server. The server has no console of its own, is in no job of the command's, and
+//! ends with its input.
 //!
 //! A request is the id of a process of the console, as a u32. The answer is an error number or 0,
 //! the number of members, and the members without the server itself. All numbers are little-endian.
@@ -105,8 +106,8 @@ impl Server {
 }
 
 impl Running {
-    /// Requests the members of the console of process `pid`. The outer error is of the server, the
-    /// inner error of the console.
+    /// Requests the members of the console of process `pid`. The outer error means that the server
+    /// has failed, the inner error that the server cannot query the console.
     fn ask(&mut self, pid: u32) -> io::Result<io::Result<Vec<u32>>> {
         let within = if self.has_answered { ANSWER_TIMEOUT } else { SERVER_START_TIMEOUT };
         let by = Instant::now() + within;
@@ -175,7 +176,7 @@ pub(super) fn serve() -> io::Result<()> {
     let mut output = File::from(io::stdout().as_handle().try_clone_to_owned()?);
     // SAFETY: the function has the required signature, and is never removed.
     checked(unsafe { SetConsoleCtrlHandler(Some(ignore), 1) })?;
-    // SAFETY: no pointers. Fails where there is no console, as intended.
+    // SAFETY: no pointers. A failure means that there is no console to leave.
     unsafe { FreeConsole() };
     let mut request = [0; size_of::<u32>()];
     while input.read(&mut request[..1])? == 1 {
@@ -202,7 +203,7 @@ fn members_of(pid: u32) -> io::Result<Vec<u32>> {
     // SAFETY: the pointer and the length are those of one array.
     let count = unsafe { GetConsoleProcessList(members.as_mut_ptr(), MEMBERS_MAX as u32) };
     let error = io::Error::last_os_error();
-    // SAFETY: no pointers. It fails only where the console is gone, and with it the attachment.
+    // SAFETY: no pointers. The call fails only if the console is gone, which ends the attachment.
     unsafe { FreeConsole() };
     match count as usize {
         0 => Err(error),

@@ -51,7 +51,7 @@ pub(super) enum Found {
     Gone,
 }
 
-/// An open process. While it is open, its id is not used again.
+/// An open process. Windows does not use its id again while the handle is open.
 pub(super) struct Open {
     pid: u32,
     handle: OwnedHandle,
@@ -92,7 +92,8 @@ impl Open {
         Some(u64::from(start.dwHighDateTime) << 32 | u64::from(start.dwLowDateTime))
     }
 
-    /// The parent, if it lives. A process that started later has reused the parent's id.
+    /// The parent, if it lives. A process with the parent's id that started later than this one is
+    /// not the parent.
     pub(super) fn parent(&self) -> Option<u32> {
         let parent = u32::try_from(self.basic()?.InheritedFromUniqueProcessId).ok()?;
         let Found::Open(open) = open(parent) else { return None };
@@ -112,7 +113,8 @@ impl Open {
         Some(OsString::from_wide(units.get(..length as usize)?).into())
     }
 
-    /// The command line, and the directory where the process's memory may be read.
+    /// The command line and the working directory. The directory is `None` unless the process's
+    /// memory may be read.
     pub(super) fn command_line(&self) -> (Option<Vec<u16>>, Option<PathBuf>) {
         let line = self.queried_command_line();
         let Some((memory, parameters)) = self.parameters() else { return (line, None) };
@@ -120,7 +122,7 @@ impl Open {
         // `CurrentDirectory.DosPath`, for which the declaration has no name.
         let [length, address] = [5, 6].map(|at| parameters.Reserved2[at].addr());
         let directory = memory.text(address, length & 0xffff);
-        // Wine does not answer the query.
+        // Wine does not answer the query for the command line.
         let line = line.or_else(|| text(&parameters.CommandLine));
         (line, directory.map(|units| OsString::from_wide(&units).into()))
     }
@@ -136,7 +138,7 @@ impl Open {
         if text.Length == 0 || text.Buffer.is_null() {
             return None;
         }
-        // SAFETY: the text lies in the array, too, behind its description.
+        // SAFETY: the text is in the same array, behind the UNICODE_STRING.
         Some(unsafe { slice::from_raw_parts(text.Buffer, usize::from(text.Length) / 2) }.to_vec())
     }
 

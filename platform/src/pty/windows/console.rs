@@ -1,4 +1,4 @@
-//! The system's pseudo console, or that of a newer `conpty.dll` beside the executable.
+//! The pseudo console of a newer `conpty.dll` beside the executable, or else the system's.
 
 use std::{
     io::{self, PipeReader, PipeWriter},
@@ -24,9 +24,11 @@ use windows_sys::{
 
 use crate::{pty::Size, refusal, security::wide};
 
-/// Keeps wrapped lines when the size changes, instead of printing them again.
+/// The flag with which a console keeps wrapped lines when its size changes, instead of printing
+/// them again.
 const RESIZE_QUIRK: u32 = 2;
-/// Accepts keys as win32-input-mode sequences, with everything that a console knows of a key.
+/// The flag with which a console accepts keys as win32-input-mode sequences, which state everything
+/// that a console reports of a key.
 const WIN32_INPUT_MODE: u32 = 4;
 
 /// A console for other processes.

@@ -79,7 +79,7 @@ impl Plan {
     fn start_beside(&mut self, console: &Console, job: &OwnedHandle) -> io::Result<OwnedHandle> {
         let attributes = Attributes::new(console, &[])?;
         let (process, thread) = self.create(attributes, CREATE_SUSPENDED)?;
-        // On failure the program still runs, and only its descendants may be left behind.
+        // If this fails, the program runs outside the job, and its descendants may outlive it.
         // SAFETY: both handles are open.
         unsafe { AssignProcessToJobObject(job.as_raw_handle(), process.as_raw_handle()) };
         // SAFETY: the handle is open.
@@ -101,7 +101,7 @@ impl Plan {
         // SAFETY: all-zero is a valid value of the type.
         let mut startup: STARTUPINFOEXW = unsafe { zeroed() };
         startup.StartupInfo.cb = size_of::<STARTUPINFOEXW>() as u32;
-        // Without these, the program could get our own streams in place of the console's.
+        // Without these values, the program could get this process's streams, not the console's.
         startup.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
         startup.StartupInfo.hStdInput = INVALID_HANDLE_VALUE;
         startup.StartupInfo.hStdOutput = INVALID_HANDLE_VALUE;
@@ -179,7 +179,7 @@ fn no_batch_argument(program: &Path, command: &Command, number: usize) -> io::Er
     )
 }
 
-/// The path of the system's cmd.exe, whatever the environment says.
+/// The path of the system's cmd.exe, which is independent of the environment.
 fn shell() -> io::Result<PathBuf> {
     let mut directory = [0; MAX_PATH as usize];
     // SAFETY: the pointer and the length are those of one array.
