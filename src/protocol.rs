@@ -1,9 +1,9 @@
 //! The wire protocol: frames, envelopes and their types, names, topics and codes.
 //!
-//! The rules are those of docs/PROTOCOL.md. Nothing here reads a clock, waits, or does I/O. Reading
-//! goes from the outside in: [`frame`] splits a stream of bytes into frames, [`envelope`] checks
-//! one frame's JSON and borrows its header from it, [`payload`] has the types of what an envelope
-//! carries. Writing goes the other way and appends whole frames to a buffer.
+//! docs/PROTOCOL.md has the rules. Nothing here reads a clock, waits, or does I/O. Reading goes
+//! from the outside in: [`frame`] splits a stream of bytes into frames, [`envelope`] checks one
+//! frame's JSON and borrows its header from it, [`payload`] has the types of an envelope's payload.
+//! Writing goes the other way and appends whole frames to a buffer.
 
 pub mod calendar;
 pub mod code;

@@ -24,10 +24,10 @@ pub type Fingerprint = [u8; 16];
 /// A change to the stored state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Stores an at-least-once SEND that was accepted; refused where the store has no capacity.
+    /// Stores an at-least-once SEND that was accepted. The store refuses it if it has no capacity.
     Accepted(Box<AcceptedSend>),
     /// Stores an accepted SEND once more, for a store that lost its file. The record replaces
-    /// whatever is stored of this SEND and cannot be refused any more.
+    /// whatever is stored of this SEND and cannot be refused.
     AcceptedAgain(Box<AcceptedSend>),
     /// Updates how often a delivery was attempted and how often it failed.
     Attempted {
@@ -66,7 +66,7 @@ pub enum Change {
         /// The agent's number.
         agent: u64,
     },
-    /// Stores an open stream, or that more of its numbers are reserved.
+    /// Stores an open stream, or the new reserved number of a stored one.
     Stream(Box<StreamRecord>),
     /// Removes a stream.
     StreamEnded(u64),
@@ -84,7 +84,8 @@ pub enum Change {
 /// An accepted SEND, as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AcceptedSend {
-    /// The message. One for which some recipients had no room is stored again once they have.
+    /// The message. If some recipients had no room at first, the message is stored again when they
+    /// have.
     pub message: MessageRecord,
     /// The deliveries that are not stored yet.
     pub deliveries: Vec<DeliveryRecord>,
@@ -178,7 +179,7 @@ pub struct AgentRecord {
     pub name: Name,
     /// The time since which the agent is connected or away, in milliseconds since 1970.
     pub since_unix_ms: u64,
-    /// The moment at which the daemon forgets the agent, while it is away.
+    /// The moment at which the daemon forgets the agent's name, while the agent is away.
     pub forget_at: Option<Moment>,
 }
 
@@ -249,7 +250,7 @@ pub struct QuestionRecord {
 /// The daemon's clock at the last write.
 ///
 /// The next daemon's moments continue from there, plus the time that has passed by the wall clock.
-/// Where that is negative or over 30 days, the wall clock was set, and nothing is added.
+/// If that time is negative or over 30 days, the wall clock was changed, and nothing is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock(pub Now);
 
@@ -257,14 +258,14 @@ impl Clock {
     /// The longest gap for which the wall clock is trusted.
     pub const GAP_MS_MAX: u64 = 30 * 86_400_000;
 
-    /// The moment at wall clock time `unix_ms`, after the last write.
+    /// Returns the moment at wall clock time `unix_ms`, which is after the last write.
     #[must_use]
     pub fn moment_at(self, unix_ms: u64) -> Moment {
         let gap = unix_ms.checked_sub(self.0.unix_ms).filter(|gap| *gap <= Self::GAP_MS_MAX);
         self.0.monotonic.plus(gap.unwrap_or(0))
     }
 
-    /// The moment at wall clock time `unix_ms`, before the last write.
+    /// Returns the moment at wall clock time `unix_ms`, which is before the last write.
     #[must_use]
     pub fn moment_of(self, unix_ms: u64) -> Moment {
         let gap = self.0.unix_ms.checked_sub(unix_ms).filter(|gap| *gap <= Self::GAP_MS_MAX);
@@ -309,8 +310,8 @@ pub struct DeadLetterRecord {
     pub to: u64,
 }
 
-/// The highest numbers that agents, streams, messages and deliveries ever had; new ones get higher
-/// numbers. A number counts even if only another record mentions it.
+/// The highest numbers that agents, streams, messages and deliveries ever had; new records get
+/// higher numbers. A number counts even if only another record mentions it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LastNumbers {
@@ -332,17 +333,17 @@ pub enum Query {
 /// A filter for deliveries. An absent member matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Sent to or from this agent.
+    /// An agent that sent or received the messages.
     pub of: Option<Name>,
-    /// Sent to or from this agent as well.
+    /// A second agent that sent or received the messages.
     pub with: Option<Name>,
-    /// Sent on this topic.
+    /// The messages' topic.
     pub topic: Option<String>,
-    /// Containing these words in the body.
+    /// Words that the messages' bodies contain.
     pub search: Option<String>,
-    /// Dead letters only.
+    /// Whether to match dead letters only.
     pub dead: bool,
-    /// Numbered below this.
+    /// The number below which the deliveries' numbers are.
     pub before: Option<u64>,
     /// The number of rows wanted, at most.
     pub limit: usize,

@@ -1,7 +1,7 @@
 //! Times of the wall clock as text.
 
-/// A time in milliseconds since 1970, as `2026-11-20T09:30:15.000Z`. Such texts sort like the
-/// times.
+/// Returns a time in milliseconds since 1970 as text: `2026-11-20T09:30:15.000Z`. Such texts sort
+/// like the times.
 #[must_use]
 pub fn utc(unix_ms: u64) -> String {
     let (seconds, ms) = (unix_ms / 1000, unix_ms % 1000);
@@ -10,8 +10,8 @@ pub fn utc(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// The date (year, month, day) this many days after 1970-01-01. Internally a year begins in March,
-/// so that the leap day is its last day, and years form cycles of 400.
+/// Returns the date (year, month, day) this many days after 1970-01-01. Internally a year begins in
+/// March, so that the leap day is its last day, and years form cycles of 400.
 const fn date(days: u64) -> (u64, u64, u64) {
     // 719,468 days lie between 0000-03-01 and 1970-01-01.
     let days = days + 719_468;

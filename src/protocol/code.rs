@@ -68,7 +68,7 @@ wire_enum! {
         Refused = "REFUSED",
         /// Ten attempts failed.
         GaveUp = "GAVE_UP",
-        /// The requested data is not kept any more.
+        /// The requested messages are not retained any more.
         Stale = "STALE",
         /// There was no answer within `timeoutMs`.
         SyncTimeout = "SYNC_TIMEOUT",

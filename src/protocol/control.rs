@@ -1,8 +1,8 @@
 //! The protocol between a command and a wrapper, at the wrapper's own endpoint.
 //!
-//! Frames are as in the daemon's protocol; each has one JSON object whose `type` names its variant.
-//! The command sends requests, the wrapper answers. A command that attaches gets screens and output
-//! until the end.
+//! Frames are as in the daemon's protocol; each frame has one JSON object whose `type` names its
+//! variant. The command sends requests, and the wrapper sends answers. A command that attaches gets
+//! screens and output until the end.
 
 use super::frame;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -31,7 +31,7 @@ pub enum Request {
         drive: bool,
         /// The columns of the attached terminal.
         columns: u16,
-        /// The rows of that terminal.
+        /// The rows of the attached terminal.
         rows: u16,
     },
     /// Passes on keys that the person pressed.
@@ -71,7 +71,7 @@ pub enum Answer {
         /// The terminal output that paints the screen.
         bytes: Bytes,
     },
-    /// Output of the agent's command after that.
+    /// Output of the agent's command after the last screen.
     Output {
         /// The bytes that the command printed.
         bytes: Bytes,
@@ -101,7 +101,7 @@ pub struct State {
     /// The reason why the messages wait, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Whether its person holds its messages.
+    /// Whether the agent's person holds the agent's messages.
     pub held: bool,
     /// Whether the daemon is connected.
     pub connected: bool,
@@ -140,27 +140,27 @@ pub struct Ended {
     /// The signal that ended the command, by the convention for exit codes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// The last lines on its screen that were not blank.
+    /// The last lines on the command's screen that were not blank.
     pub last_lines: Vec<String>,
-    /// Whether the lines were on the alternate screen, which the terminal has removed.
+    /// Whether the lines were on the alternate screen, which the terminal has left.
     #[serde(skip)]
     pub taken_away: bool,
 }
 
 impl Ended {
-    /// The end of a command with this exit code and this text on its screen.
+    /// Returns the end of a command with this exit code and this text on its screen.
     #[must_use]
     pub fn new(code: i32, screen: &str) -> Self {
         let lines = screen.lines().map(str::trim_end).filter(|line| !line.is_empty());
         let mut last_lines: Vec<_> = lines.rev().take(LAST_LINES_MAX).map(str::to_owned).collect();
         last_lines.reverse();
-        // The convention of shells for signals.
+        // Shells report a command that a signal ended with the code 128 plus the signal's number.
         let signal = (129..=128 + 64).contains(&code).then(|| code - 128);
         Self { code, signal, last_lines, taken_away: false }
     }
 }
 
-/// The end in words: `ended with code 137 (signal 9)`.
+/// Writes the end in words: `ended with code 137 (signal 9)`.
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ended with code {}", self.code)?;

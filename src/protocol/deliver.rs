@@ -22,7 +22,7 @@ pub enum Proof {
     Token,
     /// No proof: the name was free.
     Claim,
-    /// The companion key of its agent.
+    /// The companion key that the sender's agent stated.
     Companion,
     /// No proof: the sender is a guest, whose name the daemon made.
     Guest,
@@ -50,14 +50,14 @@ impl Proof {
 pub struct Sender<'a> {
     /// The sender's session.
     pub session: Cow<'a, str>,
-    /// The proof of its identity.
+    /// The proof of the sender's identity.
     pub auth: Proof,
 }
 
 /// A DELIVER's `delivery`: what the daemon states about the message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery<'a> {
-    /// The number in the stream.
+    /// The delivery's number in its stream.
     pub seq: u64,
     /// The recipient's session.
     #[serde(default)]
@@ -99,7 +99,8 @@ pub struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// Appends the frame up to its shared part, whose length is included in the frame's.
+    /// Appends the frame up to its shared part. The frame's length prefix includes `shared_bytes`,
+    /// the length of that part.
     ///
     /// The frame is written without serde, for speed. Sessions and `originalTo` are made by the
     /// daemon, so they need no escapes.
@@ -205,7 +206,7 @@ pub struct Shared<'a> {
 
 impl<'a> Shared<'a> {
     /// Reads the shared part of a DELIVER as [`append_shared`] wrote it and the store keeps it.
-    /// `None` for bytes that are damaged.
+    /// Returns `None` if the bytes are damaged.
     #[must_use]
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (mut from, mut topic, mut payload, mut payload_meta) = (None, None, None, None);
@@ -228,7 +229,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// The shared part of a DELIVER as the text of a JSON object: a [`Shared`].
+/// Returns the shared part of a DELIVER as the text of a JSON object: a [`Shared`].
 #[must_use]
 pub fn shared_object(shared: &[u8]) -> String {
     format!("{{{}", String::from_utf8_lossy(shared))

@@ -115,7 +115,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The type that a frame's JSON states, even if the rest of the envelope is invalid.
+/// Returns the type that a frame's JSON states, even if the rest of the envelope is invalid.
 #[must_use]
 pub fn stated_kind(json: &[u8]) -> Option<Kind> {
     let mut members = Members::default();
@@ -199,7 +199,7 @@ pub fn append_json(json: &mut Vec<u8>, value: &impl Serialize) {
     serde_json::to_writer(json, value).expect("wire types are JSON and a Vec takes every byte");
 }
 
-/// The known members as text, checked once all are found.
+/// The known members as text, which are checked once all are found.
 #[derive(Default)]
 struct Members<'a> {
     version: Option<&'a str>,
@@ -217,7 +217,7 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn set(&mut self, key: &str, value: &'a str) {
-        // A key with escapes may still be a known one.
+        // A key with escapes may still be a known key.
         if !self.set_plain(key, value)
             && key.contains('\\')
             && let Ok(key) = serde_json::from_str::<String>(&format!("\"{key}\""))
@@ -226,7 +226,8 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Sets the member with this key, without unescaping it. False if the key is unknown.
+    /// Sets the member with this key, without unescaping the key. Returns false if the key is
+    /// unknown.
     fn set_plain(&mut self, key: &str, value: &'a str) -> bool {
         let (member, name) = match key {
             "v" => (&mut self.version, "v"),
@@ -281,7 +282,7 @@ impl<'a> Members<'a> {
     /// Checks the version, which comes first since all other rules depend on it.
     fn check_version(&self) -> Result<(), Violation> {
         let version = self.required("v", self.version)?;
-        // Of two versions, neither counts.
+        // If there are two versions, neither counts.
         if self.twice == Some("v") {
             return Err(self.invalid("`v` is given twice"));
         }
@@ -327,7 +328,7 @@ impl<'a> Members<'a> {
         Violation { code, message, reference: self.reference() }
     }
 
-    /// The envelope's id, if it can be read.
+    /// Returns the envelope's id, if it can be read.
     fn reference(&self) -> Option<String> {
         let id = unquoted(self.id?)?;
         (!id.is_empty() && id.len() <= ID_BYTES_MAX).then(|| id.into_owned())
@@ -339,8 +340,8 @@ fn is_too_deep(json: &[u8]) -> bool {
     openers(json) > DEPTH_MAX && depth(json) > DEPTH_MAX
 }
 
-/// Counts `{` and `[`, which are equal once the bit in which they differ is set. The count of a
-/// chunk fits into a byte, which lets the compiler use vector instructions.
+/// Counts `{` and `[`, which are equal once the bit in which they differ is set. The count in a
+/// chunk fits into a byte, so that the compiler can use vector instructions.
 fn openers(json: &[u8]) -> usize {
     let count =
         |chunk: &[u8]| chunk.iter().fold(0_u8, |count, byte| count + u8::from(byte | 0x20 == b'{'));

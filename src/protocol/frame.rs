@@ -2,7 +2,7 @@
 
 use super::code::{ErrorCode, Violation};
 
-/// The bytes of a frame's length prefix.
+/// The length of a frame's length prefix, in bytes.
 pub const PREFIX: usize = 4;
 
 /// The default `max_frame_bytes`.
@@ -66,7 +66,7 @@ impl Decoder {
         }
     }
 
-    /// The buffer for the next read, never empty.
+    /// Returns the buffer for the next read, which is never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -75,7 +75,7 @@ impl Decoder {
         &mut self.buffer[self.end..]
     }
 
-    /// Reports that the first `count` bytes of the space were filled.
+    /// Reports that the first `count` bytes of [`space`](Self::space) were filled.
     pub fn filled(&mut self, count: usize) {
         let is_full = self.end + count == self.buffer.len();
         self.end += count;
@@ -93,13 +93,13 @@ impl Decoder {
         }
     }
 
-    /// The bytes of the incomplete frame.
+    /// Returns the number of bytes of the incomplete frame.
     #[must_use]
     pub const fn pending(&self) -> usize {
         self.end - self.start
     }
 
-    /// Whether there is a whole frame or a violation.
+    /// Whether a whole frame, or a violation, can be taken.
     #[must_use]
     pub fn has_next(&self) -> bool {
         self.whole() > 0 || self.check_next().is_err()
@@ -126,7 +126,7 @@ impl Decoder {
         Ok(taken.map(|frames| Batch { bytes: frames.rest.to_vec() }))
     }
 
-    /// The bytes of the whole valid frames at the front.
+    /// Returns the length of the whole valid frames at the front.
     fn whole(&self) -> usize {
         let bytes = &self.buffer[self.start..self.end];
         let mut end = 0;
@@ -154,8 +154,8 @@ impl Decoder {
         }
     }
 
-    /// Grows the buffer as bytes arrive, not as a length announces, so that an announcement alone
-    /// takes no memory. Shrinks it after a large frame.
+    /// Grows the buffer as bytes arrive, not as a length prefix announces, so that a prefix alone
+    /// takes no memory. Shrinks the buffer after a large frame.
     fn fit(&mut self) {
         let wanted =
             (self.end * 2).clamp(self.read_bytes, PREFIX + self.frame_bytes_max + READ_BYTES);

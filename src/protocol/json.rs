@@ -1,6 +1,6 @@
 //! A validating scanner of JSON (RFC 8259) that builds no values.
 //!
-//! Every message passes through it once, so this is the daemon's innermost loop: an object is
+//! Every message passes once through this scanner, the daemon's innermost loop: an object is
 //! scanned member by member, and each value is returned as text.
 
 use std::borrow::Cow;
@@ -20,8 +20,8 @@ const CHUNK_BYTES: usize = 32;
 /// Scans a text that is one object, possibly with white space around it.
 ///
 /// `found` is called with each member: its key without quotes, and its value's text. If the text is
-/// not JSON, it was called with the members before the error; if a value only nests too deep, it
-/// was called with those after it, too.
+/// not JSON, `found` was called with the members before the error. If a value only nests too deep,
+/// `found` was also called with the members after it.
 pub(super) fn members<'a>(
     text: &'a str,
     mut found: impl FnMut(&'a str, &'a str),
@@ -40,8 +40,8 @@ pub(super) fn members_without_brace<'a>(
     Scanner { text, at: 0, too_deep: None }.members(&mut found)
 }
 
-/// The text of a JSON string: borrowed where it has no escapes, else owned. `None` for a value that
-/// is not a string, or not Unicode text (half of a surrogate pair).
+/// Returns the text of a JSON string: borrowed where it has no escapes, else owned. Returns `None`
+/// for a value that is not a string, or not Unicode text (half of a surrogate pair).
 pub(super) fn unquoted(json: &str) -> Option<Cow<'_, str>> {
     let text = json.strip_prefix('"')?.strip_suffix('"')?;
     if !text.contains('\\') {
@@ -103,7 +103,7 @@ impl<'a> Scanner<'a> {
         Ok(key)
     }
 
-    /// Scans a value of any kind. One bit for each open object or array suffices, since no frame
+    /// Scans a value of any kind. One bit for each open object or array suffices, because no frame
     /// may nest deeper than 128.
     fn value(&mut self) -> Result<(), NotJson> {
         let mut objects = 0_u128;
@@ -145,7 +145,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips the rest of an object or array, by its brackets alone.
+    /// Skips the rest of an object or array that nests too deep, by its brackets alone.
     #[cold]
     fn skip_too_deep(&mut self) -> Result<(), NotJson> {
         self.too_deep = Some(NotJson { at: self.at, expected: "less depth" });
@@ -282,7 +282,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The position of the first special byte of a string from `at` on, or the end.
+/// Returns the position of the first special byte of a string from `at` on, or the end.
 ///
 /// Most strings are short, so 16 bytes are checked before the longer pieces.
 fn skip_plain(bytes: &[u8], at: usize) -> usize {
@@ -315,8 +315,8 @@ fn is_special(byte: u8) -> bool {
     (byte == b'"') | (byte == b'\\') | (byte < 0x20)
 }
 
-/// The index of the first special byte among eight, the first in the lowest bits. A byte less than
-/// its subtrahend borrows from the next, so only the first hit is exact, which suffices.
+/// Returns the index of the first special byte among eight, of which the first is in the lowest
+/// bits. A hit may borrow from the byte after it, so only the first hit is exact, which suffices.
 fn special_in(eight: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     let zero_in = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;

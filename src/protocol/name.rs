@@ -48,7 +48,7 @@ pub const EVERYONE: &str = "*";
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks and makes an agent's name.
+    /// Checks a text and makes it an agent's name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         check(text).map(|()| Self(text.into()))
     }
@@ -56,7 +56,7 @@ impl Name {
     /// Makes a name that the daemon assigns, such as `@guest-1a2b3c4d`.
     ///
     /// # Panics
-    /// If it does not begin with `@`.
+    /// If the text does not begin with `@`.
     #[must_use]
     pub fn made_by_daemon(text: &str) -> Self {
         assert!(text.starts_with('@'), "the daemon's names begin with @: {text}");

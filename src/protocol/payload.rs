@@ -74,8 +74,8 @@ pub struct Capabilities {
     pub max_inflight: u64,
     /// Whether the client may subscribe to topics.
     pub supports_topics: bool,
-    /// Whether the client reports the state of each delivery. One without a report waits for its
-    /// agent.
+    /// Whether the client reports the state of each delivery. A delivery without a report then
+    /// waits for its agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reports: bool,
 }
@@ -93,7 +93,7 @@ pub struct Welcome {
     pub session_id: String,
     /// The token that resumes the session once, within `server.resume_window_ms`.
     pub resume_token: String,
-    /// The connection's name.
+    /// The name of the connection's agent.
     #[serde(default)]
     pub agent: String,
     /// The capabilities granted.
@@ -119,7 +119,7 @@ pub struct Server {
     /// The time for which the token is valid after a disconnect, in milliseconds.
     #[serde(default)]
     pub resume_window_ms: u64,
-    /// The limit of each agent's queue.
+    /// The most messages in each agent's queue.
     #[serde(default)]
     pub queue_max_messages: u64,
 }

@@ -82,11 +82,11 @@ pub struct Status<'a> {
 pub struct TooOften<'a> {
     /// The number of messages refused since the start.
     pub refused: u64,
-    /// The sender of the last one.
+    /// The sender of the last refused message.
     pub from: Cow<'a, str>,
-    /// The recipient of the last one.
+    /// The recipient of the last refused message.
     pub to: Cow<'a, str>,
-    /// The time of the last one, in milliseconds since 1970.
+    /// The time of the last refusal, in milliseconds since 1970.
     pub at: u64,
 }
 
@@ -98,7 +98,7 @@ pub struct Process<'a> {
     /// The endpoint at which the daemon listens.
     #[serde(borrow)]
     pub endpoint: Cow<'a, str>,
-    /// The directory of its files.
+    /// The directory of the daemon's files.
     #[serde(borrow)]
     pub home: Cow<'a, str>,
     /// The endpoint at which the daemon listened before another user took it.
@@ -124,9 +124,10 @@ pub struct Counts {
     pub acknowledged: u64,
     /// SENDs that were answered with BUSY.
     pub busy: u64,
-    /// SENDs that were refused, and deliveries that failed without their recipient.
+    /// SENDs that were refused, and at-most-once messages whose recipient left before they were
+    /// written.
     pub refused: u64,
-    /// Deliveries that expired.
+    /// Deliveries whose time to live ran out.
     pub expired: u64,
     /// Deliveries that the recipient refused permanently.
     pub given_back: u64,
@@ -214,16 +215,17 @@ pub struct InboxRequest {
 /// The `data` of `history`. An absent member matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryRequest {
-    /// Sent to or from this agent. Absent, an agent gets its own history, other clients get all.
+    /// An agent that sent or received the messages. If absent, an operator gets the messages of all
+    /// agents, and another client those of its own agent.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Sent to or from this agent as well.
+    /// A second agent that sent or received the messages.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
-    /// Sent on this topic.
+    /// The messages' topic.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// Containing these words in the body.
+    /// Words that the messages' bodies contain.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// The cursor, as in [`Page`].

@@ -1,4 +1,5 @@
-//! Secrets: tokens and keys. Only the holder has the secret; a checker keeps its hash.
+//! Secrets: tokens and keys. Only a secret's holder has the secret itself; whoever checks it has
+//! its hash.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

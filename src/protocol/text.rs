@@ -1,4 +1,4 @@
-//! Text from others: characters that a terminal must not get, and quotations in sentences.
+//! Text from outside: characters that a terminal must not get, and quotations in sentences.
 
 use std::fmt::{self, Write};
 
@@ -21,7 +21,7 @@ pub const fn is_hidden(character: char) -> bool {
     }
 }
 
-/// A quotation in a sentence: in quotation marks, escaped, and cut if it is long.
+/// A quotation in a sentence: within quotation marks, escaped, and cut if it is long.
 ///
 /// (`Debug` of a text ignores a precision such as `{:.80?}`.)
 #[derive(Clone, Copy, Debug)]

@@ -14,12 +14,12 @@ pub fn check(topic: &str) -> Result<(), TopicError> {
     Ok(())
 }
 
-/// The pattern of a subscription: `*` matches one token, a final `>` one or more.
+/// The pattern of a subscription. `*` matches one token, and a final `>` matches one or more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pattern(Arc<str>);
 
 impl Pattern {
-    /// Checks and makes a pattern.
+    /// Checks a text and makes it a pattern.
     pub fn parse(text: &str) -> Result<Self, TopicError> {
         check_tokens(text)?;
         let tokens = text.split('.').count();

@@ -1,8 +1,8 @@
 //! JSON decoded into types, with errors that name the member and the type expected.
 //!
 //! serde's errors name types of this program, which users do not know. So JSON that serde refuses
-//! is decoded a second time, to find the member and what it should be. Values are not repeated in
-//! errors: one may be a secret in the wrong place.
+//! is decoded a second time, to find the member and its expected type. Values are not repeated in
+//! errors, because a secret may be among them.
 
 use super::{
     json::{self, unquoted},
@@ -24,7 +24,7 @@ pub fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
     serde_json::from_str(json).map_err(|error| mismatch::<T>(json, &error))
 }
 
-/// For `deserialize_with`: an optional member that must not be `null`.
+/// Decodes an optional member that must not be `null`, for `deserialize_with`.
 pub(super) fn present<'de, T, D>(json: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -33,7 +33,8 @@ where
     T::deserialize(json).map(Some)
 }
 
-/// For `deserialize_with`: an object; a derived type alone would also accept a list of its members.
+/// Decodes an object, for `deserialize_with`. A derived type alone would also accept a list of its
+/// members.
 pub(super) fn object<'de, T, D>(json: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de>,
@@ -42,7 +43,7 @@ where
     Object::deserialize(json).map(|Object(value)| value)
 }
 
-/// For `deserialize_with`: an optional object that must not be `null`.
+/// Decodes an optional object that must not be `null`, for `deserialize_with`.
 pub(super) fn present_object<'de, T, D>(json: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -72,7 +73,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// The sentence about JSON that serde refused.
+/// Returns the error for JSON that serde refused, as a sentence.
 #[cold]
 fn mismatch<'a, T: Deserialize<'a>>(json: &'a str, error: &serde_json::Error) -> String {
     if json.trim_ascii().is_empty() {
@@ -112,7 +113,7 @@ impl Mismatch {
         Self { path: String::new(), kind: MismatchKind::Not(type_in_words(expected.to_string())) }
     }
 
-    /// The mismatch with the path seen from the object that has member `key`.
+    /// Returns the mismatch with the path seen from the object that has member `key`.
     fn within(self, key: &str) -> Self {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-@".contains(&byte);
         let mut path = match key.bytes().all(is_plain) && !key.is_empty() && key.len() <= 64 {
@@ -125,14 +126,14 @@ impl Mismatch {
         Self { path: path + &self.path, ..self }
     }
 
-    /// The mismatch with the path seen from the list that has an item `index`.
+    /// Returns the mismatch with the path seen from the list that has an item `index`.
     fn at(self, index: usize) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         Self { path: format!("[{index}]{dot}{}", self.path), ..self }
     }
 }
 
-/// The documents' term for a type that serde expected.
+/// Returns the documents' term for a type that serde expected.
 fn type_in_words(expected: String) -> Cow<'static, str> {
     let whole = |max: u64| format!("a whole number from 0 to {max}, in digits").into();
     match expected.as_str() {
@@ -196,7 +197,7 @@ impl de::Error for Mismatch {
     }
 }
 
-/// A value that is decoded a second time; it is known to be JSON.
+/// A value that is decoded a second time, and so is known to be JSON.
 #[derive(Clone, Copy)]
 struct JsonValue<'de>(&'de str);
 
@@ -205,7 +206,7 @@ impl<'de> JsonValue<'de> {
         if let Ok(number) = self.0.parse() {
             return visitor.visit_u64(number);
         }
-        // -0 is not a whole number.
+        // `-0` is not a whole number.
         if let Ok(number) = self.0.parse()
             && number != 0
         {
@@ -219,7 +220,7 @@ impl<'de> JsonValue<'de> {
         match unquoted(self.0) {
             Some(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
             Some(Cow::Owned(text)) => visitor.visit_string(text),
-            // Half of a surrogate pair.
+            // The string has half of a surrogate pair.
             None => Err(Mismatch {
                 path: String::new(),
                 kind: MismatchKind::Not("Unicode text".into()),
@@ -263,7 +264,7 @@ impl<'de> Deserializer<'de> for JsonValue<'de> {
         visitor.visit_unit()
     }
 
-    /// Decodes a newtype struct with serde_json: only its `RawValue` is one here.
+    /// Decodes a newtype struct with serde_json: `RawValue` is the only one that occurs here.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -291,7 +292,7 @@ impl<'de> Deserializer<'de> for JsonValue<'de> {
     }
 }
 
-/// The remaining members of an object, and the one whose key was read.
+/// The remaining members of an object, and the member whose key was read.
 struct Members<'de> {
     left: vec::IntoIter<(&'de str, &'de str)>,
     current: Option<(Cow<'de, str>, &'de str)>,

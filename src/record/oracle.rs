@@ -1,5 +1,5 @@
-//! A reference implementation of the store in memory, for tests: what a series of changes amounts
-//! to.
+//! A reference implementation of the store in memory, for tests: the records that a series of
+//! changes leaves.
 
 use super::{
     AgentRecord, Change, Clock, DeadLetterRecord, DedupRecord, DeliveryRow, Ending, Filter, Image,
@@ -106,7 +106,7 @@ impl Oracle {
         }
     }
 
-    /// Answers a query. Searched words are matched literally.
+    /// Answers a query. Words to search for are matched literally.
     pub(crate) fn find(&self, query: &Query) -> QueryResult {
         let mut rows: Vec<DeliveryRow> = self.rows.values().rev().cloned().collect();
         match query {
@@ -126,7 +126,7 @@ impl Oracle {
         }
     }
 
-    /// The image that a daemon would start with.
+    /// Returns the image that a daemon would start with.
     pub(crate) fn image(&self) -> Image {
         let open = || self.rows.iter().filter(|(_, row)| row.ended.is_none());
         let is_dead = |row: &DeliveryRow| matches!(row.ended, Some((Ending::Dead { .. }, _)));

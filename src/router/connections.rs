@@ -1,4 +1,4 @@
-//! Connections: their stages, their windows, names in waiting, heartbeats and read pauses.
+//! Connections: their stages and windows, clients that wait for a name, heartbeats and read pauses.
 
 mod client;
 mod deferred;

@@ -69,7 +69,7 @@ impl Context {
         self.journal.note_recorded()
     }
 
-    /// Whether `bytes` more bytes stay within `memory_bytes_max`.
+    /// Whether memory has room for `bytes` bytes more within `memory_bytes_max`.
     pub(super) const fn has_memory_for(&self, bytes: usize) -> bool {
         self.memory.held() + bytes <= self.limits.memory_bytes_max
     }

@@ -17,7 +17,7 @@ pub struct ClientId(pub u64);
 pub enum Input<'a> {
     /// A connection of the owner was accepted. Nothing has been received yet.
     Connected(ClientId),
-    /// One whole frame's JSON.
+    /// The JSON of a whole frame.
     Frame(ClientId, &'a [u8]),
     /// The client's bytes are not a frame, or the peer belongs to another user. Nothing more is
     /// read from the client.

@@ -90,13 +90,13 @@ impl Journal {
         ticket <= self.persisted
     }
 
-    /// Whether as many changes of subscriptions wait as may. Each change records a whole session,
+    /// Whether no further change of subscriptions may wait. Each change records a whole session,
     /// and no other bound limits how many changes a connection requests.
     pub(super) const fn is_busy_subscribing(&self) -> bool {
         self.subscribing >= SUBSCRIBING_MAX
     }
 
-    /// Whether as many repeated SENDs wait as may.
+    /// Whether no further repeated SEND may wait.
     pub(super) const fn is_busy_repeating(&self) -> bool {
         self.repeating >= REPEATING_MAX
     }

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Debug, Default)]
 pub(super) struct Notices(FxHashMap<AgentKey, AgentNotices>);
 
-/// One agent's notices, by their numbers.
+/// The notices of an agent, by their numbers.
 #[derive(Debug, Default)]
 struct AgentNotices {
     frames: BTreeMap<u64, Arc<[u8]>>,

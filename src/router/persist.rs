@@ -225,7 +225,8 @@ impl Router {
                 self.wait(Continuation::Repeat(acceptance, from, digest));
             }
             Some(SendState::Complete { .. }) => self.accept(&acceptance),
-            // The store refused the first SEND, at least for some recipients, and so is this one.
+            // The store refused the first SEND, at least for some recipients. This one is refused,
+            // too.
             _ => {
                 let message =
                     "the store could not keep the message; send it again later".to_owned();

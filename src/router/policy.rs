@@ -64,7 +64,7 @@ impl Policy {
     }
 }
 
-/// One rule of a policy.
+/// A rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The sender.

@@ -27,13 +27,14 @@ const QUESTION_BYTES: usize = 256;
 /// timed out longer than this before the last daemon's end is not restored.
 const TIMED_OUT_MS: u64 = 10_000;
 
-/// One delivery whose sender waits for an answer.
+/// A delivery whose sender waits for an answer.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) from: AgentKey,
-    /// The connection that sent the question, as in [`Message`](super::mail::Message).
+    /// The connection that asked, if it is a companion's or an operator's, as in
+    /// [`Message`](super::mail::Message).
     pub(super) by: Option<ClientId>,
-    /// The connection that asked; `None` if an earlier daemon got the question.
+    /// The connection that asked, whatever its kind; `None` if an earlier daemon got the question.
     pub(super) client: Option<ClientId>,
     pub(super) to: AgentKey,
     pub(super) send_id: SendId,
@@ -173,7 +174,7 @@ impl Questions {
         }
     }
 
-    /// Records all questions that have records of their own again, for a store that lost them.
+    /// Records again all questions that have records of their own, for a store that lost them.
     pub(super) fn record_again(
         &self,
         ctx: &mut Context,

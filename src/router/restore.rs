@@ -18,8 +18,8 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The most answers of `@relay` to one agent in a millisecond. After a restart, the sequence
-/// numbers of answers continue from the daemon's clock times this number, and so are never used
-/// twice.
+/// numbers of answers continue from the daemon's clock in milliseconds, multiplied by this number,
+/// so that no number is used twice.
 const RELAY_SEQS_PER_MS: u64 = 1_024;
 
 /// The longest duration of an orderly stop. An agent with a session that left within this time

@@ -260,8 +260,9 @@ impl Router {
         }
     }
 
-    /// Concludes an at-least-once SEND to several recipients: hands it to the store, which accepts
-    /// it once persisted if all recipients have it. If some queues have no room, answers BUSY.
+    /// Concludes an at-least-once SEND to several recipients: hands its new deliveries to the
+    /// store. The SEND is accepted once they are persisted, if all recipients have it. If some
+    /// queues have no room, answers BUSY.
     fn conclude_at_least_once(
         &mut self,
         send: &SendRequest<'_>,

@@ -1,9 +1,9 @@
 //! The seeded simulation: worlds in which applications join, leave, stall, flood and break the
 //! protocol, while the daemon crashes and its disk fails.
 //!
-//! Everything comes from a seed, so a failure can be run again (see `seeds`). After each input
-//! judges compare what the router does with what was promised, and the router's tables are added up
-//! anew.
+//! All random decisions come from a seed, so that a failure can be run again (see `seeds`). After
+//! each input, the router's outputs are checked against what the protocol promises (`promises`),
+//! and the router's tables against each other (`audit`).
 
 mod app;
 mod audit;
@@ -19,7 +19,7 @@ mod world;
 use super::{Limits, planted::Bug};
 use world::World;
 
-/// Failures after which a message is a dead letter.
+/// The number of failures after which a message becomes a dead letter.
 const FAILURES_MAX: u32 = 10;
 
 const NAMES: [&str; 6] = ["ann", "bob", "cid", "dan", "eve", "fay"];
@@ -51,7 +51,7 @@ fn planted_bugs_are_found() {
         (Bug::SwappedFrames, "which is after"),
         (Bug::ForgetfulLibrary, "is received twice by"),
     ] {
-        // It may break other promises, too.
+        // The bug may break other promises, too: such failures do not count.
         let breaks = |failure: &String| failure.contains(sign);
         let fails = |seed| {
             let failure = World::run(seed, seeds::STEPS, Some(bug)).err().filter(breaks)?;
@@ -65,8 +65,9 @@ fn planted_bugs_are_found() {
     }
 }
 
-/// Limits so small that every one is met, but for dedup: an application that waits for more answers
-/// than SENDs are remembered may have one accepted twice.
+/// Limits so small that the worlds reach every one of them, except for the dedup windows. An
+/// application that waits for more answers than a window remembers SENDs may have a SEND accepted
+/// twice.
 fn limits() -> Limits {
     Limits {
         heartbeat_ms: 1_000,

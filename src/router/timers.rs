@@ -25,7 +25,7 @@ pub(super) enum Timer {
     Session(AgentKey),
     /// The timeout of the question that the delivery with this id asks.
     Question(Uuid),
-    /// The longest time that a stop may take.
+    /// The end of the time that a stop may take.
     Stop,
 }
 

@@ -1,4 +1,4 @@
-//! A connection to one client: its stage, its window and the frames that it sent too early.
+//! A connection to one client: its stage, its window and its deferred frames.
 
 use super::{deferred::Deferred, send_window::Window};
 use crate::{
@@ -6,20 +6,20 @@ use crate::{
     router::{keys::AgentKey, sender::SenderAuth},
 };
 
-/// One connection.
+/// A connection to one client.
 #[derive(Debug)]
 pub(in crate::router) struct Client {
     pub(in crate::router) stage: Stage,
-    /// The agent that the client speaks for, from its WELCOME to its end.
+    /// The agent in whose name the client sends, from WELCOME to the end of the connection.
     pub(in crate::router) agent: Option<AgentKey>,
     pub(in crate::router) window: Window,
-    /// The time of the last frame.
+    /// The time of the last frame from the client.
     pub(super) last_frame: Moment,
-    /// The time of a PING that no frame has followed yet.
+    /// The time of the last PING, until a frame from the client follows.
     pub(super) pinged: Option<Moment>,
-    /// The time of the client's timer.
+    /// The moment at which the client's timer fires.
     pub(in crate::router) timer: Option<Moment>,
-    /// Reading is paused: the client leaves its answers unread, or waits for a name.
+    /// Whether reading is paused: the client leaves its answers unread, or waits for a name.
     pub(in crate::router) is_paused: bool,
     pub(in crate::router) deferred: Deferred,
 }
@@ -39,28 +39,29 @@ impl Client {
     }
 }
 
-/// How far a connection has come.
+/// The stage of a connection.
 #[derive(Debug)]
 pub(in crate::router) enum Stage {
-    /// No handshake yet.
+    /// The handshake is not complete.
     Unauthenticated { since: Moment },
-    /// Waits for a name whose holder is being asked for a sign of life.
+    /// The client waits for a name whose holder has to answer a PING.
     WaitingForName(Box<WaitingForName>),
-    /// Speaks for an agent.
+    /// The handshake is complete: the client sends in an agent's name.
     Member(Box<Membership>),
-    /// The client was told why it is closed, and still gets its last frames.
+    /// The connection is being closed: its last frames are still written.
     Closing { since: Moment },
-    /// Only [`Input::Disconnected`](crate::router::Input::Disconnected) is still to come.
+    /// The connection is hung up: only [`Input::Disconnected`](crate::router::Input::Disconnected)
+    /// is still to come.
     HungUp,
 }
 
-/// A request for a name, with what entitles to it.
+/// A client's request for a name, with its proof.
 #[derive(Debug)]
 pub(in crate::router) struct Applicant {
     pub(in crate::router) name: Name,
     pub(in crate::router) capabilities: Capabilities,
     pub(in crate::router) proof: Proof,
-    /// The hash of the key that the agent's companions have.
+    /// The hash of the companion key that the agent's HELLO stated.
     pub(in crate::router) companion_key: Option<Hash>,
 }
 
@@ -73,15 +74,15 @@ pub(in crate::router) struct WaitingForName {
     pub(super) applicant: Applicant,
 }
 
-/// A client's right to speak for an agent, from WELCOME to the end of the connection.
+/// A client's right to send in an agent's name, from WELCOME to the end of the connection.
 #[derive(Debug)]
 pub(in crate::router) struct Membership {
     pub(in crate::router) auth: SenderAuth,
     pub(in crate::router) capabilities: Capabilities,
-    /// Whether the store has recorded that the agent is connected. At-least-once DELIVERs begin
-    /// only then: after a crash, the record says that messages for the agent may have been sent.
+    /// Whether the store has recorded that the agent is connected. At-least-once DELIVERs wait for
+    /// that: after a crash, the record tells that messages may have been sent to the agent.
     pub(super) is_recorded: bool,
-    /// The hash of the key that an agent's companions have, or that a companion showed.
+    /// The hash of the companion key that the client stated, as an agent or as a companion.
     pub(in crate::router) companion_key: Option<Hash>,
 }
 
@@ -94,8 +95,8 @@ impl Membership {
         Self { auth, capabilities, is_recorded: false, companion_key }
     }
 
-    /// Whether the client is a companion, which sends in the name of an agent: a companion or an
-    /// operator. Such a client sends and gets answers, but no mail.
+    /// Whether the client is a companion or an operator. Such a client sends and gets answers, but
+    /// no mail.
     pub(in crate::router) const fn is_beside(&self) -> bool {
         matches!(self.auth.proof, Proof::Companion | Proof::Operator)
     }
@@ -104,7 +105,7 @@ impl Membership {
         self.auth.proof == Proof::Operator
     }
 
-    /// Returns how many at-least-once DELIVERs may be in flight.
+    /// Returns how many at-least-once DELIVERs may be in flight to the client.
     pub(in crate::router) const fn in_flight_max(&self) -> u64 {
         let takes_any = self.is_recorded && self.capabilities.ack;
         if takes_any { self.capabilities.max_inflight } else { 0 }

@@ -1,8 +1,8 @@
 //! Deferred frames of a paused client, which are handled once it has read its answers.
 //!
 //! A read pause stops the next read, but frames that were read before it are still in the inbox.
-//! Most of them have short answers and are handled. A frame that may have a long answer is
-//! deferred, and so are all frames after it.
+//! Most of these frames have short answers and are handled at once. A frame that may have a long
+//! answer is deferred, and so are all frames after it.
 
 use crate::protocol::{
     envelope::{Envelope, Kind},
@@ -10,7 +10,7 @@ use crate::protocol::{
 };
 use std::collections::VecDeque;
 
-/// Frames of one client, in order.
+/// The deferred frames of one client, in order.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Deferred {
     frames: VecDeque<Box<[u8]>>,
@@ -38,7 +38,7 @@ impl Deferred {
     }
 }
 
-/// Whether the answer may be long: rows, SYNC, and answers about many recipients.
+/// Whether a frame's answer may be long: rows of `@relay`, SYNC, or answers about many recipients.
 pub(super) fn can_have_long_answer(json: &[u8]) -> bool {
     Envelope::read(json).is_ok_and(|envelope| match envelope.kind {
         Kind::Resume => true,

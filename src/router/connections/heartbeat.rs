@@ -1,7 +1,8 @@
-//! Signs of life, and everything else that a connection has to do in time.
+//! Heartbeats, and the other deadlines of a connection.
 //!
-//! Each connection has one timer. What it is for is decided when it fires; a frame only notes the
-//! time. So an agent that talks costs nothing here, and a silent one a timer each heartbeat.
+//! Each connection has one timer, and the connection's stage decides what happens when it fires. A
+//! received frame usually only updates the time of the last frame and leaves the timer alone. So a
+//! busy connection costs nothing here, and a silent one costs a timer for each heartbeat.
 
 use super::{
     client::{Client, Stage},
@@ -29,7 +30,7 @@ const TAKEOVER_PROBE_MS: u64 = 250;
 pub(in crate::router) const CLOSE_MS: u64 = 1_000;
 
 impl Connections {
-    /// Sets a client's timer for what the client has to do next.
+    /// Sets a client's timer to the client's next deadline.
     pub(in crate::router) fn set_timer(&mut self, ctx: &mut Context, id: ClientId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let (old, due) = (client.timer, due(client, self.woke, &ctx.limits));
@@ -45,7 +46,8 @@ impl Connections {
         }
     }
 
-    /// Handles a client's timer. Returns the rule that the client broke by its silence, if it did.
+    /// Handles a client's timer. Returns a violation if the client has missed a deadline or its
+    /// wait for a name is over.
     pub(in crate::router) fn on_timer(
         &mut self,
         ctx: &mut Context,
@@ -93,13 +95,13 @@ impl Connections {
         self.answer(ctx, id, Kind::Ping, &Heartbeat { nonce });
     }
 
-    /// Notes that the driver woke late: earlier silence is no fault of the clients.
+    /// Notes that the driver woke late. Silence before that does not count against the clients.
     pub(in crate::router) const fn note_late_wake(&mut self, now: Moment) {
         self.woke = now;
     }
 }
 
-/// Returns when a client's timer has to fire.
+/// Returns the moment of a client's next deadline.
 fn due(client: &Client, woke: Moment, limits: &Limits) -> Option<Moment> {
     let (since, ms) = match &client.stage {
         Stage::Unauthenticated { since } => (*since, limits.handshake_ms),

@@ -7,11 +7,11 @@ use crate::router::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// The end of a message, as a frame for its sender.
+/// The outcome of a message, as a frame for its sender.
 #[derive(Clone, Debug)]
 pub(in crate::router) struct Notice {
     pub(in crate::router) frame: Arc<[u8]>,
-    /// The notice's number in the store, if it is there.
+    /// The number of the notice's record, if the store has one.
     pub(in crate::router) number: Option<u64>,
 }
 
@@ -19,13 +19,13 @@ pub(in crate::router) struct Notice {
 #[derive(Debug, Default)]
 pub(in crate::router) struct Window {
     frames: VecDeque<Unwritten>,
-    /// Bytes of the first frame that were written already.
+    /// The number of written bytes of the first frame.
     written: usize,
     deliveries: usize,
     answers: usize,
 }
 
-/// One frame that is not written yet.
+/// A frame that is not written yet.
 #[derive(Debug)]
 pub(in crate::router) struct Unwritten {
     pub(in crate::router) bytes: usize,
@@ -37,17 +37,18 @@ pub(in crate::router) struct Unwritten {
 pub(in crate::router) enum Content {
     /// An answer to a frame of the client.
     Answer,
-    /// A message's end, which has to reach its sender even if this frame is not written.
+    /// A notice, which has to reach its sender even if this frame is not written.
     Notice(Notice),
     /// A tap's copy, or a replayed message.
     Copy,
     /// An at-most-once message.
     AtMostOnce {
         from: AgentKey,
-        /// As in [`Message`](crate::router::mail::Message).
+        /// The connection that sent the message, if it is a companion's or an operator's, as in
+        /// [`Message`](crate::router::mail::Message).
         by: Option<ClientId>,
         send_id: SendId,
-        /// The message's.
+        /// The message's order, by which a retained message is found.
         order: u64,
     },
     /// An at-least-once message.
@@ -55,14 +56,14 @@ pub(in crate::router) enum Content {
 }
 
 impl Content {
-    /// Whether the frame counts as an answer, not against a queue.
+    /// Whether the frame counts as an answer, and not as a delivery.
     pub(in crate::router) const fn is_answer(&self) -> bool {
         matches!(self, Self::Answer | Self::Notice(_))
     }
 }
 
 impl Window {
-    /// Whether a DELIVER may be handed out. One always may.
+    /// Whether the window has room for a DELIVER of this length. An empty window has room for any.
     pub(super) const fn has_room(&self, bytes: usize, window_bytes: usize) -> bool {
         self.deliveries == 0 || self.deliveries + bytes <= window_bytes
     }
@@ -82,7 +83,7 @@ impl Window {
         self.written += bytes;
     }
 
-    /// Removes and returns a frame that was written as a whole.
+    /// Removes and returns the oldest frame, if it is completely written.
     pub(super) fn next_written(&mut self) -> Option<Unwritten> {
         match self.frames.front() {
             Some(first) if first.bytes <= self.written => {

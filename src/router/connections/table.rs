@@ -1,4 +1,5 @@
-//! The table of connections: how they enter and leave it, and what is handed to them.
+//! The table of connections: how connections enter and leave it, the frames handed to them, and
+//! read pauses.
 
 use super::{
     client::{Applicant, Client, Membership, Stage, WaitingForName},
@@ -29,7 +30,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Room for an ordinary answer.
+/// The initial capacity for an answer's frame.
 const ANSWER_BYTES: usize = 192;
 
 /// All connections.
@@ -39,18 +40,19 @@ pub(in crate::router) struct Connections {
     /// Clients without a handshake, the oldest first.
     unauthenticated: BTreeSet<ClientId>,
     members: usize,
-    /// Clients that wait for the name of an agent that is here, in the order they came.
+    /// Clients that wait for the name of a connected agent, in the order of their HELLOs.
     waiting: BTreeMap<AgentKey, Vec<ClientId>>,
-    /// The last time the driver woke late: silence before is no client's fault.
+    /// The last time at which the driver woke late. Silence before that does not count against
+    /// clients.
     pub(super) woke: Moment,
 }
 
-/// The time at which a frame is handled.
+/// The decision when a frame is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum Handling {
-    /// Handled at once.
+    /// The frame is handled at once.
     Now,
-    /// Handled once the client has taken its answers.
+    /// The frame is handled once the client has read its answers.
     Deferred,
 }
 
@@ -60,8 +62,8 @@ impl Connections {
         self.clients.insert(id, Client::new(ctx.now.monotonic));
     }
 
-    /// Waits for a connection's handshake. Returns the oldest one that waits, if these are too
-    /// many.
+    /// Begins to wait for a connection's handshake. If too many connections wait, returns the
+    /// oldest of them.
     pub(in crate::router) fn await_handshake(
         &mut self,
         ctx: &mut Context,
@@ -73,7 +75,7 @@ impl Connections {
         self.unauthenticated.first().copied().filter(|_| is_over)
     }
 
-    /// Notes a frame as a sign of life, and returns when it is to be handled.
+    /// Notes a frame as a sign of life, and returns when the frame is to be handled.
     pub(in crate::router) fn note_frame(
         &mut self,
         ctx: &mut Context,
@@ -100,7 +102,7 @@ impl Connections {
             || deferred::can_have_long_answer(json)
     }
 
-    /// Defers a frame. Returns the rule that the client breaks if it may not send so much.
+    /// Defers a frame. Returns a violation if a limit does not allow that.
     pub(in crate::router) fn defer(
         &mut self,
         ctx: &mut Context,
@@ -129,7 +131,7 @@ impl Connections {
         }
     }
 
-    /// Removes and returns the next deferred frame, if the client has taken enough of its answers.
+    /// Removes and returns the next deferred frame, if the client has read enough of its answers.
     pub(in crate::router) fn next_deferred(
         &mut self,
         ctx: &mut Context,
@@ -143,7 +145,7 @@ impl Connections {
         Some(json)
     }
 
-    /// Goes on reading from a client, if it has taken enough of its answers.
+    /// Ends a client's read pause, if the client has read enough of its answers.
     pub(in crate::router) fn resume_reading(&mut self, ctx: &mut Context, id: ClientId) {
         if self.may_be_read(ctx, id) {
             self.set_paused(ctx, id, false);
@@ -170,7 +172,7 @@ impl Connections {
         }
     }
 
-    /// Sends a frame of the daemon's own, however full the client's queue is.
+    /// Hands out a frame from the daemon itself, even if the client's window is full.
     pub(in crate::router) fn answer(
         &mut self,
         ctx: &mut Context,
@@ -199,7 +201,7 @@ impl Connections {
         self.answer(ctx, id, Kind::Nack, &Nack::new(ack_id, code, message));
     }
 
-    /// Hands a message's end to its sender.
+    /// Hands a notice to its sender's connection.
     pub(in crate::router) fn hand_notice(
         &mut self,
         ctx: &mut Context,
@@ -210,7 +212,7 @@ impl Connections {
         self.hand(ctx, id, frame, Content::Notice(notice));
     }
 
-    /// Hands a frame out. A connection that is being closed gets nothing more.
+    /// Hands a frame out. A connection that is being closed gets no more frames.
     pub(in crate::router) fn hand(
         &mut self,
         ctx: &mut Context,
@@ -239,18 +241,20 @@ impl Connections {
         self.clients[&id].window.has_room(bytes, ctx.limits.window_bytes)
     }
 
-    /// Counts bytes that a client took; [`next_written`](Self::next_written) returns their frames.
+    /// Counts bytes that were written to a client; [`next_written`](Self::next_written) returns
+    /// their frames.
     pub(in crate::router) fn add_written(&mut self, ctx: &Context, id: ClientId, bytes: usize) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.window.add_written(bytes);
         if client.is_paused && matches!(client.stage, Stage::Member(_)) {
-            // The client reads, slowly. That nothing comes from it is the daemon's own doing.
+            // The client reads slowly. Its silence is due to the read pause and does not count
+            // against it.
             client.last_frame = ctx.now.monotonic;
             client.pinged = client.pinged.map(|_| ctx.now.monotonic);
         }
     }
 
-    /// Removes and returns a frame that was written as a whole.
+    /// Removes and returns a client's oldest frame, if it is completely written.
     pub(in crate::router) fn next_written(
         &mut self,
         ctx: &mut Context,
@@ -263,8 +267,8 @@ impl Connections {
         Some(written)
     }
 
-    /// Makes copies of those at-most-once frames that are not written and for which `is_retained`
-    /// holds: they no longer count in their queue.
+    /// Turns those unwritten at-most-once frames for which `is_retained` holds into copies, which
+    /// do not count in a queue. `is_retained` gets the message's order.
     pub(in crate::router) fn retract(
         &mut self,
         id: ClientId,
@@ -280,7 +284,8 @@ impl Connections {
         }
     }
 
-    /// Has a client wait for the name of an agent that is here. Returns whether it is the first.
+    /// Makes a client wait for the name of a connected agent. Returns whether the client is the
+    /// first in line.
     pub(in crate::router) fn wait_for_name(
         &mut self,
         ctx: &Context,
@@ -328,7 +333,7 @@ impl Connections {
         }
     }
 
-    /// Makes a client a member.
+    /// Completes a client's handshake: from now on, the client sends in the agent's name.
     pub(in crate::router) fn join(
         &mut self,
         ctx: &Context,
@@ -344,20 +349,21 @@ impl Connections {
         client.stage = Stage::Member(Box::new(membership));
     }
 
-    /// Notes that the store knows that a member is here. Returns the member's agent.
+    /// Notes that the store has recorded that a member is connected. Returns the member's agent.
     pub(in crate::router) fn note_recorded(&mut self, id: ClientId) -> Option<AgentKey> {
         self.membership_mut(id)?.is_recorded = true;
         self.agent_of(id)
     }
 
-    /// Notes that a member reports how far its deliveries are.
+    /// Notes that a member reports the progress of its deliveries.
     pub(in crate::router) fn note_reports(&mut self, id: ClientId) {
         if let Some(membership) = self.membership_mut(id) {
             membership.capabilities.reports = true;
         }
     }
 
-    /// Ends a client's stage. Returns the member that it was, with its agent.
+    /// Ends a client's membership, or its wait for a handshake or a name. Returns the membership
+    /// and its agent, if the client was a member.
     pub(in crate::router) fn leave(
         &mut self,
         ctx: &mut Context,
@@ -386,7 +392,8 @@ impl Connections {
         }
     }
 
-    /// Gives a client that has left a moment to take its last frames.
+    /// Begins to close a connection whose client has left: the last frames may still be written for
+    /// `CLOSE_MS` milliseconds.
     pub(in crate::router) fn close(&mut self, ctx: &mut Context, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.stage = Stage::Closing { since: ctx.now.monotonic };
@@ -436,7 +443,7 @@ impl Connections {
         }
     }
 
-    /// Returns the agent that a client speaks or spoke for.
+    /// Returns the agent in whose name a client sends or has sent.
     pub(in crate::router) fn agent_of(&self, id: ClientId) -> Option<AgentKey> {
         self.clients.get(&id)?.agent
     }
@@ -464,7 +471,7 @@ impl Connections {
         ids
     }
 
-    /// Returns unwritten notices with their agents and numbers in the store, the oldest client
+    /// Returns the unwritten notices with their senders and numbers in the store, the oldest client
     /// first.
     pub(in crate::router) fn unwritten_notices(&self) -> Vec<(AgentKey, Option<u64>, Arc<[u8]>)> {
         let mut notices = Vec::new();

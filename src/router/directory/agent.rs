@@ -6,27 +6,27 @@ use crate::{
     router::interface::ClientId,
 };
 
-/// A known name with its connection, session and streams.
+/// A known name with its connection and session.
 #[derive(Debug)]
 pub(in crate::router) struct Agent {
     /// The agent's number in records.
     pub(in crate::router) number: u64,
-    /// The name as it was last spelled.
+    /// The name in its latest spelling.
     pub(in crate::router) name: Name,
-    /// The agent's connection, while it is here.
+    /// The agent's connection, while the agent is connected.
     pub(in crate::router) client: Option<ClientId>,
-    /// The session. A guest has none.
+    /// The agent's session. A guest has none.
     pub(in crate::router) session: Option<Box<Session>>,
-    /// Since when the agent is here, or away.
+    /// The time since which the agent is connected or away, in milliseconds since 1970.
     pub(in crate::router) since_unix_ms: u64,
     /// Whether the agent was connected when the last daemon ended, and has not come back.
     pub(in crate::router) is_expected: bool,
-    /// When the name is to be forgotten, while the agent is away.
+    /// The moment at which the name is forgotten, while the agent is away.
     pub(in crate::router) forget_at: Option<Moment>,
 }
 
 impl Agent {
-    /// Whether the name is forgotten when the agent leaves.
+    /// Whether the agent is a guest, whose name is forgotten when it leaves.
     pub(in crate::router) fn is_guest(&self) -> bool {
         self.name.is_guests()
     }

@@ -11,8 +11,8 @@ pub(in crate::router) struct Session {
     pub(in crate::router) id: Arc<str>,
     /// The hash of the token that resumes the session.
     pub(super) token: Hash,
-    /// Hashes of used tokens, the last one last: whoever shows one again may have stolen it. After
-    /// a restart only the last is known.
+    /// Hashes of used tokens, the latest last. A client that states a used token may have stolen
+    /// it. After a restart, only the latest used token is known.
     pub(super) spent: VecDeque<Hash>,
     /// The time at which the token expires, while the agent is away.
     pub(super) expires: Option<Moment>,

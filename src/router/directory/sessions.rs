@@ -1,4 +1,4 @@
-//! The directory's sessions: how they begin, continue and end, and what they subscribe to.
+//! The directory's sessions: how they begin, continue and end, and their subscriptions.
 
 use super::{session::Session, subscriptions, table::Directory};
 use crate::{
@@ -12,12 +12,12 @@ use crate::{
 };
 use std::{mem, sync::Arc};
 
-/// Used tokens of a session that are recognised.
+/// The most used tokens of a session that are recognised.
 const SPENT_MAX: usize = 8;
 
 impl Directory {
-    /// Returns the agent whose session a token resumes, if that is the agent of this name, where
-    /// one is stated. The token stays good.
+    /// Returns the agent whose session a token resumes, if `name` is absent or the agent's. The
+    /// token stays valid.
     pub(in crate::router) fn redeem(
         &self,
         ctx: &mut Context,
@@ -39,8 +39,8 @@ impl Directory {
         is_good.then_some(agent)
     }
 
-    /// Begins a session, or continues the one that the agent has. Returns its id and its next
-    /// token.
+    /// Begins a session, or continues the one that the agent has. Returns the session's id and its
+    /// next token.
     pub(in crate::router) fn renew_session(
         &mut self,
         ctx: &mut Context,
@@ -111,7 +111,7 @@ impl Directory {
         self.record_session(ctx, agent);
     }
 
-    /// Removes an agent's session from every table. Returns whether there was one.
+    /// Removes an agent's session from every table. Returns whether there was a session.
     pub(in crate::router) fn remove_session(&mut self, ctx: &mut Context, agent: AgentKey) -> bool {
         let Some(session) = self.agent_mut(agent).session.take() else { return false };
         if let Some(at) = session.expires {
@@ -127,8 +127,8 @@ impl Directory {
         true
     }
 
-    /// Whether the memory has room for another subscription. Half of it is for messages, however
-    /// many subscriptions there are.
+    /// Whether memory has room for another subscription. Subscriptions take at most half of
+    /// `memory_bytes_max`, so that the other half remains for messages.
     pub(in crate::router) fn has_room_to_subscribe(
         &self,
         ctx: &Context,

@@ -9,12 +9,12 @@ use crate::{
 };
 use rustc_hash::FxHashMap;
 
-/// The bytes of a subscription beside its text: its entries in the tables, here and in its session.
+/// The bytes of a subscription without its text: its entries in the tables here and in its session.
 const ENTRIES_BYTES: usize = 192;
 
 /// Returns the bytes that a subscription holds.
 pub(in crate::router) fn bytes_of(pattern: &Pattern) -> usize {
-    // The text is also a key.
+    // The text counts twice, because it may also be a key here.
     2 * pattern.as_str().len() + ENTRIES_BYTES
 }
 

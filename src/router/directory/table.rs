@@ -28,10 +28,10 @@ pub(in crate::router) struct Directory {
     names: KeyedMap<Box<[u8]>, AgentKey>,
     /// Connected agents.
     here: Vec<AgentKey>,
-    /// The agent whose session each token resumes, or resumed last.
+    /// The agent of each known token, used or not.
     pub(super) tokens: FxHashMap<Hash, AgentKey>,
     pub(super) subscriptions: Subscriptions,
-    /// Names that became free while this input is handled.
+    /// Names that became free while the current input is handled.
     freed: Vec<AgentKey>,
 }
 
@@ -47,7 +47,7 @@ impl Directory {
         }
     }
 
-    /// Returns the agent of a name, compared without case.
+    /// Returns the agent with this name, compared without case.
     pub(in crate::router) fn find(&self, text: &str) -> Option<AgentKey> {
         let mut folded = [0; NAME_BYTES_MAX];
         let folded = folded.get_mut(..text.len())?;
@@ -86,7 +86,7 @@ impl Directory {
         Some(removed)
     }
 
-    /// Notes that an agent is here, under its name in this spelling.
+    /// Notes that an agent is connected, with its name in this spelling.
     pub(in crate::router) fn arrive(
         &mut self,
         ctx: &mut Context,
@@ -156,7 +156,8 @@ impl Directory {
         let agent = self.agent_mut(key);
         agent.since_unix_ms = record.since_unix_ms;
         agent.forget_at = record.forget_at;
-        // Operators never come or go: their name is not forgotten.
+        // The operators' name is not forgotten, because operators do not arrive and leave as agents
+        // do.
         if agent.name.is_daemons() {
             return key;
         }
@@ -176,7 +177,7 @@ impl Directory {
         self.freed.push(agent);
     }
 
-    /// Removes and returns a name that became free while this input is handled.
+    /// Removes and returns a name that became free while the current input is handled.
     pub(in crate::router) fn next_freed(&mut self) -> Option<AgentKey> {
         self.freed.pop()
     }
@@ -191,7 +192,7 @@ impl Directory {
         self.subscriptions.collect(topic, agents);
     }
 
-    /// Returns the numbers of known agents' names, and of guests'.
+    /// Returns the number of known agents and the number of guests.
     pub(in crate::router) fn count(&self) -> (usize, usize) {
         let starting = |prefix: &'static str| {
             self.names.keys().filter(move |folded| folded.starts_with(prefix.as_bytes())).count()
@@ -232,7 +233,7 @@ impl Directory {
         agents.iter().filter_map(|agent| Some(self.get(*agent)?.number)).collect()
     }
 
-    /// Returns all folded names but guests' and operators', sorted.
+    /// Returns the names of all agents in lower case, sorted, without guests and operators.
     pub(in crate::router) fn by_name(&self) -> Vec<(&[u8], AgentKey)> {
         let names = self.names.iter().filter(|(folded, _)| !folded.starts_with(b"@"));
         let mut names: Vec<_> = names.map(|(folded, agent)| (&**folded, *agent)).collect();

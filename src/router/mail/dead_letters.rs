@@ -1,13 +1,13 @@
-//! Dead letters, as far as a late ACK has to find them. The letters themselves are in the store.
+//! The latest dead letters, so that a late ACK finds them. Their records are in the store.
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use uuid::Uuid;
 
-/// Dead letters that are remembered. Beyond, a late ACK finds nothing.
+/// The most dead letters that are remembered. A late ACK of an older one is ignored.
 const LETTERS_MAX: usize = 1 << 16;
 
-/// The last dead letters.
+/// The latest dead letters.
 #[derive(Debug, Default)]
 pub(super) struct DeadLetters {
     by_id: FxHashMap<Uuid, Letter>,
@@ -19,7 +19,7 @@ struct Letter {
     /// The numbers of the delivery and of its recipient.
     delivery: u64,
     to: u64,
-    /// The letter was acknowledged, which the store may not know yet.
+    /// Whether the letter was acknowledged. The store may not have recorded that yet.
     is_acknowledged: bool,
 }
 
@@ -36,8 +36,8 @@ impl DeadLetters {
         }
     }
 
-    /// Notes that a letter arrived after all, if it was for the agent with that number. Returns the
-    /// delivery's number, once.
+    /// Notes a late ACK from the agent with this number. Returns the delivery's number, if the
+    /// agent is the recipient and has not acknowledged the letter before.
     pub(super) fn acknowledge(&mut self, id: Uuid, agent: u64) -> Option<u64> {
         let letter = self.by_id.get_mut(&id)?;
         if letter.to != agent || letter.is_acknowledged {
@@ -51,7 +51,7 @@ impl DeadLetters {
         self.by_id.get(&id).is_some_and(|letter| letter.is_acknowledged)
     }
 
-    /// Removes a letter, which is delivered again.
+    /// Removes a letter that is redelivered.
     pub(super) fn remove(&mut self, id: Uuid) {
         self.by_id.remove(&id);
     }

@@ -1,8 +1,8 @@
-//! Dedup windows: SENDs of each agent that were accepted, so that a repeated SEND is not accepted
-//! again.
+//! Dedup windows: the accepted SENDs of each agent, so that a repeated SEND is not accepted again.
 //!
-//! A window has the agent's last SENDs, and all older ones with an open delivery. If all windows
-//! together have too many SENDs, those of the agents that have been away longest shrink first.
+//! A window has the agent's latest SENDs, and all older ones with an open delivery. If all windows
+//! together have too many SENDs, the windows of the agents that have been away longest shrink
+//! first.
 
 use crate::{
     protocol::Moment,
@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 /// The state of a SEND.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::router) enum SendState {
-    /// Queued for all its recipients.
+    /// The SEND is queued for all its recipients.
     Complete {
-        /// The number of recipients, of a broadcast.
+        /// The number of recipients of a broadcast; none for a message to one agent.
         recipients: Option<u64>,
         /// Whether its one recipient was away.
         away: bool,
@@ -25,7 +25,7 @@ pub(in crate::router) enum SendState {
         /// The change that has to be persisted before the SEND is accepted.
         ticket: u64,
     },
-    /// Queued for some of its recipients. A repeated SEND goes to the others alone.
+    /// The SEND is queued for some of its recipients. A repeat goes to the others only.
     Partial {
         /// The number of recipients that have the message.
         recipients: u64,
@@ -46,8 +46,8 @@ struct Record {
     state: SendState,
 }
 
-/// One agent's window. A sender that makes its digests collide affects only this window, whose
-/// length is bounded.
+/// An agent's dedup window. A sender that makes its digests collide affects only this window,
+/// whose length is bounded.
 #[derive(Debug, Default)]
 pub(in crate::router) struct DedupWindow {
     records: FxHashMap<SendDigest, Record>,
@@ -64,7 +64,7 @@ impl DedupWindow {
         self.records.is_empty()
     }
 
-    /// Returns the number of last SENDs, without the older ones that have an open delivery.
+    /// Returns the number of the latest SENDs, without the older ones that have an open delivery.
     pub(in crate::router) fn len(&self) -> usize {
         self.recent.len()
     }
@@ -92,7 +92,7 @@ impl DedupWindow {
             self.forget_if_closed(old, |record| record.number == number);
         }
         if self.recent.capacity() > 4 * most {
-            // The window shrank: its memory has to be returned.
+            // The window has shrunk, so that its memory can be returned.
             self.recent.shrink_to(2 * most);
             self.records.shrink_to(2 * most);
         }
@@ -114,7 +114,7 @@ impl DedupWindow {
         self.forget_if_closed(digest, |record| record.number < oldest);
     }
 
-    /// Forgets an at-most-once SEND that reached all its recipients: the next equal one is another
+    /// Forgets an at-most-once SEND that reached all its recipients. The next equal SEND is a new
     /// message.
     pub(super) fn forget(&mut self, digest: SendDigest) {
         self.records.remove(&digest);
@@ -131,16 +131,17 @@ impl DedupWindow {
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) agent: AgentKey,
-    /// When the name is to be forgotten, while the agent is away. The sooner, the longer it has
-    /// been away.
+    /// The moment at which the agent's name is forgotten, while the agent is away. An earlier
+    /// moment means a longer absence.
     pub(super) forget_at: Option<Moment>,
     pub(super) count: usize,
 }
 
-/// Sets each count so that their sum is at most `most`, and returns the sum.
+/// Reduces the counts so that their sum is at most `most`, and returns the sum.
 ///
-/// The agent that has been away longest loses its SENDs first; those away equally long, and those
-/// here, keep equally many. If any has to lose SENDs, some room is left for those to come.
+/// The agents that have been away longest lose their SENDs first. Agents that have been away
+/// equally long keep equally many, and so do all connected agents. If any SENDs are lost, a 64th of
+/// `most` stays free for new SENDs.
 pub(super) fn share_out(holders: &mut [Holder], most: usize) -> usize {
     let held = |holders: &[Holder]| holders.iter().map(|holder| holder.count).sum::<usize>();
     let mut excess = match held(holders) {
@@ -166,8 +167,8 @@ mod tests {
     use crate::router::keys::AgentSlot;
     use slotmap::SlotMap;
 
-    /// Returns how many SENDs names keep, each with the moment at which it is forgotten and its
-    /// count.
+    /// Returns how many SENDs each agent keeps. An agent is given by the moment at which its name
+    /// is forgotten and its count of SENDs.
     fn shares<const N: usize>(names: [(Option<u64>, usize); N], most: usize) -> [usize; N] {
         let mut agents = SlotMap::<AgentSlot, ()>::default();
         let keys = names.map(|_| AgentKey(agents.insert(())));

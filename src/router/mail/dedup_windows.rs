@@ -11,7 +11,7 @@ use crate::{
 use rustc_hash::FxHashMap;
 
 impl Mail {
-    /// Returns how far a SEND has come, if it is remembered.
+    /// Returns the state of a SEND, if it is remembered.
     pub(in crate::router) fn send_state(
         &self,
         sender: AgentKey,
@@ -25,8 +25,8 @@ impl Mail {
         self.mailboxes.get(sender.0).is_some_and(|mailbox| !mailbox.dedup.is_empty())
     }
 
-    /// Remembers how far a SEND has come. `opened` deliveries are new; the sender's window keeps
-    /// the last `most` SENDs.
+    /// Remembers the state of a SEND. `opened` deliveries are new; the sender's window keeps the
+    /// latest `most` SENDs.
     pub(in crate::router) fn remember_send(
         &mut self,
         sender: AgentKey,
@@ -64,7 +64,8 @@ impl Mail {
         }
     }
 
-    /// Returns how many of its last SENDs each sender may keep, of these counts.
+    /// Returns how many of its latest SENDs each sender may keep. `counts` has how many each sender
+    /// has.
     pub(in crate::router) fn dedup_shares(
         ctx: &Context,
         counts: FxHashMap<AgentKey, usize>,
@@ -87,8 +88,8 @@ impl Mail {
         }
     }
 
-    /// Undoes deliveries of a SEND to these recipients: a repeat goes to them again. Recipients
-    /// that have it from an earlier time keep it.
+    /// Undoes the deliveries of a SEND to these recipients: a repeat goes to them again. Recipients
+    /// that have the message from an earlier SEND keep it.
     pub(in crate::router) fn undo_send(
         &mut self,
         sender: AgentKey,

@@ -1,5 +1,4 @@
-//! A message's way from its queue to its recipient and back: attempts, acknowledgements, returns,
-//! failures.
+//! Deliveries of queued messages: attempts, acknowledgements, returns and failures.
 
 use super::{
     message::{Message, Reliable, State},
@@ -19,14 +18,14 @@ use uuid::Uuid;
 /// The number of failures after which a message becomes a dead letter.
 const FAILURES_MAX: u32 = 10;
 
-/// The contents of an agent's queue.
+/// The numbers of messages in an agent's queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::router) struct Progress<'a> {
-    /// Messages that are not handed out to the agent.
+    /// Messages that the agent has not been given yet, including those in its wrapper.
     pub(in crate::router) waiting: u64,
-    /// Deliveries that are neither waiting nor acknowledged.
+    /// At-least-once DELIVERs that neither wait for the agent nor are acknowledged.
     pub(in crate::router) in_flight: u64,
-    /// The report of the oldest delivery that waits for a stated reason.
+    /// The recipient's report on the oldest delivery that waits in its wrapper for a stated reason.
     pub(in crate::router) why: Option<&'a Reported>,
 }
 
@@ -43,13 +42,13 @@ impl Mail {
         ctx.planted.has_room(has_room)
     }
 
-    /// Returns the messages in an agent's queue, and their bytes.
+    /// Returns the number of messages in an agent's queue, and their bytes.
     pub(in crate::router) fn queued(&self, agent: AgentKey) -> (usize, usize) {
         let load = self.mailboxes[agent.0].outbox.total();
         (load.messages, load.bytes)
     }
 
-    /// Returns the message that is next for an agent.
+    /// Returns the message that goes out to an agent next, if any may go out.
     pub(in crate::router) fn next_for(
         &self,
         ctx: &Context,
@@ -94,7 +93,7 @@ impl Mail {
         }
     }
 
-    /// Notes that the operating system has taken all bytes of a DELIVER.
+    /// Notes that the operating system has accepted all bytes of a DELIVER.
     pub(in crate::router) fn note_written(&mut self, key: MessageKey) {
         if let Some(reliable) = self.messages.get_mut(key.0).and_then(Message::reliable_mut)
             && let State::InFlight { written } = &mut reliable.state
@@ -103,7 +102,7 @@ impl Mail {
         }
     }
 
-    /// Ends a delivery: the store learns how, and the message leaves every table.
+    /// Ends a delivery: records its ending, and removes the message from every table.
     pub(in crate::router) fn end(
         &mut self,
         ctx: &mut Context,
@@ -128,7 +127,7 @@ impl Mail {
         Some((key, &self.messages[key.0]))
     }
 
-    /// Returns an agent's own delivery by its id, if it was handed out and is open.
+    /// Returns the open delivery with this id, if it was handed out to this agent.
     pub(in crate::router) fn delivered_to(&self, agent: AgentKey, id: &str) -> Option<MessageKey> {
         let key = *self.deliveries.get(&Uuid::try_parse(id).ok()?)?;
         let is_own = self.messages[key.0].to == agent && self.was_delivered(key);
@@ -139,7 +138,8 @@ impl Mail {
         self.messages[key.0].reliable().is_some_and(|reliable| reliable.attempts > 0)
     }
 
-    /// Returns all deliveries that an ACK of this one ends.
+    /// Returns all deliveries that an ACK of this delivery ends. With `cumulative_seq`, these
+    /// include the deliveries of the stream up to that number.
     pub(in crate::router) fn acknowledged_with(
         &self,
         key: MessageKey,
@@ -155,7 +155,7 @@ impl Mail {
         over
     }
 
-    /// Puts a delivery that its recipient returned back in line, until when its stream waits.
+    /// Queues a delivery again that its recipient returned. The whole stream waits until `until`.
     pub(in crate::router) fn delay(&mut self, ctx: &mut Context, key: MessageKey, until: Moment) {
         let message = &mut self.messages[key.0];
         let (stream, seq, to) = (message.stream, message.seq, message.to);
@@ -179,7 +179,8 @@ impl Mail {
         }
     }
 
-    /// Counts a failed delivery. Returns why the message is given up, if it is.
+    /// Counts a failed delivery. After too many failures, returns the reason for which the message
+    /// becomes a dead letter.
     pub(in crate::router) fn count_failure(
         &mut self,
         ctx: &mut Context,
@@ -203,8 +204,8 @@ impl Mail {
         ctx.record(Change::Attempted { delivery, attempts, failures });
     }
 
-    /// Lets a message go out that is persisted. Returns its recipient and its DELIVER's id, unless
-    /// it is over already.
+    /// Allows a persisted message to go out. Returns its recipient and its DELIVER's id, or `None`
+    /// if the message has ended already.
     pub(in crate::router) fn note_persisted(
         &mut self,
         ctx: &mut Context,
@@ -221,7 +222,7 @@ impl Mail {
     }
 
     /// Queues all messages again that are in flight to an agent. Returns the oldest delivery that
-    /// the agent's connection was given whole: it may be what ended the connection.
+    /// was completely written: it may have caused the end of the connection.
     pub(in crate::router) fn take_back(
         &mut self,
         ctx: &mut Context,
@@ -272,7 +273,8 @@ impl Mail {
         stream.into_iter().flat_map(|stream| &stream.waiting).map(|(_, key)| *key).collect()
     }
 
-    /// Returns the at-least-once messages in an agent's queue after this order, the oldest first.
+    /// Returns the at-least-once messages in an agent's queue after the order `after`, the oldest
+    /// first.
     pub(in crate::router) fn open_deliveries(
         &self,
         agent: AgentKey,
@@ -295,8 +297,8 @@ impl Mail {
         self.dead_letters.add(id, delivery, to);
     }
 
-    /// Notes a late ACK of a dead letter. Ignores it if the agent with the number `agent` was not
-    /// the recipient.
+    /// Records a late ACK of a dead letter. Ignores the ACK if the agent with the number `agent`
+    /// was not the recipient.
     pub(in crate::router) fn acknowledge_dead_letter(
         &mut self,
         ctx: &mut Context,
@@ -309,7 +311,7 @@ impl Mail {
         }
     }
 
-    /// Whether a dead letter in the store is neither redelivered nor acknowledged since.
+    /// Whether a dead letter in the store was neither redelivered nor acknowledged since.
     pub(in crate::router) fn is_still_dead_letter(&self, id: Uuid) -> bool {
         !self.deliveries.contains_key(&id) && !self.dead_letters.is_acknowledged(id)
     }
@@ -319,8 +321,8 @@ impl Mail {
         self.dead_letters.remove(id);
     }
 
-    /// Takes a recipient's report of a delivery. Returns whether the delivery is open. A report
-    /// about a delivery that its recipient does not have now comes too late and changes nothing.
+    /// Handles a recipient's report on a delivery. Returns whether the delivery is open. A report
+    /// on a delivery that is not in flight comes too late and changes nothing.
     pub(in crate::router) fn report(&mut self, id: Uuid, reported: &Reported) -> bool {
         let Some(key) = self.deliveries.get(&id) else { return false };
         if let Some(reliable) = self.messages.get_mut(key.0).and_then(Message::reliable_mut)
@@ -331,8 +333,8 @@ impl Mail {
         true
     }
 
-    /// Counts what is in an agent's queue. `reports` tells whether its connection reports on
-    /// deliveries.
+    /// Counts the messages in an agent's queue. `reports` tells whether the agent's connection
+    /// reports on deliveries.
     pub(in crate::router) fn progress(&self, agent: AgentKey, reports: bool) -> Progress<'_> {
         let outbox = &self.mailboxes[agent.0].outbox;
         let waiting = outbox.total().messages as u64;
@@ -358,8 +360,8 @@ impl Mail {
         progress
     }
 
-    /// Returns why a message that may go out has not: `in_flight_max` is that of its recipient's
-    /// connection, if it is here.
+    /// Returns the obstacle that keeps a waiting message from going out. `in_flight_max` is the
+    /// limit of its recipient's connection, or `None` if the recipient is away.
     pub(in crate::router) fn obstacle(
         &self,
         message: &Message,
@@ -406,7 +408,7 @@ impl Mail {
         })
     }
 
-    /// Returns the record of the message that an at-least-once delivery is of.
+    /// Returns the record of an at-least-once delivery's message.
     pub(in crate::router) fn message_record(&self, key: MessageKey) -> Option<MessageRecord> {
         let message = &self.messages[key.0];
         let reliable = message.reliable()?;
@@ -438,7 +440,8 @@ impl Mail {
         accepted
     }
 
-    /// Records the state at an orderly stop, instead of what was recorded for the worst case.
+    /// Records exact numbers of sequences and attempts at an orderly stop, in place of the upper
+    /// bounds that were recorded in advance.
     pub(in crate::router) fn record_stop(&mut self, ctx: &mut Context) {
         self.record_last_numbers(ctx);
         let differs = |key: &MessageKey| {

@@ -1,10 +1,10 @@
-//! Closing of idle streams: where as many are open as may be, those silent longest make room for
+//! Closing of idle streams: at the limit of open streams, the longest idle ones make room for
 //! others.
 //!
-//! No message of an idle stream waits, is in flight or is retained for replay. Its last number is
-//! remembered, so that a client that resumes from below learns that it has missed something. None
-//! of its numbers is given again: streams that the sender opens later, the same one too, begin
-//! above its floor.
+//! A stream is idle if none of its messages waits, is in flight or is retained for replay. The last
+//! sequence number of a closed stream is remembered, so that a client that resumes from a lower
+//! number learns that it has missed messages. No sequence number is assigned twice: streams that
+//! the sender opens later, even the same one, begin above the sender's floor.
 
 use super::{mailbox::Floor, stream::Stream, table::Mail};
 use crate::{
@@ -16,15 +16,15 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// The share of all streams that is closed at once, as its divisor: a search costs more than one
-/// stream is worth.
+/// The limit of open streams divided by this number is how many streams are closed at once. A
+/// search is too expensive to close only one stream.
 const PARTS: usize = 16;
 
-/// How long after a search that found too few idle streams the next one may be.
+/// The shortest time from a search that found too few idle streams to the next search.
 const SEARCH_INTERVAL_MS: u64 = 1_000;
 
 impl Mail {
-    /// Whether another stream may be opened. Closes idle ones if there are too many.
+    /// Whether another stream may be opened. Closes idle streams if the limit is reached.
     pub(in crate::router) fn has_room_for_stream(&mut self, ctx: &mut Context) -> bool {
         self.close_idle_streams(ctx);
         self.streams.len() < ctx.limits.streams_max
@@ -78,7 +78,8 @@ impl Mail {
         }
     }
 
-    /// Records a sender's floor, if it has one. Guests never come again.
+    /// Records a sender's floor, if it has one. A guest does not return, so its floor is not
+    /// recorded.
     pub(in crate::router) fn record_floor(&mut self, ctx: &mut Context, agent: AgentKey) {
         let mailbox = &mut self.mailboxes[agent.0];
         if mailbox.floor.seq == 0 || mailbox.is_guest {

@@ -4,7 +4,7 @@ use super::{dedup::DedupWindow, outbox::Outbox, replay::Replay};
 use crate::router::keys::StreamKey;
 use std::collections::BTreeSet;
 
-/// One agent's mailbox.
+/// An agent's mailbox.
 #[derive(Debug)]
 pub(in crate::router) struct Mailbox {
     /// The agent's number in records.
@@ -16,7 +16,7 @@ pub(in crate::router) struct Mailbox {
     pub(in crate::router) receives: BTreeSet<StreamKey>,
     /// Streams from the agent.
     pub(super) sends: BTreeSet<StreamKey>,
-    /// Streams from the agent are opened above its floor.
+    /// The floor above which the numbers of new streams from the agent begin.
     pub(super) floor: Floor,
     pub(in crate::router) dedup: DedupWindow,
     pub(in crate::router) replay: Replay,

@@ -1,4 +1,4 @@
-//! A message that was accepted for one recipient and has not left its queue yet.
+//! A message for one recipient, from its queueing to its end.
 
 use crate::{
     protocol::{
@@ -22,17 +22,18 @@ use uuid::Uuid;
 /// The longest head of a DELIVER: the part that is not shared, with every number at its longest.
 pub(in crate::router) const HEAD_BYTES_MAX: usize = 512;
 
-/// One message for one recipient.
+/// A message for one recipient.
 #[derive(Debug)]
 pub(in crate::router) struct Message {
     pub(in crate::router) from: AgentKey,
-    /// The connection that sent it, if that isn't its agent's own. Only that connection gets its
-    /// NACK.
+    /// The connection that sent the message, if it is a companion's or an operator's. NACKs go to
+    /// that connection. Once it has left, the agent gets only those of failed at-least-once
+    /// deliveries.
     pub(in crate::router) by: Option<ClientId>,
     pub(in crate::router) to: AgentKey,
     pub(in crate::router) stream: StreamKey,
     pub(in crate::router) seq: u64,
-    /// Counts up over all messages.
+    /// The message's position in the order of all messages.
     pub(in crate::router) order: u64,
     pub(in crate::router) send_id: SendId,
     /// The bytes that count in the queue.
@@ -40,8 +41,8 @@ pub(in crate::router) struct Message {
     pub(in crate::router) expires: Moment,
     /// The time of the message's timer.
     pub(in crate::router) timer: Moment,
-    /// The message was delivered before and comes again because its recipient asked. The message
-    /// counts in no queue, and its sender gets no NACK.
+    /// Whether the message is a replay: it was delivered before, and its recipient asked for it
+    /// again. A replay counts in no queue, and its sender gets no NACK.
     pub(in crate::router) is_replay: bool,
     pub(in crate::router) body: Body,
 }
@@ -61,7 +62,7 @@ impl Message {
         }
     }
 
-    /// Whether the message may not go out yet, nor what follows it in its stream.
+    /// Whether neither the message nor those after it in its stream may go out yet.
     pub(in crate::router) fn is_blocked(&self) -> bool {
         self.reliable()
             .is_some_and(|own| matches!(own.state, State::Persisting | State::Delayed(_)))
@@ -90,9 +91,9 @@ pub(in crate::router) struct Reliable {
     /// The time at which the SEND came.
     pub(in crate::router) unix_ms: u64,
     pub(in crate::router) auth: SenderAuth,
-    /// How often the message was handed out.
+    /// The number of times that the message was handed out.
     pub(in crate::router) attempts: u32,
-    /// The attempts that the store knows.
+    /// The number of attempts that the store has recorded.
     pub(in crate::router) recorded: u32,
     pub(in crate::router) failures: u32,
     pub(in crate::router) state: State,
@@ -103,9 +104,8 @@ pub(in crate::router) struct Reliable {
 }
 
 impl Reliable {
-    /// Returns how far a delivery is that its recipient has and has not acknowledged: its state,
-    /// and for what it waits. `reports` tells whether the recipient's connection reports on
-    /// deliveries.
+    /// Returns the state of an unacknowledged delivery that its recipient's connection has, and the
+    /// obstacle for which it waits. `reports` tells whether that connection reports on deliveries.
     pub(in crate::router) fn progress(
         &self,
         reports: bool,
@@ -118,7 +118,8 @@ impl Reliable {
         }
     }
 
-    /// Takes the delivery back from its recipient, whose report no longer counts.
+    /// Sets the state of a delivery that is no longer in flight. The recipient's report no longer
+    /// counts.
     pub(super) fn take_back(&mut self, state: State) {
         self.state = state;
         self.reported = None;
@@ -128,16 +129,16 @@ impl Reliable {
 /// The state of an at-least-once message in its recipient's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum State {
-    /// Being stored. The message is not accepted until then.
+    /// The message is being persisted, and is accepted afterwards.
     Persisting,
-    /// Queued, and not handed out.
+    /// The message is queued and not handed out.
     Waiting,
-    /// Returned by its recipient, and not handed out again before this moment. The rest of its
-    /// stream waits, too.
+    /// The message was returned by its recipient, and is not handed out again before this moment.
+    /// The rest of its stream waits, too.
     Delayed(Moment),
-    /// Handed out and not acknowledged.
+    /// The message was handed out and is not acknowledged.
     InFlight {
-        /// Whether the operating system has taken all bytes of the DELIVER.
+        /// Whether the operating system has accepted all bytes of the DELIVER.
         written: bool,
     },
 }
@@ -150,7 +151,7 @@ pub(in crate::router) struct Recipient<'r> {
     pub(in crate::router) session: &'r str,
 }
 
-/// Returns the DELIVER of an at-least-once message, as it goes out now.
+/// Returns the frame of an at-least-once message's next DELIVER.
 pub(in crate::router) fn deliver_frame(
     ctx: &Context,
     mut head: Vec<u8>,

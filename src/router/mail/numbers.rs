@@ -2,7 +2,7 @@
 //!
 //! The store reserves sequence numbers in blocks before they are used, so that no number is reused
 //! after a crash. A guest's stream ends with its last message and never continues, so it needs no
-//! reservation: the store has such a stream only while it has one of its messages.
+//! reservation: the store has such a stream only while it has one of the stream's messages.
 
 use super::table::Mail;
 use crate::{
@@ -17,17 +17,18 @@ use crate::{
 /// The number of sequence numbers in a block.
 const BLOCK: u64 = 1_024;
 
-/// Blocks that are reserved at once, at most.
+/// The most blocks that are reserved at once.
 const BLOCKS_MAX: u64 = 1_024;
 
 /// Returns how many sequence numbers are reserved at once after `seq`: a quarter of those that were
-/// used, in whole blocks. A flood must not catch up with a slow disk.
+/// used, in whole blocks. Thus a fast sender does not have to wait for a slow disk.
 fn ahead(seq: u64) -> u64 {
     BLOCK * (1 + seq / (4 * BLOCK)).min(BLOCKS_MAX)
 }
 
 impl Mail {
-    /// Returns the number of a new message in its stream, which goes out once it is reserved.
+    /// Assigns the sequence number of a new message in its stream. The message goes out once its
+    /// number is reserved.
     pub(in crate::router) fn next_seq(&mut self, ctx: &mut Context, key: StreamKey) -> u64 {
         let stream = &mut self.streams[key];
         let seq = stream.next_seq();
@@ -38,7 +39,7 @@ impl Mail {
         seq
     }
 
-    /// Gives a new message its place among all messages.
+    /// Assigns a new message's position in the order of all messages.
     pub(in crate::router) fn next_order(&mut self, ctx: &mut Context, key: StreamKey) -> u64 {
         let order = ctx.journal.next_delivery();
         self.streams[key].last_order = order;
@@ -58,7 +59,7 @@ impl Mail {
         key: StreamKey,
         upto: u64,
     ) -> Option<AgentKey> {
-        // The stream may be closed already, with its recipient's name.
+        // The stream may be closed already, because its recipient's name was forgotten.
         let stream = self.streams.get_mut(key)?;
         stream.reserved = upto;
         let to = stream.to();
@@ -73,7 +74,7 @@ impl Mail {
         }
     }
 
-    /// Records all streams for a store that lost them.
+    /// Records all recorded streams again, for a store that lost them.
     pub(in crate::router) fn record_streams_again(&mut self, ctx: &mut Context) {
         for key in self.streams.keys() {
             if self.streams[key].is_recorded {

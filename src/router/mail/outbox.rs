@@ -1,8 +1,9 @@
-//! An agent's queue: how much it holds, for each sender, and whose turn is next.
+//! An agent's queue: its length, in total and by sender, and the stream whose turn is next.
 //!
-//! Everything counts that was accepted for the agent and has not left: what waits, what is in
-//! flight unacknowledged, and at-most-once messages that were handed out and are not written yet.
-//! The messages themselves stand in their streams; the outbox only knows which stream's turn it is.
+//! The queue counts all messages for the agent that have not ended: messages that wait, messages in
+//! flight and unacknowledged, and at-most-once messages that were handed out and are not written
+//! yet. The messages themselves are in their streams; the outbox only knows which stream's turn it
+//! is.
 
 use crate::router::{
     keys::{AgentKey, StreamKey},
@@ -37,23 +38,23 @@ impl Load {
 /// The first message of a stream, if it may go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) struct Turn {
-    /// The message's: older messages go first across streams.
+    /// The message's order. Across streams, older messages go first.
     pub(in crate::router) order: u64,
-    /// At least once.
+    /// Whether the message is delivered at least once.
     pub(in crate::router) is_reliable: bool,
 }
 
-/// One agent's queue.
+/// An agent's queue.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Outbox {
     total: Load,
-    /// By sender.
+    /// The part of each sender in the total.
     shares: FxHashMap<AgentKey, Load>,
-    /// Streams whose first message may go out, by that message's order: at-most-once messages, and
-    /// at-least-once messages.
+    /// Streams whose first message may go out, by that message's order: one map for at-most-once
+    /// messages, one for at-least-once messages.
     at_most_once: BTreeMap<u64, StreamKey>,
     at_least_once: BTreeMap<u64, StreamKey>,
-    /// At-least-once DELIVERs in flight.
+    /// The number of at-least-once DELIVERs in flight.
     pub(in crate::router) in_flight: u64,
 }
 
@@ -62,8 +63,8 @@ impl Outbox {
         self.total
     }
 
-    /// Whether another message of `from` has room. An empty queue takes any message; one sender's
-    /// share is half of the queue.
+    /// Whether the queue has room for another message of `from`. An empty queue has room for any
+    /// message. A sender may use at most half of the queue.
     pub(super) fn has_room(&self, limits: &Limits, from: AgentKey, bytes: usize) -> bool {
         if self.total.messages == 0 {
             return true;
@@ -101,8 +102,8 @@ impl Outbox {
         if is_reliable { &mut self.at_least_once } else { &mut self.at_most_once }
     }
 
-    /// Returns the stream whose turn it is. At-least-once messages only go if `in_flight_max`
-    /// allows.
+    /// Returns the stream whose turn it is. At-least-once messages go out only while fewer than
+    /// `in_flight_max` are in flight.
     pub(in crate::router) fn next(&self, in_flight_max: u64) -> Option<StreamKey> {
         let once = self.at_most_once.first_key_value();
         let reliable = self.at_least_once.first_key_value();

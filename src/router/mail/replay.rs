@@ -7,10 +7,10 @@ use super::{message::Message, stream::Streams};
 use crate::router::{context::Context, frame::Frame};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// One session's replay buffer.
+/// A session's replay buffer.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Replay {
-    /// By their order.
+    /// The messages, by their order.
     messages: BTreeMap<u64, Message>,
     bytes: usize,
 }
@@ -58,7 +58,7 @@ impl Replay {
     }
 }
 
-/// Returns the same frame, in bytes that can be handed out more than once.
+/// Converts a frame into shared bytes, which can be handed out more than once.
 pub(in crate::router) fn repeatable(ctx: &mut Context, frame: Frame) -> Frame {
     if frame.shared.is_some() {
         return frame;

@@ -76,7 +76,8 @@ impl Mail {
         Some(message)
     }
 
-    /// Queues all messages again that an agent missed after these sequence numbers of its streams.
+    /// Queues all messages again that an agent missed: in each stream, those after this sequence
+    /// number.
     pub(in crate::router) fn rewind(
         &mut self,
         ctx: &mut Context,
@@ -85,8 +86,8 @@ impl Mail {
         to: Recipient<'_>,
     ) {
         for (stream, after) in after {
-            // If an older connection was replaced, the last stream of a forgotten sender may be
-            // closed.
+            // When an older connection was replaced, a forgotten sender's last message may have
+            // ended, which closes its stream.
             let Some(stream) = self.streams.get_mut(*stream) else { continue };
             for key in stream.take_back(*after) {
                 self.mailboxes[agent.0].outbox.in_flight -= 1;
@@ -128,7 +129,7 @@ impl Mail {
         }
         let frame = match &message.body {
             Body::AtMostOnce(frame) => frame.clone(),
-            // The message is acknowledged already.
+            // The message is already acknowledged, so its copy requires no ACK.
             Body::AtLeastOnce(reliable) => {
                 deliver_frame(ctx, Vec::with_capacity(HEAD_BYTES_MAX), message, reliable, to, false)
             }

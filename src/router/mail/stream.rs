@@ -17,39 +17,39 @@ use std::{
     sync::Arc,
 };
 
-/// Streams that were closed for others and are remembered. Beyond, RESUME takes each unknown stream
-/// for one that was closed.
+/// The most closed streams whose last numbers are remembered. Beyond it these numbers are cleared,
+/// and every stream that is opened later counts as one that was closed before.
 const CLOSED_MAX: usize = 1 << 16;
 
-/// One stream.
+/// An open stream of messages.
 #[derive(Debug)]
 pub(in crate::router) struct Stream {
     identity: Identity,
     /// The stream's own number and its sender's, in records.
     pub(in crate::router) number: u64,
     pub(in crate::router) from_number: u64,
-    /// The store knows of the stream.
+    /// Whether the store has a record of the stream.
     pub(in crate::router) is_recorded: bool,
-    /// The order of its last message, by which the stream that was silent longest is found.
+    /// The order of the stream's last message, by which the longest idle stream is found.
     pub(super) last_order: u64,
     /// The last assigned sequence number, or the last one that an earlier daemon may have assigned.
     /// Never decreases.
     last_seq: u64,
-    /// The last number that is known to be given.
+    /// The last sequence number that is known to be assigned.
     last_given: u64,
-    /// The last number that was delivered and cannot be replayed.
+    /// The last sequence number whose message was delivered and cannot be replayed.
     pub(super) gone: u64,
-    /// The last number that may go out.
+    /// The last sequence number that is reserved: messages up to it may go out.
     pub(in crate::router) reserved: u64,
-    /// The last number that is being reserved.
+    /// The last sequence number that is being reserved.
     pub(in crate::router) reserving: u64,
-    /// Messages that wait, by number.
+    /// Messages that wait, by sequence number.
     pub(in crate::router) waiting: VecDeque<(u64, MessageKey)>,
-    /// Messages that were handed out and are not acknowledged, by number.
+    /// Messages that were handed out and are not acknowledged, by sequence number.
     pub(in crate::router) in_flight: BTreeMap<u64, MessageKey>,
-    /// The turn that the recipient's outbox knows of.
+    /// The stream's turn in its recipient's outbox.
     pub(in crate::router) turn: Option<Turn>,
-    /// The sender is forgotten: the stream ends with its last message.
+    /// Whether the sender is forgotten, so that the stream ends with its last message.
     pub(in crate::router) is_orphan: bool,
 }
 
@@ -76,13 +76,15 @@ impl Stream {
         self.last_seq
     }
 
-    /// Returns the last number given, as far as that is known, for a recipient that has this one.
+    /// Returns the last sequence number that is known to be assigned. A number that the recipient
+    /// has received proves to be assigned, if it is not above `last_seq`.
     pub(in crate::router) fn last_known(&self, received: u64) -> u64 {
         self.last_given.max(received.min(self.last_seq))
     }
 
-    /// Estimates, after a restart, which numbers cannot be replayed. What waits was not delivered,
-    /// nor what it follows without a gap; a recipient that has less has missed something.
+    /// Estimates, after a restart, which messages cannot be replayed: all before the gapless run of
+    /// waiting messages at the end. A recipient that has received less than these has missed
+    /// something.
     pub(super) fn guess_gone(&mut self) {
         self.last_given = self.waiting.back().map_or(0, |(seq, _)| *seq);
         self.gone = self.last_given;
@@ -102,7 +104,7 @@ impl Stream {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Puts a message in line, where its number belongs.
+    /// Inserts a message among those that wait, by its sequence number.
     pub(super) fn wait(&mut self, seq: u64, message: MessageKey) {
         match self.waiting.back() {
             Some((last, _)) if *last > seq => {
@@ -113,7 +115,7 @@ impl Stream {
         }
     }
 
-    /// Removes a message.
+    /// Removes a message that waits or is in flight.
     pub(super) fn forget(&mut self, seq: u64) {
         if self.in_flight.remove(&seq).is_none() {
             self.forget_waiting(seq);
@@ -127,7 +129,8 @@ impl Stream {
         }
     }
 
-    /// Puts what is in flight beyond this number back in line. Returns it, in order.
+    /// Moves the messages in flight after this sequence number back to those that wait. Returns
+    /// them in order.
     pub(super) fn take_back(&mut self, after: u64) -> Vec<MessageKey> {
         let Some(first) = after.checked_add(1) else { return Vec::new() };
         let taken_back = self.in_flight.split_off(&first);
@@ -138,7 +141,7 @@ impl Stream {
     }
 }
 
-/// The ends and the topic of a stream, no two of which have the same.
+/// A stream's sender, recipient and topic. No two open streams have the same identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
     from: AgentKey,
@@ -146,7 +149,7 @@ struct Identity {
     topic: Option<Arc<str>>,
 }
 
-/// An identity for look-ups, which need not own its topic.
+/// An identity or its borrowed parts, so that a look-up needs no owned topic.
 trait Identified {
     fn parts(&self) -> (AgentKey, AgentKey, Option<&str>);
 }
@@ -199,11 +202,11 @@ impl<'a> Borrow<dyn Identified + 'a> for Identity {
 pub(super) struct Streams {
     streams: SlotMap<StreamSlot, Stream>,
     keys: KeyedMap<Identity, StreamKey>,
-    /// The last numbers of streams that were closed for others and are not open again.
+    /// The last sequence numbers of idle streams that were closed and are not open again.
     closed: KeyedMap<Identity, u64>,
-    /// Some of these numbers are no longer known.
+    /// Whether some of these numbers were forgotten.
     is_cut: bool,
-    /// The search for idle streams is put off until then.
+    /// The moment until which the next search for idle streams is put off.
     pub(super) search_after: Moment,
 }
 
@@ -259,7 +262,8 @@ impl Streams {
         stream
     }
 
-    /// Remembers the last number of a stream that is closed for others: none of it can be replayed.
+    /// Remembers the last sequence number of an idle stream that is being closed: none of its
+    /// messages can be replayed.
     pub(super) fn note_closed(&mut self, stream: StreamKey) {
         if self.closed.len() >= CLOSED_MAX {
             self.closed.clear();
@@ -269,8 +273,8 @@ impl Streams {
         self.closed.insert(stream.identity.clone(), stream.last_seq);
     }
 
-    /// Returns the last number of a stream that was closed for others and is not open again; 0 if
-    /// none is known.
+    /// Returns the last sequence number of an idle stream that was closed and is not open again; 0
+    /// if none is known.
     pub(super) fn closed_at(&self, from: AgentKey, to: AgentKey, topic: Option<&str>) -> u64 {
         self.closed.get(&(from, to, topic) as &dyn Identified).copied().unwrap_or(0)
     }

@@ -57,8 +57,8 @@ impl Mail {
         key
     }
 
-    /// Opens a recorded stream of a sender that is forgotten. Nothing is added to it, but all of it
-    /// may go out.
+    /// Opens a recorded stream of a sender that is forgotten. Only recorded messages are added to
+    /// the stream, and all of them may go out.
     pub(in crate::router) fn restore_orphan(
         &mut self,
         record: &StreamRecord,
@@ -78,7 +78,7 @@ impl Mail {
         self.mailboxes[stream.to().0].receives.insert(key);
     }
 
-    /// Queues a message from its records. `attempts` may be more than the record knows of.
+    /// Queues a message from its records, with `attempts` in place of the recorded number.
     pub(in crate::router) fn restore_message(
         &mut self,
         ctx: &mut Context,
@@ -119,7 +119,8 @@ impl Mail {
         self.insert(ctx, restored)
     }
 
-    /// Completes a restart: estimates what was delivered, and closes what is over.
+    /// Completes a restart: estimates which messages cannot be replayed, and closes streams that
+    /// have ended.
     pub(in crate::router) fn finish_restore(&mut self, ctx: &mut Context) {
         for key in self.streams.keys() {
             self.streams[key].guess_gone();
@@ -127,7 +128,7 @@ impl Mail {
         }
     }
 
-    /// Finds an agent's stream by the number of its sender.
+    /// Finds the stream to an agent by the number of its sender and its topic.
     pub(in crate::router) fn find_stream_to(
         &self,
         to: AgentKey,
@@ -150,13 +151,13 @@ impl Mail {
         keys.filter_map(|key| Some((*key, self.streams.get(*key)?)))
     }
 
-    /// Returns the last number of an open stream that cannot be replayed.
+    /// Returns the last sequence number of an open stream whose message cannot be replayed.
     pub(in crate::router) fn gone(&self, key: StreamKey) -> u64 {
         self.streams[key].gone
     }
 
-    /// Returns the last number of a stream that was closed for others and is not open again; 0 if
-    /// none is known.
+    /// Returns the last sequence number of an idle stream that was closed and is not open again; 0
+    /// if none is known.
     pub(in crate::router) fn closed_at(
         &self,
         from: AgentKey,

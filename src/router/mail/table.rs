@@ -27,7 +27,7 @@ pub(in crate::router) struct Mail {
     pub(super) streams: Streams,
     pub(super) mailboxes: SecondaryMap<AgentSlot, Mailbox>,
     pub(super) dead_letters: DeadLetters,
-    /// SENDs in all dedup windows.
+    /// The number of SENDs in all dedup windows.
     pub(super) dedup_entries: usize,
 }
 
@@ -43,7 +43,7 @@ impl Mail {
         }
     }
 
-    /// Puts a message in line in its stream, and into every table.
+    /// Adds a message to every table, and to the waiting messages of its stream.
     pub(in crate::router) fn insert(
         &mut self,
         ctx: &mut Context,
@@ -72,7 +72,7 @@ impl Mail {
         key
     }
 
-    /// Removes a message from every table, and closes its stream if it was the last one of a
+    /// Removes a message from every table. Closes its stream if the message was the last one of a
     /// forgotten sender.
     pub(in crate::router) fn remove(
         &mut self,
@@ -96,8 +96,9 @@ impl Mail {
         Some(message)
     }
 
-    /// Removes an at-most-once message that is handed out. Its queue is still charged for it, until
-    /// its frame is [released](Self::release); its stream has to be [settled](Self::settle_stream).
+    /// Removes a message from its stream, in order to hand it out. Its queue stays charged until
+    /// the frame is [released](Self::release), and the caller has to [settle](Self::settle_stream)
+    /// its stream.
     pub(in crate::router) fn take_out(
         &mut self,
         ctx: &mut Context,
@@ -124,7 +125,7 @@ impl Mail {
         ctx.memory.charge(bytes);
     }
 
-    /// Releases an agent's queue from a message that was charged, unless the agent is forgotten.
+    /// Releases an agent's queue from the charge for a message, unless the agent is forgotten.
     pub(in crate::router) fn release(
         &mut self,
         ctx: &mut Context,
@@ -149,7 +150,8 @@ impl Mail {
         ctx.timers.set(message.timer, Timer::Message(key));
     }
 
-    /// Tells a recipient's outbox the first message of a stream that may go out.
+    /// Updates a stream's turn in its recipient's outbox: the stream's first message, if it may go
+    /// out.
     pub(super) fn refresh_turn(&mut self, key: StreamKey) {
         let stream = &mut self.streams[key];
         let turn = stream.waiting.front().and_then(|(seq, message)| {
@@ -163,13 +165,13 @@ impl Mail {
         }
     }
 
-    /// Updates a stream after its first message left: its turn, and its end.
+    /// Updates a stream's turn after a message was removed, and closes the stream if it has ended.
     pub(in crate::router) fn settle_stream(&mut self, ctx: &mut Context, key: StreamKey) {
         self.refresh_turn(key);
         self.close_if_over(ctx, key);
     }
 
-    /// Closes a stream whose sender is forgotten, once nothing of it waits.
+    /// Closes a stream whose sender is forgotten, once none of its messages waits or is in flight.
     pub(in crate::router) fn close_if_over(&mut self, ctx: &mut Context, key: StreamKey) {
         let stream = &self.streams[key];
         if stream.is_orphan && stream.is_empty() {
@@ -204,7 +206,7 @@ impl Mail {
         self.close_stream(ctx, key);
     }
 
-    /// Has a stream whose sender is forgotten end with its last message.
+    /// Marks a stream whose sender is forgotten: the stream ends with its last message.
     pub(in crate::router) fn orphan(&mut self, ctx: &mut Context, key: StreamKey) {
         if let Some(stream) = self.streams.get_mut(key) {
             stream.is_orphan = true;
@@ -220,7 +222,7 @@ impl Mail {
         agent: AgentKey,
     ) -> (u64, bool) {
         let Some(mailbox) = self.mailboxes.remove(agent.0) else { return (0, false) };
-        // Only frames of a connection that has not ended can still count here.
+        // Only unwritten frames of a connection that has not ended can still be charged here.
         ctx.memory.release(mailbox.outbox.total().bytes);
         self.dedup_entries -= mailbox.dedup.len();
         (mailbox.floor.number, !mailbox.dedup.is_empty())
@@ -234,7 +236,7 @@ impl Mail {
         self.streams.get(key)
     }
 
-    /// Returns the number of messages that are not over.
+    /// Returns the number of messages that have not ended.
     pub(in crate::router) fn messages(&self) -> usize {
         self.messages.len()
     }

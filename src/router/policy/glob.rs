@@ -1,8 +1,8 @@
-//! Patterns of names and topics in rules: `*` is any run of characters, also none.
+//! Patterns of names and topics in rules: `*` matches any run of characters, including none.
 //!
-//! Nothing else in a pattern is special, and a pattern always matches the whole name or topic. A
-//! pattern that can never match is an error, since a rule that was meant to forbid would then
-//! allow.
+//! No other character in a pattern is special, and a pattern always matches the whole name or
+//! topic. A pattern that can never match is an error, since a rule that was meant to forbid would
+//! then allow.
 
 use crate::protocol::{
     name::{GUEST, GUEST_DIGITS, NAME_BYTES_MAX, Name, NameError, OPERATOR, RELAY},
@@ -14,7 +14,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     text: Box<str>,
-    /// Names are compared without case, topics with it.
+    /// Whether case is ignored, as for names; topics are compared with case.
     ignores_case: bool,
 }
 
@@ -53,7 +53,7 @@ impl Glob {
     /// Whether the pattern matches this whole text.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
-        // Bytes suffice: a run of bytes that equals whole characters begins and ends with one.
+        // Comparing bytes suffices: in UTF-8, no character begins inside another one.
         let (pattern, text) = (self.text.as_bytes(), text.as_bytes());
         let is_same = |one: u8, other: u8| match self.ignores_case {
             true => one.eq_ignore_ascii_case(&other),
@@ -65,8 +65,9 @@ impl Glob {
 
 fn matches(pattern: &[u8], text: &[u8], is_same: impl Fn(u8, u8) -> bool) -> bool {
     let (mut place, mut at) = (0, 0);
-    // The position behind the last star so far, and the end that is tried for its run. An earlier
-    // star's run never has to be longer: the later star can match the rest.
+    // The pattern's position after the last star so far, and the end of that star's run in the
+    // text. Only the last star's run has to grow: this star can match whatever an earlier one
+    // would.
     let mut star = None;
     while let Some(byte) = text.get(at) {
         match pattern.get(place) {
@@ -118,7 +119,7 @@ fn check_name(text: &str) -> Result<(), GlobError> {
     Ok(())
 }
 
-/// Checks a name of the daemon's own, or the beginning of one.
+/// Checks a name of the daemon's own, or the beginning of such a name.
 fn check_daemons(text: &str, is_whole: bool) -> Result<(), GlobError> {
     let text = text.to_ascii_lowercase();
     let is_known = match text.strip_prefix(GUEST) {

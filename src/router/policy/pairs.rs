@@ -2,10 +2,10 @@
 //!
 //! Each pair of agents, in each direction, has a bucket of a minute's messages, which refills
 //! steadily. The table has two generations and is never searched as a whole. A generation ends
-//! after a minute: the bucket of a pair that sent nothing since is full again, and can be
-//! forgotten. A generation also ends when its half of the table is full: then the pairs that were
-//! silent longest are forgotten, and start with a full bucket. Pairs that send all the time are
-//! never among them.
+//! after a minute: by then the bucket of a pair that has sent nothing since is full again and can
+//! be forgotten. A generation also ends when its half of the table is full: then the pairs that
+//! were silent longest are forgotten, and start with a full bucket. Pairs that send all the time
+//! are never forgotten.
 
 use crate::protocol::Moment;
 use rustc_hash::FxHashMap;
@@ -25,7 +25,8 @@ const MS: u64 = 1_000;
 pub struct Pairs<K> {
     /// The pairs that sent in this generation, and the microsecond when their buckets are full.
     recent: FxHashMap<(K, K), u64>,
-    /// Pairs that last sent in the generation before, likewise.
+    /// The pairs that last sent in the generation before, and the microsecond when their buckets
+    /// are full.
     older: FxHashMap<(K, K), u64>,
     /// The start of this generation.
     began: Moment,
@@ -60,8 +61,8 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
             self.older = mem::take(&mut self.recent);
             self.began = now;
         }
-        // At most the time that an empty bucket takes. Otherwise, a sender whose rate was lowered
-        // could wait for longer than a minute.
+        // The wait is at most the time in which an empty bucket fills. Otherwise, a sender whose
+        // rate was lowered could wait for longer than a minute.
         self.recent.insert(pair, full_at.min(micros.saturating_add(bucket.size)));
     }
 
@@ -82,7 +83,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     }
 }
 
-/// The sizes of a message and of a full bucket, as microseconds of refilling.
+/// The sizes of a message and of a full bucket, as microseconds of refilling time.
 struct Bucket {
     message: u64,
     size: u64,
@@ -106,7 +107,8 @@ mod tests {
         NonZeroU32::new(per_minute).unwrap()
     }
 
-    /// Sends if the sender may, and returns how long it has to wait otherwise.
+    /// Counts a message if the sender may send now. Returns the milliseconds that it has to wait
+    /// otherwise.
     fn speak(pairs: &mut Pairs<u32>, at_ms: u64, per_minute: u32, pair: (u32, u32)) -> u64 {
         let (now, per_minute) = (Moment(at_ms), rate(per_minute));
         let wait = pairs.wait_ms(now, per_minute, pair.0, pair.1);
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(speak(&mut pairs, 0, 1, (0, 1)), 0);
         for other in 10..1_000 {
             assert_eq!(speak(&mut pairs, 0, 2, (other, other)), 0);
-            // 7 and 8 keep sending, so their pair is never forgotten.
+            // Agent 7 keeps sending to agent 8, so this pair is never forgotten.
             pairs.note(Moment(0), rate(1), 7, 8);
             assert_eq!(pairs.wait_ms(Moment(0), rate(1), 7, 8), 60_000);
             assert!(pairs.len() <= MOST, "{}", pairs.len());

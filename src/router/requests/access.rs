@@ -7,11 +7,11 @@ use crate::{
     router::{directory::Agent, interface::ClientId, send_request::Refusal},
 };
 
-/// A client that asks.
+/// A client that makes a request.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'r> {
     pub(super) client: ClientId,
-    /// The agent that the client speaks for, unless its name is forgotten.
+    /// The agent in whose name the client sends, unless that name is forgotten.
     pub(super) agent: Option<&'r Agent>,
     pub(super) is_operator: bool,
 }
@@ -22,8 +22,8 @@ impl<'r> Asker<'r> {
         self.agent.ok_or_else(|| (NackCode::AgentOffline, forgotten()))
     }
 
-    /// Checks whether the client may make this request. Whose mail it may see is checked in
-    /// [`owner`](Self::owner) and [`own`](Self::own), and reports in
+    /// Checks whether the client may make a request of this kind. The mail that it may see is
+    /// checked in [`owner`](Self::owner) and [`own`](Self::own), and its reports in
     /// [`check_report`](Self::check_report).
     pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
         match request {
@@ -44,7 +44,7 @@ impl<'r> Asker<'r> {
         }
     }
 
-    /// Checks whether the client may report about a delivery to this agent.
+    /// Checks whether the client may report on a delivery to this agent.
     pub(super) fn check_report(&self, recipient: Option<&Agent>) -> Result<(), Refusal> {
         if recipient.is_some_and(|agent| agent.client == Some(self.client)) {
             return Ok(());
@@ -52,8 +52,9 @@ impl<'r> Asker<'r> {
         Err((NackCode::Forbidden, "only its recipient reports about a delivery".to_owned()))
     }
 
-    /// Returns whose mail is asked for. Without a name that is everybody's for an operator, and the
-    /// client's own for all others.
+    /// Returns the agent whose mail a request is about; `None` means all agents. A request without
+    /// a name is about all agents if an operator makes it, and otherwise about the client's own
+    /// agent.
     pub(super) fn owner(&self, of: Option<&str>) -> Result<Option<Name>, Refusal> {
         if self.is_operator {
             return of.map(name).transpose();
@@ -68,7 +69,8 @@ impl<'r> Asker<'r> {
         }
     }
 
-    /// Returns the rows that the client may see.
+    /// Returns the rows that the client may see. Refuses the request if there are rows and none of
+    /// them is the client's.
     pub(super) fn own(&self, mut found: QueryResult) -> Result<QueryResult, Refusal> {
         if self.is_operator || found.rows.is_empty() {
             return Ok(found);

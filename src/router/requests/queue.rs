@@ -1,8 +1,8 @@
 //! A client's request queue: each connection is answered in the order in which it asked.
 //!
-//! While the store looks something up for a connection, or the policy file is read, its later
-//! requests wait here. A connection has one query at a time, so the connection tells which one is
-//! answered.
+//! While the store looks something up for a connection, or the policy file is read, the
+//! connection's later requests wait here. A connection has one query at a time, so the connection
+//! identifies the request that a result answers.
 
 use super::request::Request;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Requests of one connection that may wait for an earlier one.
+/// The most requests of one connection that may wait for an earlier one.
 pub(super) const WAITING_MAX: usize = 32;
 
 /// An operation outside the router that a request waits for.
@@ -32,12 +32,12 @@ pub(super) struct PendingRequest {
     pub(super) request: Result<Request, Refusal>,
 }
 
-/// One connection's queue.
+/// A connection's queue.
 #[derive(Debug)]
 pub(super) struct Queue {
     /// The request that waits for an operation.
     pub(super) first: PendingRequest,
-    /// The store was asked a second time, since its first answer was outdated.
+    /// Whether the store is queried a second time, because its first answer was outdated.
     pub(super) is_second: bool,
     /// The requests that follow.
     pub(super) waiting: VecDeque<PendingRequest>,

@@ -1,4 +1,4 @@
-//! Recipients' reports about ended deliveries.
+//! Recipients' reports on ended deliveries.
 
 use crate::{protocol::relay::Reported, router::keys::AgentKey};
 use rustc_hash::FxHashMap;
@@ -8,8 +8,8 @@ use uuid::Uuid;
 /// The most ended deliveries that accept reports; the oldest are forgotten.
 const REPORTS_MAX: usize = 1024;
 
-/// The last reports about deliveries that are over. A wrapper acknowledges a message when it has
-/// typed it, and learns only later that its agent has read it.
+/// The latest reports on ended deliveries. A wrapper acknowledges a message when it has typed it,
+/// and learns only later that its agent has read it.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     by_id: FxHashMap<Uuid, (AgentKey, Option<Reported>)>,
@@ -29,9 +29,8 @@ impl Reports {
         }
     }
 
-    /// Adds a report to a delivery that is over. Only progress counts: such a delivery does not
-    /// wait any more, and what was confirmed stays confirmed. Returns whether the delivery is
-    /// known.
+    /// Adds a report to an ended delivery. Ignores reports that the delivery waits, and all reports
+    /// after its confirmation. Returns whether the delivery is known.
     pub(super) fn add(&mut self, id: Uuid, reported: Reported) -> bool {
         let Some((_, last)) = self.by_id.get_mut(&id) else { return false };
         let is_confirmed = last.as_ref().is_some_and(Reported::is_confirmed);

@@ -20,11 +20,11 @@ use serde_json::value::RawValue;
 /// The longest `data` of a request, which is held while the request waits.
 const DATA_BYTES_MAX: usize = 2_048;
 
-/// Rows of a page that states no limit, and at most.
+/// The rows of a page if its request states no limit, and the most rows of a page.
 const ROWS: usize = 100;
 const ROWS_MAX: usize = 1_000;
 
-/// A request.
+/// A request to `@relay`.
 #[derive(Debug)]
 pub(super) enum Request {
     Status,
@@ -37,7 +37,7 @@ pub(super) enum Request {
     Report(ReportRequest),
     Tap,
     Reload,
-    /// With the reason that BYE states.
+    /// Stops the daemon, with the reason that BYE states.
     Stop(&'static str),
 }
 
@@ -86,7 +86,7 @@ impl Request {
         }
     }
 
-    /// Returns the `body` of such a request.
+    /// Returns the `body` that names the request.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -123,7 +123,7 @@ fn data<T: DeserializeOwned>(spoken: &MessagePayload<'_>) -> Result<T, Refusal> 
     if json.len() > DATA_BYTES_MAX {
         return Err(refused(format!("it may be {DATA_BYTES_MAX} bytes long")));
     }
-    // A type would take a list of its members as well.
+    // serde would also accept a list of the members' values.
     if !json.starts_with('{') {
         return Err(refused("it is not an object".to_owned()));
     }

@@ -1,4 +1,4 @@
-//! Rows of answers: deliveries from the store, with what the router knows better, and agents.
+//! Rows of answers: agents, and deliveries from the store with the router's newer state of them.
 
 use super::{
     request::{cursor, not_found, rows_wanted},
@@ -27,16 +27,17 @@ use crate::{
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Room for what an answer is beside its rows.
+/// The bytes reserved for the parts of an answer other than its rows.
 const PAGE_BYTES: usize = 4 * HEAD_BYTES_MAX;
 
-/// The longest reason that a recipient may give with a report.
+/// The longest reason that a recipient may give with a report, in characters.
 pub(super) const WHY_CHARS_MAX: usize = 200;
 
-/// The longest row of a page of agents: a character of its reason is at most six bytes of JSON.
+/// The bytes of the longest row in a page of agents. A character of its reason takes at most six
+/// bytes of JSON.
 const ROW_BYTES: usize = 400 + 6 * WHY_CHARS_MAX;
 
-/// How long after the start an agent of the last daemon counts as reconnecting.
+/// The time after the start in which an agent of the last daemon counts as reconnecting.
 const RECONNECTING_MS: u64 = 30_000;
 
 /// A view of the router, from which rows are made.
@@ -73,7 +74,8 @@ impl<'r> Rows<'r> {
         Ok(raw(&self.page(found.rows.iter().take(wanted), more)))
     }
 
-    /// Returns a part of a message's text. As JSON it can become twice as long.
+    /// Returns a part of a message's text, at most half of a frame: escapes in JSON may double its
+    /// length.
     fn piece(&self, shared: &[u8], offset: usize) -> Result<Piece<'static>, Refusal> {
         let text = shared_object(shared);
         let Some(rest) = text.get(offset..) else {
@@ -87,7 +89,7 @@ impl<'r> Rows<'r> {
         Ok(Piece { text: rest[..end].to_owned().into(), next_offset })
     }
 
-    /// Returns what waits for an agent, and what it has not acknowledged, the oldest first.
+    /// Returns an agent's open at-least-once deliveries, the oldest first.
     pub(super) fn inbox(
         &self,
         of: Option<&Name>,
@@ -107,7 +109,7 @@ impl<'r> Rows<'r> {
         Ok(self.page(rows.iter(), open.len() > wanted))
     }
 
-    /// Returns an open delivery, as the store would.
+    /// Returns the row of an open delivery, as the store would return it.
     fn row_of(&self, key: MessageKey) -> Option<DeliveryRow> {
         let message = self.mail.message(key)?;
         let delivery = self.mail.delivery_record(key, self.directory.name(message.to)?)?;
@@ -116,8 +118,8 @@ impl<'r> Rows<'r> {
         Some(DeliveryRow { delivery, message: self.mail.message_record(key)?, ended: None })
     }
 
-    /// Returns as many rows as fit into a frame. A row that is too long for any goes without its
-    /// payload.
+    /// Returns as many rows as fit into a frame. A row that is too long for a frame is sent without
+    /// its payload.
     pub(super) fn page<'a>(
         &self,
         rows: impl Iterator<Item = &'a DeliveryRow>,
@@ -141,7 +143,7 @@ impl<'r> Rows<'r> {
         Messages { messages, next_cursor: last.filter(|_| more).map(|number| number.to_string()) }
     }
 
-    /// Returns the bytes of a frame that rows may have.
+    /// Returns the number of bytes in a frame that rows may take.
     pub(super) const fn room_for_rows(&self) -> usize {
         self.ctx.limits.frame_bytes_max.saturating_sub(PAGE_BYTES)
     }
@@ -173,7 +175,8 @@ impl<'r> Rows<'r> {
         row.ended.is_none() && self.mail.delivery(row.delivery.id).is_none()
     }
 
-    /// Returns how far a delivery is. Of an open one the router knows more than the store.
+    /// Returns the state of a delivery. The router's state of an open delivery is newer than the
+    /// store's row.
     fn delivery_state<'a>(&'a self, row: &'a DeliveryRow) -> DeliveryProgress<'a> {
         let open = self.mail.delivery(row.delivery.id).map(|(_, message)| message);
         if let Some(message) = open
@@ -288,7 +291,7 @@ impl<'r> Rows<'r> {
     }
 }
 
-/// Whether an agent's connection reports how far deliveries are.
+/// Whether an agent's connection reports the progress of deliveries.
 fn sends_reports(membership: Option<&Membership>) -> bool {
     membership.is_some_and(|membership| membership.capabilities.reports)
 }

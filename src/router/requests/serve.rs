@@ -81,7 +81,7 @@ impl Router {
 
     fn begin_operation(&mut self, operation: Operation, queue: Queue) {
         let client = queue.first.client;
-        // One of the requests before may have closed the connection.
+        // An earlier request may have closed the connection.
         if self.connections.membership(client).is_some() {
             self.ctx.emit(match operation {
                 Operation::Query(query) => Output::Query(client, Box::new(query)),
@@ -91,7 +91,7 @@ impl Router {
         }
     }
 
-    /// Handles the store's answer to a query. The client may be gone.
+    /// Handles the store's answer to a query. The client may have left.
     pub(in crate::router) fn found(
         &mut self,
         client: ClientId,
@@ -112,7 +112,7 @@ impl Router {
         self.serve_waiting(waiting);
     }
 
-    /// Handles that the policy file was read again, and is in force if it is valid.
+    /// Handles the report that the policy file was read again. A valid policy is in force already.
     pub(in crate::router) fn reloaded(&mut self, client: ClientId, result: Result<(), String>) {
         let Some(queue) = self.requests.take_queue(client) else { return };
         match result {
@@ -213,8 +213,8 @@ impl Router {
         })
     }
 
-    /// Checks whether memory has room for an answer, which counts until it is read. One with rows
-    /// can be as long as a frame.
+    /// Checks whether memory has room for an answer, which is charged until the client reads it. An
+    /// answer with rows can be as long as a frame.
     fn check_room_to_answer(&mut self, request: &Request) -> Result<(), Refusal> {
         if request.has_rows() {
             self.mail.make_room(&mut self.ctx, 0);
@@ -257,7 +257,7 @@ impl Router {
         }))
     }
 
-    /// Returns a filter for any deliveries, as many as a page holds.
+    /// Returns a filter for all deliveries after the cursor `after`, limited to a page.
     fn filter(&self, after: Option<&str>, limit: Option<usize>) -> Result<Filter, Refusal> {
         Ok(Filter {
             before: cursor(after)?,
@@ -267,7 +267,7 @@ impl Router {
         })
     }
 
-    /// Takes a recipient's report about a delivery.
+    /// Handles a recipient's report on a delivery.
     fn report(&mut self, client: ClientId, report: &ReportRequest) -> Result<(), Refusal> {
         let id = Uuid::try_parse(&report.id).ok();
         let recipient = id.and_then(|id| {
@@ -314,7 +314,7 @@ impl Router {
         }
     }
 
-    /// Answers a request. A response goes out however full the client's queue is.
+    /// Answers a request, even if the client's window is full.
     fn respond(&mut self, pending: &PendingRequest, body: &str, data: &RawValue) {
         let PendingRequest { client, send_id, .. } = pending;
         if pending.requires_ack {

@@ -27,13 +27,13 @@ pub(in crate::router) struct Requests {
     about_daemon: Option<Box<RawValue>>,
 }
 
-/// A client that gets copies of all that is routed.
+/// A client that gets copies of all routed messages.
 #[derive(Debug)]
 pub(super) struct Tap {
     pub(super) client: ClientId,
-    /// The id of the request for it.
+    /// The id of the request that began the tap.
     pub(super) request: Box<str>,
-    /// The number of copies that found no room and were not reported as lost yet.
+    /// The number of copies that did not fit into the window and are not reported as lost yet.
     lost: u64,
 }
 
@@ -47,8 +47,8 @@ impl Requests {
         self.about_daemon.as_deref()
     }
 
-    /// Puts a request in its client's queue. Returns the request if there is no queue: it has its
-    /// turn. An error means that the queue is full.
+    /// Puts a request into its client's queue. Returns the request if the client has no queue, so
+    /// that the request can be served at once. An error means that the queue is full.
     pub(super) fn enqueue(
         &mut self,
         request: PendingRequest,
@@ -80,7 +80,7 @@ impl Requests {
         self.seqs.remove(&agent);
     }
 
-    /// Begins a tap, or continues it for another request.
+    /// Begins a client's tap. A tap that the client has already begins anew for this request.
     pub(super) fn begin_tap(&mut self, client: ClientId, request: &str) {
         let fresh = Tap { client, request: request.into(), lost: 0 };
         match self.taps.iter_mut().find(|tap| tap.client == client) {

@@ -1,4 +1,4 @@
-//! Copies of all that is routed, for the clients that tap.
+//! Copies of all routed messages, for the clients that tap.
 
 use super::rows::raw;
 use crate::{
@@ -73,8 +73,8 @@ impl Router {
         });
     }
 
-    /// Hands each tap what `copy` makes of whether the copy fits into a frame, and of how many were
-    /// lost before it. A tap whose window is full loses the copy.
+    /// Hands a copy to each tap. `copy` makes it, given whether the content fits into a frame and
+    /// how many copies were lost before. A tap whose window is full loses the copy.
     fn copy_to_all(&mut self, bytes: usize, copy: impl Fn(&Self, bool, u64) -> Box<RawValue>) {
         // Room for the copy's own fields, and for header strings with escapes in them.
         let bytes = bytes + 4 * HEAD_BYTES_MAX;

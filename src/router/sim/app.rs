@@ -51,7 +51,7 @@ pub(super) struct App {
 }
 
 impl App {
-    /// An application that remembers nothing of an earlier life.
+    /// Returns an application without any state of an earlier run.
     pub(super) fn new(
         name: &'static str,
         is_guest: bool,
@@ -85,7 +85,8 @@ impl App {
         }
     }
 
-    /// The message of a SEND.
+    /// Returns the id and the message of a SEND. Notes the SEND as unanswered if it is at least
+    /// once.
     pub(super) fn message(&mut self, number: usize, sent: &Sent) -> (SendId, Outgoing) {
         if sent.requires_ack {
             self.unanswered.insert(number);
@@ -123,7 +124,7 @@ impl App {
         });
     }
 
-    /// Takes an event from the library.
+    /// Handles an event of the library.
     pub(super) fn takes(&mut self, event: Event, promises: &Promises) -> Checked {
         if self.is_repeated && matches!(event, Event::Refused { .. } | Event::Answered { .. }) {
             return Err(format!("{} is notified again: {event:?}", self.name));
@@ -173,7 +174,7 @@ impl App {
         let stream = (delivery.from.to_lowercase(), delivery.topic.clone());
         let is_renumbered = self.renumbered.contains(&stream);
         let last = self.last.entry(stream).or_default();
-        // A delivery that had ended before a crash comes again if the crash lost its end.
+        // A delivery that ended before a crash comes again if the crash lost the record of its end.
         let ended = [&promises.acknowledged, &promises.given_up, &promises.exhausted];
         let was_over = ended.iter().any(|ids| ids.contains(&id));
         if *last >= delivery.seq && !was_over && !is_renumbered {
@@ -187,12 +188,12 @@ impl App {
         Ok(())
     }
 
-    /// Wants a delivery again.
+    /// Notes that the application returned a delivery and expects it again.
     pub(super) fn gives_back(&mut self, id: Uuid) {
         self.given_back.insert(id);
     }
 
-    /// Learns that the numbers of a stream begin anew.
+    /// Notes that the numbers of a stream begin anew.
     pub(super) fn forgets(&mut self, (from, to, topic): &Stream) {
         if to == self.name {
             self.renumbered.insert((from.clone(), topic.clone()));

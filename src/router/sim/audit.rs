@@ -1,4 +1,4 @@
-//! Audits of the router's tables: they agree with each other, and no bound is exceeded.
+//! Audits of the router's tables: the tables agree with each other, and no limit is exceeded.
 
 use super::{
     disk::Disk,
@@ -36,7 +36,8 @@ impl Router {
         ensure(self.directory.len() <= limits.names_max, || "too many names".into())
     }
 
-    /// Checks that each name has one owner, in both tables.
+    /// Checks that no name has two connections, and that connections and directory agree on the
+    /// members.
     fn audit_names(&self, here: &BTreeSet<String>) -> Checked {
         let mut owned = BTreeSet::new();
         for (id, client) in self.connections.all() {
@@ -55,7 +56,8 @@ impl Router {
         })
     }
 
-    /// Checks that every member has a session with valid tokens and counted replay bytes.
+    /// Checks that every member has a session, and that the counts of tokens, replay buffers and
+    /// subscriptions are right.
     fn audit_sessions(&self) -> Checked {
         let (mut tokens, mut replay, mut subscribed) = (0, 0, 0);
         for key in self.directory.keys() {
@@ -102,7 +104,8 @@ impl Router {
         })
     }
 
-    /// Checks the memory that queues, answers and deferred frames are charged for.
+    /// Checks the bytes that queues, answers, notices, questions and deferred frames are charged
+    /// for.
     fn audit_loads(&self) -> Checked {
         let mut loads: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
         let mut add = |to: AgentKey, from: AgentKey, bytes: usize| {
@@ -221,9 +224,10 @@ impl Router {
     }
 }
 
-/// The tables against the outside.
+/// Checks of the router's state against the world outside it.
 impl Router {
-    /// At-most-once messages that have not left as a whole, with their senders' folded names.
+    /// Returns the at-most-once messages that are not completely written, with their senders'
+    /// folded names.
     pub(super) fn held_once(&self) -> BTreeMap<Key, String> {
         let name = |agent: AgentKey| self.directory.name(agent).map(|name| name.folded());
         let queued = self.mail.all_messages().filter(|message| !message.is_replay);
@@ -239,7 +243,7 @@ impl Router {
         });
         let held = queued.chain(handed);
         let keyed = held.filter_map(|(id, to, from)| {
-            // A guest that has gone is not notified.
+            // A guest that has left is not notified.
             Some(((number_of(id)?, name(to)?), name(from).unwrap_or_default()))
         });
         keyed.collect()
@@ -252,7 +256,7 @@ impl Router {
         messages.chain(bytes).collect()
     }
 
-    /// Checks that the disk has what the router holds.
+    /// Checks that the disk's records agree with the router's state.
     pub(super) fn audit_kept(&self, disk: &Disk) -> Checked {
         let held = self.mail.all_messages().filter(|message| message.reliable().is_some());
         let held = held.map(|message| message.order);

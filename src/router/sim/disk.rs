@@ -1,5 +1,5 @@
-//! A disk: it keeps changes in their order after a while, those of some inputs at a time. It fills
-//! up, fails, and loses in a crash what was not synced, or not all of that.
+//! A simulated disk. It persists changes in order and with a delay, those of several inputs at a
+//! time. It may fill up and fail, and a crash loses some or all changes that are not synced.
 
 use crate::{
     protocol::Now,
@@ -17,9 +17,9 @@ use uuid::Uuid;
 enum Health {
     #[default]
     Works,
-    /// There is no space for messages.
+    /// Messages find no space.
     Full,
-    /// Fails every write.
+    /// Every write fails.
     Fails,
 }
 
@@ -27,23 +27,23 @@ enum Health {
 pub(super) struct Disk {
     health: Health,
     pub(super) synced: Oracle,
-    /// The synced changes of the disk before it began anew, and all changes since.
+    /// The records from before the disk lost them, with all changes since.
     former: Option<Oracle>,
     /// Open deliveries that are synced.
     pub(super) open: BTreeSet<u64>,
-    /// Deliveries that ever were synced, by the numbers of their messages' SENDs.
+    /// Deliveries that were ever synced, by their SENDs' ids.
     of_send: BTreeMap<Box<str>, BTreeSet<u64>>,
     by_id: BTreeMap<Uuid, u64>,
-    /// Frames of notices that ever were synced.
+    /// Frames of notices that were ever synced.
     notices: BTreeSet<Arc<[u8]>>,
-    /// Changes that were reported and are not on the disk.
+    /// Changes that were reported as persisted and are not synced.
     owed: Vec<Change>,
-    /// The number of changes of each input that was not reported, and its time.
+    /// For each input whose changes are not reported yet, the number of its changes and its time.
     inputs: VecDeque<(usize, Now)>,
 }
 
 impl Disk {
-    /// Takes note of one input's changes.
+    /// Notes how many changes an input caused.
     pub(super) fn take(&mut self, changes: usize, now: Now) {
         if changes > 0 {
             self.inputs.push_back((changes, now));
@@ -130,8 +130,8 @@ impl Disk {
         self.former.is_some()
     }
 
-    /// Crashes the daemon. Of the unreported changes, those of the first `inputs` inputs had
-    /// reached the disk. Returns changes that were reported and are lost.
+    /// Crashes the daemon. Of the changes that are not reported, those of the first `inputs` inputs
+    /// had reached the disk. Returns changes that were reported and are lost.
     pub(super) fn crash(&mut self, bed: &mut Testbed, inputs: usize) -> Vec<Change> {
         let inputs = if self.health == Health::Works { inputs } else { 0 };
         if let Some((count, now)) = self.first(inputs) {
@@ -146,7 +146,7 @@ impl Disk {
         self.synced.image()
     }
 
-    /// Whether a frame waited there for its sender at any time.
+    /// Whether the disk ever had a notice with this frame.
     pub(super) fn had_notice(&self, frame: &[u8]) -> bool {
         self.notices.contains(frame)
     }
@@ -156,7 +156,7 @@ impl Disk {
         Some((&row.delivery, row.ended.is_some()))
     }
 
-    /// The number of recipients of a SEND that the disk has.
+    /// Returns how many recipients of a SEND have a delivery that was ever synced.
     pub(super) fn recipients(&self, send_id: &str) -> u64 {
         self.of_send.get(send_id).map_or(0, |numbers| numbers.len() as u64)
     }

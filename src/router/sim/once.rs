@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Once {
     /// Messages that the router held after the last input, with their senders' folded names.
     held: BTreeMap<Key, String>,
-    /// Messages that were written since, and messages whose sender was notified.
+    /// Messages that were completely written since, and messages whose sender was notified since.
     written: BTreeSet<Key>,
     refused: BTreeSet<Key>,
-    /// The recipient of the SEND that is handled, and its sender.
+    /// The at-most-once SEND to one recipient that is being handled, and its sender.
     sent: Option<(Key, String)>,
 }
 
@@ -53,13 +53,13 @@ impl Once {
         Some(key)
     }
 
-    /// Takes note that a sender is to send again.
+    /// Takes note of a BUSY, which asks the sender to send again.
     pub(super) fn busy(&mut self, send_id: &str) {
         self.sent.take_if(|((sent, _), _)| Some(*sent) == number_of(send_id));
     }
 
-    /// Compares with what the router holds after an input. `stayed` are the members both before and
-    /// after it.
+    /// Checks that every message that the router no longer holds was written, or that its sender
+    /// was notified. `stayed` are the members both before and after the input.
     pub(super) fn settle(
         &mut self,
         held: BTreeMap<Key, String>,
@@ -79,7 +79,7 @@ impl Once {
         Ok(())
     }
 
-    /// Forgets everything: a crash may lose these messages.
+    /// Forgets all messages: a crash may lose at-most-once messages.
     pub(super) fn crash(&mut self) {
         *self = Self::default();
     }

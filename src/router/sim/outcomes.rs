@@ -28,7 +28,7 @@ struct Due {
 
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// Deliveries by number.
+    /// Accepted deliveries, by number.
     accepted: BTreeMap<u64, (Key, Due)>,
     /// Deliveries that failed.
     failed: BTreeMap<Key, Due>,
@@ -84,7 +84,8 @@ impl Outcomes {
         }
     }
 
-    /// Takes note of a frame that is lost with its connection: the notice in it may never come.
+    /// Takes note of a frame that is lost with its connection: a notice in the frame may never
+    /// arrive.
     pub(super) fn loses(&mut self, frame: &[u8]) {
         let Ok(envelope) = Envelope::read(&frame[4..]) else { return };
         match envelope.kind {

@@ -19,7 +19,7 @@ use crate::{
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
-/// From, to, topic.
+/// A stream's sender, recipient and topic.
 pub(super) type Stream = (String, String, Option<String>);
 
 /// A SEND's number, and the recipient's folded name.
@@ -28,7 +28,7 @@ pub(super) type Key = (usize, String);
 /// A SEND, by its number in this world.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
-    /// The agent that sends the message first, unless that is a guest.
+    /// The agent that first sends the message; none if a guest does.
     pub(super) by: Option<&'static str>,
     pub(super) to: Option<&'static str>,
     pub(super) topic: Option<&'static str>,
@@ -42,13 +42,13 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// The number in a body.
+    /// Returns the number with which a message's body begins.
     pub(super) fn number(body: &str) -> Option<usize> {
         body.split(' ').next()?.parse().ok()
     }
 }
 
-/// The number in a SEND's id, unless the library made the id.
+/// Returns the number in a SEND's id, unless the library made the id.
 pub(super) fn number_of(send_id: &str) -> Option<usize> {
     send_id.strip_prefix('s')?.parse().ok()
 }
@@ -68,20 +68,20 @@ pub(super) struct Promises {
     numbers: BTreeMap<Stream, BTreeMap<u64, usize>>,
     /// At-least-once deliveries that were handed to a connection.
     delivered: BTreeSet<Uuid>,
-    /// Deliveries that the applications acknowledged and refused.
+    /// Deliveries that applications acknowledged, and deliveries that they refused.
     pub(super) acknowledged: BTreeSet<Uuid>,
     pub(super) given_up: BTreeSet<Uuid>,
-    /// Deliveries that the daemon stopped redelivering. Loss of power can undo that.
+    /// Deliveries that the daemon gave up after too many failures. A crash can undo that.
     pub(super) exhausted: BTreeSet<Uuid>,
     pub(super) outcomes: Outcomes,
     pub(super) once: Once,
     pub(super) replay: Replay,
-    /// Upper bounds of how often deliveries failed.
+    /// Upper bounds for the numbers of each delivery's failures.
     failures: BTreeMap<Uuid, u32>,
-    /// Deliveries that each connection was handed; the loss of the connection counts against one of
-    /// them.
+    /// Deliveries that each connection was handed. The loss of the connection counts as a failure
+    /// of one of them.
     in_flight: BTreeMap<ClientId, BTreeSet<Uuid>>,
-    /// Deliveries by number.
+    /// Accepted deliveries, by number.
     accepted: BTreeMap<u64, Accepted>,
     agents: BTreeMap<u64, String>,
     streams: BTreeMap<u64, Stream>,
@@ -124,7 +124,7 @@ impl Promises {
         }
     }
 
-    /// Takes note of a delivery that ends in the input that is judged.
+    /// Takes note of a delivery that the current input ends.
     pub(super) fn ended(&mut self, change: &Change) {
         if let Change::Ended { delivery, ending, .. } = change
             && let Some(accepted) = self.accepted.get(delivery)
@@ -280,8 +280,8 @@ impl Promises {
         Ok((id, record.expires))
     }
 
-    /// Forgets what a crash may lose. If reported changes are lost, attempts may be counted again,
-    /// and streams may reuse sequence numbers: returns these streams.
+    /// Forgets the state that a crash may lose. Returns the streams that may reuse sequence
+    /// numbers, because changes that were reported are lost.
     pub(super) fn crash(&mut self, lost: &[Change], disk: &Disk) -> Vec<Stream> {
         self.outcomes.crash(disk);
         self.once.crash();
@@ -292,7 +292,7 @@ impl Promises {
             }
         }
         self.in_flight.clear();
-        // A mailbox is delivered without waiting for the disk.
+        // A message that waited for an absent agent goes out before its attempt is persisted.
         self.delivered
             .retain(|id| disk.delivery(*id).is_none_or(|(record, _)| record.attempts > 0));
         let mut streams = Vec::new();

@@ -1,4 +1,4 @@
-//! Replay: after a SYNC, missed messages come again, before new ones of their stream.
+//! Replay: after a SYNC, missed messages come again, before new messages of their stream.
 
 use super::promises::{Key, Stream};
 use crate::{
@@ -40,7 +40,7 @@ impl Replay {
             let topic = Some(text("topic")).filter(|topic| !topic.is_empty());
             let stream = (text("peer").to_lowercase(), name.to_owned(), topic);
             let last_seq = row["last_seq"].as_u64().unwrap_or_default();
-            // A stream that has ended is not known any more.
+            // SYNC states 0 for a stream that is not open.
             if row["server_last_seq"].as_u64().unwrap_or_default() > last_seq
                 && let Some(past) = self.past.get(&stream)
             {
@@ -52,7 +52,7 @@ impl Replay {
         }
     }
 
-    /// Whether a message would still be replayed.
+    /// Whether a message has to be replayed: it has neither expired nor ended as a dead letter.
     fn is_wanted(&self, past: &Past, now: Moment) -> bool {
         past.expires > now && !self.dead.contains(&past.key)
     }
@@ -101,8 +101,8 @@ impl Replay {
         self.due.clear();
     }
 
-    /// Checks at the end that every message that a SYNC promised was replayed or is not wanted any
-    /// more.
+    /// Checks at the end that every message that a SYNC promised was replayed, has expired or is a
+    /// dead letter.
     pub(super) fn everything_was_replayed(&self, now: Moment) -> Checked {
         let mut due = self.due.values().flatten();
         match due.find(|(_, past)| self.is_wanted(past, now)) {

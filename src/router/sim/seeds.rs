@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-/// Worlds of a plain `cargo test`, and the steps of each.
+/// The number of worlds in a plain `cargo test`, and the steps of each world.
 pub(super) const SEEDS: u64 = 150;
 pub(super) const STEPS: usize = 200;
 
@@ -36,12 +36,12 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Returns the command that runs a world again.
+/// Returns the settings that run a world again.
 fn replay(seed: u64, steps: usize) -> String {
     format!("replay with RELAY_SEED={seed} RELAY_STEPS={steps}")
 }
 
-/// Runs a world; one that breaks a rule once more, with a trace.
+/// Runs a world. A world that breaks a rule is run a second time, with a trace.
 pub(super) fn run_traced(seed: u64, steps: usize, run: impl Fn(Trace) -> Checked) -> Checked {
     if number("RELAY_SEED").is_some() {
         return run(Trace::recording());

@@ -52,8 +52,8 @@ impl World {
         }
     }
 
-    /// Changes the disk's health. In some worlds, which do not crash afterwards, a failed disk
-    /// loses its records.
+    /// Changes the disk's health. In some worlds, a failed disk also loses its records; these
+    /// worlds do not crash afterwards.
     fn change_disk(&mut self) -> Checked {
         let may_lose = self.seed.is_multiple_of(4) && self.disk.fails();
         let is_anew = may_lose && self.one_in(4);
@@ -81,7 +81,7 @@ impl World {
         app
     }
 
-    /// Sends one message or many, some of them again.
+    /// Sends one message or several, and repeats some that the store refused.
     fn send(&mut self) -> Checked {
         let index = self.below(self.apps.len());
         if self.apps[index].is_over {
@@ -126,7 +126,7 @@ impl World {
         number
     }
 
-    /// Begins a new life of an application.
+    /// Starts an application anew, without any earlier state.
     pub(super) fn begin(&mut self, index: usize) -> Checked {
         let app = self.new_app(self.apps[index].name);
         self.apps[index] = app;
@@ -135,7 +135,8 @@ impl World {
         self.drive(index, session::Input::Start)
     }
 
-    /// Has an application leave, or crash: then what it has sent may still arrive.
+    /// Ends an application, in order or by a crash, and starts it anew. Frames that it has sent may
+    /// still arrive.
     fn end_app(&mut self) -> Checked {
         let index = self.below(self.apps.len());
         self.note(|| format!("{} ends", NAMES[index]));
@@ -183,7 +184,7 @@ impl World {
             return self.acknowledge(index, id);
         }
         let mut nack = Nack::new(id.to_string(), NackCode::Refused, "not now");
-        // A refusal that gets lost lets the delivery come again.
+        // If the NACK is lost, the delivery comes again.
         self.apps[index].gives_back(id);
         if kind < 19 {
             let is_poison = self.apps[index].poison == Some(id);
@@ -195,7 +196,7 @@ impl World {
         self.note(|| format!("{} gives back {id}", NAMES[index]));
         self.drive(index, session::Input::Return(nack))?;
         if self.apps[index].poison == Some(id) {
-            // The delivery is repeated soon, so that its failures add up.
+            // The delivery comes again soon, so that its failures add up.
             self.exchange(index)?;
             self.wait(50)?;
             self.exchange(index)?;
@@ -230,8 +231,8 @@ impl World {
         self.write_bytes(id, bytes)
     }
 
-    /// Has a client without a library ask for a name, which another may have, with a token or
-    /// without.
+    /// Connects a client that does not use the library and requests a name, with a wrong token or
+    /// without a token. The name may be in use.
     fn intrude(&mut self) -> Checked {
         let name = NAMES[self.below(NAMES.len())];
         let token = self.one_in(2).then_some("stolen");
@@ -240,7 +241,7 @@ impl World {
         self.say(id, Header::new(Kind::Hello, "h", 1), &hello)
     }
 
-    /// Has a client do what no correct client does; no other may be affected.
+    /// Makes a client break the protocol. Other clients must not be affected.
     fn break_protocol(&mut self) -> Checked {
         let Some(id) = self.some_connection().filter(|id| !self.is_paused(*id)) else {
             return Ok(());
@@ -299,7 +300,7 @@ impl World {
                 session::Output::HangUp => {
                     app.dials = false;
                     if let Some(id) = app.connection.take() {
-                        // What the library sent may arrive before.
+                        // Frames that the library has sent may still arrive before the end.
                         self.abandon(id);
                         if self.one_in(2) {
                             self.disconnect(id)?;

@@ -2,9 +2,9 @@
 //! disk that is slow, fills up, fails and begins anew.
 //!
 //! Bytes travel in both directions at their own pace, connections are cut, and clients break the
-//! protocol. The judges know nothing of the router's tables, only what was promised: see
-//! `promises`. A world ends by winding down: the disk works, every application is connected and
-//! acknowledges, and nothing may be left.
+//! protocol. The checks in `promises` know only what the protocol promises, not the router's
+//! tables. A world ends by winding down: the disk works, every application is connected and
+//! acknowledges, and in the end nothing may be pending.
 
 use super::{
     NAMES,
@@ -127,7 +127,7 @@ impl World {
     }
 }
 
-/// Connections.
+/// Connections of applications and intruders.
 impl World {
     pub(super) fn connect(&mut self, owner: Option<usize>) -> Result<ClientId, String> {
         let id = self.bed.new_end();
@@ -136,7 +136,7 @@ impl World {
         Ok(id)
     }
 
-    /// Connects the applications that want a stream, mostly.
+    /// Connects the applications that want a connection. Some attempts fail.
     fn dial(&mut self) -> Checked {
         while let Some(index) = self.apps.iter().position(|app| app.dials) {
             self.apps[index].dials = false;
@@ -213,7 +213,7 @@ impl World {
         self.write_bytes(id, bytes)
     }
 
-    /// Lets the router write `bytes` bytes to a connection.
+    /// Writes `bytes` bytes of the router's frames to a connection.
     pub(super) fn write_bytes(&mut self, id: ClientId, bytes: usize) -> Checked {
         let Some(end) = self.bed.ends.get(&id) else { return Ok(()) };
         if bytes == 0 && end.is_closing && end.unwritten.is_empty() {
@@ -242,7 +242,7 @@ impl World {
         Ok(())
     }
 
-    /// Leaves a connection to itself, to be closed when the router has read what it holds.
+    /// Abandons a connection: the client closes it once the router has read all its frames.
     pub(super) fn abandon(&mut self, id: ClientId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             (connection.owner, connection.is_leaving) = (None, true);
@@ -276,7 +276,7 @@ impl World {
     }
 }
 
-/// The daemon.
+/// The daemon and its disk.
 impl World {
     pub(super) fn handle(&mut self, input: Input<'_>) -> Checked {
         let events = self.bed.handle(input)?;
@@ -294,7 +294,7 @@ impl World {
         events.into_iter().filter_map(hung_up).try_for_each(|id| self.disconnect(id))
     }
 
-    /// Judges the outputs of one input.
+    /// Checks the outputs of one input.
     fn judge(&mut self, events: &[Event]) -> Checked {
         for event in events {
             match event {
@@ -374,7 +374,7 @@ impl World {
         Ok(())
     }
 
-    /// Has the disk commit the changes of the next `inputs` inputs.
+    /// Commits the changes of the next `inputs` inputs to the disk, and reports that to the router.
     pub(super) fn commit(&mut self, inputs: usize) -> Checked {
         if let Some(report) = self.disk.commit(&mut self.bed, inputs) {
             self.note(|| format!("{report:?}"));
@@ -383,9 +383,9 @@ impl World {
         if self.disk.is_even() { self.bed.router.audit_kept(&self.disk) } else { Ok(()) }
     }
 
-    /// Ends the daemon; another one begins with what the disk kept.
+    /// Crashes the daemon. Another daemon begins with the disk's records.
     pub(super) fn crash(&mut self) -> Checked {
-        // There are no promises about a disk that lost its records.
+        // A disk that lost its records breaks promises after a crash, so these worlds do not crash.
         if self.disk.is_anew() {
             return Ok(());
         }
@@ -440,7 +440,8 @@ impl World {
         self.commit(usize::MAX)
     }
 
-    /// Lets frames leave of which the router will hear no report.
+    /// Writes frames to the applications without a report to the router, as may happen before a
+    /// crash.
     fn write_before_crash(&mut self) -> Checked {
         for id in self.connections.keys().copied().collect::<Vec<_>>() {
             if self.one_in(2) {
@@ -485,7 +486,7 @@ impl World {
     }
 }
 
-/// The end.
+/// The end of a world.
 impl World {
     fn wind_down(&mut self) -> Checked {
         self.note(|| "winding down".to_owned());
@@ -513,8 +514,8 @@ impl World {
         Err(format!("not quiet after winding down: {}", self.waits()))
     }
 
-    /// Has an application read and answer all deliveries. An application that does not acknowledge
-    /// is started again.
+    /// Makes an application read and answer all deliveries. An application that does not
+    /// acknowledge is started anew.
     fn settle(&mut self, index: usize) -> Checked {
         if self.apps[index].is_over || !self.apps[index].acknowledges {
             return self.begin(index);
@@ -526,7 +527,7 @@ impl World {
         self.carry_all_in(id)
     }
 
-    /// Says what has still to happen.
+    /// Returns a list of all that is still pending; empty if nothing is.
     fn waits(&self) -> String {
         let mut waits = String::new();
         for app in &self.apps {
@@ -563,7 +564,7 @@ impl World {
     }
 }
 
-/// Shows the trace of a router that panics.
+/// Prints the trace if the router panics.
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -22,7 +22,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind in the words of an error.
+    /// Returns the kind in the words of an error.
     const fn in_words(self) -> &'static str {
         match self {
             Self::Text => "a string",
@@ -175,7 +175,7 @@ fn requests() -> Vec<Shape> {
     shapes
 }
 
-/// Values of every kind, and some that are nearly a whole number.
+/// Returns values of every kind, and some that are nearly a whole number.
 fn values() -> [Value; 10] {
     [
         Value::Null,
@@ -191,7 +191,7 @@ fn values() -> [Value; 10] {
     ]
 }
 
-/// The example with another value for a member.
+/// Returns the example with another value for a member.
 fn with(shape: &Shape, member: &str, value: &Value) -> Value {
     let mut frame = shape.example.clone();
     let mut place = frame.pointer_mut(shape.at).unwrap();

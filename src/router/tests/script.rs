@@ -1,45 +1,45 @@
-//! Transcripts: one text in which unindented lines are inputs of the router and indented ones its
+//! Transcripts: texts in which unindented lines are inputs of the router and indented lines are its
 //! outputs.
 //!
-//! `UPDATE_EXPECT=1` writes the outputs. In inputs, NAME is a connection, made where it `connects`
-//! or `joins`:
+//! With `UPDATE_EXPECT=1`, a run writes the outputs into the test. In inputs, NAME is a client; its
+//! connection begins where it `connects` or `joins`:
 //!
 //! ```text
 //! limits NAME=NUMBER …              for the router that begins here, or after the next crash
-//! here: ann bob                     all of them have joined; that is not written down
-//! begin STATE                       a state of `beginnings` is reached; that is not written down
-//! ann connects                      a stream, nothing said
-//! ann joins [JSON]                  connects and says HELLO; JSON is merged into the payload
-//! op joins                          the same, as an operator, with its key
-//! ann says TYPE [HEADER] {PAYLOAD}  any envelope; HEADER is `key=value …`
-//! ann asks BODY [DATA]              a request to @relay; ids in it as the transcript names them
-//! ann raw BYTES                     a frame as it stands
-//! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, only the text is needed
-//! ann>> bob: text                   at least once
-//! ann again                         her last SEND once more
-//! ann acks d1 | nacks d1 [50]       about a DELIVER as the transcript names it
-//! ann stalls | reads                nothing is written to her any more | all of it is
-//! ann takes 100                     she stalls, but for so many bytes
+//! here: ann bob                     all of them have joined; the transcript omits that
+//! begin STATE                       reaches a state of `beginnings`; the transcript omits that
+//! ann connects                      opens a connection and sends nothing
+//! ann joins [JSON]                  connects and sends HELLO; JSON is merged into the payload
+//! op joins                          joins as an operator, with the operator's key
+//! ann says TYPE [HEADER] {PAYLOAD}  sends any envelope; HEADER is `key=value …`
+//! ann asks BODY [DATA]              sends a request to @relay, with ids as in the transcript
+//! ann raw BYTES                     sends these bytes as a frame
+//! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, only the text is required
+//! ann>> bob: text                   SEND at least once
+//! ann again                         repeats her last SEND
+//! ann acks d1 | nacks d1 [50]       answers a DELIVER, with its id as in the transcript
+//! ann stalls | reads                from now on, nothing | everything is written to her
+//! ann takes 100                     100 bytes of her frames are written
 //! ann goes                          her connection ends
-//! ann breaks CODE                   her bytes are no frame
-//! wait 300                          milliseconds go by, with a tick at every deadline
-//! sleep 20000                       the daemon itself sleeps, then ticks
-//! outside 1000 | stop upgrade
-//! disk holds | keeps | fails        the store keeps nothing for now | all | all but messages
-//! disk keeps 1 | fails 1            only the first change, and goes on holding the rest
-//! disk finds | errs                 answers queries by what is kept so far | with an error
+//! ann breaks CODE                   her bytes are not a frame
+//! wait 300                          milliseconds pass, with a tick at every deadline
+//! sleep 20000                       milliseconds pass, with one tick after them
+//! outside 1000 | stop upgrade       bytes held outside the router | the daemon stops
+//! disk holds | keeps | fails        the store persists nothing for now | all | all but messages
+//! disk keeps 1 | fails 1            the first change only; the store holds the rest
+//! disk finds | errs                 answers queries from what is persisted | with an error
 //! policy PART; PART …               parts: `FROM TO TOPIC yes|no`, `key NAME KEY`, `rate N`
-//! op reread [WHY]                   the policy file was read again for her, or cannot be
-//! disk loses                        the store has nothing any more of what was kept
-//! disk shows                        from here on, changes stand in the transcript
-//! log shows                         lines for the log, too
-//! crash [DAYS]                      another daemon begins with what was kept, days later
+//! op reread [WHY]                   the policy file was read again for her, or cannot be read
+//! disk loses                        the store loses all records
+//! disk shows                        from here on, the transcript has the changes
+//! log shows                         from here on, the transcript has the lines for the log
+//! crash [DAYS]                      another daemon begins with what was persisted, days later
 //! ```
 //!
-//! Ids of the router's making are `d1`, `d2` … in a transcript, in the order of their appearance,
-//! and sessions `s1`, `s2` …, which a WELCOME tells from the second on. `bob:2` stands for the
-//! token of bob's second WELCOME, `x*700` for so many letters. Rows of messages in answers of
-//! `@relay` are shortened.
+//! Ids that the router makes are shown as `d1`, `d2` … in the order of their appearance, and
+//! sessions as `s1`, `s2` …; a session's first WELCOME leaves its id out. `bob:2` stands for the
+//! token of bob's second WELCOME, and `x*700` for a run of 700 letters. Rows of messages in answers
+//! of `@relay` are shortened.
 
 use super::beginnings::BEGINNINGS;
 use crate::{
@@ -63,7 +63,8 @@ use expect_test::Expect;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fmt::Write};
 
-/// Checks a transcript: runs its unindented lines, and compares with the whole of it.
+/// Checks a transcript: runs its unindented lines, and compares the result with the whole
+/// transcript.
 #[track_caller]
 pub(super) fn check(expect: Expect) {
     expect.assert_eq(&run(&inputs(expect.data())));
@@ -78,7 +79,7 @@ pub(super) fn run(script: &str) -> String {
     shortened(&world.transcript)
 }
 
-/// The lines of a transcript that are not indented.
+/// Returns the inputs of a transcript: the lines that are not indented.
 fn inputs(transcript: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let lines = || transcript.lines().filter(|line| !line.trim().is_empty());
@@ -86,7 +87,7 @@ fn inputs(transcript: &str) -> String {
     lines().filter(|line| indent(line) == least).map(|line| format!("{line}\n")).collect()
 }
 
-/// From this length on, a run of one character is written as `x*21`.
+/// The length from which on a run of one letter is written as `x*21`.
 const RUN_MIN: usize = 21;
 
 /// Writes long runs of one letter as `x*700`.
@@ -106,7 +107,7 @@ fn shortened(transcript: &str) -> String {
     short
 }
 
-/// Undoes `shortened`.
+/// Writes out the runs that `shortened` has shortened.
 fn lengthened(line: &str) -> String {
     let mut long = String::new();
     let mut parts = line.split('*');
@@ -156,9 +157,9 @@ struct World {
     names: BTreeMap<ClientId, String>,
     ids: BTreeMap<String, String>,
     sessions: BTreeMap<String, String>,
-    /// By `NAME:NUMBER`.
+    /// Tokens by `NAME:NUMBER`, the number of the client's WELCOME.
     tokens: BTreeMap<String, String>,
-    /// The changes that are kept.
+    /// The records that the store has persisted.
     disk: Oracle,
     disk_holds: bool,
     disk_shows: bool,
@@ -172,18 +173,19 @@ struct World {
 const OPERATOR: &str = "op";
 const OPERATOR_KEY: &str = "open";
 
-/// The wall clock when the monotonic one is at zero, and the latter at the beginning of a script.
+/// The wall clock's time at the monotonic clock's zero, and the monotonic clock's time at the
+/// beginning of a script.
 const WALL_MS: u64 = 1_000_000;
 const START_MS: u64 = 1_000;
 
-/// A router that admits operators.
+/// Returns a testbed whose router admits operators.
 fn testbed(limits: &Limits, seed: u8, now: Now) -> Testbed {
     let mut bed = Testbed::new(limits, [seed; 32], now);
     bed.router.admit_operators(Secret::stated(OPERATOR_KEY).hash());
     bed
 }
 
-/// A change in few words.
+/// Returns a short text for a change.
 fn keep_text(change: &Change) -> String {
     match change {
         Change::Accepted(taken) | Change::AcceptedAgain(taken) => {
@@ -261,7 +263,7 @@ impl World {
         self.line(&lengthened(line));
     }
 
-    /// Runs a beginning, and leaves its transcript out after a check.
+    /// Runs a beginning, checks its transcript, and leaves it out of the script's transcript.
     fn begin(&mut self, state: &str) {
         let known = BEGINNINGS.iter().find(|(name, _)| *name == state);
         let (_, beginning) = known.unwrap_or_else(|| panic!("no such beginning: {state}"));
@@ -540,7 +542,7 @@ impl World {
         }
     }
 
-    /// Begins another daemon with what the store kept.
+    /// Begins another daemon with the records that the store has persisted.
     fn crash(&mut self, days: &str) {
         let days = days.parse().unwrap_or(0);
         self.clients.clear();
@@ -600,7 +602,7 @@ impl World {
         Some(text)
     }
 
-    /// A frame on one line: type, delivery, payload.
+    /// Returns a frame as one line: type, delivery, payload.
     fn frame_text(&mut self, client: &str, frame: &[u8]) -> String {
         let envelope = Envelope::read(&frame[PREFIX..]).expect("an envelope");
         let payload = self.payload_text(client, &envelope);

@@ -1,10 +1,10 @@
-//! Streams and subscriptions in great numbers, and streams that are closed to make room.
+//! Streams and subscriptions in great numbers, and idle streams that are closed to make room.
 
 use super::script::{check, run};
 use crate::router::keys;
 use expect_test::expect;
 
-/// Counts key comparisons while the last of these lines is handled.
+/// Returns how many keys are compared while the last of these lines is handled.
 fn steps(lines: &[String]) -> u64 {
     let all = |lines: &[String]| {
         let before = keys::compared();
