@@ -136,7 +136,7 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
 /// Checks the store of a home where no daemon runs, if there is one. The file does not change.
 ///
 /// # Errors
-/// If the next daemon would not start with it, or set it aside as damaged.
+/// If the next daemon would refuse to start with the store, or set its file aside as damaged.
 pub fn examine_store(home: &Path) -> Result<(), OpenError> {
     let path = home.join(STORE_FILE);
     if path.exists() { store::examine(&path) } else { Ok(()) }

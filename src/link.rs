@@ -43,7 +43,7 @@ pub struct Connection {
     threads: Option<JoinHandle<()>>,
 }
 
-/// A handle with which a connection is ended, and its reason for ending. Clones belong to the same
+/// A handle that ends a connection and has the reason of its end. Clones belong to the same
 /// connection.
 #[derive(Clone, Debug, Default)]
 pub struct Ending {
@@ -127,7 +127,7 @@ impl Connection {
     }
 }
 
-/// Writes batches until the channel is disconnected; those that wait are written together.
+/// Writes batches until the channel is disconnected. Batches that wait are written together.
 fn write_gathered(stream: &Stream, batches: &Receiver<Batch>) -> io::Result<()> {
     let mut gathered = Vec::new();
     while let Ok(batch) = batches.recv() {

@@ -52,7 +52,7 @@ pub struct Opened {
 /// Checks a file on which no store runs. The file does not change.
 ///
 /// # Errors
-/// If [`Store::open`] would refuse it, or set it aside.
+/// If [`Store::open`] would refuse the file, or set it aside.
 pub fn examine(path: &Path) -> Result<(), OpenError> {
     check(path).map_err(|error| {
         let outcome = match error.is_damage() {

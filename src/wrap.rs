@@ -98,7 +98,7 @@ pub struct Settings {
     pub inline: bool,
     /// Whether messages are read off the screen even if the command writes a transcript.
     pub grid: bool,
-    /// Whether messages are typed into the wrapped file even if it is not known to read text.
+    /// Whether messages are typed into the command even if its file is not known to read text.
     pub accepts_text: bool,
     /// A program and its arguments that call [`serve_console_members`], for Windows.
     pub member_server: Vec<OsString>,
@@ -140,7 +140,7 @@ pub enum Prospect {
 
 impl Prospect {
     /// Returns the notice that the person gets before the command starts, if messages may not reach
-    /// it.
+    /// the command.
     #[must_use]
     pub fn startup_notice(&self, name: &str) -> Option<String> {
         match self {

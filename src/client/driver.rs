@@ -54,9 +54,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) enum Command {
     /// An input for the session. No caller waits for an answer.
     Input(Input<'static>),
-    /// A request to `@relay` with this id, whose answer goes to the sender.
+    /// A request to `@relay` with this id. The answer goes into the channel.
     Request(SendId, Input<'static>, Sender<Result<Delivery, ClientError>>),
-    /// A question to another agent with this id, whose answer goes to the sender.
+    /// A question to another agent with this id. The answer goes into the channel.
     Ask(SendId, Input<'static>, Sender<Result<Answer, ClientError>>),
     /// Forgets the caller that waited for the answer to this message.
     Forget(SendId),

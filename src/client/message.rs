@@ -39,7 +39,7 @@ pub struct Outgoing {
     pub meta: Meta,
 }
 
-/// The bytes that a message counts besides its text and data.
+/// The bytes that every message or answer counts against the limit, besides its text and data.
 const OVERHEAD_BYTES: usize = 256;
 
 impl Outgoing {
@@ -232,7 +232,7 @@ pub enum Event {
         /// The code and the reason.
         nack: Nack,
     },
-    /// One recipient of a question (a message with `meta.sync`) answered it.
+    /// A recipient of a question (a message with `meta.sync`) answered it.
     Answered {
         /// The question.
         send_id: SendId,

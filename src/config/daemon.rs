@@ -121,7 +121,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The router's limits. Limits without a key have their defaults.
+    /// The router's limits. A limit that has no key in config.toml has its default.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -35,8 +35,8 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Reports whether an error means that the file does not exist. A home that is not a directory
-/// counts as well: other code reports that.
+/// Reports whether an error means that the file does not exist. The error that the home is not a
+/// directory counts, too, since other code reports it.
 #[must_use]
 pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)

@@ -21,9 +21,9 @@ const BYTES_MAX: usize = 16 << 10;
 /// The account, home and endpoint of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// The endpoint of its daemon.
+    /// The endpoint of the service's daemon.
     pub endpoint: String,
-    /// The home of that daemon.
+    /// The home of the service's daemon.
     pub home: PathBuf,
     /// The account that the service runs as, in the system's notation.
     pub account: String,

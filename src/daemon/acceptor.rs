@@ -111,7 +111,7 @@ fn accept(listener: &Listener, stopped: &Receiver<()>, readers: &Readers, contex
     }
 }
 
-/// Waits for the stop, at most `time`. True if it did not come.
+/// Waits at most `time` for the stop of the acceptor. Returns true if the acceptor still runs.
 fn is_running(stopped: &Receiver<()>, time: Duration) -> bool {
     matches!(stopped.recv_timeout(time), Err(crossbeam_channel::RecvTimeoutError::Timeout))
 }

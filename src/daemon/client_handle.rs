@@ -41,7 +41,8 @@ impl ClientHandle {
         self.stream.hang_up();
     }
 
-    /// Adds the client to the list of those whose lanes are to be flushed, once.
+    /// Adds the client to the list of clients whose lanes are to be flushed, if it is not there
+    /// yet.
     pub(super) fn mark_dirty(&mut self, id: ClientId, dirty: &mut Vec<ClientId>) {
         if !mem::replace(&mut self.dirty, true) {
             dirty.push(id);

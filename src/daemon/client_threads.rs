@@ -119,7 +119,8 @@ fn discard(stream: &Stream) {
     while matches!((&*stream).read(&mut scratch), Ok(count) if count > 0) {}
 }
 
-/// Reports the end of a reader, also of one that panics; a panic affects only its client.
+/// A guard that reports the end of a reader, even if the reader panics. A panic affects only the
+/// reader's client.
 struct EndGuard<'a> {
     id: ClientId,
     inbox: &'a Sender<Event>,

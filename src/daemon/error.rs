@@ -17,7 +17,7 @@ pub enum DaemonError {
     Policy(ConfigError),
     /// The store cannot be opened.
     Store(OpenError),
-    /// This thread panicked.
+    /// The thread with this name panicked.
     Panicked(&'static str),
 }
 

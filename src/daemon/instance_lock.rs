@@ -64,7 +64,8 @@ impl InstanceLock {
         Ok(true)
     }
 
-    /// Moves from an endpoint that another user took to the one with this user's name.
+    /// Moves the daemon from an endpoint that another user took to the endpoint with this user's
+    /// name.
     pub(super) fn move_to_per_user_endpoint(&mut self) -> Result<(), DaemonError> {
         let own = Endpoint::per_user()?;
         if own == self.endpoint {
@@ -78,7 +79,7 @@ impl InstanceLock {
     }
 }
 
-/// The default endpoint, or the one with this user's name if another user has that.
+/// The default endpoint, or the endpoint with this user's name if another user has the default.
 fn default_endpoint() -> io::Result<Endpoint> {
     let shared = Endpoint::shared();
     if Listener::is_foreign(&shared)? { Endpoint::per_user() } else { Ok(shared) }

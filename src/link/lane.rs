@@ -2,11 +2,11 @@
 //! hand-over to it.
 //!
 //! The router's thread writes to a client's stream itself, without blocking, while the client's
-//! writer thread has nothing to write. Bytes that the system does not take at once are handed over.
-//! An empty channel would not mean an idle writer, which may hold what it took out, and two writers
-//! on one stream would mix their frames. So the bytes handed over are counted before the hand-over
-//! and subtracted once the writer reports them, and the router's thread writes only while the count
-//! is zero.
+//! writer thread has nothing to write. Bytes that the system does not take at once are handed over
+//! to the writer. An empty channel does not mean an idle writer: the writer may hold a batch that
+//! it took out, and two writers on one stream would mix their frames. So the bytes handed over are
+//! counted before the hand-over and subtracted once the writer reports them, and the router's
+//! thread writes only while the count is zero.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use platform::transport::{Stream, Written};
@@ -59,8 +59,8 @@ impl Wire for WriterWire {
     }
 }
 
-/// The queue of bytes to one client. Dropping it ends the writer thread once it has written
-/// everything handed over.
+/// The queue of bytes to one client. Dropping the lane ends the writer thread once the thread has
+/// written everything handed over.
 #[derive(Debug)]
 pub struct Lane<W> {
     wire: W,

@@ -45,7 +45,7 @@ pub(super) struct Committer {
     last: LastNumbers,
     sweep: Sweep,
     failing: Option<Failing>,
-    /// The reason why the store has no space for messages, while it has none.
+    /// The reason why the store has no space for messages; `None` while it has space.
     space_error: Option<String>,
     pending: PendingWrites,
     /// SENDs of a failed transaction, which may be on the disk nevertheless.
@@ -60,7 +60,7 @@ pub(super) struct Committer {
 struct Failing {
     why: String,
     retry_ms: u64,
-    /// The reason why the file is unusable, if so.
+    /// The reason why the file is unusable, if it is damaged.
     damaged: Option<String>,
 }
 

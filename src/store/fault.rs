@@ -13,7 +13,7 @@ pub(super) enum FaultPoint {
     Committed,
 }
 
-/// A disk that never fails at any of these points.
+/// The injected faults outside tests: none.
 #[cfg(not(test))]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {}

@@ -39,9 +39,9 @@ pub enum Job {
 /// A report of the store.
 #[derive(Debug, PartialEq)]
 pub enum Report {
-    /// This many more changes are persisted.
+    /// The number of further changes that are persisted.
     Persisted(u64),
-    /// This many more changes are done with, but the messages accepted with them are refused.
+    /// Further changes are done with, but the messages accepted with them are refused.
     Refused {
         /// The number of changes.
         count: u64,

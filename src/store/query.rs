@@ -200,7 +200,7 @@ fn rows(
     Ok(found)
 }
 
-/// Reads a delivery with its message. If the last row has the same message, that is reused.
+/// Reads a delivery with its message. The last row's message is reused if it is the same.
 fn read_row(
     connection: &Connection,
     delivery: u64,

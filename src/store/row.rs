@@ -25,7 +25,7 @@ const MS_MAX: u64 = 1 << 48;
 /// The highest number that a counter can have reached.
 pub(super) const NUMBER_MAX: u64 = 1 << 62;
 
-/// A record that is one row of a table of its own.
+/// A kind of record with a table of its own, in which each record is one row.
 pub(super) trait Stored: Sized {
     /// The table's name.
     const TABLE: &'static str;
@@ -233,8 +233,8 @@ impl Stored for QuestionRecord {
 const MESSAGE: &str =
     "number, sender, unix_ms, to_everyone, checksum, proof, session, send_id, shared";
 
-/// The statement that writes a message with the number of its deliveries. For a message that is
-/// stored already, it adds to that number.
+/// The statement that writes a message with the number of its deliveries. If the message is stored
+/// already, the statement adds to that number.
 pub(super) fn insert_message() -> String {
     format!(
         "INSERT INTO message ({MESSAGE}, hot, cold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
@@ -548,7 +548,7 @@ fn name(text: &str) -> Result<Name, StoreError> {
     Name::parse(text).map_err(|_| damaged("an invalid name"))
 }
 
-/// Damage in the form of a sentence: `it contains a piece of a number`.
+/// Returns the error of a damaged file that contains `what`, such as `a piece of a number`.
 pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(format!("it contains {what}"))
 }

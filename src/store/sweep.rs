@@ -413,7 +413,7 @@ fn reserve(settings: &Settings) -> u64 {
     (settings.bytes_max / PAGE_BYTES / 16).clamp(32, 4_096)
 }
 
-/// Deletes rows of the history, given with their messages.
+/// Deletes rows of the history, each given by the numbers of its delivery and its message.
 fn delete(connection: &mut Connection, rows: &[(u64, u64)]) -> Result<(), StoreError> {
     if rows.is_empty() {
         return Ok(());

@@ -32,7 +32,7 @@ pub(super) struct Written {
     pub(super) dedup: BTreeMap<u64, usize>,
 }
 
-/// The state to restore where it is unknown whether a SEND reached the disk.
+/// The state to restore if it is unknown whether a SEND reached the disk.
 #[derive(Debug)]
 pub(super) struct Undo {
     message: u64,

@@ -84,7 +84,7 @@ pub enum Left {
 /// Shows the agent until the person detaches or the command ends, and restores the terminal.
 ///
 /// # Errors
-/// If this is no terminal, or the wrapper refuses or ends without an answer.
+/// If this process has no terminal, or the wrapper refuses or ends without an answer.
 pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, ControlError> {
     let Some(size) = terminal::size() else {
         return Err(ControlError::Refused("this terminal does not know its size".into()));
@@ -240,7 +240,7 @@ impl Session {
         self.write(format!("\x1b7\x1b[{rows};1H\x1b[0;7m{text}\x1b[m\x1b8").as_bytes())
     }
 
-    /// Passes keys on. Returns true if one of them detaches.
+    /// Passes keys on to the wrapper. Returns true if one of the keys detaches.
     fn press(&mut self, keys: &[u8]) -> Result<bool, ControlError> {
         let detaches = self.detach_key.find(keys);
         if !self.drive {

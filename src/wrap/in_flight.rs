@@ -1,4 +1,4 @@
-//! The agent's messages by the ids with which they were sent, which the daemon's answers name.
+//! The agent's messages, by the ids with which they were sent. The daemon's answers name these ids.
 
 use crate::{bridge::SendHandle, client::SendId};
 use std::{

@@ -41,9 +41,9 @@ const EVENTS_MAX: usize = 256;
 
 /// An event for the driver.
 pub(super) enum Event {
-    /// This transcript is read from now on.
+    /// The transcript with this id and path is read from now on.
     Opened(TranscriptId, PathBuf),
-    /// This transcript is no longer read.
+    /// The transcript with this id is no longer read.
     Closed(TranscriptId),
     /// The system has named this transcript as the command's.
     Owned(TranscriptId),

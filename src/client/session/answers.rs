@@ -1,4 +1,4 @@
-//! Answers to questions, sent again on a new connection while somebody may wait for them.
+//! Answers to questions, sent again on a new connection while their questions may be open.
 //!
 //! The daemon does not confirm answers, and ignores all but the first to a question.
 

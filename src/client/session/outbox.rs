@@ -72,7 +72,7 @@ impl Message {
 /// The agents that may get a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
-    /// One agent, its name in lower case.
+    /// A single agent, its name in lower case.
     One(String),
     /// Several agents that are not known here: everyone, or a topic's subscribers.
     Several,

@@ -52,7 +52,7 @@ impl Subscriptions {
         true
     }
 
-    /// Marks a pattern as not wanted any more. False if it was not wanted.
+    /// Marks a pattern as no longer wanted. Returns false if it was not wanted before.
     pub(super) fn cancel(&mut self, pattern: &str) -> bool {
         let Some(subscription) = self.patterns.get_mut(pattern) else { return false };
         subscription.state = State::Unsent;

@@ -142,7 +142,8 @@ impl World {
         1 + pick % (self.delivery + 2)
     }
 
-    /// Adds a recipient to a stored message, as if its queue had been full when the others got it.
+    /// Adds a recipient to a stored message, as if that recipient's queue had been full when the
+    /// other recipients got the message.
     fn some_added_recipient(&mut self, pick: u64) -> Change {
         let rows = &self.oracle.rows;
         let Some(row) = rows.values().nth(pick as usize % rows.len().max(1)) else {

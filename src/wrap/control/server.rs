@@ -47,7 +47,8 @@ pub(in crate::wrap) enum ClientEvent {
     Disconnected,
 }
 
-/// The driver's end of a connection. Dropping it closes the connection after the last batch.
+/// The driver's end of a connection. Dropping the handle closes the connection after the last
+/// batch.
 pub(in crate::wrap) struct ClientHandle {
     batches: Sender<Vec<u8>>,
     accepted: Sender<()>,

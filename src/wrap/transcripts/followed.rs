@@ -1,4 +1,4 @@
-//! One transcript that is read as it grows.
+//! A transcript that is read as it grows.
 
 use super::{DriverGone, Event, TranscriptId};
 use crate::{

@@ -74,7 +74,7 @@ pub(super) struct Search {
     searched_ms: Option<u64>,
     /// The moment at which something was last printed or read.
     active_ms: u64,
-    /// The wall clock's lead over the monotonic one.
+    /// The time by which the wall clock is ahead of the monotonic clock.
     wall_ahead_ms: u64,
     buffer: Vec<u8>,
 }

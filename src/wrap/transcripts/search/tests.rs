@@ -264,7 +264,7 @@ fn home_that_is_created_later_is_found_by_its_real_path() {
     assert!(search.followed.iter().any(|followed| followed.is_own && followed.path == own));
 }
 
-/// The transcript was read all the while, since it might have been the command's.
+/// The other agent's transcript was read before, since it might have been the command's.
 #[test]
 fn records_read_of_another_agent_do_not_count_when_the_command_resumes_its_session() {
     if process::written_files(id()).is_none() {
