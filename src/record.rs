@@ -228,7 +228,7 @@ pub struct NoticeRecord {
     pub frame: Arc<[u8]>,
 }
 
-/// A question that waits for its answer although its delivery is over.
+/// A question that waits for its answer although its delivery has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuestionRecord {
     /// The DELIVER's id.
@@ -367,7 +367,7 @@ pub struct DeliveryRow {
     pub delivery: DeliveryRecord,
     /// The delivery's message.
     pub message: MessageRecord,
-    /// How and when the delivery ended (milliseconds since 1970), if it has ended.
+    /// The outcome and its time in milliseconds since 1970, if the delivery has ended.
     pub ended: Option<(Ending, u64)>,
 }
 

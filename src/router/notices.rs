@@ -1,4 +1,4 @@
-//! Notices that wait for their senders to come back.
+//! Notices that wait for senders that are away.
 //!
 //! The store has these notices, too, so that they survive the daemon. A notice is removed from the
 //! store once the operating system has accepted its frame. After a crash before that, the notice is

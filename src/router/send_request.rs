@@ -58,7 +58,7 @@ pub(super) struct Queued {
     /// The DELIVER's id.
     pub(super) id: Uuid,
     pub(super) seq: u64,
-    /// None if the message was handed out at once.
+    /// The key of the queued message; none if the message was handed out at once.
     pub(super) key: Option<MessageKey>,
 }
 

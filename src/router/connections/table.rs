@@ -75,7 +75,7 @@ impl Connections {
         self.unauthenticated.first().copied().filter(|_| is_over)
     }
 
-    /// Notes a frame as a sign of life, and returns when the frame is to be handled.
+    /// Notes a frame for the client's heartbeat, and returns when to handle the frame.
     pub(in crate::router) fn note_frame(
         &mut self,
         ctx: &mut Context,

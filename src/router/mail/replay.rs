@@ -1,7 +1,8 @@
 //! Replay buffers: the messages that were delivered last, retained for a client that asks for them
 //! again.
 //!
-//! Only a session with `resume` has a replay buffer. When memory is short, replay buffers go first.
+//! Only a session with `resume` has a replay buffer. When memory is short, replay buffers are
+//! dropped first.
 
 use super::{message::Message, stream::Streams};
 use crate::router::{context::Context, frame::Frame};

@@ -150,7 +150,7 @@ fn check_topic(text: &str) -> Result<(), GlobError> {
 pub enum GlobError {
     /// No agent can have such a name.
     Name(NameError),
-    /// The text begins with `@` and is no name of the daemon's own.
+    /// The text begins with `@` and is not one of the daemon's own names.
     Daemons,
     /// No topic matches the text.
     Topic(TopicError),

@@ -130,7 +130,7 @@ impl Requests {
         self.reports.close(id, to, reported);
     }
 
-    /// Adds a report to a delivery that is over. Returns whether the delivery is known.
+    /// Adds a report to an ended delivery. Returns whether the delivery is known.
     pub(super) fn add_report(&mut self, id: Uuid, reported: Reported) -> bool {
         self.reports.add(id, reported)
     }
