@@ -40,42 +40,43 @@ use super::outgoing::OutgoingMessage;
 use super::screen::Screen;
 use crate::protocol::Moment;
 
-/// Time without output after which a turn is over.
+/// The time without output after which a turn is over.
 pub(super) const SILENCE_MS: u64 = 60_000;
 
-/// Time between two samples of the rows while there is output.
+/// The time between two samples of the rows while there is output.
 const SAMPLE_MS: u64 = 50;
 
-/// Time within which a synchronized update has to end. A longer one is read as it is.
+/// The longest time for which a synchronized update may hide the screen. After this time, the rows
+/// are read in the middle of the update.
 pub(super) const UPDATE_MAX_MS: u64 = 1_000;
 
-/// Extracts messages from the screen that a program's output paints.
+/// An extractor of messages from the screen that a program's output paints.
 pub struct ScreenExtractor {
     screen: Screen,
     reader: ScreenReader,
     /// The time of the last output.
     output_at: Moment,
-    /// When the rows were last sampled.
+    /// The time at which the rows were last sampled.
     sampled_at: Moment,
     /// Whether there was output since the last sample.
     is_changed: bool,
-    /// When rows become stable.
+    /// The time at which the next rows become stable.
     stable_at: Option<Moment>,
-    /// Since when these wait for the end of a synchronized update.
+    /// The time since which stable rows have waited for the end of a synchronized update.
     waits_since: Option<Moment>,
     /// Whether there was output since the end of the last turn.
     is_turn_open: bool,
 }
 
 impl ScreenExtractor {
-    /// An extractor for a program that runs: rows are final once they have scrolled off or were
-    /// unchanged for 250 ms.
+    /// Returns an extractor for a running program. Rows are final once they have scrolled off or
+    /// were unchanged for 250 ms.
     pub fn live(columns: usize, rows: usize) -> Self {
         Self::new(columns, rows, true, InjectedFrames::default())
     }
 
-    /// An extractor for recorded bytes, which have no times: rows are final once they have scrolled
-    /// off, when their alternate screen is left, and at the end.
+    /// Returns an extractor for recorded bytes, which have no times. Rows are final once they have
+    /// scrolled off, when their alternate screen is left, and at the end.
     pub fn offline(columns: usize, rows: usize) -> Self {
         Self::new(columns, rows, false, InjectedFrames::with_any_digits())
     }
@@ -102,7 +103,8 @@ impl ScreenExtractor {
         self.reader.rules.allows_inline = true;
     }
 
-    /// Ignores as many blanks before the text of the agent as its program leaves there.
+    /// Ignores this many blanks at the beginning of a row, which the program leaves before the text
+    /// of its agent.
     pub fn skip_margin(&mut self, blanks: usize) {
         self.reader.rules.margin = blanks;
     }
@@ -133,7 +135,8 @@ impl ScreenExtractor {
         out.append(&mut self.reader.extracted);
     }
 
-    /// Extracts what is due at `now`; to be called at [`Self::deadline`].
+    /// Extracts messages from rows that have become stable by `now`. To be called at
+    /// [`Self::deadline`].
     pub fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         if !self.reader.is_live() {
             return;
@@ -147,13 +150,13 @@ impl ScreenExtractor {
         out.append(&mut self.reader.extracted);
     }
 
-    /// Ends the agent's turn, as seen by the caller, who knows the program.
+    /// Ends the agent's turn. The caller, which knows the program, has recognised the end.
     pub fn turn_over(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         self.end_turn(now);
         out.append(&mut self.reader.extracted);
     }
 
-    /// Ends the output: everything is final.
+    /// Ends the output, so that all rows are final.
     pub fn finish(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         self.reader.begin_finish();
         self.screen.leave_alternate(&mut self.reader);
@@ -170,16 +173,17 @@ impl ScreenExtractor {
         extracted::split(out)
     }
 
-    /// When `tick` has something to do.
+    /// Returns the time at which `tick` has something to do.
     pub fn deadline(&self) -> Option<Moment> {
         let silence = self.is_turn_open.then(|| self.output_at.plus(SILENCE_MS));
         let deadline = [self.stable_at, silence].into_iter().flatten().min();
         deadline.filter(|_| self.reader.is_live())
     }
 
-    /// Remembers that `body` is typed into the agent unescaped, in a frame with these six digits:
-    /// the screen's echo of it is no message. Only for screens that are not the source of messages;
-    /// for those that are, marks are escaped.
+    /// Remembers that `body` is typed into the agent in a frame with these six digits, without
+    /// escapes, so the screen's echo of the frame is no message. Only for a screen that is not the
+    /// source of messages. If the screen is the source, marks are escaped: see
+    /// [`Self::remember_escaped`].
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.reader.rules.frames.remember(hex, body);
     }
@@ -189,17 +193,18 @@ impl ScreenExtractor {
         self.reader.rules.frames.remember_escaped(hex);
     }
 
-    /// Whether the agent is within a message. Text that is typed now would become a part of it.
+    /// Whether the agent is in the middle of a message. Text that is typed now would become a part
+    /// of the message.
     pub fn is_in_message(&self) -> bool {
         self.reader.is_in_message()
     }
 
-    /// The screen.
+    /// Returns the screen.
     pub fn screen(&self) -> &Screen {
         &self.screen
     }
 
-    /// The screen, to take its answers.
+    /// Returns the screen, so that the caller can take its answers.
     pub fn screen_mut(&mut self) -> &mut Screen {
         &mut self.screen
     }
@@ -222,7 +227,8 @@ impl ScreenExtractor {
         if self.screen.synchronizing() {
             let end = self.waits_since.get_or_insert(now).plus(UPDATE_MAX_MS);
             if now < end {
-                // After the rows are stable only output makes a difference, which sets a new time.
+                // Once all rows are stable, only new output can change the result, and output sets
+                // a new time.
                 let stable_at = Some(self.output_at.plus(STABLE_MS)).filter(|&at| at > now);
                 self.stable_at = Some(stable_at.map_or(end, |at| at.min(end)));
                 return;
@@ -241,7 +247,7 @@ impl ScreenExtractor {
     }
 }
 
-/// Extracts all messages and problems of the recording of a program that leaves no margin.
+/// Extracts all messages and problems from the recording of a program that leaves no margin.
 pub fn extract_recording(
     bytes: &[u8],
     columns: usize,

@@ -11,18 +11,18 @@ use crate::protocol::{payload::THREAD_BYTES_MAX, topic, typed};
 const BEGIN: &str = "[[RELAY]]";
 const END: &str = "[[/RELAY]]";
 
-/// The byte where the JSON begins, in a line that begins a block.
+/// Returns the byte at which the JSON begins, if the line begins a block.
 pub(super) fn begin(line: &str) -> Option<usize> {
     let rest = LineStart::of(line)?.rest.strip_prefix(BEGIN)?;
     Some(line.len() - rest.len())
 }
 
-/// The byte where the JSON ends, in a line that ends a block.
+/// Returns the byte at which the JSON ends, if the line ends a block.
 pub(super) fn end(line: &str) -> Option<usize> {
     line.find(END)
 }
 
-/// The members of a block; others are ignored.
+/// The members of a block's JSON object. Other members are ignored.
 #[derive(Deserialize)]
 struct Fields<'a> {
     to: String,
@@ -37,12 +37,12 @@ struct Fields<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// Parses a block. `texts` are ways to join its rows, the likeliest first; the first that is JSON
-/// counts.
+/// Parses a block. `texts` are the results of several ways to join its rows, the most probable
+/// first. The first text that is JSON is used.
 ///
 /// # Errors
 ///
-/// A clause that says why none is a message.
+/// Returns a clause that says why no text is a message.
 pub(super) fn parse(texts: &[String]) -> Result<OutgoingMessage, String> {
     let mut reason = None;
     for text in texts {

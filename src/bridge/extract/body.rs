@@ -1,4 +1,4 @@
-//! The body of a message, out of the lines on which it stands.
+//! Recovery of a message's body from the lines on which it stands.
 
 use std::borrow::Cow;
 
@@ -7,32 +7,34 @@ use unicode_width::UnicodeWidthStr;
 use super::logical_line::LogicalLine;
 use super::rejoin::{WrappedRow, rejoin};
 
-/// Columns between two tab stops.
+/// The number of columns between two tab stops.
 const TAB_COLUMNS: usize = 8;
 
 /// A line of a message and its part of the body.
 pub(super) struct BodyLine<'a> {
-    /// The line.
+    /// The whole line.
     pub(super) line: &'a LogicalLine,
-    /// The part of its text that belongs to the body, with indentation.
+    /// The part of the line's text that belongs to the body, with its indentation.
     pub(super) text: &'a str,
-    /// The column where `text` counts as standing, if an opening line stands before it.
+    /// The column at which `text` counts as beginning, if `text` follows an opening line's marks.
     pub(super) column: Option<usize>,
 }
 
-/// Whether a line closes a message: it ends with `>>>`, which is not escaped, and perhaps blanks.
+/// Whether a line closes a message: it ends with `>>>` without a backslash before, and perhaps
+/// blanks.
 pub(super) fn closes(text: &str) -> bool {
     text.trim_end().strip_suffix(">>>").is_some_and(|rest| !rest.ends_with('\\'))
 }
 
-/// The text before the `>>>` of a line that closes a message.
+/// Returns the text before the `>>>` of a line that closes a message.
 pub(super) fn before_close(text: &str) -> &str {
     let text = text.trim_end();
     text.strip_suffix(">>>").unwrap_or(text)
 }
 
-/// Returns a body without indentation, hanging indentation (`hang` columns), and the line breaks
-/// that a CLI made to fit into `columns`; `None` for a text that is not on a screen.
+/// Returns a body without common indentation, without hanging indentation (of `hang` columns), and
+/// without the line breaks that a CLI inserted to fit the text into `columns`. `columns` is `None`
+/// for a text that is not on a screen.
 pub(super) fn recover_body(lines: &[BodyLine<'_>], hang: usize, columns: Option<usize>) -> String {
     let rows: Vec<IndentedText<'_>> =
         lines.iter().map(|line| IndentedText::of(line, hang)).collect();
@@ -46,7 +48,7 @@ pub(super) fn recover_body(lines: &[BodyLine<'_>], hang: usize, columns: Option<
     text.join("\n").trim_matches([' ', '\t', '\r', '\n']).to_owned()
 }
 
-/// The lines as they were before a CLI broke them.
+/// Returns the lines as they were before a CLI broke them.
 fn rejoined<'a>(
     lines: &[BodyLine<'a>],
     rows: &[IndentedText<'a>],
@@ -70,7 +72,7 @@ fn rejoined<'a>(
         .collect()
 }
 
-/// The columns of a row's first word, with a `>>>` at its end.
+/// Returns the columns of a row's first word, including a `>>>` at the word's end.
 fn first_word_columns(line: &BodyLine<'_>, row: &IndentedText<'_>) -> usize {
     let from = row.text.as_ptr() as usize - line.line.text.as_ptr() as usize;
     line.line.text[from..].split_whitespace().next().map_or(0, UnicodeWidthStr::width)
@@ -80,9 +82,9 @@ fn first_word_columns(line: &BodyLine<'_>, row: &IndentedText<'_>) -> usize {
 struct IndentedText<'a> {
     /// The blanks and tabs before the text.
     lead: &'a str,
-    /// Columns of `lead`, without `hang`.
+    /// The number of columns of `lead`, without `hang`.
     indent: usize,
-    /// Columns of `lead` that are hanging indentation.
+    /// The number of columns of `lead` that are hanging indentation.
     hang: usize,
     text: &'a str,
 }
@@ -99,7 +101,8 @@ impl<'a> IndentedText<'a> {
         Self { lead, indent: columns - hang, hang, text }
     }
 
-    /// `text` with this indentation, less its hanging part and `shared` columns.
+    /// Returns `text` with this indentation, but without the hanging part and `shared` more
+    /// columns.
     fn without_indent<'t>(&self, shared: usize, text: &'t str) -> Cow<'t, str> {
         if text.is_empty() {
             return Cow::Borrowed("");

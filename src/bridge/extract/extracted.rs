@@ -11,12 +11,12 @@ pub enum Extracted {
     Problem(Problem),
 }
 
-/// A text that looks like a message and cannot be sent.
+/// A problem: a text that looks like a message and cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// The rule that the text breaks.
     pub fault: Fault,
-    /// A sentence for the agent: what is wrong, and how to correct it.
+    /// A sentence for the agent that says what is wrong and how to correct it.
     pub sentence: String,
     /// The beginning of the text's first line.
     pub line: String,
@@ -35,7 +35,7 @@ pub enum Fault {
     TooLarge,
     /// The body is empty.
     Empty,
-    /// The message stands in a frame that the agent quotes.
+    /// The message stands in a frame of another message, which the agent quotes.
     Quoted,
     /// The message stands in a code fence that was never closed.
     Fenced,

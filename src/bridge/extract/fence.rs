@@ -1,4 +1,4 @@
-//! Code fences, in which no text is a message.
+//! Code fences. No text in a code fence is a message.
 
 use super::logical_line::LineStart;
 
@@ -10,7 +10,8 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// The fence that a line opens. A bullet in column 0 may stand before it.
+    /// Returns the fence that a line opens, if it opens one. A bullet in column 0 may stand before
+    /// the fence.
     pub(super) fn opened_by(line: &str) -> Option<Self> {
         let text = LineStart::of(line).map_or(line, |start| start.rest).trim_start();
         let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
@@ -19,7 +20,8 @@ impl Fence {
         is_fence.then_some(Self { mark, length })
     }
 
-    /// Whether a line closes the fence: the same mark, at least as often, and nothing after it.
+    /// Whether a line closes the fence: it consists of the fence's mark, at least as often as in
+    /// the opening line.
     pub(super) fn closed_by(self, line: &str) -> bool {
         let text = line.trim();
         text.len() >= self.length && text.chars().all(|c| c == self.mark)

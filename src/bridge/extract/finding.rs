@@ -1,37 +1,38 @@
-//! The line scanner's findings, with the rows where they stand.
+//! The findings of the line scanner, with the rows on which they stand.
 
 use super::extracted::{Extracted, Fault, Problem};
 use super::logical_line::LogicalLine;
 use super::target::shorten;
 
-/// A message or problem, and the rows where it stands.
+/// A finding: a message or problem, and the rows on which it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) extracted: Extracted,
-    /// The number of its first row.
+    /// The number of the finding's first row.
     pub(super) first_row: u64,
-    /// The number of its last row.
+    /// The number of the finding's last row.
     pub(super) last_row: u64,
-    /// The beginning of its first line.
+    /// The beginning of the finding's first line.
     pub(super) first_line: String,
-    /// The first letters of its second line.
+    /// The first letters of the finding's second line.
     pub(super) second_line: String,
     pub(super) if_extended: IfExtended,
 }
 
-/// The effect that more text on the last row would have on a finding.
+/// The effect on a finding if the program added more text to its last row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfExtended {
-    /// None.
+    /// No effect.
     Unchanged,
-    /// The message would not end there: its `>>>` would not be the end of the line.
+    /// The message would no longer end on this row, since its `>>>` would not be at the end of the
+    /// line.
     Reopened,
-    /// The arrow and the name there would become an opening line.
+    /// The arrow and the name on this row would become an opening line.
     Completed,
 }
 
 impl Finding {
-    /// A problem in these rows.
+    /// Returns a finding for a problem on these rows.
     pub(super) fn problem(problem: Problem, first_row: u64, last_row: u64) -> Self {
         let (first_line, second_line) = (problem.line.clone(), String::new());
         let (extracted, if_extended) = (Extracted::Problem(problem), IfExtended::Unchanged);
@@ -48,7 +49,7 @@ impl Finding {
         self.has_fault(Fault::Unclosed)
     }
 
-    /// Whether the finding is an overwritten message, which may be painted again.
+    /// Whether the finding is an overwritten message, which the program may paint again.
     pub(super) fn is_overwritten(&self) -> bool {
         self.has_fault(Fault::Overwritten)
     }
@@ -57,7 +58,7 @@ impl Finding {
         matches!(&self.extracted, Extracted::Problem(problem) if problem.fault == fault)
     }
 
-    /// Turns the finding into the problem of a message inside a frame that the agent quotes.
+    /// Turns the finding into a problem: the message stands in a frame that the agent quotes.
     pub(super) fn into_quoted(self) -> Self {
         let reason = "stands in a frame that you quote; to send it, write it outside of the frame";
         let problem = message_problem(Fault::Quoted, self.first_line, reason);
@@ -65,12 +66,12 @@ impl Finding {
     }
 }
 
-/// The problem of the message with this opening line.
+/// Returns the problem of a message with this opening line.
 pub(super) fn not_sent(fault: Fault, opening: &LogicalLine, reason: &str) -> Problem {
     message_problem(fault, shorten(opening.text.trim()), reason)
 }
 
-/// The problem of an opening line.
+/// Returns the problem of a malformed opening line.
 pub(super) fn malformed(line: &LogicalLine, reason: &str) -> Problem {
     let sentence = format!("Not sent: {reason}.");
     Problem { fault: Fault::OpeningLine, sentence, line: shorten(line.text.trim()) }

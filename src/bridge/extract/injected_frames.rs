@@ -1,29 +1,31 @@
-//! Frames that the wrapper typed into the program, which show up in what it prints or writes down.
+//! Frames that the wrapper typed into the program, and that appear in the program's output or
+//! transcript.
 //!
-//! In the agent's own text a whole frame is a quotation. On a screen that is not the source of
-//! messages, the rows of a frame are echo.
+//! A whole frame in the agent's own text is a quotation. On a screen that is not the source of
+//! messages, the rows of a frame are an echo of the typed text.
 
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
 };
 
-/// Frames that are remembered.
+/// The most frames of each kind that are remembered.
 const FRAMES_MAX: usize = 1024;
 
-/// Characters of a prompt (blanks, prompt signs, bars) that may stand before a frame.
+/// The most characters of a prompt (blanks, prompt signs, bars) before a frame.
 const PROMPT_CHARACTERS_MAX: usize = 8;
 
-/// Digits that identify a frame.
+/// The number of digits that identify a frame.
 const HEX_DIGITS: usize = 6;
 
-/// The frames that were typed lately.
+/// The frames that were typed recently.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InjectedFrames {
     plain: VecDeque<PlainFrame>,
     /// The digits of frames that were typed with all marks in them escaped.
     escaped: VecDeque<String>,
-    /// Any six digits make a frame: for recordings, whose digits are not known.
+    /// Whether any six digits count as those of a frame. So they do for recordings, where the
+    /// digits of frames are not known.
     accepts_any_digits: bool,
 }
 
@@ -31,7 +33,7 @@ pub(super) struct InjectedFrames {
 #[derive(Debug, Clone)]
 struct PlainFrame {
     hex: String,
-    /// The most lines that a quotation of the frame has.
+    /// The most lines that a quotation of the frame can have.
     lines_max: u64,
     /// The most rows that the frame takes on a narrow screen.
     rows_max: usize,
@@ -45,7 +47,7 @@ pub(super) struct OpenFrame {
 }
 
 impl InjectedFrames {
-    /// Treats any six digits as those of a known frame.
+    /// Returns a memory that treats any six digits as those of a known frame.
     pub(super) fn with_any_digits() -> Self {
         Self { accepts_any_digits: true, ..Self::default() }
     }
@@ -56,7 +58,8 @@ impl InjectedFrames {
             self.plain.pop_front();
         }
         let lines = body.lines().count();
-        // A CLI that shows only the beginning of a frame must not hide much of what comes after it.
+        // The limit matters for a CLI that shows only the beginning of a frame: not much of the
+        // text after the frame may be taken for the frame.
         let rows_max = lines + body.len() / 20 + 8;
         self.plain.push_back(PlainFrame {
             hex: hex.to_owned(),
@@ -73,16 +76,16 @@ impl InjectedFrames {
         self.escaped.push_back(hex.to_owned());
     }
 
-    /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A fence that
-    /// is open there was typed, and ends with the frame.
+    /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A code fence
+    /// that is open at this line was typed as a part of the frame, and ends with the frame.
     pub(super) fn ends_escaped_frame(&self, line: &str) -> bool {
         let Some((_, after)) = line.split_once("[/relay ") else { return false };
         let shown = after.split(']').next().unwrap_or_default().trim_end();
         !shown.is_empty() && self.escaped.iter().any(|hex| hex.starts_with(shown))
     }
 
-    /// The numbers of the lines within whole frames of a text. A header whose end is missing, or is
-    /// far below, makes no frame.
+    /// Returns the numbers of the lines inside of the whole frames in a text. A header counts as no
+    /// frame if its end is missing or too far below.
     pub(super) fn quoted_lines(&self, text: &str) -> Vec<Range<u64>> {
         let (mut quoted, mut open) = (Vec::new(), HashMap::new());
         for (number, line) in (0..).zip(text.split('\n')) {
@@ -102,7 +105,7 @@ impl InjectedFrames {
         quoted
     }
 
-    /// The frame that a line opens.
+    /// Returns the frame that a line opens, if it opens one.
     pub(super) fn opened_by(&self, line: &str) -> Option<OpenFrame> {
         let (hex, rest) = header(line)?;
         let end = format!("[/relay {hex}]");
@@ -127,7 +130,7 @@ impl OpenFrame {
     }
 }
 
-/// The digits in a frame's first line, and the text after them.
+/// Returns the digits in a frame's first line, and the text after the digits.
 fn header(line: &str) -> Option<(&str, &str)> {
     let (before, after) = line.split_once("[relay ")?;
     let is_prompt =
@@ -135,7 +138,7 @@ fn header(line: &str) -> Option<(&str, &str)> {
     after.split_at_checked(HEX_DIGITS).filter(|_| is_prompt)
 }
 
-/// The digits in a frame's last line.
+/// Returns the digits in a frame's last line.
 fn end_digits(line: &str) -> Option<&str> {
     let (_, after) = line.split_once("[/relay ")?;
     let (hex, rest) = after.split_at_checked(HEX_DIGITS)?;

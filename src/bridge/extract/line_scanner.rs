@@ -1,7 +1,7 @@
-//! A scanner of lines, which finds messages, blocks, fences and frames in them.
+//! The line scanner, which finds messages, blocks, code fences and frames in lines.
 //!
-//! The scanner reads lines of a terminal and of a transcript alike. Rows that may still change are
-//! read by a clone of the scanner.
+//! The scanner reads lines of a terminal and lines of a transcript in the same way. Rows that may
+//! still change are read by a clone of the scanner.
 
 use super::block;
 use super::body::{before_close, closes};
@@ -18,7 +18,7 @@ use super::target::shorten;
 const ONE_LINE_FORM: &str = "`->relay:NAME text` alone counts only where your user starts you with \
                              `agent-relay run --inline`";
 
-/// The state of reading lines.
+/// A scanner, with its state after the lines that it has read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LineScanner {
     state: State,
@@ -34,16 +34,17 @@ enum State {
     /// Outside of messages, blocks and fences.
     #[default]
     Text,
-    /// A fence, and the first line in it that would begin a message elsewhere.
+    /// In a code fence. The line is the first one in the fence that would begin a message
+    /// elsewhere.
     Fence(Fence, Option<LogicalLine>),
-    /// A message, and an open fence in its body.
+    /// In a message, perhaps with an open code fence in its body.
     Message(OpeningLine, OpenMessage, Option<Fence>),
-    /// A block, and the byte of its first line where the JSON begins.
+    /// In a block, with the byte of its first line at which the JSON begins.
     Block(usize, OpenMessage),
 }
 
 impl LineScanner {
-    /// Whether nothing is open.
+    /// Whether no message, block, fence or frame is open.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.state, State::Text) && self.frame.is_none()
     }
@@ -68,7 +69,7 @@ impl LineScanner {
         }
         self.quote = None;
         if self.is_in_frame(&line.text, rules) {
-            // A body may quote such a line: marks in it have no effect there.
+            // The body of a message may quote such a line. Marks in the line have no effect there.
             return self.push(line);
         }
         self.read_own(line, rules, out);
@@ -89,8 +90,8 @@ impl LineScanner {
         }
     }
 
-    /// Reads a line of a frame that the agent quotes: text of an open message, if there is one.
-    /// Otherwise a message in it is reported as a problem.
+    /// Reads a line of a frame that the agent quotes. In an open message the line is text.
+    /// Otherwise, a message in the frame is reported as a problem.
     fn read_quoted(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if !matches!(self.state, State::Text) {
             return self.push(line);
@@ -116,7 +117,8 @@ impl LineScanner {
         }
     }
 
-    /// Notes that rows were erased or moved, so an open message may begin again without an end.
+    /// Notes that rows were erased or moved, so that an open message may begin again without having
+    /// ended.
     pub(super) fn rows_disturbed(&mut self) {
         if let State::Message(_, open, _) | State::Block(_, open) = &mut self.state {
             open.rows_disturbed();
@@ -183,7 +185,8 @@ impl LineScanner {
         }
     }
 
-    /// Reads a line of an open message or block. An opening line begins another message instead.
+    /// Reads a line of an open message or block. If the line is an opening line, it begins another
+    /// message.
     fn collect(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if self.is_in_body_fence(&line, rules) {
             return self.push(line);
@@ -225,7 +228,7 @@ impl LineScanner {
         }
     }
 
-    /// Whether a line belongs to a fence in a body, and so is text of the body.
+    /// Whether a line belongs to a code fence in the body of the open message, and so is text.
     fn is_in_body_fence(&mut self, line: &LogicalLine, rules: &Rules) -> bool {
         let State::Message(_, _, fence) = &mut self.state else { return false };
         if !rules.has_body_fences || rules.bodies_without_fences.contains(&self.opened) {
@@ -248,7 +251,7 @@ impl LineScanner {
     }
 }
 
-/// The problem of a line with the arrow and a name, and without `<<<`.
+/// Returns the problem of a line that has the arrow and a name, but no `<<<`.
 fn without_open(line: &LogicalLine, rules: &Rules) -> Finding {
     let text = shorten(line.text.trim());
     let reason = match rules.allows_inline {
@@ -259,7 +262,7 @@ fn without_open(line: &LogicalLine, rules: &Rules) -> Finding {
     Finding { if_extended: IfExtended::Completed, ..finding }
 }
 
-/// Whether a line would begin a message outside of fences.
+/// Whether a line would begin a message or block if it stood outside of code fences.
 fn begins_message(line: &str) -> bool {
     matches!(ParsedLine::parse(line, false), ParsedLine::Opening(_)) || block::begin(line).is_some()
 }

@@ -1,4 +1,4 @@
-//! Logical lines: rows that the terminal itself broke are joined.
+//! Logical lines. A logical line joins the rows into which the terminal broke a long line.
 //!
 //! The lines of a transcript are logical lines as well, each of one row.
 
@@ -6,7 +6,8 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::bridge::screen::Row;
 
-/// Bytes at which a line is cut off. A message of this length is too large anyway.
+/// The number of bytes at which a line is cut off. A message of this length is too large in any
+/// case.
 const LINE_BYTES_MAX: usize = 2 << 20;
 
 /// Bullets that CLIs draw in column 0 before the text of their agents.
@@ -17,20 +18,20 @@ pub(super) const BULLETS: [char; 6] = ['⏺', '●', '•', '✦', '◆', '○']
 pub(super) struct LogicalLine {
     /// The text.
     pub(super) text: String,
-    /// Columns that the text fills, of all rows together.
+    /// The number of columns that the text fills, on all its rows together.
     pub(super) width: usize,
-    /// The terminal broke the line over several rows.
+    /// Whether the terminal broke the line into several rows.
     pub(super) is_wrapped: bool,
-    /// The number of its first row.
+    /// The number of the line's first row.
     pub(super) first_row: u64,
-    /// The number of its last row.
+    /// The number of the line's last row.
     pub(super) last_row: u64,
-    /// Columns that the row above it fills.
+    /// The number of columns that the row above the line fills.
     pub(super) width_above: usize,
 }
 
 impl LogicalLine {
-    /// A line of a text that is not on a screen.
+    /// Returns a line of a text that is not on a screen.
     pub(super) fn off_screen(text: &str, number: u64) -> Self {
         Self {
             width: text.width(),
@@ -43,7 +44,7 @@ impl LogicalLine {
     }
 }
 
-/// Joins rows that the terminal broke.
+/// Joins the rows into which the terminal broke lines.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RowJoiner {
     line: Option<LogicalLine>,
@@ -55,7 +56,8 @@ impl RowJoiner {
         self.line.is_none()
     }
 
-    /// Adds a row below one that fills `width_above` columns; returns the line that ends with it.
+    /// Adds a row. The row above it fills `width_above` columns. Returns the line that this row
+    /// completes.
     pub(super) fn push(
         &mut self,
         row: &Row,
@@ -73,26 +75,27 @@ impl RowJoiner {
         if row.wraps { None } else { self.flush() }
     }
 
-    /// Takes an unfinished line: no more rows of it come.
+    /// Takes the unfinished line, because no more of its rows will come.
     pub(super) fn flush(&mut self) -> Option<LogicalLine> {
         self.line.take()
     }
 }
 
-/// The beginning of a line, split off, where a message may begin.
+/// A line whose beginning (indentation or a bullet) is split off, so that a message may begin at
+/// `rest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineStart<'a> {
     /// The column where `rest` begins.
     pub(super) column: usize,
-    /// The hanging indentation that a bullet in column 0 makes; 0 without one.
+    /// The columns of hanging indentation below a bullet in column 0; 0 without a bullet.
     pub(super) hang: usize,
     /// The text after indentation and bullet.
     pub(super) rest: &'a str,
 }
 
 impl<'a> LineStart<'a> {
-    /// Splits off at most three blanks, or one bullet in column 0 and the blanks after it. `None`
-    /// for a line that is indented further.
+    /// Splits off at most three blanks, or one bullet in column 0 and the blanks after it. Returns
+    /// `None` for a line that is indented further.
     pub(super) fn of(text: &'a str) -> Option<Self> {
         let rest = text.trim_start_matches(' ');
         let blanks = text.len() - rest.len();
@@ -113,8 +116,9 @@ impl<'a> LineStart<'a> {
     }
 }
 
-/// Whether a line that begins with this row can matter outside of messages, blocks and fences: it
-/// has to begin one, or a frame. A cheap check for the sake of floods.
+/// Whether a line that begins with this row can matter outside of messages, blocks and fences, that
+/// is, whether it may begin one of these or a frame. The check is cheap, so that a flood of output
+/// is read fast.
 pub(super) fn may_matter(text: &str) -> bool {
     let rest = text.trim_start_matches([' ', '\t']);
     if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {

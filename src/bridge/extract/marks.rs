@@ -1,20 +1,22 @@
-//! Marks of messages in text that is typed into a program whose screen is read: a backslash inside
-//! each makes it plain text.
+//! Marks of messages in text that is typed into a program whose screen is read. A backslash inside
+//! of each mark makes the mark plain text.
 //!
-//! The backslash stands inside and not before the mark. So no row has a whole mark, however a
-//! program wraps the text and whatever part of it the screen shows: a whole mark is the agent's
-//! own. In the arrow it stands before a letter, where programs that draw Markdown keep it.
+//! The backslash stands inside the mark and not before it. As a result, no row contains a whole
+//! mark of typed text, however the program wraps the text and whichever part of it the screen
+//! shows. A whole mark on the screen is therefore the agent's own. In the arrow, the backslash
+//! stands before a letter, since programs that draw Markdown keep a backslash there.
 
 use unicode_width::UnicodeWidthChar;
 
-/// The marks that begin and end messages and blocks, in two parts: the backslash goes between them.
+/// The marks that begin and end messages and blocks. Each is in two parts, between which the
+/// backslash goes.
 const MARKS: [(&str, &str); 4] =
     [("->", "relay:"), ("[[", "RELAY]]"), ("[[/", "RELAY]]"), (">>", ">")];
 
-/// The marks that agents escape themselves, with a backslash before them.
+/// The marks as agents escape them, with a backslash before the mark.
 const ESCAPED: [&str; 3] = ["\\<<<", "\\>>>", "\\->relay:"];
 
-/// Adds a backslash inside each mark, also where one is already.
+/// Adds a backslash inside each mark, even if there is a backslash already.
 pub fn escape(text: &str) -> String {
     let (mut escaped, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
@@ -27,8 +29,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Removes the backslashes before the agent's marks and, from a screen, one inside each mark that
-/// was typed.
+/// Removes the backslashes that agents put before marks. In text from a screen, also removes one
+/// backslash inside each mark that was typed.
 pub(super) fn unescape(text: &str, on_screen: bool) -> String {
     let (mut unescaped, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
@@ -50,7 +52,7 @@ pub(super) fn unescape(text: &str, on_screen: bool) -> String {
 struct Mark {
     /// The byte where the backslash belongs.
     middle: usize,
-    /// A backslash is there.
+    /// Whether a backslash stands there.
     is_escaped: bool,
 }
 
@@ -63,8 +65,8 @@ fn mark(text: &str) -> Option<Mark> {
     })
 }
 
-/// The byte where a part of a mark ends at the beginning of a text. Characters without width
-/// between are skipped, as programs may leave them out.
+/// Returns the byte at which a part of a mark ends, if the text begins with that part. Characters
+/// without width are skipped, since programs may leave them out.
 fn end_of(text: &str, part: &str) -> Option<usize> {
     let mut characters = text.chars();
     for wanted in part.chars() {

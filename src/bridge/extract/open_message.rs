@@ -1,4 +1,4 @@
-//! The lines of a message or block, from its opening line to its end.
+//! An open message or block: the lines from its opening line to its end.
 
 use super::block;
 use super::body::{BodyLine, before_close, recover_body};
@@ -11,30 +11,32 @@ use super::rules::Rules;
 use super::target::{Target, shorten};
 use crate::bridge::outgoing::OutgoingMessage;
 
-/// Bytes that a body may take as JSON text: an envelope of 1 MiB without its header.
+/// The most bytes of a body as JSON text: an envelope of 1 MiB, with 4 KiB left for its header.
 const BODY_BYTES_MAX: usize = (1 << 20) - (4 << 10);
 
-/// Bytes of lines that are collected before a message counts as too large.
+/// The number of bytes of lines above which a message counts as too large while it is collected.
 const COLLECTED_BYTES_MAX: usize = 2 << 20;
 
-/// Letters of a second line that tell a message from others with the same opening line.
+/// The number of letters of a second line that distinguish a message from others with the same
+/// opening line.
 const SECOND_LINE_LETTERS: usize = 16;
 
-/// The correct form of a message, for the end of sentences.
+/// The correct form of a message, as an ending for sentences about mistakes.
 pub(super) const HOW: &str =
     "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
 
-/// The lines of a message or block so far.
+/// The lines of a message or block that have been read so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OpenMessage {
     lines: Vec<LogicalLine>,
     bytes: usize,
-    /// Rows of the message may have been erased, so a missing end may not be the agent's mistake.
+    /// Whether rows of the message may have been erased, so that a missing end may not be the
+    /// agent's mistake.
     may_be_overwritten: bool,
 }
 
 impl OpenMessage {
-    /// Adds a line. Of a message that is too large, only the opening line is kept.
+    /// Adds a line. Once the message is too large, only the text of its opening line is kept.
     pub(super) fn push(&mut self, mut line: LogicalLine) {
         self.bytes = self.bytes.saturating_add(line.text.len() + 1);
         if self.is_too_large() {
@@ -49,7 +51,7 @@ impl OpenMessage {
         self.may_be_overwritten = true;
     }
 
-    /// The finding for a message whose turn, or text, ends without its end.
+    /// Returns the finding for a message that has no end when the turn, or the text, ends.
     pub(super) fn into_unclosed(self) -> Finding {
         match self.may_be_overwritten {
             true => self.overwritten(),
@@ -57,13 +59,13 @@ impl OpenMessage {
         }
     }
 
-    /// The finding for a message of which rows were overwritten.
+    /// Returns the finding for a message of which rows were overwritten.
     pub(super) fn overwritten(&self) -> Finding {
         let reason = "was overwritten on the screen before its end was read; send it again";
         self.fault(Fault::Overwritten, reason)
     }
 
-    /// The finding for a message that is closed.
+    /// Returns the finding for a message that is closed.
     pub(super) fn close_message(&self, opening: &OpeningLine, rules: &Rules) -> Finding {
         if self.is_too_large() {
             return self.too_large();
@@ -92,8 +94,8 @@ impl OpenMessage {
         self.finish(message, if_extended)
     }
 
-    /// The finding for a block that is closed, whose JSON begins at byte `json_at` of its first
-    /// line.
+    /// Returns the finding for a block that is closed. Its JSON begins at byte `json_at` of its
+    /// first line.
     pub(super) fn close_block(&self, json_at: usize, rules: &Rules) -> Finding {
         if self.is_too_large() {
             return self.too_large();
@@ -129,8 +131,9 @@ impl OpenMessage {
         self.lines.last().map_or(0, |line| line.last_row)
     }
 
-    /// The parts of the lines that belong to the body: the first line from byte `from` on, which
-    /// counts as standing in `column`, and the last line up to the byte that `end` returns.
+    /// Returns the parts of the lines that belong to the body. Of the first line, that is the text
+    /// from byte `from` on, which counts as standing in `column`. Of the last line, it is the text
+    /// up to the byte that `end` returns.
     fn body_lines(
         &self,
         from: usize,
@@ -149,7 +152,7 @@ impl OpenMessage {
         lines
     }
 
-    /// The first letters of the second line, which are the same for every size of the screen.
+    /// Returns the first letters of the second line, which do not depend on the size of the screen.
     fn second_line(&self) -> String {
         let text = self.lines.get(1).map_or("", |line| &line.text);
         text.chars().filter(|c| c.is_alphanumeric()).take(SECOND_LINE_LETTERS).collect()
@@ -185,7 +188,7 @@ impl OpenMessage {
     }
 }
 
-/// The bytes that a text takes as JSON.
+/// Returns the number of bytes that a text takes in JSON.
 fn json_bytes(text: &str) -> usize {
     text.bytes()
         .map(|byte| match byte {

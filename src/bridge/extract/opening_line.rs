@@ -7,19 +7,20 @@ use crate::protocol::topic;
 pub(super) const ARROW: &str = "->relay:";
 const OPEN: &str = "<<<";
 
-/// Bytes of a tag's value. Threads have the limit of topics; the id of a delivery is shorter.
+/// The most bytes of a tag's value. The limit of topics also holds for threads, and the id of a
+/// delivery is shorter.
 const TAG_BYTES_MAX: usize = topic::TOPIC_BYTES_MAX;
 
-/// A line, as far as it may open a message.
+/// A parsed line: whether it opens a message, and if not, why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ParsedLine {
     /// Opens no message.
     Text,
     /// Opens a message.
     Opening(OpeningLine),
-    /// Has the arrow and `<<<`, and is malformed; a clause says why.
+    /// Has the arrow and `<<<`, but is malformed. The string is a clause that says why.
     Malformed(String),
-    /// Has the arrow and a target, and no `<<<`.
+    /// Has the arrow and a target, but no `<<<`.
     WithoutOpen,
 }
 
@@ -36,17 +37,17 @@ pub(super) struct OpeningLine {
     pub(super) reply: Option<String>,
     /// The arrow's column.
     pub(super) column: usize,
-    /// The hanging indentation that a bullet makes.
+    /// The columns of hanging indentation below a bullet.
     pub(super) hang: usize,
     /// The byte in the line where the body begins: after `<<<`, or after the name in the one-line
     /// form.
     pub(super) body_at: usize,
-    /// In the one-line form the whole message is this line.
+    /// Whether the line has the one-line form, in which it is the whole message.
     pub(super) is_inline: bool,
 }
 
 impl ParsedLine {
-    /// Parses a line; `allows_inline` permits the one-line form.
+    /// Parses a line. `allows_inline` permits the one-line form.
     pub(super) fn parse(line: &str, allows_inline: bool) -> Self {
         let Some(start) = LineStart::of(line) else { return Self::Text };
         let Some(rest) = start.rest.strip_prefix(ARROW) else { return Self::Text };
@@ -69,7 +70,7 @@ impl ParsedLine {
     }
 }
 
-/// Parses target and tags; returns the rest, where the body begins.
+/// Parses the target and the tags. Also returns the rest of the text, with which the body begins.
 fn parse_header(text: &str, opens: bool) -> Result<(OpeningLine, &str), String> {
     let end = target(text).len();
     if end == 0 {
@@ -95,7 +96,7 @@ fn parse_header(text: &str, opens: bool) -> Result<(OpeningLine, &str), String> 
     }
 }
 
-/// The text after the arrow, up to a blank or `<<<`.
+/// Returns the text after the arrow, up to a blank or `<<<`.
 fn target(text: &str) -> &str {
     let end = text.find(char::is_whitespace).unwrap_or(text.len());
     &text[..text.find(OPEN).map_or(end, |at| at.min(end))]
@@ -113,11 +114,11 @@ impl OpeningLine {
         Self { target, thread, topic, reply, column: 0, hang: 0, body_at: 0, is_inline: false }
     }
 
-    /// Sets the tag whose text stands between brackets; `false` if it is none.
+    /// Sets a tag, given the text between its brackets. Returns `false` if the text is no tag.
     ///
     /// # Errors
     ///
-    /// A clause about a tag whose value is not allowed.
+    /// Returns a clause about a tag whose value is not allowed.
     fn set_tag(&mut self, text: &str) -> Result<bool, String> {
         let Some((key, value)) = text.split_once(':') else { return Ok(false) };
         let is_valid = !value.is_empty()

@@ -1,31 +1,34 @@
 //! Messages that were overwritten on the screen before they were closed.
 //!
-//! A program often paints such a message again, and then it is read whole. Only if it does not, the
-//! agent is told, at the end of the turn.
+//! A program often paints such a message again, so that it can be read completely. Only if the
+//! program does not do so until the end of the turn, the agent is told.
 
 use std::collections::VecDeque;
 
 use super::extracted::{Extracted, Fault};
 use super::finding::Finding;
 
-/// Overwritten messages that are remembered, and messages that were read; of each the last ones.
+/// The most overwritten messages that are remembered, and the most messages that were read. Older
+/// ones are forgotten.
 const REMEMBERED_MAX: usize = 256;
 
-/// The beginning of a message: its first line, and the second as far as it was there.
+/// The beginning of a message: its first line, and as much of its second line as was read.
 type Beginning = (String, String);
 
 /// The overwritten messages of a turn.
 #[derive(Debug, Default)]
 pub(super) struct OverwrittenMessages {
-    /// Messages that were not read so far, with the problems to report.
+    /// The beginnings of messages that have not been read completely so far, with the problems to
+    /// report.
     pending: VecDeque<(Beginning, Extracted)>,
-    /// Messages that were read or reported lately.
+    /// The beginnings of messages that were read completely, or reported, recently.
     read: VecDeque<Beginning>,
 }
 
 impl OverwrittenMessages {
-    /// Passes a finding on, unless it is an overwritten message, which is remembered. A message
-    /// that was read, or whose own fault is reported, no longer counts as overwritten.
+    /// Returns a finding unless it is an overwritten message, which is remembered instead. A
+    /// message that was read completely, or whose own fault is reported, no longer counts as
+    /// overwritten.
     pub(super) fn filter(&mut self, finding: Finding) -> Option<Finding> {
         if finding.is_overwritten() {
             self.add(finding);
@@ -65,7 +68,7 @@ impl OverwrittenMessages {
     }
 }
 
-/// Whether an overwritten message may be the one that begins like `other`.
+/// Whether an overwritten message may be the message with the beginning `other`.
 fn may_be_same(overwritten: &Beginning, other: &Beginning) -> bool {
     overwritten.0 == other.0 && other.1.starts_with(&*overwritten.1)
 }
