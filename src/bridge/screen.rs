@@ -1,9 +1,9 @@
-//! A terminal's grid without a terminal: the screen that a program's output paints.
+//! An emulated terminal: the screen that a program's output paints.
 //!
-//! [`Screen`] feeds bytes, in pieces of any size, through alacritty's parser to its grid, and tells
-//! a [`ScreenObserver`] which rows leave the top and what interrupts the text. No row is reported
-//! twice. Everything that a program can make grow has a bound: size, history, strings, combining
-//! characters, answers.
+//! [`Screen`] passes bytes, in pieces of any size, through alacritty's parser to alacritty's grid.
+//! It tells a [`ScreenObserver`] which rows leave the top and which events interrupt the text. No
+//! row is reported twice. All state that a program can make grow has a limit: size, history,
+//! strings, combining characters, answers.
 
 mod cleanup;
 mod observer;
@@ -26,30 +26,31 @@ use alacritty_terminal::vte::ansi::Processor;
 use self::painter::{HISTORY_ROWS_MAX, Painter, PainterState};
 use self::parser_input::{CharacterBuffer, SequenceLimit, Unbuffered};
 
-/// Sizes beyond these are clamped: nobody reads such a terminal, and its cells cost memory.
+/// The limits to which sizes are clamped. No real terminal is outside of them, and each cell takes
+/// memory.
 const COLUMNS_MIN: usize = 2;
 const COLUMNS_MAX: usize = 600;
 const ROWS_MAX: usize = 250;
 
-/// The cursor's place; 0, 0 is the top left.
+/// The cursor's position, counted from 0 at the top left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
     /// The row.
     pub row: usize,
     /// The column.
     pub column: usize,
-    /// Whether the cursor is visible: the program has not hidden it.
+    /// Whether the cursor is visible, that is, the program has not hidden it.
     pub visible: bool,
 }
 
-/// A column of a row with the attributes that CLIs use in their composers.
+/// The character in one column of a row, with the attributes that CLIs use in their composers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StyledChar {
     /// The character; a blank in an empty column and in the second column of a wide character.
     pub character: char,
-    /// Faint, as suggestions are.
+    /// Whether the character is faint, as suggestions are.
     pub dim: bool,
-    /// Foreground and background exchanged, as in selected entries and drawn cursors.
+    /// Whether foreground and background are exchanged, as in selected entries and drawn cursors.
     pub inverse: bool,
 }
 
@@ -63,7 +64,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// An empty screen of this size, clamped to the allowed range.
+    /// Returns an empty screen of this size, clamped to the allowed range.
     pub fn new(columns: usize, rows: usize) -> Self {
         let size = Size::clamped(columns, rows);
         let config = Config { scrolling_history: HISTORY_ROWS_MAX, ..Config::default() };
@@ -85,7 +86,7 @@ impl Screen {
         });
     }
 
-    /// Changes the size; rows that no longer fit scroll off.
+    /// Changes the size. Rows that no longer fit scroll off.
     pub fn resize(&mut self, columns: usize, rows: usize, observer: &mut impl ScreenObserver) {
         let size = Size::clamped(columns, rows);
         if (size.columns, size.rows) == self.size() {
@@ -103,17 +104,17 @@ impl Screen {
         Painter { term: &mut self.term, state: &mut self.state, observer }.show_primary();
     }
 
-    /// The visible rows.
+    /// Returns the visible rows.
     pub fn visible_rows(&self) -> VisibleRows<'_> {
         VisibleRows(&self.term)
     }
 
-    /// The number of columns and rows.
+    /// Returns the number of columns and rows.
     pub fn size(&self) -> (usize, usize) {
         (self.term.columns(), self.term.screen_lines())
     }
 
-    /// The cursor's place.
+    /// Returns the cursor's position.
     pub fn cursor(&self) -> Cursor {
         let point = self.term.grid().cursor.point;
         Cursor {
@@ -123,7 +124,7 @@ impl Screen {
         }
     }
 
-    /// Whether the alternate screen is shown, as by full-screen programs.
+    /// Whether the alternate screen is shown, which full-screen programs use.
     pub fn alternate(&self) -> bool {
         self.term.mode().contains(TermMode::ALT_SCREEN)
     }
@@ -138,7 +139,7 @@ impl Screen {
         self.state.synchronizing
     }
 
-    /// A visible row; an empty one below the last.
+    /// Returns a visible row, or an empty row for an index below the last row.
     pub fn row(&self, index: usize) -> Row {
         let mut row = Row::default();
         if index < self.term.screen_lines() {
@@ -147,7 +148,7 @@ impl Screen {
         row
     }
 
-    /// The columns of a visible row; none below the last row.
+    /// Returns the columns of a visible row, or nothing for an index below the last row.
     pub fn styled_row(&self, index: usize) -> Vec<StyledChar> {
         if index >= self.term.screen_lines() {
             return Vec::new();
@@ -163,7 +164,7 @@ impl Screen {
             .collect()
     }
 
-    /// The visible rows, each ended by a newline.
+    /// Returns the visible rows as text, each followed by a newline.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for index in 0..self.term.screen_lines() {
@@ -173,8 +174,9 @@ impl Screen {
         text
     }
 
-    /// Takes the answers to the program's questions: device attributes, cursor position, size. They
-    /// hold digits and nothing that stood on the screen. A real terminal answers itself.
+    /// Takes the answers to the program's queries: device attributes, cursor position, size. The
+    /// answers contain digits and nothing that was on the screen. They are not needed if there is a
+    /// real terminal, which answers itself.
     pub fn take_answers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.state.answers)
     }

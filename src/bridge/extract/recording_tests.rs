@@ -1,9 +1,10 @@
-//! Tests of extraction from recordings and from generated output: cuts and pauses change nothing.
+//! Tests of extraction from recordings and from generated output. Cuts and pauses in the output
+//! must not change the result.
 //!
-//! `NAME-COLUMNSxROWS.bytes` is a program's output, and `.expect` what is extracted from it. In
-//! tests/data/terminal are programs that paint as the CLIs of agents do. In tests/data/recordings
-//! are the CLIs themselves, which answer a message, print a file that holds one, send two, and end
-//! with one in the composer.
+//! `NAME-COLUMNSxROWS.bytes` is a program's output, and `.expect` states what is extracted from it.
+//! The directory tests/data/terminal has programs that paint like the CLIs of agents. The directory
+//! tests/data/recordings has the CLIs themselves: each answers a message, prints a file that
+//! contains a message, sends two messages, and ends with a message in its composer.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +15,12 @@ use super::row_scanner::RowScanner;
 use super::*;
 use crate::bridge::screen::Row;
 
-/// Programs that paint as the CLIs do.
+/// Programs that paint like the CLIs of agents.
 ///
-/// `conpty` is made by hand, as Windows' pseudo console repaints the output of programs: it
+/// `conpty` is written by hand. It repaints the output of programs like Windows' pseudo console: it
 /// positions the cursor, skips blanks, paints everything again after a resize, and marks rows as
-/// wrapped or (in the second message of Dora, which loses a word) not. `wine-shell` is cmd.exe in
-/// Wine's pseudo console.
+/// wrapped or does not (in the second message of Dora, which loses a word). `wine-shell` is cmd.exe
+/// in Wine's pseudo console.
 const PROGRAMS: [&str; 7] = [
     "clear-and-repaint-80x24",
     "conpty-80x24",
@@ -43,7 +44,7 @@ const CLIS: [&str; 9] = [
     "gemini-200x30",
 ];
 
-/// The path, terminal size and bytes of a recording.
+/// Returns the path, terminal size and bytes of a recording.
 fn recording(folder: &str, name: &str) -> (PathBuf, (usize, usize), Vec<u8>) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let path = data.join(folder).join(name).with_extension("bytes");
@@ -67,7 +68,7 @@ fn offline(
     found
 }
 
-/// Extracts from a program that pauses for `pause` milliseconds after each piece.
+/// Extracts from a running program that pauses for `pause` milliseconds after each piece.
 fn live(
     pieces: &mut dyn Iterator<Item = &[u8]>,
     (columns, rows): (usize, usize),
@@ -123,7 +124,7 @@ fn recordings_in_pieces_of_equal_length_say_the_same() {
     }
 }
 
-/// Recordings are cut into pairs of pieces of this length together.
+/// The length of a pair of pieces into which a recording is cut.
 const PIECE_MAX: usize = 16;
 
 #[test]
@@ -139,8 +140,9 @@ fn recordings_in_pieces_of_two_lengths_say_the_same() {
     }
 }
 
-/// Places in each recording at which it is cut in two. The variable AGENT_RELAY_CUTS sets another
-/// number; all places are tested if it exceeds the number of bytes.
+/// The number of positions in each recording at which it is cut in two. The variable
+/// AGENT_RELAY_CUTS sets another number. If the number exceeds the recording's bytes, all positions
+/// are tested.
 const CUTS: usize = 40;
 
 #[test]
@@ -162,7 +164,7 @@ fn recordings_with_pauses_say_the_same() {
     for (path, size, bytes) in recordings() {
         let whole = messages(offline(&mut std::iter::once(&bytes[..]), size));
         if path.to_string_lossy().contains("full-screen") {
-            // Without a clock, only its last snapshot is read.
+            // Without a clock, only the last snapshot of a full-screen program is read.
             continue;
         }
         for (length, pause) in [(bytes.len(), 400), (4096, 10), (100, 30), (1000, 350), (37, 400)] {
@@ -186,7 +188,8 @@ fn recordings_with_pauses_say_the_same() {
 #[test]
 fn full_screen_program_is_read_while_it_runs() {
     let (_, size, bytes) = recording("terminal", "full-screen-90x22");
-    // Without the end: the program leaves the alternate screen right after its last snapshot.
+    // The end is left out, because the program leaves the alternate screen right after its last
+    // snapshot.
     let bytes = &bytes[..bytes.len() - "\x1b[?1049l$ ".len()];
     let begin = b"\x1b[?2026h";
     let starts: Vec<usize> = (0..bytes.len())
@@ -227,7 +230,7 @@ fn random_repaints_neither_repeat_nor_lose_messages() {
     }
 }
 
-/// A program that sends messages, and repaints them in all possible ways.
+/// A program that sends messages, and repaints them in several ways.
 struct Repainter {
     seed: u64,
     said: Vec<String>,
@@ -296,7 +299,7 @@ fn endless_messages_keep_memory_bounded() {
     }
 }
 
-/// Pieces of output, well-formed and not.
+/// Generates pieces of output, well-formed and malformed.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => Just("->relay:Bob <<<".to_owned()),

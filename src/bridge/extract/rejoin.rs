@@ -1,46 +1,49 @@
-//! Rejoins long lines that a CLI wrapped to fit its screen.
+//! Rejoining of long lines that a CLI wrapped to fit its screen.
 //!
-//! Row B continues row A if B's first word would not have fitted into A. The other rules keep
-//! lists, quotes, tables and code apart; with each of them, more of the test bodies come back
-//! exactly.
+//! A row continues the row above if its first word would not have fitted into that row. Further
+//! rules keep lists, quotes, tables and code apart. Each of these rules raises the number of test
+//! bodies that are recovered exactly.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns that the widest row may lack of the screen's and still show where the CLI wraps.
+/// The most columns by which the widest row may be narrower than the screen and still show the
+/// column at which the CLI wraps.
 pub(super) const FULL_ROW_MARGIN: usize = 8;
 
-/// Columns by which CLIs sometimes wrap too early. This is allowed for once a line is long.
+/// The number of columns by which CLIs sometimes wrap too early. This is taken into account only in
+/// a long line.
 const EARLY_COLUMNS: usize = 2;
 
-/// Rows of a long line.
+/// The number of rows from which on a line counts as long.
 const LONG_LINE_ROWS: usize = 5;
 
-/// Characters that two rows share at their beginning if they are a series and not a wrapped line.
+/// The number of equal characters at the beginning of two rows that are a series and not a wrapped
+/// line.
 const SERIES_CHARACTERS: usize = 6;
 
 /// A row of a body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WrappedRow<'a> {
-    /// Columns between the body's left edge and the text.
+    /// The number of columns between the body's left edge and the text.
     pub(super) indent: usize,
     /// The text; empty for a blank row.
     pub(super) text: &'a str,
-    /// Columns that the row fills on the screen.
+    /// The number of columns that the row fills on the screen.
     pub(super) width: usize,
-    /// Columns of its first word on the screen.
+    /// The number of columns of the row's first word on the screen.
     pub(super) first_word: usize,
 }
 
 /// A rejoined line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct JoinedLine {
-    /// The index of its first row.
+    /// The index of the line's first row.
     pub(super) first_row: usize,
     pub(super) text: String,
 }
 
-/// The lines that were wrapped into these rows; `widest` is the width of the widest row of the
-/// whole message.
+/// Returns the lines that were wrapped into these rows. `widest` is the width of the widest row of
+/// the whole message.
 pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> Vec<JoinedLine> {
     let limit = if widest + FULL_ROW_MARGIN >= columns { widest } else { columns };
     let mut lines: Vec<JoinedLine> = Vec::new();
@@ -63,14 +66,14 @@ pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> 
     lines
 }
 
-/// The number of columns by which a line of `rows` rows may have been wrapped too early.
+/// Returns the number of columns by which a line of `rows` rows may have been wrapped too early.
 fn early_columns(rows: usize) -> usize {
     if rows >= LONG_LINE_ROWS { EARLY_COLUMNS } else { 0 }
 }
 
-/// A row that may continue the row above.
+/// A row that may continue the row above it.
 struct Continuation<'a> {
-    /// The line that ends with `above`, so far.
+    /// The text of the line so far, up to and with `above`.
     line: &'a str,
     above: &'a WrappedRow<'a>,
     below: &'a WrappedRow<'a>,
@@ -83,7 +86,8 @@ struct Continuation<'a> {
 }
 
 impl Continuation<'_> {
-    /// The text between the two rows in their line; `None` where `below` begins a line of its own.
+    /// Returns the text between the two rows if they belong to one line, or `None` if `below`
+    /// begins another line.
     fn separator(&self) -> Option<&'static str> {
         let Self { above, below, .. } = *self;
         if above.text.is_empty() || below.text.is_empty() {
@@ -106,8 +110,8 @@ impl Continuation<'_> {
         (!begins_line && !fits).then(|| self.blank_or_nothing(text, first_word))
     }
 
-    /// Returns the separator between two joined rows: a blank, or nothing if a word or a line of
-    /// wide characters was cut.
+    /// Returns the separator between two joined rows: a blank, or nothing if a long word or a line
+    /// of wide characters was cut.
     fn blank_or_nothing(&self, below: &str, first_word: usize) -> &'static str {
         let Self { above, limit, .. } = *self;
         let last_word = above.text.split_whitespace().next_back().map_or(0, UnicodeWidthStr::width);
@@ -120,7 +124,7 @@ impl Continuation<'_> {
     }
 }
 
-/// The text column of the list item that a row belongs to, given that of the row above.
+/// Returns the text column of the list item that a row belongs to, given that of the row above.
 fn item_column_after(item_column: Option<usize>, row: &WrappedRow<'_>) -> Option<usize> {
     match list_mark_columns(row.text) {
         Some(columns) => Some(row.indent + columns),
@@ -150,7 +154,8 @@ fn begins_with_mark(text: &str) -> bool {
         || ((1..=6).contains(&level) && heading.starts_with(' '))
 }
 
-/// Columns between the beginning of a list item's mark and its text.
+/// Returns the number of columns from the beginning of a list item's mark to its text, or `None`
+/// for a row that begins no list item.
 fn list_mark_columns(text: &str) -> Option<usize> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let rest = match digits {
@@ -162,7 +167,7 @@ fn list_mark_columns(text: &str) -> Option<usize> {
     (after.len() < rest.len()).then(|| text[..text.len() - after.len()].width())
 }
 
-/// The quote bars at the beginning of a row, and the text after them.
+/// Returns the quote bars at the beginning of a row, and the text after the bars.
 fn quote_bar(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start_matches(['>', '▎', '▌', '│', '┃', ' ']);
     let bar = &text[..text.len() - rest.len()];

@@ -1,7 +1,7 @@
-//! A scanner of a screen's rows: rows become logical lines, which a [`LineScanner`] reads.
+//! The row scanner: it joins a screen's rows to logical lines, which a [`LineScanner`] reads.
 //!
-//! Rows that have scrolled off the screen go into the scanner itself. The visible rows, which may
-//! still change, go into a clone of the scanner at each sample.
+//! The scanner itself reads the rows that have scrolled off the screen. At each sample, a clone of
+//! the scanner reads the visible rows, which may still change.
 
 use super::finding::Finding;
 use super::line_scanner::LineScanner;
@@ -10,33 +10,34 @@ use super::rules::Rules;
 use super::seen::hash;
 use crate::bridge::screen::Row;
 
-/// Ends of turns that are remembered while their rows are visible.
+/// The most ends of turns that are remembered while their rows are visible.
 const ENDED_TURNS_MAX: usize = 16;
 
-/// The state of reading a screen's rows.
+/// A scanner, with its state after the rows that it has read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RowScanner {
     /// The number of the next row.
     next_row: u64,
     joiner: RowJoiner,
-    /// Columns that the last row fills.
+    /// The number of columns that the last row fills.
     width_above: usize,
-    /// Within a logical line that cannot matter.
+    /// Whether the scanner is within a logical line that cannot matter and is skipped.
     is_skipping: bool,
     scanner: LineScanner,
     ended_turns: Vec<EndedTurn>,
 }
 
-/// The visible rows at the end of a turn that left something open. The turn's last row is the one
-/// before the first that has changed: a CLI writes the next turn over its composer, which looks
-/// like the agent's text.
+/// The visible rows at the end of a turn that left a message, block, fence or frame open.
+///
+/// Rows of the turn are those above the first row that has changed since. A CLI writes the next
+/// turn over its composer, which may look like the agent's text.
 #[derive(Debug, Clone)]
 struct EndedTurn {
-    /// The row where the open message began.
+    /// The number of the row in which the open message, block, fence or frame began.
     opened: u64,
     /// The number of the first of `rows`.
     first_row: u64,
-    /// Hashes of the rows.
+    /// The hashes of the visible rows.
     rows: Vec<u64>,
 }
 
@@ -67,7 +68,7 @@ impl RowScanner {
         }
     }
 
-    /// Ends the turn before the next row, or the text.
+    /// Ends the turn, or the text, before the next row.
     pub(super) fn end_turn(&mut self, rules: &Rules, out: &mut Vec<Finding>) {
         self.is_skipping = false;
         if let Some(line) = self.joiner.flush() {
@@ -76,7 +77,7 @@ impl RowScanner {
         self.scanner.end_turn(out);
     }
 
-    /// The row where an open message, block, fence or frame began.
+    /// Returns the number of the row in which an open message, block, fence or frame began.
     pub(super) fn open_since(&self) -> Option<u64> {
         self.scanner.open_since()
     }
@@ -86,7 +87,8 @@ impl RowScanner {
         self.scanner.is_in_message()
     }
 
-    /// Remembers the visible rows at the end of a turn that left open what began in row `opened`.
+    /// Remembers the visible rows at the end of a turn that left something open, which began in row
+    /// `opened`.
     pub(super) fn mark_turn_end<'a>(
         &mut self,
         opened: u64,
@@ -103,7 +105,8 @@ impl RowScanner {
         self.ended_turns.push(EndedTurn { opened, first_row: self.next_row, rows });
     }
 
-    /// Starts anew after all rows have gone; returns the message that was open.
+    /// Starts again after all rows were erased. Returns the message that was open as an overwritten
+    /// one.
     pub(super) fn reset(&mut self) -> Option<Finding> {
         let open = self.scanner.drop_open();
         *self = Self { next_row: self.next_row, ..Self::default() };
@@ -116,7 +119,8 @@ impl RowScanner {
         self.scanner.rows_disturbed();
     }
 
-    /// Drops the message that is open: rows below do not continue it. Returns it.
+    /// Drops the open message, since rows below do not continue it. Returns it as an overwritten
+    /// one.
     pub(super) fn drop_open(&mut self) -> Option<Finding> {
         self.rows_disturbed();
         self.scanner.drop_open()
@@ -124,7 +128,8 @@ impl RowScanner {
 }
 
 impl EndedTurn {
-    /// Whether the turn ended before this row, which differs from the row at its end.
+    /// Whether the turn ended before this row: the row differs from the one that stood there at the
+    /// turn's end.
     fn ended_before(&self, number: u64, row: &Row) -> bool {
         let Some(index) = number.checked_sub(self.first_row) else { return false };
         let stood = usize::try_from(index).ok().and_then(|index| self.rows.get(index));

@@ -1,4 +1,4 @@
-//! Settings and facts that hold for all lines of a source.
+//! The rules for extraction: settings and facts that hold for all lines of a source.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,18 +15,18 @@ use crate::bridge::screen::Row;
 pub(super) struct Rules {
     /// The terminal's columns; `None` for a text that is not on a screen.
     pub(super) columns: Option<usize>,
-    /// Blanks that the program leaves before the text of its agent.
+    /// The number of blanks that the program leaves before the text of its agent.
     pub(super) margin: usize,
-    /// The one-line form is allowed.
+    /// Whether the one-line form is allowed.
     pub(super) allows_inline: bool,
     /// Frames whose echo may be on the screen.
     pub(super) frames: InjectedFrames,
-    /// Numbers of lines in whole frames that the agent quotes.
+    /// The numbers of the lines in whole frames that the agent quotes.
     pub(super) quoted_lines: Vec<Range<u64>>,
-    /// Lines in a code fence within a body are text of the body. Not so on a screen, where programs
-    /// leave out the fences.
+    /// Whether lines in a code fence within a body are text of the body. They are not on a screen,
+    /// since programs do not show the fences there.
     pub(super) has_body_fences: bool,
-    /// Numbers of the first lines of bodies for which `has_body_fences` does not hold.
+    /// The numbers of the first lines of messages for which `has_body_fences` does not hold.
     pub(super) bodies_without_fences: Vec<u64>,
 }
 
@@ -36,14 +36,15 @@ impl Rules {
         self.quoted_lines.iter().any(|lines| lines.contains(&line.first_row))
     }
 
-    /// Whether a line may continue the line above, which had no room for its first word.
+    /// Whether a line may continue the line above, since the line above had no room for its first
+    /// word.
     pub(super) fn may_continue_above(&self, line: &LogicalLine) -> bool {
         let word = line.text.split_whitespace().next().map_or(0, UnicodeWidthStr::width);
         let needed = line.width_above + 1 + word + FULL_ROW_MARGIN;
         line.width_above > 0 && self.text_columns().is_some_and(|columns| needed > columns)
     }
 
-    /// The columns for the text of the agent.
+    /// Returns the number of columns for the text of the agent.
     pub(super) fn text_columns(&self) -> Option<usize> {
         self.columns.map(|columns| columns.saturating_sub(self.margin))
     }

@@ -1,7 +1,8 @@
-//! The reader of a screen's rows: it finds messages in them, and tells new ones from repaints.
+//! The reader of a screen's rows: it finds messages in them, and distinguishes new messages from
+//! repaints.
 //!
-//! Rows that scrolled off are final and read once, in order. Visible rows are read by a clone of
-//! the scanner at each sample, and a message in them counts once they are stable.
+//! Rows that have scrolled off are final and are read once, in order. At each sample, a clone of
+//! the scanner reads the visible rows, and a message in them is extracted once its rows are stable.
 
 use super::extracted::Extracted;
 use super::finding::{Finding, IfExtended};
@@ -14,24 +15,26 @@ use super::stability::RowStability;
 use crate::bridge::screen::{Discontinuity, Row, Screen, ScreenObserver, VisibleRows};
 use crate::protocol::Moment;
 
-/// Messages that scrolled off an alternate screen and still count as a part of its snapshot.
+/// The most messages that scrolled off an alternate screen and still count as a part of its
+/// snapshot.
 const SNAPSHOT_MESSAGES_MAX: usize = 256;
 
-/// Messages on the primary screen, or overwritten there, that are recognised.
+/// The most messages on the primary screen, or overwritten there, that are recognised.
 const SHOWN_MAX: usize = 256;
 
-/// The state of reading a screen.
+/// A reader, with its state after the rows that it has read.
 #[derive(Default)]
 pub(super) struct ScreenReader {
     pub(super) rules: Rules,
-    /// A clock is there: rows are read once they are stable.
+    /// Whether there is a clock, so that rows are read once they are stable.
     is_live: bool,
     is_finishing: bool,
     /// The scanner of the screen that is shown.
     scanner: RowScanner,
     /// The scanner of the primary screen, while the alternate one is shown.
     primary: Option<RowScanner>,
-    /// The text that the alternate screen's snapshots show, of a program with synchronized updates.
+    /// The text that the alternate screen's snapshots show, if the program uses synchronized
+    /// updates.
     scrolled: Option<ScrolledText>,
     stability: RowStability,
     seen: SeenLog,
@@ -66,7 +69,7 @@ struct ReadMode {
     now: Moment,
     /// The cursor's row, which is not stable within a turn.
     cursor: usize,
-    /// The turn is over: all rows are final.
+    /// Whether the turn is over, so that all rows are final.
     ends_turn: bool,
 }
 
@@ -74,7 +77,7 @@ impl ScreenObserver for ScreenReader {
     fn rows_scrolling_off(&mut self, visible: VisibleRows<'_>, count: usize) {
         let has_history = self.primary.is_none() && self.scanner.next_row() > 0;
         if has_history && self.stability.is_repainted(visible, count) {
-            // The rows count as erased before.
+            // The rows count as erased before the program painted other rows over them.
             self.discontinuity(Discontinuity::AllRowsErased);
         }
     }
@@ -97,7 +100,7 @@ impl ScreenObserver for ScreenReader {
     }
 
     fn leaving_alternate(&mut self, visible: VisibleRows<'_>) {
-        // With a clock, stable rows were read already.
+        // With a clock, stable rows were read already, and the other rows were not final.
         if self.is_live && !self.is_finishing {
             return;
         }
@@ -117,7 +120,7 @@ impl ScreenObserver for ScreenReader {
     fn discontinuity(&mut self, cause: Discontinuity) {
         let (is_alternate, is_resized) = (self.primary.is_some(), self.repaint.after_resize());
         match cause {
-            // Without a resize, erasing the first row does not announce a repaint.
+            // Without a preceding resize, erasing the first row does not announce a repaint.
             Discontinuity::FirstRowErased if !is_resized => return,
             Discontinuity::Resized
             | Discontinuity::AlternateShown
@@ -134,7 +137,7 @@ impl ScreenObserver for ScreenReader {
             Discontinuity::ScreenCleared | Discontinuity::HistoryCleared if is_alternate => {
                 return self.begin_snapshot();
             }
-            // The program may have painted for the size before until here.
+            // The program may have painted for the old size up to this point.
             Discontinuity::ScreenCleared | Discontinuity::FirstRowErased if is_resized => {
                 self.drop_open();
             }
@@ -167,7 +170,7 @@ impl ScreenObserver for ScreenReader {
 }
 
 impl ScreenReader {
-    /// A reader with these rules; `is_live` if there is a clock.
+    /// Returns a reader with these rules. `is_live` says that there is a clock.
     pub(super) fn new(rules: Rules, is_live: bool) -> Self {
         Self { rules, is_live, ..Self::default() }
     }
@@ -177,42 +180,43 @@ impl ScreenReader {
         self.is_live
     }
 
-    /// Whether the agent had begun a message, and not ended it, when rows were last read.
+    /// Whether the agent had begun a message and not ended it when the rows were last read.
     pub(super) fn is_in_message(&self) -> bool {
         self.is_in_message
     }
 
-    /// When the next visible row becomes stable.
+    /// Returns the time at which the next visible row becomes stable.
     pub(super) fn next_stable_at(&self, now: Moment) -> Option<Moment> {
         self.stability.next_stable_at(now)
     }
 
-    /// Notes that no more bytes come, so that even an alternate screen that is left is final.
+    /// Notes that no more bytes come, so that the last rows of an alternate screen are final, too.
     pub(super) fn begin_finish(&mut self) {
         self.is_finishing = true;
     }
 
-    /// Drops an open message: rows below may not continue it, and it may be painted again.
+    /// Drops an open message, which the program may paint again. Rows below may not continue it.
     fn drop_open(&mut self) {
         let open = self.scanner.drop_open();
         open.into_iter().for_each(|finding| self.overwritten.add(finding));
     }
 
-    /// Notes that all messages on the screen may be shown again from here on.
+    /// Notes that from here on the program may show all messages on the screen again.
     fn begin_repaint(&mut self, is_resize: bool) {
         self.shown.clear();
         self.repaint = self.repaint.begin_again(&self.seen, is_resize);
     }
 
-    /// Notes that the terminal has another size, and has scrolled off the rows that do not fit.
-    /// These were read as rows of the old size, and the program may show all of them again.
+    /// Notes that the terminal has another size, and that the rows that do not fit have scrolled
+    /// off. These rows were read as rows of the old size, and the program may show all of them
+    /// again.
     pub(super) fn resized(&mut self, columns: usize) {
         self.rules.columns = Some(columns);
         self.drop_open();
         self.begin_repaint(true);
     }
 
-    /// Begins a snapshot of the alternate screen that does not continue the one before.
+    /// Begins a snapshot of the alternate screen that does not continue the previous one.
     fn begin_snapshot(&mut self) {
         if self.scanner.next_row() > 0 {
             self.scanner = RowScanner::default();
@@ -221,7 +225,8 @@ impl ScreenReader {
         self.scrolled = None;
     }
 
-    /// Samples the visible rows: those that changed did so at `changed` or before.
+    /// Samples the visible rows. Rows that differ from the last sample changed at `changed` or
+    /// before.
     pub(super) fn sample(&mut self, screen: &Screen, changed: Moment) {
         if self.scrolled.is_some() && !screen.synchronizing() {
             self.add_snapshot(screen.visible_rows());
@@ -230,7 +235,7 @@ impl ScreenReader {
         self.stability.sample(screen, changed);
     }
 
-    /// Adds a snapshot of the alternate screen after an update.
+    /// Adds a snapshot of the alternate screen, as it is after an update.
     fn add_snapshot(&mut self, visible: VisibleRows<'_>) {
         let snapshot = visible.to_vec();
         let Some(mut scrolled) = self.scrolled.take() else {
@@ -264,7 +269,7 @@ impl ScreenReader {
         }
     }
 
-    /// The rows that are not final, and how many of them stand above the screen.
+    /// Returns the rows that are not final, and the number of them that stand above the screen.
     fn pending_rows(&self) -> (Vec<&Row>, usize) {
         match &self.scrolled {
             Some(scrolled) => {
@@ -275,7 +280,7 @@ impl ScreenReader {
         }
     }
 
-    /// Extracts a message of final rows, unless it was extracted while they were visible.
+    /// Extracts a finding in final rows, unless it was extracted while its rows were visible.
     fn judge_final(&mut self, candidate: Candidate) {
         let fingerprint = candidate.fingerprint;
         if self.primary.is_some() {
@@ -328,7 +333,8 @@ impl ScreenReader {
             scanner.end_turn(&self.rules, &mut findings);
         }
         let top = self.scanner.next_row() + above as u64;
-        // A message that may still change is judged before those that follow it.
+        // Messages are judged in order, so none is judged that follows a message which may still
+        // change.
         let end = findings
             .iter()
             .position(|finding| finding.is_message() && !self.is_final(finding, top, mode));
@@ -346,8 +352,8 @@ impl ScreenReader {
         }
     }
 
-    /// Whether all rows of a finding are stable, and no text can come after it that changes it.
-    /// `top` is the number of the first visible row.
+    /// Whether all rows of a finding are stable, and no further text can change the finding. `top`
+    /// is the number of the first visible row.
     fn is_final(&self, finding: &Finding, top: u64, mode: ReadMode) -> bool {
         if mode.ends_turn {
             return true;
@@ -401,11 +407,11 @@ impl ScreenReader {
             self.repaint = RepaintTracker::default();
             self.shown = present;
         }
-        // The last ones were erased longest ago.
+        // The last messages of the list were erased longest ago.
         self.shown.truncate(SHOWN_MAX);
     }
 
-    /// Remembers a message that scrolled off the alternate screen, and was judged.
+    /// Remembers a message that scrolled off the alternate screen and has been judged.
     fn keep_in_snapshot(&mut self, message: Fingerprint) {
         if self.snapshot.len() == SNAPSHOT_MESSAGES_MAX {
             self.snapshot.remove(0);
@@ -413,11 +419,12 @@ impl ScreenReader {
         self.snapshot.push(message);
     }
 
-    /// Extracts new messages of a snapshot, which begins with those that scrolled off it.
+    /// Extracts new messages of a snapshot. The snapshot begins with the messages that scrolled off
+    /// it.
     fn judge_snapshot(&mut self, mut candidates: Vec<Candidate>) {
         let visible = candidates.iter().map(|candidate| candidate.fingerprint);
         let snapshot: Vec<Fingerprint> = self.snapshot.iter().copied().chain(visible).collect();
-        // Messages before the first one that was seen are new: they could not be read before.
+        // Messages before the first known message are new: they could not be read before.
         if let Some((first, number)) = RepaintTracker::first_seen(&snapshot, &self.seen) {
             let before = first.saturating_sub(self.snapshot.len());
             for (candidate, number) in candidates.drain(..before).zip(number..) {

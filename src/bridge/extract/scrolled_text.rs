@@ -1,37 +1,39 @@
-//! One text out of successive snapshots of an alternate screen, in which it scrolls.
+//! The text that scrolls in an alternate screen, recovered from successive snapshots.
 //!
-//! A text that is longer than the screen moves up in it from snapshot to snapshot, and nothing else
-//! shows its upper part. Only programs with synchronized updates are read so; half a repaint would
-//! be taken for text.
+//! A text that is longer than the screen moves up from snapshot to snapshot, and its upper part is
+//! shown nowhere else. Only programs with synchronized updates are read in this way; without such
+//! updates, half a repaint would be taken for text.
 
 use crate::bridge::screen::Row;
 
-/// Rows with text that two snapshots have to share to show the same text.
+/// The fewest rows with text that two snapshots of the same text must have in common.
 const SHARED_MIN: usize = 2;
 
-/// Shared rows with text that need no other evidence.
+/// The number of common rows with text that prove that two snapshots show the same text.
 const SHARED_SURE: usize = 6;
 
-/// The divisor of the part of a snapshot at the top that may hide the text (a headline, or the
-/// prompt that is being answered), and at the bottom (a composer).
+/// The divisor of a snapshot's height that gives the height of its edges. At the top edge, a
+/// headline or the prompt that is being answered may hide the text, and at the bottom edge a
+/// composer may.
 const EDGE_DIVISOR: usize = 4;
 
-/// Screens of text that are kept above the snapshot, since the program may scroll back.
+/// The number of screens of text that are kept above the snapshot, since the program may scroll
+/// back.
 const SCREENS_KEPT: usize = 2;
 
-/// Rows that a terminal may scroll off within one update.
+/// The most rows that a terminal may scroll off within one update.
 const SCROLLED_ROWS_MAX: usize = 1024;
 
-/// The text that a program shows, as far as it is not final.
+/// The part of a program's text that is not final.
 #[derive(Debug, Default)]
 pub(super) struct ScrolledText {
-    /// The text above the last snapshot, and the snapshot.
+    /// The rows of text above the last snapshot, followed by the snapshot's rows.
     rows: Vec<Row>,
     /// The index of the snapshot's first row.
     top: usize,
     /// The snapshot as it was painted.
     snapshot: Vec<Row>,
-    /// Rows that the terminal scrolled off since.
+    /// The rows that the terminal has scrolled off since the last snapshot.
     scrolled_off: Vec<Row>,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct ScrolledText {
 pub(super) enum Scroll {
     /// The snapshot shows another text.
     NewText,
-    /// The snapshot begins this many rows further down, or up if negative.
+    /// The snapshot begins this many rows further down in the text, or further up if negative.
     By(isize),
 }
 
@@ -56,17 +58,17 @@ struct Overlap {
 }
 
 impl ScrolledText {
-    /// The text of a first snapshot.
+    /// Returns the text of a first snapshot.
     pub(super) fn new(snapshot: Vec<Row>) -> Self {
         Self { rows: snapshot.clone(), snapshot, ..Self::default() }
     }
 
-    /// The rows that are not final, and how many of them stand above the screen.
+    /// Returns the rows that are not final, and the number of them that stand above the screen.
     pub(super) fn rows(&self) -> (&[Row], usize) {
         (&self.rows, self.top)
     }
 
-    /// Adds a row that the terminal scrolled off; `false` if there are too many.
+    /// Adds a row that the terminal scrolled off. Returns `false` if there are too many such rows.
     pub(super) fn row_scrolled_off(&mut self, row: &Row) -> bool {
         let fits = self.scrolled_off.len() < SCROLLED_ROWS_MAX;
         if fits {
@@ -92,7 +94,8 @@ impl ScrolledText {
             return Scroll::NewText;
         };
         if top == self.top {
-            // The text has not scrolled, so rows above the overlap that changed have new text.
+            // The text has not scrolled, so changed rows above the overlap are new text in the same
+            // place.
             for at in (0..overlap.snapshot).filter(|&at| self.snapshot.get(at) != shown.get(at)) {
                 self.rows[top + at] = shown[at].clone();
             }
@@ -104,14 +107,14 @@ impl ScrolledText {
         Scroll::By(self.top as isize - before as isize)
     }
 
-    /// Takes the rows so far above the screen that they are final.
+    /// Takes the rows that are so far above the screen that they are final.
     pub(super) fn take_final(&mut self) -> Vec<Row> {
         let count = self.top.saturating_sub(SCREENS_KEPT * self.snapshot.len());
         self.top -= count;
         self.rows.drain(..count).collect()
     }
 
-    /// The longest overlap with what is shown, if it is evidence enough.
+    /// Returns the longest overlap with the shown rows, if it proves that they show the same text.
     fn overlap(&self, shown: &[Row]) -> Overlap {
         let edge = self.snapshot.len() / EDGE_DIVISOR;
         let mut best = Overlap::default();
@@ -132,12 +135,13 @@ impl ScrolledText {
             || overlap.rows == best.rows && self.scroll(overlap) < self.scroll(best)
     }
 
-    /// The number of rows by which the text would have scrolled.
+    /// Returns the number of rows by which the text would have scrolled for this overlap.
     fn scroll(&self, overlap: &Overlap) -> usize {
         (overlap.text - overlap.snapshot).abs_diff(self.top)
     }
 
-    /// Whether the rows beside the overlap fit as well. Two texts may begin with the same words.
+    /// Whether the rows after the overlap's beginning agree as well. Two different texts may have
+    /// equal rows at their beginnings.
     fn is_likely(&self, overlap: &Overlap, shown: &[Row], edge: usize) -> bool {
         let pairs = || std::iter::zip(&self.rows[overlap.text..], &shown[overlap.snapshot..]);
         let same = pairs().filter(|(known, row)| has_text(known) && known == row).count();
@@ -146,8 +150,9 @@ impl ScrolledText {
     }
 }
 
-/// The longest run of equal rows in two texts side by side, which begins at most `edge` rows down:
-/// where it begins, and its number of rows with text. Runs from the end on, to read each row once.
+/// Finds the longest run of equal rows in two texts side by side that begins at most `edge` rows
+/// down. Returns the run's beginning and its number of rows with text. The rows are compared from
+/// the end on, so that each is read once.
 fn longest_common_run(text: &[Row], shown: &[Row], edge: usize) -> (usize, usize) {
     let (mut rows, mut best) = (0, (0, 0));
     for (at, (known, row)) in std::iter::zip(text, shown).enumerate().rev() {

@@ -1,7 +1,7 @@
-//! The messages extracted so far, and whether a message after a repaint is one of them.
+//! The messages extracted so far, and recognition of them after a repaint.
 //!
-//! A message is recognised by its place among the others, not by its text alone: an agent may say
-//! the same twice.
+//! A message is recognised by its position among the others, and not only by its text: an agent may
+//! send the same text twice.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,27 +9,31 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::extracted::{Extracted, Problem};
 use crate::bridge::outgoing::OutgoingMessage;
 
-/// Messages that are remembered; a repaint shows fewer.
+/// The most messages that are remembered. A repaint shows fewer.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// Last messages that are compared where another size may have changed how a message reads.
+/// The number of last messages that are compared by similarity, after a resize has changed how a
+/// message reads.
 const SIMILAR_MAX: usize = 256;
 
-/// Letters at the beginning or the end of a body that tell it from others.
+/// The number of letters at the beginning or the end of a body that distinguish it from other
+/// bodies.
 const EDGE_LETTERS: usize = 16;
 
-/// Symbols that do so in a body without letters. There are few: programs and terminals disagree
-/// about the width of joined emoji, so programs may paint over the symbols after them.
+/// The number of symbols that distinguish a body without letters. The number is small: programs and
+/// terminals disagree about the width of joined emoji, so programs may paint over the symbols after
+/// them.
 const EDGE_SYMBOLS: usize = 2;
 
-/// Hashes of the parts of a message or problem that are the same however often it is painted: not
-/// its line breaks, the marks before its lines, or the length of its rules.
+/// Hashes of the parts of a message or problem that are the same whenever it is painted. Line
+/// breaks, marks before lines and the length of rules are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     whole: u64,
-    /// The beginning of the body, which may be all that is left of it after a resize.
+    /// The hash of the beginning of the body, which may be all that is left of the body after a
+    /// resize.
     head: u64,
-    /// The end of the body, likewise.
+    /// The hash of the end of the body, which may be all that is left of the body after a resize.
     tail: u64,
 }
 
@@ -41,7 +45,8 @@ impl Fingerprint {
         }
     }
 
-    /// Leaves the sentence out: it may name a column, which a resize changes.
+    /// Returns the fingerprint of a problem. The problem's sentence is left out, since a resize may
+    /// change it: it may name a column.
     fn of_problem(problem: &Problem) -> Self {
         let letters = || problem.line.chars().filter(|c| c.is_alphanumeric());
         let whole = hash(&(problem.fault, letters().collect::<String>()));
@@ -66,13 +71,13 @@ impl Fingerprint {
         }
     }
 
-    /// Whether both may be the same message, of which one was read in part.
+    /// Whether both may be the same message, which was read only in part at one of the times.
     fn is_similar(&self, other: &Self) -> bool {
         self.head == other.head || self.tail == other.tail
     }
 }
 
-/// A hash of a value, the same within a process.
+/// Returns a hash of a value. Equal values have equal hashes within a process.
 pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -83,12 +88,12 @@ pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct SeenLog {
     log: VecDeque<Fingerprint>,
-    /// Messages that were forgotten, before the first of `log`.
+    /// The number of messages that were forgotten, all of which stood before the first of `log`.
     forgotten: usize,
 }
 
 impl SeenLog {
-    /// The count of all messages, which is the ordinal of the next one.
+    /// Returns the number of all messages, which is the ordinal of the next one.
     pub(super) fn count(&self) -> usize {
         self.forgotten + self.log.len()
     }
@@ -111,7 +116,7 @@ impl SeenLog {
         self.log.get(ordinal.checked_sub(self.forgotten)?)
     }
 
-    /// The ordinals in `from..end` of messages with this fingerprint.
+    /// Returns the ordinals in `from..end` of messages with this fingerprint.
     fn find_all(&self, message: Fingerprint, from: usize, end: usize) -> Vec<usize> {
         let matches = |&ordinal: &usize| self.get(ordinal) == Some(&message);
         (from.max(self.forgotten)..end).filter(matches).collect()
@@ -120,19 +125,19 @@ impl SeenLog {
 
 /// The position of a repaint within the messages that were extracted before it.
 ///
-/// A repaint shows messages in their order. Some may be missing, and one that could not be read
-/// before may stand between them, without making the others new.
+/// A repaint shows messages in their order. Some messages may be missing. A message that could not
+/// be read before may stand between known messages, which are not new for that reason.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RepaintTracker {
-    /// Messages that were extracted before the repaint; 0 without a repaint.
+    /// The number of messages that were extracted before the repaint, or 0 without a repaint.
     end: usize,
-    /// Ordinals that the next message may have, once a message was recognised: several while equal
-    /// messages leave it open.
+    /// The ordinals that the next message may have, after a message was recognised. There are
+    /// several if equal messages do not tell which of them was recognised.
     next: Vec<usize>,
-    /// Messages that were recognised.
+    /// The number of messages that were recognised.
     recognised: usize,
-    /// After a resize, messages may be shown repeatedly: by the terminal, which wraps its rows
-    /// anew, and by the program.
+    /// Whether the terminal was resized. After a resize, messages may be shown twice: by the
+    /// terminal, which wraps its rows again, and by the program.
     after_resize: bool,
 }
 
@@ -148,12 +153,12 @@ pub(super) enum Verdict {
 }
 
 impl RepaintTracker {
-    /// A tracker for a repaint that begins now.
+    /// Returns a tracker for a repaint that begins now.
     pub(super) fn begin(seen: &SeenLog) -> Self {
         Self { end: seen.count(), ..Self::default() }
     }
 
-    /// A tracker for the next repaint of the same turn, which may be due to a resize.
+    /// Returns a tracker for the next repaint in the same turn, which may be due to a resize.
     pub(super) fn begin_again(&self, seen: &SeenLog, is_resize: bool) -> Self {
         Self { after_resize: is_resize || self.after_resize, ..Self::begin(seen) }
     }
@@ -163,14 +168,14 @@ impl RepaintTracker {
         self.after_resize
     }
 
-    /// The index of the first of these messages that was extracted before, and its ordinal.
+    /// Returns the index of the first of these messages that was extracted before, and its ordinal.
     pub(super) fn first_seen(messages: &[Fingerprint], seen: &SeenLog) -> Option<(usize, usize)> {
         let ordinal =
             |&message: &Fingerprint| seen.find_all(message, 0, seen.count()).last().copied();
         messages.iter().enumerate().find_map(|(at, message)| Some((at, ordinal(message)?)))
     }
 
-    /// Compares the next message of the repaint.
+    /// Compares the next message of the repaint with the messages extracted before.
     pub(super) fn judge(&mut self, message: Fingerprint, seen: &SeenLog) -> Verdict {
         let candidates = self.candidates(message, seen);
         if !candidates.is_empty() {
@@ -180,13 +185,13 @@ impl RepaintTracker {
         }
         match self.next.iter().max() {
             Some(&next) if !self.next.contains(&self.end) => Verdict::NewBefore(next),
-            // No message was recognised yet, or all were.
+            // No message was recognised yet, or all known messages stand before this one.
             _ => Verdict::New,
         }
     }
 
-    /// Returns the ordinals of the known messages that `message` may repeat: the next one, a later
-    /// one, the next one in another reading of the repaint, or any.
+    /// Returns the ordinals of the known messages that `message` may repeat: the expected one, a
+    /// later one, a similar one in the expected position, or any.
     fn candidates(&self, message: Fingerprint, seen: &SeenLog) -> Vec<usize> {
         let any = || seen.find_all(message, 0, self.end);
         if self.recognised == 0 && !self.after_resize {
@@ -208,18 +213,20 @@ impl RepaintTracker {
             found = any();
         }
         if found.is_empty() && self.after_resize {
-            // Rows of the program and of the terminal may be mixed.
+            // After a resize, rows of the program and of the terminal may be mixed.
             found = (self.end.saturating_sub(SIMILAR_MAX)..self.end).filter(is_similar).collect();
         }
         found
     }
 
-    /// Renumbers after a message was inserted before `ordinal` that was judged by this tracker.
+    /// Adapts the ordinals after a message was inserted before `ordinal`. This tracker has judged
+    /// the inserted message.
     pub(super) fn inserted(&mut self, ordinal: usize) {
         self.renumber(|next| next >= ordinal);
     }
 
-    /// Renumbers after a message was inserted before `ordinal` that this tracker is still to judge.
+    /// Adapts the ordinals after a message was inserted before `ordinal`. This tracker is still to
+    /// judge the inserted message.
     pub(super) fn inserted_unjudged(&mut self, ordinal: usize) {
         self.renumber(|next| next > ordinal);
     }

@@ -1,22 +1,24 @@
-//! The time since which each visible row has not changed.
+//! Stability of rows: the time since which each visible row has not changed.
 
 use crate::bridge::screen::{Row, Screen, VisibleRows};
 use crate::protocol::Moment;
 
-/// Time for which a row has to stay unchanged before it is read. With all other delays, recipients
-/// get a message within 300 ms.
+/// The time for which a row must stay unchanged before it is read. With all other delays, a
+/// recipient gets a message within 300 ms.
 pub(super) const STABLE_MS: u64 = 250;
 
-/// Rows with other text that make a repaint. Fewer may be a blinking mark, or a tool's state.
+/// The fewest rows with other text that count as a repaint. Fewer changed rows may be a blinking
+/// mark, or the state of a tool.
 const REPAINTED_MIN: usize = 2;
 
-/// The visible rows as they were when last sampled.
+/// The visible rows as they were at the last sample.
 #[derive(Debug, Default)]
 pub(super) struct RowStability {
     rows: Vec<SampledRow>,
-    /// Rows that left the top since.
+    /// The number of rows that have left the top since the last sample.
     scrolled_off: usize,
-    /// The rows are being repainted from the top, so rows that leave it do not shift the others.
+    /// Whether the rows are being repainted from the top. If so, rows that leave the top do not
+    /// shift the others.
     is_repainting: bool,
     scratch: Row,
 }
@@ -28,21 +30,22 @@ struct SampledRow {
 }
 
 impl RowStability {
-    /// Notes that a row left the top: those below it moved up, unchanged.
+    /// Notes that a row left the top, so that the rows below it moved up unchanged.
     pub(super) fn row_scrolled_off(&mut self) {
         if !self.is_repainting {
             self.scrolled_off = self.scrolled_off.saturating_add(1);
         }
     }
 
-    /// Notes that the rows are being repainted: those that look the same afterwards did not change.
+    /// Notes that the rows are being repainted. Rows that look the same afterwards count as
+    /// unchanged.
     pub(super) fn begin_repaint(&mut self) {
         self.is_repainting = true;
     }
 
     /// Whether the upper half of the rows, of which `scrolling` are about to scroll off, has other
-    /// text than before. New text appears further below, so the program shows another part of its
-    /// text.
+    /// text than before. New text appears further down, so a change in the upper half means that
+    /// the program shows another part of its text.
     pub(super) fn is_repainted(&mut self, visible: VisibleRows<'_>, scrolling: usize) -> bool {
         if self.is_repainting || self.scrolled_off > 0 {
             return false;
@@ -63,7 +66,7 @@ impl RowStability {
         self.scrolled_off = 0;
     }
 
-    /// Samples the rows. Changed rows count as changed at `at`.
+    /// Samples the rows. Rows that differ from the last sample count as changed at `at`.
     pub(super) fn sample(&mut self, screen: &Screen, at: Moment) {
         let visible = screen.visible_rows();
         self.is_repainting = false;
@@ -79,12 +82,12 @@ impl RowStability {
         }
     }
 
-    /// The sampled rows, from the top.
+    /// Returns the sampled rows, from the top.
     pub(super) fn rows(&self) -> impl DoubleEndedIterator<Item = &Row> {
         self.rows.iter().map(|sampled| &sampled.row)
     }
 
-    /// When the row last changed.
+    /// Returns the time at which the row last changed.
     pub(super) fn unchanged_since(&self, index: usize) -> Option<Moment> {
         self.rows.get(index).map(|sampled| sampled.since)
     }
@@ -94,17 +97,17 @@ impl RowStability {
         self.unchanged_since(index).is_some_and(|since| since.plus(STABLE_MS) <= now)
     }
 
-    /// Whether any row below has text.
+    /// Whether any row below this one has text.
     pub(super) fn has_text_below(&self, index: usize) -> bool {
         self.rows().skip(index + 1).any(|row| !row.text.trim().is_empty())
     }
 
-    /// Whether the next row has text.
+    /// Whether the row below this one has text.
     pub(super) fn has_text_in_next_row(&self, index: usize) -> bool {
         self.rows().nth(index + 1).is_some_and(|row| !row.text.trim().is_empty())
     }
 
-    /// When the next row becomes stable.
+    /// Returns the time at which the next row becomes stable.
     pub(super) fn next_stable_at(&self, now: Moment) -> Option<Moment> {
         let stable_at = self.rows.iter().map(|sampled| sampled.since.plus(STABLE_MS));
         stable_at.filter(|&at| at > now).min()

@@ -8,7 +8,7 @@ use crate::protocol::topic;
 pub(super) struct Target {
     /// An agent's name, `*`, or the name of a person's command line.
     pub(super) to: String,
-    /// The topic after `#`, whose subscribers are meant.
+    /// The topic after `#`, whose subscribers are the recipients.
     pub(super) topic: Option<String>,
 }
 
@@ -17,7 +17,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A clause that says why it names no recipient.
+    /// Returns a clause that says why the text names no recipient.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text == EVERYONE {
             return Ok(Self { to: EVERYONE.to_owned(), topic: None });
@@ -38,13 +38,13 @@ impl Target {
     }
 }
 
-/// Names that agents use for the command line of a person who has asked them something, beside the
-/// name in the frame.
+/// Other names that agents use for the command line of a person who asked them something. The name
+/// in the frame is accepted as well.
 const PERSONS: [&str; 2] = ["operator", "user"];
 
-/// The name of a person's command line, as it stands in the header of a frame: with a backslash
-/// where the program would attach the file that an `@` names. The sender sees to it that it is only
-/// answered.
+/// Returns the name of a person's command line. In the header of a frame, the name may have a
+/// backslash, if the program would attach the file that an `@` names. The wrapper that sends the
+/// message ensures that such a message is an answer.
 fn command_line(text: &str) -> Option<String> {
     let text = text.strip_prefix('\\').unwrap_or(text);
     let word = text.strip_prefix('@').unwrap_or(text);
@@ -56,7 +56,7 @@ fn command_line(text: &str) -> Option<String> {
     is_guest.then(|| text.to_owned())
 }
 
-/// Shortens text from elsewhere for a sentence, without control characters.
+/// Shortens foreign text for use in a sentence, and removes its control characters.
 pub(super) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
     if short.len() < text.len() {

@@ -1,4 +1,4 @@
-//! Tests of the rules of extraction, each by name.
+//! Tests of the rules of extraction, a module for each group of rules.
 
 mod blocks_and_fences;
 mod bodies;
@@ -16,7 +16,7 @@ use expect_test::Expect;
 const CLEAR_ALL: &str = "\x1b[2J\x1b[3J\x1b[H";
 const MAIL: &str = "->relay:Bob <<<\nHello\nBob>>>\n";
 
-/// The results, a line each.
+/// Returns the results as text, a line for each.
 fn shown(results: &[Extracted]) -> String {
     let mut text = String::new();
     for result in results {
@@ -53,13 +53,13 @@ fn shown_message(message: &OutgoingMessage) -> String {
 fn check(bytes: &str, expected: Expect) {
     let mut extractor = ScreenExtractor::offline(80, 24);
     let mut found = Vec::new();
-    // A terminal driver translates newlines.
+    // A terminal driver would translate the newlines.
     extractor.feed(Moment::default(), bytes.replace('\n', "\r\n").as_bytes(), &mut found);
     extractor.finish(Moment::default(), &mut found);
     expected.assert_eq(&shown(&found));
 }
 
-/// A program that runs, and the time.
+/// A running program, the time, and the results of extraction.
 struct Live {
     extractor: ScreenExtractor,
     now: Moment,

@@ -1,4 +1,4 @@
-//! Extraction from texts that are not on a screen, such as a transcript's.
+//! Extraction from texts that are not on a screen, such as the texts in a transcript.
 
 use super::extracted::Extracted;
 use super::finding::Finding;
@@ -7,35 +7,37 @@ use super::line_scanner::LineScanner;
 use super::logical_line::LogicalLine;
 use super::rules::Rules;
 
-/// Bodies of one text that are read again without regard to code fences in them.
+/// The most messages of one text that are read again without regard to code fences in their bodies.
 const BODIES_WITHOUT_FENCES_MAX: usize = 32;
 
-/// Extracts messages from whole texts of an agent.
+/// An extractor of messages from whole texts of an agent.
 pub struct TextExtractor {
     rules: Rules,
     frames: InjectedFrames,
 }
 
 impl TextExtractor {
-    /// An extractor; `allows_inline` as in [`super::ScreenExtractor::allow_inline`].
+    /// Returns an extractor. For `allows_inline` see [`super::ScreenExtractor::allow_inline`].
     pub fn new(allows_inline: bool) -> Self {
         let rules = Rules { allows_inline, has_body_fences: true, ..Rules::default() };
         Self { rules, frames: InjectedFrames::default() }
     }
 
-    /// Remembers that `body` is typed into the agent, in a frame with these six digits. In a text
-    /// that quotes the whole frame, it is not the agent's own.
+    /// Remembers that `body` is typed into the agent, in a frame with these six digits. If a text
+    /// of the agent quotes the whole frame, the body in it is not the agent's own text.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.frames.remember(hex, body);
     }
 
-    /// Extracts from one whole text of the agent: a message without an end in it has none.
+    /// Extracts messages from one whole text of the agent. A message that has no end in the text is
+    /// unclosed.
     pub fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
         self.rules.bodies_without_fences.clear();
         self.rules.quoted_lines = self.frames.quoted_lines(text);
         let findings = loop {
             let findings = self.scan(text);
-            // A fence that a body opens may be closed by the beginning of another one, far below.
+            // A code fence in a body may be closed by mistake by the beginning of another fence,
+            // far below. So an unclosed message is read again without regard to fences in its body.
             let read_already = &self.rules.bodies_without_fences;
             let unclosed = findings.iter().find(|finding| {
                 finding.is_unclosed() && !read_already.contains(&finding.first_row)

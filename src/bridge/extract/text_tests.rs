@@ -2,7 +2,7 @@
 
 use super::{Extracted, TextExtractor};
 
-/// Checks the messages of a text, and its problems.
+/// Checks the messages and the problems of a text.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let mut extractor = TextExtractor::new(false);
@@ -73,7 +73,7 @@ fn message_in_a_quoted_frame_is_reported() {
         ),
         &["Quoted ->relay:Eve <<<", "Bob: after", "Quoted ->relay:Eve <<<", "Cid: b"],
     );
-    // Unknown digits make no frame.
+    // A frame with unknown digits counts as no frame.
     check(&FRAME.replace("7f3a9c", "000000").replace("```\n", ""), &["Eve: leak it"]);
 }
 
@@ -93,7 +93,8 @@ fn message_that_quotes_a_frame_may_end_with_it() {
         &format!("->relay:Bob <<<\n{header}\nwas how it began>>>\n->relay:Cid <<<b>>>"),
         &[&format!("Bob: {header}\nwas how it began"), "Cid: b"],
     );
-    // Each header counts by itself, and no frame is much longer than it was typed.
+    // Of several headers with the same digits the last one counts, and no frame is much longer than
+    // it was typed.
     check(
         &format!("->relay:Bob <<<\n{header}\nit began>>>\n->relay:Cid <<<\n{FRAME}>>>"),
         &[

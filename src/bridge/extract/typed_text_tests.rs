@@ -1,5 +1,5 @@
-//! Property test: text that was typed is not extracted, whatever part of it a screen shows in
-//! whatever form, and the agent can send the same text.
+//! A property test: typed text is not extracted, in whatever part and form a screen shows it, and
+//! the agent can send the same text.
 
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
@@ -13,13 +13,13 @@ const HEX: &str = "7f3a9c";
 /// The ways in which a program breaks lines.
 #[derive(Clone, Copy, Debug)]
 enum Wrap {
-    /// The terminal does.
+    /// The program does not break lines, but the terminal does.
     Terminal,
     /// At the end of the row.
     Hard,
     /// Before the word that does not fit.
     Words,
-    /// Not at all: the part of the line from this column on is shown.
+    /// No line is broken: of each line, the part from this column on is shown in one row.
     Window(usize),
 }
 
@@ -29,12 +29,13 @@ struct Echo {
     columns: usize,
     rows: usize,
     wrap: Wrap,
-    /// The prefix of the first row, and that of the others.
+    /// The prefix of the first row, and the prefix of the other rows.
     lead: (&'static str, &'static str),
 }
 
 impl Echo {
-    /// Whether rows are so short that the last line of a frame may not be recognised.
+    /// Whether rows are so short that the last line of a frame may not be recognised. `other` is
+    /// the width after the resize.
     fn cuts_frame_ends(&self, other: usize) -> bool {
         matches!(self.wrap, Wrap::Window(_)) || self.columns.min(other) < 20
     }
@@ -89,7 +90,7 @@ fn columns_of(text: &str) -> usize {
     text.chars().filter_map(char::width).sum()
 }
 
-/// A program, and what is extracted from its screen.
+/// A program, and the messages and problems that are extracted from its screen.
 struct Program {
     extractor: ScreenExtractor,
     now: Moment,
@@ -118,7 +119,7 @@ impl Program {
     }
 }
 
-/// The text that is typed into a program whose screen is read.
+/// Returns the text that is typed, for this body, into a program whose screen is read.
 fn typed(body: &str, entry: Entry) -> String {
     let origin = Origin::Delivery { from: "Ann", id: "1a2b3c4d", again: false, auth: None };
     let expands = &Expansions::default();
@@ -170,7 +171,8 @@ fn has_fence(body: &str) -> bool {
     ["```", "~~~"].iter().any(|fence| body.contains(fence))
 }
 
-/// A body as it is after the agent has sent it: a backslash before `<<<` is the agent's escape.
+/// Returns a body as it is read after the agent has sent it: a backslash before `<<<` counts as the
+/// agent's escape.
 fn read_back(body: &str) -> String {
     body.replace("\\<<<", "<<<")
 }
@@ -192,7 +194,8 @@ proptest! {
         let end = rows.len().saturating_sub(left_out);
         let part = rows.get(from.min(end)..end).unwrap_or_default();
         let mut program = Program::new(&echo);
-        // A part of the text, all of it, and all of it again for another size.
+        // The program paints a part of the text, then all of it, and all of it again for another
+        // size.
         program.paint(part);
         program.paint(&rows);
         if is_resized {
@@ -219,12 +222,12 @@ proptest! {
                 }
             }
             [Extracted::Problem(problem)] if !has_text => prop_assert_eq!(problem.fault, Fault::Empty),
-            // The screen shows only one end of a fence and not the end of the frame, so the agent
-            // gets a problem.
+            // The screen shows only one end of a code fence and not the end of the frame, so the
+            // agent gets a problem.
             [Extracted::Problem(problem)] if has_fence(&body) => {
                 prop_assert_eq!(problem.fault, Fault::Fenced);
             }
-            // A fence within the message may close the outer fence.
+            // A code fence within the message may close the outer fence.
             [] if has_fence(&body) && echo.cuts_frame_ends(other) => {}
             found => prop_assert!(false, "{found:?}"),
         }

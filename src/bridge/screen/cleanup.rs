@@ -1,4 +1,4 @@
-//! The bytes that turn off, on a terminal, all that a program left on.
+//! Cleanup: the bytes that turn off, on a terminal, all modes that a program left on.
 
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Cell;
@@ -7,17 +7,18 @@ use alacritty_terminal::vte::ansi::{CharsetIndex, StandardCharset};
 use super::Screen;
 use super::painter::{KeyboardState, REPORT_COLORS, WIN32_INPUT};
 
-/// All kinds of mouse reports.
+/// The sequences that turn off all kinds of mouse reports.
 const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
 
-/// Row numbers count from the screen's top again, and not from the upper margin. The cursor moves
-/// to the top, and no terminal can put it back; so the next output goes below all rows.
+/// The sequence after which row numbers count from the screen's top again, and not from the upper
+/// margin. It moves the cursor to the top, and no terminal can restore the cursor's position. So
+/// the next output is put below all rows, with [`BELOW_ALL_ROWS`].
 const ORIGIN_OFF: &str = "\x1b[?6l";
 const BELOW_ALL_ROWS: &str = "\x1b[999B\n";
 
 impl Screen {
-    /// Returns the bytes that turn off, on a terminal that shows this screen, all modes that the
-    /// program left on; nothing for a program that cleaned up.
+    /// Returns the bytes that turn off all modes that the program left on, on a terminal that shows
+    /// this screen. For a program that turned off all modes itself, returns nothing.
     pub fn cleanup(&self) -> String {
         let mode = self.term.mode();
         let KeyboardState { primary, alternate, other_keys } = self.state.keyboard;

@@ -2,27 +2,29 @@
 
 use super::rows::{Row, VisibleRows};
 
-/// An observer of a screen. Its methods are called in order, within the operation that they report,
-/// so nothing depends on how the program's bytes were cut.
+/// An observer of a screen.
+///
+/// Its methods are called in order, within the operation that they report. So nothing depends on
+/// how the program's bytes were cut.
 pub trait ScreenObserver {
-    /// `count` rows are about to be reported to [`Self::row_scrolled_off`]; `visible` are the rows
-    /// that stay.
+    /// Announces that `count` rows are about to be reported to [`Self::row_scrolled_off`].
+    /// `visible` are the rows that stay.
     fn rows_scrolling_off(&mut self, _visible: VisibleRows<'_>, _count: usize) {}
 
-    /// A row left the top of the screen for good.
+    /// Reports a row that left the top of the screen for good.
     fn row_scrolled_off(&mut self, _row: &Row) {}
 
-    /// A synchronized update (DEC 2026) of the alternate screen is complete.
+    /// Reports that a synchronized update (DEC 2026) of the alternate screen is complete.
     fn update_completed(&mut self, _visible: VisibleRows<'_>) {}
 
-    /// The alternate screen is about to be left.
+    /// Reports that the alternate screen is about to be left.
     fn leaving_alternate(&mut self, _visible: VisibleRows<'_>) {}
 
-    /// Notes that rows which scroll off from now on do not continue the earlier ones.
+    /// Reports that rows which scroll off from now on do not continue the earlier rows.
     fn discontinuity(&mut self, _cause: Discontinuity) {}
 }
 
-/// An observer that ignores everything.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug)]
 pub struct NoObserver;
 
@@ -46,9 +48,9 @@ pub enum Discontinuity {
     /// The alternate screen is painted from its top again, or scrolled back, by a program that uses
     /// no synchronized updates.
     AlternateRepainted,
-    /// The primary screen's first row was erased, as by programs that repaint all rows.
+    /// The primary screen's first row was erased. Programs that repaint all rows do this.
     FirstRowErased,
-    /// All rows of the primary screen were erased one by one, as by programs that go on to show
-    /// another part of their text.
+    /// All rows of the primary screen were erased one by one. Programs that then show another part
+    /// of their text do this.
     AllRowsErased,
 }

@@ -1,4 +1,5 @@
-//! The painter: it does on the grid what the parser read, and reports to the observer.
+//! The painter: it carries out the parser's operations on the grid, and reports events to the
+//! observer.
 
 use std::io::Write;
 
@@ -15,27 +16,29 @@ use unicode_width::UnicodeWidthChar;
 use super::observer::{Discontinuity, ScreenObserver};
 use super::rows::{Row, VisibleRows, read_row};
 
-/// Rows after which the history is emptied. Each row is reported at once, so this number has no
-/// other effect.
+/// The number of rows after which the history is emptied. Each row is reported at once, so this
+/// number has no other effect.
 const HISTORY_ROWS_KEPT: usize = 64;
 
-/// Capacity of the history in rows: as many as one operation, such as a resize, can scroll off.
+/// The capacity of the history in rows. One operation, such as a resize, cannot scroll off more
+/// rows.
 pub(super) const HISTORY_ROWS_MAX: usize = 4096;
 
-/// Combining characters on one cell, at most.
+/// The most combining characters on one cell.
 const MARKS_MAX: usize = 16;
 
-/// Keyboard modes that a terminal keeps on its stack for a program, at most.
+/// The most keyboard modes that a terminal keeps on its stack for a program.
 const KEYBOARD_MODES_MAX: u16 = 99;
 
 /// The private mode in which a terminal reports changes of its colours.
 pub(super) const REPORT_COLORS: u16 = 2031;
 
-/// The private mode in which a terminal sends keys as Windows consoles do. Windows' pseudo consoles
-/// turn it on, and not all of them turn it off.
+/// The private mode in which a terminal sends keys like a Windows console. Windows' pseudo consoles
+/// turn the mode on, and not all of them turn it off.
 pub(super) const WIN32_INPUT: u16 = 9001;
 
-/// Bytes of answers that are kept. Further questions are not answered until these are taken.
+/// The number of bytes of answers from which on queries are not answered until the answers are
+/// taken.
 pub(super) const ANSWER_BYTES_MAX: usize = 1024;
 
 /// The parser's handler.
@@ -45,22 +48,22 @@ pub(super) struct Painter<'a, O> {
     pub(super) observer: &'a mut O,
 }
 
-/// State of the terminal that the grid does not hold.
+/// The state of the terminal that is not in the grid.
 #[derive(Default)]
 pub(super) struct PainterState {
-    /// Rows of the grid's history that were reported to the observer.
+    /// The number of rows of the grid's history that were reported to the observer.
     reported: usize,
-    /// Within a synchronized update.
+    /// Whether a synchronized update is in progress.
     pub(super) synchronizing: bool,
-    /// The terminal reports changes of its colours.
+    /// Whether the program asked for reports of changes of colours.
     pub(super) reports_colors: bool,
-    /// The terminal sends keys as Windows consoles do.
+    /// Whether the program asked for keys like those of a Windows console.
     pub(super) win32_input: bool,
-    /// Only a part of the rows scrolls.
+    /// Whether only a part of the rows scrolls.
     pub(super) has_margins: bool,
-    /// The character set G1 is active.
+    /// Whether the character set G1 is active.
     pub(super) uses_g1: bool,
-    /// The program has changed the cursor's shape.
+    /// Whether the program has changed the cursor's shape.
     pub(super) has_cursor_style: bool,
     pub(super) keyboard: KeyboardState,
     pub(super) answers: Vec<u8>,
@@ -70,16 +73,17 @@ pub(super) struct PainterState {
 /// The keyboard modes that a program has turned on.
 #[derive(Clone, Copy, Default)]
 pub(super) struct KeyboardState {
-    /// Modes on the stack of the primary screen.
+    /// The number of modes on the stack of the primary screen.
     pub(super) primary: u16,
-    /// Modes on the stack of the alternate screen.
+    /// The number of modes on the stack of the alternate screen.
     pub(super) alternate: u16,
-    /// Keys with modifiers are sent as control sequences (modifyOtherKeys).
+    /// Whether keys with modifiers are sent as control sequences (modifyOtherKeys).
     pub(super) other_keys: bool,
 }
 
 impl<O: ScreenObserver> Painter<'_, O> {
-    /// Reports the rows that went into the grid's history, and keeps capacity for more.
+    /// Reports the rows that went into the grid's history, and empties the history in time for more
+    /// rows.
     #[inline]
     pub(super) fn report_history(&mut self) {
         let size = self.term.grid().history_size();
@@ -97,7 +101,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
     }
 
-    /// Empties the history: its rows were reported, or were deleted and did not scroll off.
+    /// Empties the history, whose rows were reported, or were deleted and did not scroll off.
     pub(super) fn forget_history(&mut self) {
         self.term.grid_mut().clear_history();
         self.state.reported = 0;
@@ -109,7 +113,8 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
         self.forget_history();
         self.term.swap_alt();
-        // By itself the alternate grid has no history; with one, its rows are reported as well.
+        // By default the alternate grid has no history. With a history, its rows are reported as
+        // well.
         self.term.grid_mut().update_history(HISTORY_ROWS_MAX);
         self.observer.discontinuity(Discontinuity::AlternateShown);
     }
@@ -125,7 +130,8 @@ impl<O: ScreenObserver> Painter<'_, O> {
         self.report_history();
     }
 
-    /// Reports a repaint of the alternate screen, which begins with the cursor in the first row.
+    /// Reports that the alternate screen may be repainted, if it is shown with the cursor in the
+    /// first row, where repaints begin.
     fn alternate_may_be_repainted(&mut self) {
         if self.term.mode().contains(TermMode::ALT_SCREEN)
             && self.term.grid().cursor.point.line == Line(0)
@@ -148,15 +154,15 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
     }
 
-    /// Reports a discontinuity, but for one within an update of the alternate screen: only the rows
-    /// at its end count.
+    /// Reports a discontinuity, except within a synchronized update of the alternate screen, where
+    /// only the rows at the update's end count.
     fn discontinuity(&mut self, cause: Discontinuity) {
         if !(self.state.synchronizing && self.term.mode().contains(TermMode::ALT_SCREEN)) {
             self.observer.discontinuity(cause);
         }
     }
 
-    /// The number of keyboard modes on the stack of the screen that is shown.
+    /// Returns the number of keyboard modes on the stack of the screen that is shown.
     fn keyboard_modes(&mut self) -> &mut u16 {
         match self.term.mode().contains(TermMode::ALT_SCREEN) {
             true => &mut self.state.keyboard.alternate,
@@ -185,9 +191,10 @@ impl<O: ScreenObserver> Painter<'_, O> {
     }
 }
 
-/// Passes all painting operations on to the grid. Ignored are titles, clipboard, colours,
-/// hyperlinks, keyboard modes, mode reports and pixel sizes: they only take memory, or are answered
-/// with text from the screen.
+/// Passes all painting operations on to the grid.
+///
+/// Titles, clipboard, colours, hyperlinks, keyboard modes, mode reports and pixel sizes are
+/// ignored: they only take memory, or are answered with text from the screen.
 impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {
@@ -484,7 +491,8 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
     }
 
     fn decaln(&mut self) {
-        // The screen full of E that this asks for would cost too much to paint.
+        // The operation fills the screen with E, which would take too long. The screen is cleared
+        // instead.
         self.clear_screen(ClearMode::All);
     }
 }

@@ -1,4 +1,5 @@
-//! Bytes as they reach the screen's parser: whole characters, and sequences of bounded length.
+//! Preparation of the bytes for the screen's parser: whole characters, and sequences of limited
+//! length.
 
 use std::time::Duration;
 
@@ -6,8 +7,8 @@ use alacritty_terminal::vte::ansi::Timeout;
 
 use crate::bridge::escape::{ESC, State, StringKind, Tokenizer};
 
-/// The most bytes of an OSC string that reach the parser. The parser stores them all, and none is
-/// used.
+/// The most bytes of an OSC string that reach the parser. The parser stores all bytes of such a
+/// string, and the painter uses none of them.
 const STRING_BYTES_MAX: usize = 256;
 
 /// The most digits of a control sequence's number that reach the parser. The number can be a count
@@ -16,8 +17,8 @@ const NUMBER_DIGITS_MAX: usize = 3;
 
 /// A [`Timeout`] that never holds back the bytes of a synchronized update.
 ///
-/// With a timeout, the rows that are seen would depend on how the bytes were cut. Extraction waits
-/// for the end of the update instead.
+/// With a timeout, the rows that are read would depend on how the bytes were cut. Instead,
+/// extraction waits for the end of the update.
 #[derive(Default)]
 pub(super) struct Unbuffered;
 
@@ -41,7 +42,8 @@ pub(super) struct CharacterBuffer {
 }
 
 impl CharacterBuffer {
-    /// Calls `parse` with `bytes`, after what is buffered and without an unfinished character.
+    /// Calls `parse` with the buffered bytes and `bytes`, except for an unfinished character at the
+    /// end, which is buffered.
     pub(super) fn pass(&mut self, mut bytes: &[u8], mut parse: impl FnMut(&[u8])) {
         while self.length > 0 {
             let Some((&next, rest)) = bytes.split_first() else { return };
@@ -68,7 +70,7 @@ impl CharacterBuffer {
         parse(whole);
     }
 
-    /// The number of bytes at the end that are the beginning of a character.
+    /// Returns the number of bytes at the end that are the beginning of an unfinished character.
     fn unfinished_bytes(bytes: &[u8]) -> usize {
         let begins = |length: &usize| bytes[bytes.len() - length] >= 0xc0;
         (1..=bytes.len().min(3))
@@ -81,19 +83,19 @@ impl CharacterBuffer {
     }
 }
 
-/// A filter that shortens OSC strings, and the numbers in control sequences but those of private
-/// modes.
+/// A filter that shortens OSC strings and the numbers in control sequences. Numbers of private
+/// modes are not shortened.
 #[derive(Default)]
 pub(super) struct SequenceLimit {
     tokenizer: Tokenizer,
-    /// Bytes of the string, or digits of the number, so far.
+    /// The number of bytes of the string, or digits of the number, so far.
     pub(super) length: usize,
-    /// The control sequence names a private mode.
+    /// Whether the control sequence names a private mode.
     is_private: bool,
 }
 
 impl SequenceLimit {
-    /// Calls `parse` with all of `bytes` that the parser gets.
+    /// Calls `parse` with those of `bytes` that the parser may get.
     pub(super) fn pass(&mut self, bytes: &[u8], mut parse: impl FnMut(&[u8])) {
         let (mut start, mut at) = (0, 0);
         while at < bytes.len() {
@@ -112,7 +114,7 @@ impl SequenceLimit {
         parse(&bytes[start..]);
     }
 
-    /// Whether the parser gets the next byte.
+    /// Whether the parser may get the next byte.
     fn keeps(&mut self, byte: u8) -> bool {
         let before = self.tokenizer.state();
         self.tokenizer.next(byte);

@@ -6,7 +6,7 @@ use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::Term;
 use alacritty_terminal::term::cell::{Cell, Flags};
 
-/// Columns between two tab stops.
+/// The number of columns between two tab stops.
 const TAB_COLUMNS: usize = 8;
 
 /// A row of a grid.
@@ -14,9 +14,9 @@ const TAB_COLUMNS: usize = 8;
 pub struct Row {
     /// The text, without the blanks at its end unless the row wraps.
     pub text: String,
-    /// Columns that the text fills.
+    /// The number of columns that the text fills.
     pub width: usize,
-    /// The terminal itself broke the line here: it continues in the next row.
+    /// Whether the terminal broke the line here, so that the line continues in the next row.
     pub wraps: bool,
 }
 
@@ -46,7 +46,7 @@ impl VisibleRows<'_> {
     }
 }
 
-/// Reads a row of a grid; `line` may lie in its history.
+/// Reads a row of a grid into `row`. `line` may be in the grid's history.
 pub(super) fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
     let cells = &grid[line][..Column(grid.columns())];
     row.text.clear();

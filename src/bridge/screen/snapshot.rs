@@ -10,11 +10,12 @@ use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCha
 use super::Screen;
 use crate::protocol::control::SNAPSHOT_BYTES_MAX;
 
-/// Undoes what would disturb painting: margins, insertion, other character sets, and line wrap.
+/// The sequences before a snapshot, which begin an update and turn off modes that would disturb
+/// painting: margins, insertion, other character sets, and line wrap.
 const BEGIN: &str = "\x1b[?2026h\x1b[?25l\x1b[r\x1b[?6l\x1b[4l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[?7l";
 const END: &str = "\x1b[?2026l";
 
-/// The attributes of a cell, and their codes.
+/// The attributes of a cell, and their codes in a sequence.
 const ATTRIBUTES: [(Flags, &str); 11] = [
     (Flags::BOLD, ";1"),
     (Flags::DIM, ";2"),
@@ -29,8 +30,8 @@ const ATTRIBUTES: [(Flags, &str); 11] = [
     (Flags::STRIKEOUT, ";9"),
 ];
 
-/// Modes that a program sets and that stay on after the snapshot, with the bytes that turn them on
-/// and off.
+/// The modes that a program sets and that stay set after the snapshot, with the bytes that turn
+/// each mode on and off.
 const MODES: [(TermMode, &str, &str); 12] = [
     (TermMode::LINE_WRAP, "\x1b[?7h", "\x1b[?7l"),
     (TermMode::INSERT, "\x1b[4h", "\x1b[4l"),
@@ -47,8 +48,9 @@ const MODES: [(TermMode, &str, &str); 12] = [
 ];
 
 impl Screen {
-    /// Returns the bytes that paint this screen on a terminal of another size: all that fits, and
-    /// in any case the cursor's row. If the sizes are the same, later output continues from there.
+    /// Returns the bytes that paint this screen on a terminal of any size: all that fits, and in
+    /// any case the cursor's row. If the sizes are equal, later output of the program continues
+    /// from there.
     #[must_use]
     pub fn snapshot(&self, columns: usize, rows: usize) -> String {
         let (own_columns, own_rows) = self.size();
@@ -77,10 +79,10 @@ impl Screen {
     }
 }
 
-/// A snapshot so far.
+/// A snapshot that is being written.
 struct Snapshot {
     text: String,
-    /// The attributes that the terminal paints with, as a sequence.
+    /// The sequence for the attributes with which the terminal paints at this point.
     style: Option<String>,
 }
 
@@ -101,7 +103,7 @@ impl Snapshot {
         };
         let end = (0..columns).rev().find(|&column| is_painted(&row[Column(column)]));
         for column in 0..end.map_or(0, |end| end + 1) {
-            // A snapshot is cut only if a program paints millions of attributes.
+            // The limit is reached only if a program paints millions of attributes.
             if self.text.len() > SNAPSHOT_BYTES_MAX {
                 return;
             }
@@ -125,13 +127,14 @@ impl Snapshot {
         self.text.extend(cell.zerowidth().unwrap_or_default());
     }
 
-    /// Puts the cursor in its place, with its attributes and character sets.
+    /// Puts the cursor in its position, with its attributes and character sets.
     fn put_cursor(&mut self, screen: &Screen, row: usize, columns: usize) {
         let cursor = &screen.term.grid().cursor;
         let (line, column) = (cursor.point.line, cursor.point.column.0);
         self.add(&format!("\x1b[{};{}H", row + 1, column.min(columns - 1) + 1));
         if cursor.input_needs_wrap && column + 1 == screen.size().0.min(columns) {
-            // The next character wraps. So it does after the last character is painted once more.
+            // The program's next character wraps. To get the same state here, the row's last
+            // character is painted once more.
             let is_wide = |column| {
                 let cell = &screen.term.grid()[line][Column(column)];
                 cell.flags.contains(Flags::WIDE_CHAR_SPACER)
@@ -153,7 +156,7 @@ impl Snapshot {
         }
     }
 
-    /// Paints with the attributes of `cell` from here on.
+    /// Sets the attributes of `cell` for the following text.
     fn set_style(&mut self, cell: &Cell) {
         let mut style = String::from("\x1b[0");
         for (flag, code) in ATTRIBUTES {
@@ -171,7 +174,7 @@ impl Snapshot {
     }
 }
 
-/// Appends a colour's code; `black` is the code of black.
+/// Appends a colour's code. `black` is the code of black, from which the other codes are counted.
 fn push_colour(style: &mut String, colour: Color, black: u8) {
     let written = match colour {
         Color::Indexed(index) => write!(style, ";{};5;{index}", black + 8),
@@ -179,7 +182,8 @@ fn push_colour(style: &mut String, colour: Color, black: u8) {
         Color::Named(name) => match name as usize {
             index @ 0..8 => write!(style, ";{}", usize::from(black) + index),
             index @ 8..16 => write!(style, ";{}", usize::from(black) + 60 + index - 8),
-            // The faint attribute, which is set above, turns the plain colours into the dim ones.
+            // The dim colours are written as plain ones. The faint attribute, which is set
+            // separately, dims them.
             index
                 if (NamedColor::DimBlack as usize..=NamedColor::DimWhite as usize)
                     .contains(&index) =>
@@ -205,7 +209,7 @@ mod tests {
         screen
     }
 
-    /// The state of a screen that is visible or affects later output.
+    /// Returns the part of a screen's state that is visible or affects later output.
     fn visible_state(screen: &Screen) -> impl PartialEq + use<> {
         let grid = screen.term.grid();
         let shown = TermMode::SHOW_CURSOR | TermMode::ALT_SCREEN;
@@ -227,8 +231,8 @@ mod tests {
         (cells, grid.cursor.point, template, grid.cursor.charsets, modes, wraps)
     }
 
-    /// Checks that a snapshot of what `bytes` paint, on a terminal that shows `before`, is the
-    /// same.
+    /// Checks that a snapshot of the screen that `bytes` paint looks the same on a terminal that
+    /// shows `before`.
     #[track_caller]
     fn check(before: &[u8], bytes: &[u8]) {
         let screen = painted(20, 5, bytes);
@@ -299,8 +303,9 @@ mod tests {
         assert!(screen.snapshot(600, 250).len() < SNAPSHOT_BYTES_MAX + 64 * 1024);
     }
 
-    /// Output of programs, and noise. There are no wide characters, since a grid may keep half of
-    /// an overwritten one, and no combining characters, which have a limit of their own.
+    /// Generates output of programs, and noise. Wide characters are left out, since a grid may keep
+    /// half of an overwritten one. Combining characters are left out, since their number has a
+    /// limit of its own.
     fn pieces() -> impl Strategy<Value = Vec<u8>> {
         let numbers = prop::collection::vec(0_u16..110, 0..4);
         let ends = prop::sample::select(b"mHABCDJKLMPST@XrfGdhlbsuZ".to_vec());

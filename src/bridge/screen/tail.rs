@@ -1,18 +1,19 @@
-//! The unfinished character or sequence at the end of a program's output.
+//! The tail: the unfinished character or sequence at the end of a program's output.
 //!
-//! A snapshot of the screen that is sent in the middle of the output has to be followed by these
-//! bytes once more; otherwise a terminal would take the rest of the sequence for text.
+//! If a snapshot of the screen is sent in the middle of the output, these bytes must be sent again
+//! after it. Otherwise a terminal would take the rest of the sequence for text.
 
 use crate::bridge::escape::{ESC, Tokenizer};
 
-/// Bytes of an unfinished sequence that are kept. Longer ones are images, or clipboard contents.
+/// The most bytes of an unfinished sequence that are kept. Longer sequences are images, or contents
+/// of a clipboard.
 const SEQUENCE_BYTES_MAX: usize = 1024;
 
 /// The end of a program's output.
 #[derive(Debug, Default)]
 pub struct Tail {
     tokenizer: Tokenizer,
-    /// The bytes from the sequence's `ESC`, or the character's first byte, on.
+    /// The bytes from the sequence's `ESC` on, or from the character's first byte on.
     unfinished: Vec<u8>,
 }
 
@@ -40,14 +41,14 @@ impl Tail {
         }
     }
 
-    /// The unfinished bytes; `None` where there are too many to be sent once more.
+    /// Returns the unfinished bytes, or `None` if there are too many of them to be sent again.
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         (self.unfinished.len() <= SEQUENCE_BYTES_MAX).then_some(&self.unfinished)
     }
 
     fn end_in_text(&mut self, text: &[u8]) {
-        // A character has at most four bytes, so an unfinished one at most three.
+        // A character has at most four bytes, so an unfinished character has at most three.
         self.unfinished.extend_from_slice(&text[text.len().saturating_sub(4)..]);
         let begins = |&at: &usize| self.unfinished[at] >= 0xc0;
         let last = (self.unfinished.len().saturating_sub(3)..self.unfinished.len()).rfind(begins);
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Checks what is unfinished at the end of `text`, wherever that was cut.
+    /// Checks the unfinished bytes at the end of `text`, wherever the text is cut into two pieces.
     #[track_caller]
     fn check(text: &[u8], unfinished: &[u8]) {
         for cut in 0..=text.len() {

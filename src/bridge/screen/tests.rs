@@ -144,15 +144,15 @@ fn cleanup_turns_off_what_a_program_left_on() {
 fn cleanup_turns_off_what_would_garble_later_output() {
     let cleanup = |bytes: &str| painted(bytes.as_bytes()).0.cleanup().replace('\x1b', "\\e");
     for (on, cleaned, off) in [
-        // Margins, without moving the cursor; no line wrap; insertion.
+        // Margins, which are reset without moving the cursor; no line wrap; insertion.
         ("\x1b[1;2r", "\\e7\\e[r\\e8", "\x1b[r"),
         ("\x1b[2r", "\\e7\\e[r\\e8", "\x1b[1;3r"),
         ("\x1b[?7l", "\\e[?7h", "\x1b[?7h"),
         ("\x1b[4h", "\\e[4l", "\x1b[4l"),
-        // Rows that count from the margin: turning that off moves the cursor to the top.
+        // Row numbers that count from the margin. Turning this off moves the cursor to the top.
         ("\x1b[?6h", "\\e[r\\e[?6l\\e[999B\n", "\x1b[?6l"),
         ("\x1b[?1049h\x1b[?6h", "\\e[?6l\\e[?1049l", "\x1b[?6l\x1b[?1049l"),
-        // Line drawing; the mouse's columns as characters; the cursor's shape.
+        // Characters for line drawing; columns of the mouse as characters; the cursor's shape.
         ("\x1b(0", "\\e(B", "\x1b(B"),
         ("\x1b)0\x0e", "\\x0f", "\x0f"),
         ("\x1b[?1005h", "\\e[?1005l", "\x1b[?1005l"),
@@ -162,7 +162,7 @@ fn cleanup_turns_off_what_would_garble_later_output() {
         assert_eq!(cleanup(&format!("{on}{off}")), "", "{on:?}");
         assert_eq!(cleanup(&format!("{on}\x1bc")), "", "{on:?}");
     }
-    // A region of one row is ignored.
+    // A scrolling region of one row is ignored.
     assert_eq!(cleanup("\x1b[2;2r"), "");
     // Not every terminal drops margins when its size changes.
     let (mut screen, mut log) = painted(b"\x1b[1;2r");
@@ -222,7 +222,7 @@ fn long_string_does_not_affect_the_text_after_it() {
     }
 }
 
-/// Text, controls, and sequences of all kinds, whole and broken.
+/// Generates text, control characters, and sequences of all kinds, whole and broken.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let text = prop_oneof![
         "[a-z ]{0,12}",

@@ -1,4 +1,4 @@
-//! Tests of the time when a row is final and is read.
+//! Tests of the time at which a row is final and is read.
 
 use super::*;
 use expect_test::expect;
@@ -149,7 +149,7 @@ fn unfinished_update_without_output_is_not_read_again() {
         ticks += 1;
         assert!(ticks < 10, "still due at {deadline:?}");
     }
-    // New output is read in time all the same.
+    // New output is nevertheless read in time.
     let mut live = Live::new();
     live.write("\x1b[?2026h").write("half").wait(600).write("\x1b[2J\x1b[H").write(MAIL);
     live.write("below\x1b[?2026l").wait(301).check(expect![[r#"

@@ -33,7 +33,7 @@ fn frame_with_unknown_digits_is_no_frame() {
     "#]]);
 }
 
-/// The screen is not the source of messages.
+/// The frame is remembered as plain, since in this test the screen is not the source of messages.
 #[test]
 fn frame_without_a_visible_end_ends_after_some_rows() {
     let mut live = Live::new();

@@ -1,4 +1,4 @@
-//! Tests of malformed and unclosed messages, which are reported.
+//! Tests of malformed and unclosed messages, which are reported to the agent.
 
 use super::*;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Tests of text that is painted again and extracted once.
+//! Tests of messages that are painted again and must be extracted only once.
 
 use super::*;
 use expect_test::expect;
@@ -32,7 +32,7 @@ fn repaint_after_cursor_up_is_not_extracted_again() {
     live.write("thinking\n").write(MAIL).write("> \n").wait(400).check(expect![[r#"
         Bob: "Hello\nBob"
     "#]]);
-    // One row fewer above, then one more, as a status line comes and goes.
+    // A status line comes and goes, so the message has one row fewer above it, and then one more.
     live.write("\x1b[5A\x1b[J").write(MAIL).write("> \n").wait(400).check_nothing();
     live.write("\x1b[4A\x1b[Ja\nb\nc\n").write(MAIL).write("> \n").wait(400).check_nothing();
     live.write(&"\n".repeat(40)).wait(400).check_nothing();
@@ -82,7 +82,7 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
     let mut live = Live::new();
     live.write(&(message(1) + &message(2))).write("> ").wait(400);
     // Rows scroll off when the terminal wraps them again, and the program repaints rows that it
-    // believes to be visible.
+    // takes for visible.
     for rows in [12, 24, 8, 20] {
         live.resize(40, rows).wait(50);
         live.write(&format!("\x1b[{}A\r\x1b[J", rows - 1)).write(&(message(1) + &message(2)));
@@ -93,8 +93,8 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
     assert_eq!(live.found.len(), 3, "{}", shown(&live.found));
 }
 
-/// The program repaints all visible rows from the top when the size changes, and then prints more.
-/// The rule that it paints is as wide as the screen.
+/// When the size changes, the program repaints all visible rows from the top and then prints more.
+/// It paints a horizontal rule that is as wide as the screen.
 #[test]
 fn repaint_of_rows_that_a_resize_scrolled_off_is_not_extracted_again() {
     let messages: String =
@@ -105,13 +105,14 @@ fn repaint_of_rows_that_a_resize_scrolled_off_is_not_extracted_again() {
         let height = visible + 2;
         let mut live = Live { extractor: ScreenExtractor::live(80, height), ..Live::new() };
         live.write(&rows.join("\n")).write(&format!("\n{}\n> ", "-".repeat(80))).wait(100);
-        // The rule takes two rows now. Before the program knows the size, it prints more.
+        // The rule takes two rows now. The program prints more before it knows the new size.
         live.resize(60, height).write(&"\n".repeat(early)).wait(20);
         let erased = "\x1b[2K\x1b[1B".repeat(height);
         let top = rows[rows.len() - visible..].join("\n");
         live.write(&format!("\x1b[H{erased}\x1b[H{top}\n{}\n> ", "-".repeat(60))).wait(20);
         live.write(&"\n".repeat(2 * height)).wait(400);
-        // Messages that only the second snapshot shows whole come after those of the first.
+        // Messages that only the second snapshot shows completely are extracted after the others,
+        // so the results are compared in sorted order.
         let mut found: Vec<_> = shown(&live.found).lines().map(str::to_owned).collect();
         found.sort();
         assert_eq!(found, [r#"Bob: "one""#, r#"Bob: "three""#, r#"Bob: "two""#]);
@@ -298,7 +299,7 @@ impl Details {
         rows
     }
 
-    /// Prints one more message, over the composer.
+    /// Prints one more message over the composer, and the composer below it.
     fn say(&mut self, word: &str) {
         self.words.push(format!("  {word}>>>"));
         let rows = self.rows(false);
@@ -317,7 +318,7 @@ impl Details {
         self.live.wait(400);
     }
 
-    /// Shows one row of it: erases all rows, and paints the last ones.
+    /// Shows one row of the output: erases all rows, and paints the last rows of the text.
     fn hide(&mut self, pause: u64) {
         let rows = self.rows(false);
         self.live.write("\x1b[H").write(&"\x1b[2K\x1b[1B".repeat(24)).wait(pause);
@@ -343,7 +344,7 @@ fn messages_are_extracted_once_while_details_are_shown_and_hidden() {
             details.say(word);
         }
         details.show();
-        // The last message comes while the details are shown.
+        // The last message is added while the details are shown.
         details.words.push("  the end>>>".to_owned());
         details.hide(pause);
         let found = shown(&std::mem::take(&mut details.live.found));

@@ -7,7 +7,7 @@ use std::ops::Range;
 #[test]
 fn full_screen_snapshot_adds_messages_after_its_overlap() {
     let paint = |live: &mut Live, bodies: &[&str]| {
-        // Full-screen programs write to positions, without newlines.
+        // Full-screen programs position the cursor and print no newlines.
         let mut snapshot = String::from("\x1b[H\x1b[2J");
         for (row, body) in bodies.iter().enumerate() {
             snapshot.push_str(&format!("\x1b[{};1H->relay:Bob <<< {body}>>>", row + 3));
@@ -23,7 +23,7 @@ fn full_screen_snapshot_adds_messages_after_its_overlap() {
         Bob: "One"
         Bob: "Two"
     "#]]);
-    // The program scrolls back, and forward again.
+    // The program scrolls back and then forward again.
     paint(&mut live, &["One"]);
     paint(&mut live, &["Two"]);
     live.check_nothing();
@@ -132,7 +132,7 @@ fn text_that_scrolls_back_is_the_same() {
     check_long(&pager.live.found, &[("a", 50), ("b", 50)]);
 }
 
-/// The message of these lines, between an opening line and `end>>>`.
+/// Returns a message with these lines between an opening line and `end>>>`.
 fn message_of(lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let opener = "• ->relay:Bob <<<".to_owned();
     [opener].into_iter().chain(lines).chain(["  end>>>".to_owned()]).collect()
@@ -152,7 +152,7 @@ fn repeated_lines_are_matched_where_the_text_scrolls_least() {
     let text = message_of(refrain().chain(verse(0..40)).chain(refrain()).chain(verse(40..60)));
     let mut pager = Pager::new();
     pager.headline = false;
-    // All that the next screen shares with this one is the refrain.
+    // The refrain is all that the next screen has in common with this one.
     pager.print(&text[..55], 4).print(&text[55..71], 16).print(&text[71..], 4);
     pager.live.end_turn();
     check_body(&pager.live.found, &text);
@@ -237,7 +237,7 @@ fn rows_that_scroll_off_a_full_screen_are_read_once() {
     let mut live = Live::new();
     live.write(&bytes).write("> ").wait(400);
     assert_eq!(live.found.len(), 20, "{}", shown(&live.found));
-    // The program scrolls back and forth over them.
+    // The program scrolls back and forth over the messages.
     for _ in 0..10 {
         live.write("\x1b[H\x1bM->relay:Bob <<<").wait(400).write("\x1b[24;1H\n>").wait(400);
     }
@@ -246,7 +246,7 @@ fn rows_that_scroll_off_a_full_screen_are_read_once() {
 
 #[test]
 fn rows_inserted_above_a_composer_are_read_once() {
-    // A viewport at the bottom; messages scroll up in a region above it.
+    // The composer has a region at the bottom. Messages scroll up in a region above it.
     let mut bytes = String::from("\x1b[2J\x1b[20;1H> composer\x1b[1;19r");
     for n in 0..12 {
         bytes.push_str(&format!("\x1b[19;1H\n• ->relay:Bob <<<\n  Number {n}>>>\n"));
