@@ -1,6 +1,6 @@
-//! Arbitrary output of a program, keys of a person, and events of the relay, in any order: a bridge
-//! types one message at a time, presses only the keys that submit it, and acknowledges each message
-//! once, or returns it, or keeps it waiting.
+//! Fuzzing of a bridge with arbitrary output of a program, keys of a person, and events of the
+//! relay, in any order. The bridge must type one message at a time, press only the keys that submit
+//! it, and acknowledge each message once, or return it, or keep it waiting.
 
 use agent_relay::bridge::{
     Bridge, DeliveryFailure, FailureCause, IncomingMessage, Input, Output, Progress, SendHandle,
@@ -18,16 +18,16 @@ use agent_relay::protocol::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Operations of one input. More would only take longer.
+/// The most operations that are run for one input. More operations would only take longer.
 const OPERATIONS_MAX: usize = 300;
 
-/// Deadlines during one operation.
+/// The most deadlines during one operation.
 const TICKS_MAX: usize = 2_000;
 
-/// Submissions of one text.
+/// The most times that the bridge may submit one text.
 const PRESSES_MAX: usize = 4;
 
-/// Commands, each with the text before its empty input line.
+/// Commands, each with the prompt in front of its empty input line.
 const COMMANDS: [(&str, &str); 7] = [
     ("claude", "❯\u{a0}"),
     ("codex", "› "),
@@ -38,7 +38,7 @@ const COMMANDS: [(&str, &str); 7] = [
     ("bash", "$ "),
 ];
 
-/// Output of programs.
+/// Pieces of output that programs print.
 const OUTPUTS: [&str; 36] = [
     "\x1b[2J\x1b[H",
     "\r\n",
@@ -78,7 +78,7 @@ const OUTPUTS: [&str; 36] = [
     "All is done, and this stands here.\r\n",
 ];
 
-/// Keys of people, and answers of terminals.
+/// Keys of people, and answers of terminals to queries.
 const KEYS: [&str; 14] = [
     "a",
     "hello there",
@@ -110,7 +110,7 @@ pub(crate) fn run(bytes: &[u8]) {
     world.end();
 }
 
-/// The rest of the input; zeros follow its end.
+/// The rest of the input. Beyond its end, all bytes are zero.
 struct Operations<'a>(&'a [u8]);
 
 impl<'a> Operations<'a> {
@@ -144,15 +144,14 @@ enum MessageState {
     Returned,
 }
 
-/// A text that was typed, and whose end is not known.
+/// A text that the bridge has typed, and neither acknowledged nor returned yet.
 struct Injection {
     /// The message's id, or `None` for a text of the relay itself.
     id: Option<String>,
     presses: usize,
-    /// The count of accepted bytes at which the terminal has accepted the text and its last
-    /// submission.
+    /// The count of accepted bytes at which the terminal has the text and its last submission.
     end_bytes: u64,
-    /// Whether the transcript has the text.
+    /// Whether the transcript contains the text.
     is_in_transcript: bool,
 }
 
@@ -168,10 +167,10 @@ struct World {
     prompt: &'static str,
     attached: bool,
     now: Moment,
-    /// The reader while the command has the terminal, and the current reader.
+    /// The reader while the command has the terminal. `reader` is the current reader.
     own: Reader,
     reader: Reader,
-    /// Whether the terminal accepts nothing.
+    /// Whether the terminal accepts no bytes.
     is_stalled: bool,
     typed_bytes: u64,
     accepted_bytes: u64,
@@ -179,11 +178,11 @@ struct World {
     urgent: VecDeque<String>,
     usual: VecDeque<String>,
     injection: Option<Injection>,
-    /// Keys of the person that have not been passed on.
+    /// Keys of the person that the bridge has not passed on yet.
     pending_keys: Vec<u8>,
-    /// Typed text that has not been echoed.
+    /// Typed text that the program has not echoed yet.
     unechoed: String,
-    /// The first line of the last frame.
+    /// The first line of the last frame that was typed.
     header: String,
     last_send: Option<SendHandle>,
 }
@@ -263,7 +262,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, and calls `tick` at each deadline.
+    /// Lets time pass, with a tick at each deadline.
     fn pass_time(&mut self, ms: u64) {
         let until = self.now.plus(ms);
         let mut ticks = 0;
@@ -287,7 +286,7 @@ impl World {
         self.print(picture.as_bytes());
     }
 
-    /// Prints the text that was typed.
+    /// Prints the text that was typed and not echoed yet.
     fn echo(&mut self) {
         let shown = std::mem::take(&mut self.unechoed).replace('\n', "\r\n");
         self.print(shown.as_bytes());
@@ -299,7 +298,8 @@ impl World {
         }
         self.pending_keys.extend_from_slice(bytes);
         self.input(Input::Keys(bytes));
-        // More keys make keys that are held back differ from a submission.
+        // A submission is shorter than four bytes. Keys that are held back must be longer, so that
+        // the checks can tell them from a submission.
         if (1..4).contains(&self.pending_keys.len()) {
             self.press(b"and more");
         }
@@ -351,7 +351,8 @@ impl World {
         self.input(Input::Recorded(id, record));
     }
 
-    /// Returns the last frame as a prompt, which proves that it was submitted.
+    /// Returns a prompt with the last frame, which proves to the bridge that the frame was
+    /// submitted.
     fn last_frame(&mut self) -> String {
         let hex = self.header.get(7..13).unwrap_or("000000");
         let prompt = format!("{}\nbody\n[/relay {hex}]", self.header);
@@ -390,7 +391,7 @@ impl World {
         self.input(input);
     }
 
-    /// Lets the terminal accept a part of what was typed.
+    /// Lets the terminal accept a part of the typed bytes.
     fn accept_part(&mut self, part: u64) {
         let bytes = (self.typed_bytes - self.accepted_bytes) * part / 255;
         self.report_written(bytes);
@@ -469,8 +470,8 @@ impl World {
         assert!(!self.recipe.holds_text(&spot), "it would be typed twice: {spot:?}");
     }
 
-    /// Checks that `waiting` counts unacknowledged messages, and a text of the relay while it is
-    /// typed.
+    /// Checks that `waiting` counts all messages that are neither acknowledged nor returned, and a
+    /// text of the relay while it is being typed.
     fn check_count(&mut self) {
         let waiting =
             self.messages.values().filter(|state| **state == MessageState::Waiting).count();
@@ -511,7 +512,7 @@ impl World {
         }
     }
 
-    /// Checks a new frame, which must contain no control keys.
+    /// Checks a new frame, which must not contain any control keys.
     fn check_frame(&mut self, text: &str) {
         assert!(!self.bridge.state().held, "messages are held");
         let spot = Spot::of(self.bridge.screen());
@@ -577,7 +578,8 @@ impl World {
     }
 }
 
-/// Reports whether the bytes are answers of a terminal to queries, which consist of digits.
+/// Reports whether the bytes are a terminal's answers to queries: control sequences whose
+/// parameters are numbers.
 fn is_terminal_answer(bytes: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_digit() || b"?>;".contains(byte);
     let mut answers = bytes.split(|byte| *byte == 0x1b);

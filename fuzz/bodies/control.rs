@@ -1,5 +1,5 @@
-//! Frames between a person's command and a wrapper are read as they were written, and others are
-//! refused with a sentence.
+//! Fuzzing of the frames between a person's command and a wrapper. Each frame must be read as it
+//! was written. Other bytes must be refused with a sentence.
 
 use agent_relay::protocol::{
     control::{
@@ -9,10 +9,11 @@ use agent_relay::protocol::{
     frame::{Decoder, PREFIX},
 };
 
-/// Bytes of an error's text beyond the frame that it quotes.
+/// The most bytes of an error's text, without the frame that it quotes.
 const SENTENCE_BYTES_MAX: usize = 512;
 
-/// Reads the bytes as a frame's JSON, and puts them into frames of all types.
+/// Reads the bytes as a frame's JSON, and also writes frames of all types with values from the
+/// bytes.
 pub(crate) fn run(bytes: &[u8]) {
     if let Some(request) = check_read(bytes, Request::read(bytes)) {
         check_round_trip(&request, Request::append, Request::read, usize::MAX);
@@ -32,14 +33,14 @@ fn check_read<T>(bytes: &[u8], read: Result<T, String>) -> Option<T> {
     let check_error = |why: &String| {
         let is_sentence =
             why.strip_prefix("invalid wrapper ").is_some_and(|rest| rest.contains(": "));
-        // The text may quote the frame with escapes.
+        // The error's text may quote the frame with escapes.
         assert!(is_sentence && why.len() <= 10 * bytes.len() + SENTENCE_BYTES_MAX, "{why}");
     };
     read.inspect_err(check_error).ok()
 }
 
-/// Checks that a frame fits the reader's limit, is read as the same value, and is written the same
-/// again.
+/// Checks that a frame fits the reader's limit, is read as the same value, and is then written in
+/// the same way.
 fn check_round_trip<T: PartialEq + std::fmt::Debug>(
     value: &T,
     append: impl Fn(&T, &mut Vec<u8>),

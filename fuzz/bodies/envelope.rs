@@ -1,4 +1,5 @@
-//! The envelope's reader and serde_json agree on what is JSON, and on what it says.
+//! Fuzzing of the envelope's reader. The reader and serde_json must agree on which bytes are JSON,
+//! and on the values.
 
 use agent_relay::protocol::{
     code::ErrorCode,
@@ -42,14 +43,14 @@ fn is_object(bytes: &[u8]) -> bool {
     first == Some(&b'{') && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// Reports whether the bytes may be nested too deep, which is checked before the rest of the
+/// Reports whether the JSON may be nested too deep, which the reader checks before the rest of the
 /// grammar.
 fn is_deep(bytes: &[u8]) -> bool {
     bytes.iter().filter(|byte| b"{[".contains(byte)).count() > DEPTH_MAX
 }
 
-/// Checks that serde_json's tree has the same header. serde_json rejects some JSON that the relay
-/// passes on.
+/// Checks that the tree of serde_json has the same header. No tree is compared if serde_json
+/// rejects JSON that the relay passes on.
 fn check_against_tree(bytes: &[u8], envelope: &Envelope<'_>) {
     assert!((1..=ID_BYTES_MAX).contains(&envelope.id.len()));
     for object in [Some(envelope.payload), envelope.payload_meta, envelope.delivery] {
@@ -75,7 +76,7 @@ fn check_against_tree(bytes: &[u8], envelope: &Envelope<'_>) {
     }
 }
 
-/// Checks that a frame written from the envelope is read as the same.
+/// Checks that a frame that is written from the envelope is read as the same envelope.
 fn check_round_trip(envelope: &Envelope<'_>) {
     let header = Header {
         from: envelope.from.as_deref(),

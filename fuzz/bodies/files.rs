@@ -1,6 +1,7 @@
-//! Arbitrary text in config.toml is read, or refused with a sentence that names the line.
+//! Fuzzing of config.toml. Arbitrary text must be read, or refused with a sentence that names the
+//! line.
 //!
-//! The policy and the rows of the store have bodies of their own.
+//! The policy, the recipes and the rows of the store have fuzzing bodies of their own.
 
 use agent_relay::config::{Config, EndpointSources};
 use std::path::Path;

@@ -1,17 +1,19 @@
-//! A stream of bytes gives the same frames and the same violation, however it is cut into pieces.
+//! Fuzzing of the decoder of frames. A stream of bytes must give the same frames and the same
+//! violation, however it is cut into pieces.
 
 use agent_relay::protocol::{
     code::{ErrorCode, Violation},
     frame::{Decoder, PREFIX},
 };
 
-/// Bytes of a stream that an input describes.
+/// The number of bytes after which a stream that an input describes is ended.
 const STREAM_BYTES_MAX: usize = 1 << 20;
 
-/// The frames, the violation after them, and the number of bytes left over.
+/// The frames of a stream, the violation after them, and the number of bytes left over.
 type Outcome = (Vec<Vec<u8>>, Option<ErrorCode>, usize);
 
-/// Makes a stream of the input, and decodes it at once, in pieces, and with a model.
+/// Makes a stream of the input, decodes it at once and in pieces, and compares the results with a
+/// model.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[cuts, limit], plan)) = bytes.split_first_chunk() else { return };
     let bytes_max = [1, 10, 300, 70_000][usize::from(limit % 4)];
@@ -22,14 +24,14 @@ pub(crate) fn run(bytes: &[u8]) {
     let mut state = u64::from(cuts) + 1;
     let in_pieces = decode(&stream, bytes_max, |left| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // Small pieces of small streams, and larger pieces of large streams.
+        // The larger the rest of the stream is, the larger are the pieces.
         let piece = (state >> 33) as usize % (1 + left / 64 + usize::from(cuts % 16));
         piece.clamp(1, left)
     });
     assert_eq!(in_pieces, expected, "in pieces");
 }
 
-/// Frames, wrong lengths, and arbitrary bytes.
+/// Returns a stream of frames, wrong lengths, and arbitrary bytes.
 fn stream(mut plan: &[u8]) -> Vec<u8> {
     let mut stream = Vec::new();
     while let Some((&[kind, a, b], rest)) = plan.split_first_chunk() {
@@ -42,7 +44,7 @@ fn stream(mut plan: &[u8]) -> Vec<u8> {
                 plan = &plan[taken..];
             }
             1 | 2 => {
-                // Any length from one byte to the largest limit.
+                // Lengths from zero to a little more than the largest limit.
                 let length = if kind % 4 == 1 { number % 310 } else { number + number / 8 };
                 stream.extend_from_slice(&(length as u32).to_be_bytes());
                 stream.resize(stream.len() + length, kind);
@@ -57,7 +59,7 @@ fn stream(mut plan: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// Splits a stream as PROTOCOL.md says.
+/// Splits a stream into frames as PROTOCOL.md says.
 fn model(mut stream: &[u8], bytes_max: usize) -> Outcome {
     let mut frames = Vec::new();
     while let Some((prefix, rest)) = stream.split_first_chunk::<PREFIX>() {
@@ -77,7 +79,8 @@ fn model(mut stream: &[u8], bytes_max: usize) -> Outcome {
     (frames, None, stream.len())
 }
 
-/// Feeds the decoder; `piece` returns how many of the remaining bytes come next.
+/// Passes a stream to the decoder. `piece` returns the length of the next piece, given the number
+/// of remaining bytes.
 fn decode(mut stream: &[u8], bytes_max: usize, mut piece: impl FnMut(usize) -> usize) -> Outcome {
     let (mut decoder, mut frames) = (Decoder::new(bytes_max), Vec::new());
     while !stream.is_empty() {
@@ -100,7 +103,7 @@ fn decode(mut stream: &[u8], bytes_max: usize, mut piece: impl FnMut(usize) -> u
     (frames, None, decoder.pending())
 }
 
-/// Takes complete frames, alternately borrowed and owned.
+/// Takes all complete frames from the decoder, alternately borrowed and owned.
 fn drain(decoder: &mut Decoder, frames: &mut Vec<Vec<u8>>) -> Result<(), Violation> {
     loop {
         let before = frames.len();

@@ -1,5 +1,5 @@
-//! Arbitrary text in policy.toml is read, or refused with a sentence that names the line. No text
-//! contains a key.
+//! Fuzzing of policy.toml. Arbitrary text must be read, or refused with a sentence that names the
+//! line. No description or error may contain a key.
 
 use agent_relay::{
     config::policy::{in_words, keyed_names, parse},
@@ -7,10 +7,10 @@ use agent_relay::{
 };
 use std::path::Path;
 
-/// Digits of a key.
+/// The number of digits of a key.
 const KEY_DIGITS: usize = 64;
 
-/// Reads the bytes as policy.toml, and checks decisions of the policy.
+/// Reads the bytes as policy.toml, and checks some decisions of the policy.
 pub(crate) fn run(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     match parse(Path::new("policy.toml"), text) {

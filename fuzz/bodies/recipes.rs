@@ -1,5 +1,5 @@
-//! Arbitrary text in recipes.toml is read, or refused with a sentence that names the line. No
-//! recipe presses another key than Enter, or waits forever.
+//! Fuzzing of recipes.toml. Arbitrary text must be read, or refused with a sentence that names the
+//! line. No recipe may press another key than Enter, or wait for an unlimited time.
 
 use agent_relay::{
     bridge::{
@@ -11,7 +11,7 @@ use agent_relay::{
 };
 use std::path::Path;
 
-/// The longest time in a recipe.
+/// The longest time in a recipe, in milliseconds.
 const MS_MAX: u64 = 60_000;
 
 const COMMANDS: [&str; 8] =

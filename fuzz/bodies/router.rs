@@ -1,5 +1,5 @@
-//! The bytes of a fuzzer as operations of clients. Whatever they are: each output keeps the
-//! testbed's rules, memory is bounded, and the router forgets everything in the end.
+//! Fuzzing of a router, with bytes as operations of clients. Each output must follow the testbed's
+//! rules, memory must be bounded, and in the end the router must forget all state.
 
 use agent_relay::{
     protocol::{
@@ -19,10 +19,10 @@ use testbed::{Event, Testbed};
 #[path = "../../src/router/testbed.rs"]
 mod testbed;
 
-/// Operations of one input. More would only take longer.
+/// The most operations that are run for one input. More operations would only take longer.
 const OPERATIONS_MAX: usize = 2_000;
 
-/// Operations between two checks of the memory that the router counts.
+/// The number of operations between two checks of the memory that the router counts.
 const OPERATIONS_BETWEEN: usize = 50;
 
 /// The most timer ticks in which the router must forget all state.
@@ -55,7 +55,8 @@ fn limits() -> Limits {
     }
 }
 
-/// The most bytes of answers that one input adds to a client whose unread answers are at the limit.
+/// The most bytes of answers that one input of the router adds to a client whose unread answers are
+/// at the limit.
 const ANSWERS_BYTES_BEYOND: usize = 64 << 10;
 
 /// Reads three bytes as an operation, or more where the operation has arguments.
@@ -74,7 +75,7 @@ pub(crate) fn run(bytes: &[u8]) {
     world.forget_all();
 }
 
-/// The rest of the input; zeros follow its end.
+/// The rest of the input. Beyond its end, all bytes are zero.
 struct Operations<'a>(&'a [u8]);
 
 impl<'a> Operations<'a> {
@@ -95,11 +96,11 @@ impl<'a> Operations<'a> {
 #[derive(Default)]
 struct Peer {
     name: Option<String>,
-    /// DELIVERs that the client may acknowledge.
+    /// The ids and sequence numbers of the DELIVERs that the client may acknowledge.
     received: Vec<(String, u64)>,
-    /// The last number of each stream's first attempts.
+    /// The sequence number of each stream's last first attempt.
     seqs: BTreeMap<String, u64>,
-    /// The answer to its last request.
+    /// The answer to the client's last request.
     answer: Option<Value>,
 }
 
@@ -107,7 +108,8 @@ struct World {
     bed: Testbed,
     peers: BTreeMap<ClientId, Peer>,
     outside_bytes: usize,
-    /// Whether the store confirms nothing for now, and whether it has no space for messages.
+    /// Whether the store confirms no changes for now. `is_store_full` says that it has no space for
+    /// messages.
     is_store_held: bool,
     is_store_full: bool,
     /// Clients whose queries the store has not answered.
@@ -212,7 +214,7 @@ impl World {
             None => (id, &[][..]),
         };
         let id = if option & 0x80 == 0 { owner } else { id };
-        // Counted from the last delivery, since most of the earlier ones are settled.
+        // The index counts from the last delivery, since most earlier deliveries are settled.
         let index = received.len().saturating_sub(1 + usize::from(option & 3));
         let (ack_id, seq) =
             received.get(index).cloned().unwrap_or_else(|| ("nothing".to_owned(), 1));
@@ -236,7 +238,7 @@ impl World {
         self.send_frame(id, kind, json!({"topic": TOPICS[usize::from(option % 8)], "payload": {}}));
     }
 
-    /// Writes up to this many bytes to a client.
+    /// Writes at most this many bytes of the router's output to a client.
     fn write(&mut self, id: ClientId, bytes: usize) {
         let Some(end) = self.bed.ends.get(&id) else { return };
         let bytes = bytes.min(end.unwritten_bytes());
@@ -250,12 +252,13 @@ impl World {
             0 => u64::from(option) * 10,
             1 => due.map_or(0, |due| due.since(self.bed.now.monotonic)),
             2 => u64::from(option & 63) * 100,
-            // More rarely some hours of suspend, after which most messages have expired.
+            // More rarely, the system is suspended for some hours, after which most messages have
+            // expired.
             _ if option >= 0xf8 => u64::from(option & 7) * 3_600_000,
             _ => u64::from(option & 63),
         };
         self.bed.advance(ms);
-        // The wall clock may go back.
+        // The wall clock may be set back.
         self.bed.now.unix_ms = self.bed.now.unix_ms.wrapping_sub(u64::from(option & 7) * 500);
         if self.bed.router.deadline().is_some_and(|due| due <= self.bed.now.monotonic) {
             self.handle(Input::Tick);
@@ -315,7 +318,8 @@ impl World {
             }
             2 if option == 252 => self.handle(Input::Stop("upgrade")),
             2 => self.handle(Input::Tick),
-            // Late inputs about a client that is gone, or never existed.
+            // Inputs may come late, about a client that is gone, or be about one that never
+            // existed.
             _ => {
                 let late = ClientId(u64::from(option));
                 if !self.peers.contains_key(&late) {
@@ -335,7 +339,8 @@ impl World {
         self.frame(id, envelope.to_string().as_bytes());
     }
 
-    /// Sends bytes that make a frame, unless reads from the client are paused.
+    /// Sends a frame with these bytes, unless reads from the client are paused or the length is not
+    /// allowed.
     fn frame(&mut self, id: ClientId, json: &[u8]) {
         let is_read = self.bed.ends.get(&id).is_some_and(|end| !end.is_paused);
         if is_read && (1..=limits().frame_bytes_max).contains(&json.len()) {
@@ -358,7 +363,7 @@ impl World {
         }
     }
 
-    /// Confirms all changes, unless the store is held.
+    /// Lets the store commit all changes, unless it is held.
     fn persist(&mut self) {
         if self.is_store_held || self.bed.pending.is_empty() {
             return;
@@ -367,7 +372,7 @@ impl World {
         self.handle(report);
     }
 
-    /// Hands a frame to its client.
+    /// Handles a frame that the router sent to a client.
     fn receive(&mut self, id: ClientId, frame: &[u8]) {
         let envelope = Envelope::read(&frame[PREFIX..]).expect("the testbed has read it");
         let peer = self.peers.get_mut(&id).expect("its end is there");
@@ -381,7 +386,7 @@ impl World {
         }
     }
 
-    /// Checks that the memory which the router counts is bounded.
+    /// Checks that the router counts no more memory than its limits allow.
     fn check_memory(&mut self) {
         let Some(status) = self.status() else { return };
         let counted = status["memory_bytes"].as_u64().expect("a number") as usize;
@@ -391,7 +396,7 @@ impl World {
         assert!(counted <= bytes_max, "{counted} bytes of {bytes_max}");
     }
 
-    /// Returns the daemon's status as a guest reads it, if there is room for one.
+    /// Returns the daemon's status as a guest gets it, if there is room for a guest.
     fn status(&mut self) -> Option<Value> {
         let guest = self.connect();
         self.send_frame(guest, "HELLO", json!({"payload": {"mode": "guest"}}));

@@ -1,5 +1,6 @@
-//! A store with arbitrary values in its rows is opened or set aside, and consistent afterwards: a
-//! router starts with it, queries are answered, and the next start has no remarks.
+//! Fuzzing of a store with arbitrary values in its rows. The store must be opened, perhaps after it
+//! was set aside as damaged, or refused with an error. An opened store must be consistent: a router
+//! starts with it, queries are answered, and the next start has no remarks.
 
 use agent_relay::{
     protocol::{Moment, Now, payload::Durability},
@@ -16,15 +17,15 @@ use std::{
     sync::OnceLock,
 };
 
-/// Values of one input. More would only take longer.
+/// The most values of one input. More values would only take longer.
 const VALUES_MAX: usize = 32;
 
-/// Jobs that a store is given at a time.
+/// The most jobs that wait for a store at a time.
 const JOBS_MAX: usize = 4;
 
 const UNIX_MS: u64 = 1 << 40;
 
-/// Runs an input: a list of values, each with its table and column.
+/// Runs an input, which is a list of values, each with its table and column.
 pub(crate) fn run(bytes: &[u8]) {
     let folder = Folder::new();
     let path = folder.0.join("relay.db");
@@ -50,7 +51,7 @@ fn open(path: &Path) -> Result<Opened, String> {
     opened.map_err(|error| error.to_string()).inspect_err(|why| assert!(why.len() > 8, "{why}"))
 }
 
-/// Starts and stops a router with the store, and runs all kinds of queries.
+/// Starts and stops a router with the store, and runs two kinds of queries.
 fn run_router(opened: Opened) {
     let now = Now { monotonic: opened.image.clock.moment_at(UNIX_MS), unix_ms: UNIX_MS };
     let mut router = Router::new(Limits::default(), [7; 32]);
@@ -100,7 +101,7 @@ impl Changes {
     }
 }
 
-/// A store with rows in all tables.
+/// Returns the file of a store with rows in all tables.
 fn template() -> &'static [u8] {
     static TEMPLATE: OnceLock<Vec<u8>> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -130,7 +131,7 @@ fn template() -> &'static [u8] {
         jobs.send(Job::Write { changes: changes.list, clock: Clock(now) }).expect("it waits here");
         drop(jobs);
         store.run(&waiting, |_| {});
-        // A question whose delivery is over.
+        // This row is a question whose delivery is over.
         let question = "INSERT INTO question VALUES (zeroblob(16), 2, 1, 'q', 'c', 1000, 1000)";
         let connection = Connection::open(&path).expect("the store's file");
         connection.execute_batch(question).expect("a row");
@@ -152,7 +153,8 @@ const ANN: &[&str] = &[
     r#"{"v":1,"type":"SEND","id":"n","ts":1,"topic":"news.today","payload":{"body":"news"},"payload_meta":{"requires_ack":true}}"#,
 ];
 
-/// Writes the values of an input into all rows, or into new ones.
+/// Damages the store with the values of an input. Each value is written into a column of all rows
+/// of a table, or the rows are copied.
 fn damage(path: &Path, mut bytes: &[u8]) {
     let connection = Connection::open(path).expect("SQLite's own file");
     connection.execute_batch("PRAGMA synchronous = OFF").expect("no other process uses the file");
@@ -162,12 +164,14 @@ fn damage(path: &Path, mut bytes: &[u8]) {
         let (table, column) = &columns[usize::from(*at) % columns.len()];
         let (value, rest) = value(*kind, rest);
         bytes = rest;
-        // A copy of a row, so that two are equal, or the value of the input.
+        // The statement copies the table's rows, so that rows are equal, or sets a column to the
+        // value.
         let sql = match kind >> 6 {
             0 => format!("INSERT OR IGNORE INTO {table} SELECT * FROM {table} WHERE ?1 NOT NULL"),
             _ => format!("UPDATE OR IGNORE {table} SET {column} = ?1"),
         };
-        // Values that the schema does not allow are not in any store.
+        // The schema does not allow some values. They cannot be in any store, so the error is
+        // ignored.
         connection.execute(&sql, params_from_iter([value])).ok();
     }
 }
@@ -191,7 +195,7 @@ fn value(kind: u8, bytes: &[u8]) -> (Value, &[u8]) {
     (value, rest)
 }
 
-/// The columns of all tables but the full-text index.
+/// Returns the tables and columns of a store, without those of the full-text index.
 fn columns(connection: &Connection) -> Vec<(String, String)> {
     let sql = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
                WHERE m.type = 'table' AND m.name NOT LIKE 'words%' ORDER BY m.name, c.cid";
@@ -200,7 +204,7 @@ fn columns(connection: &Connection) -> Vec<(String, String)> {
     rows.expect("a query without parameters").map(|row| row.expect("two names")).collect()
 }
 
-/// A temporary directory.
+/// A temporary directory, which is removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {

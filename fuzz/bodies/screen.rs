@@ -1,5 +1,5 @@
-//! Any output of a program, in any pieces, causes no panic, takes bounded memory, and gives the
-//! same messages.
+//! Fuzzing of a screen and of extraction. Any output of a program, in any pieces, must cause no
+//! panic, take bounded memory, and give the same messages.
 
 use agent_relay::bridge::{
     OutgoingMessage,
@@ -12,20 +12,21 @@ use agent_relay::protocol::{
     topic,
 };
 
-/// The largest size of a screen.
+/// The largest numbers of rows and columns of a screen.
 const ROWS_MAX: usize = 250;
 const COLUMNS_MAX: usize = 600;
 
-/// Bytes of answers that are kept until they are taken.
+/// The number of bytes of answers from which on a screen answers no more queries.
 const ANSWER_BYTES_MAX: usize = 1024;
 
-/// Bytes of a message's body, at most.
+/// The most bytes of a message's body.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// Pieces into which the output of a running program is cut, at most.
+/// The most pieces into which the output of a running program is cut.
 const PIECES_MAX: usize = 64;
 
-/// Runs an input: the first bytes are the size and the cuts, and the rest is printed.
+/// Runs an input: the first bytes state the size, the cuts and whether the one-line form is
+/// allowed, and the rest is printed.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[columns, rows, cuts, inline], printed)) = bytes.split_first_chunk() else { return };
     let (columns, rows) = (usize::from(columns), usize::from(rows % 64));
@@ -42,7 +43,7 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// Extracts the messages of a recording that comes in small pieces.
+/// Returns the messages of a recording that is read in small pieces.
 fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<OutgoingMessage> {
     let (mut extractor, mut found) = (ScreenExtractor::offline(columns, rows), Vec::new());
     for piece in printed.chunks(1 + usize::from(cuts % 32)) {
@@ -53,7 +54,8 @@ fn in_pieces(printed: &[u8], columns: usize, rows: usize, cuts: u8) -> Vec<Outgo
     messages(found)
 }
 
-/// Extracts from a program that runs, with time, resizes, ends of turns, and injected frames.
+/// Extracts messages from a running program, with time, resizes, ends of turns, and injected
+/// frames.
 fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
     let (mut extractor, mut found) = (ScreenExtractor::live(columns, rows), Vec::new());
     if inline {
@@ -77,7 +79,7 @@ fn live(printed: &[u8], columns: usize, rows: usize, cuts: u8, inline: bool) {
         extractor.feed(now, piece, &mut found);
         check_screen(extractor.screen_mut());
     }
-    // After each deadline there is a later one, or none.
+    // The extractor must stop having deadlines when there is no more output.
     let mut ticks = 0;
     while let Some(deadline) = extractor.deadline() {
         now = now.max(deadline);
@@ -100,7 +102,7 @@ fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
     found.collect()
 }
 
-/// Checks that a message can be sent.
+/// Checks that a message has a form that can be sent.
 fn check(message: &OutgoingMessage) {
     if message.to != EVERYONE {
         drop(Name::parse(&message.to).expect("a name"));
@@ -113,7 +115,8 @@ fn check(message: &OutgoingMessage) {
     }
 }
 
-/// Checks the limits of a screen, and that its answers hold nothing but digits.
+/// Checks the limits of a screen, and that its answers are control sequences whose parameters are
+/// numbers.
 fn check_screen(screen: &mut Screen) {
     let (columns, rows) = screen.size();
     assert!((2..=COLUMNS_MAX).contains(&columns) && (1..=ROWS_MAX).contains(&rows));

@@ -1,5 +1,5 @@
-//! Arbitrary text in a CLI's transcript gives the same records however it is cut, without
-//! duplicates, and does not affect the records after it.
+//! Fuzzing of a CLI's transcript. Arbitrary text must give the same records however it is cut into
+//! pieces, must give no record twice, and must not affect the records after it.
 
 use agent_relay::bridge::{
     agents,
@@ -8,7 +8,8 @@ use agent_relay::bridge::{
 
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
 
-/// Reads a byte as the format, another as the cuts, and the rest as the file.
+/// Reads the first byte as the number of the format, the second as the cuts, and the rest as the
+/// file.
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[format_number, cuts], file)) = bytes.split_first_chunk() else { return };
     let formats: Vec<_> = agents::formats().collect();
@@ -31,7 +32,7 @@ fn reader(format: &Format) -> (Reader, Vec<Record>) {
     (Reader::new(format, SINCE.to_owned()), Vec::new())
 }
 
-/// Reads a file that grows in pieces.
+/// Returns the records of a file that grows in pieces.
 fn in_pieces(format: &Format, mut file: &[u8], cuts: u8) -> Vec<Record> {
     let (mut reader, mut records) = reader(format);
     let mut state = u64::from(cuts) + 1;
@@ -53,11 +54,11 @@ fn text_of(record: &Record) -> &str {
     }
 }
 
-/// Checks that the format's example of a turn is read.
+/// Checks that the format's example of a turn is read after the file.
 fn check_next_turn(reader: &mut Reader, format: &Format, text: &str) {
     let mut records = Vec::new();
     reader.feed(format!("\n{}\n", format.turn_of(text)).as_bytes(), &mut records);
-    // A line before them may have been incomplete until now.
+    // The file's last line may have been incomplete until now, so other records may come first.
     let at = records.len().checked_sub(2).expect("a prompt and an answer");
     assert_eq!(
         records[at..],
