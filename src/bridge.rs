@@ -158,7 +158,7 @@ impl Bridge {
         self.injector.needs_reader(now)
     }
 
-    /// The program that reads the terminal, by the last [`Input::Reads`].
+    /// Returns the program that reads the terminal, as stated by the last [`Input::Reads`].
     #[must_use]
     pub fn reader(&self) -> &Reader {
         self.injector.reader()
@@ -170,7 +170,7 @@ impl Bridge {
         self.injector.recipe()
     }
 
-    /// The screen that the child has painted.
+    /// Returns the screen that the child has painted.
     #[must_use]
     pub fn screen(&self) -> &screen::Screen {
         self.listener.screen()

@@ -25,7 +25,7 @@ const OPERATIONS_MAX: usize = 2_000;
 /// The number of operations between two checks of the memory that the router counts.
 const OPERATIONS_BETWEEN: usize = 50;
 
-/// The most timer ticks in which the router must forget all state.
+/// The most timer ticks after which the router must have forgotten all state.
 const TICKS_MAX: usize = 10_000;
 
 const NAMES: [&str; 8] = ["Ann", "bob", "BOB", "Carl", "dora", "e.v-e", "Ann ", "operator"];

@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | `ESC` + any byte but `[]PX^_` | that key with Alt | a sequence, perhaps with intermediates |
 //! | `ESC O` | SS3: one byte follows | a whole sequence |
-//! | a control in a sequence | a key: the sequence was none | acts at once; the sequence goes on |
+//! | a control in a sequence | a key: there was no sequence | acts at once; the sequence goes on |
 //! | CAN, SUB in a sequence | a key, as above | cancels the sequence |
 //!
 //! An `ESC` from a keyboard may be the Escape key or the beginning of a sequence. Only the time

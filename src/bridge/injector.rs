@@ -87,7 +87,7 @@ pub(super) struct Injector {
     started_at: Option<Moment>,
     startup: Startup,
     printed_at: Option<Moment>,
-    /// When the person last pressed a key.
+    /// The time at which the person last pressed a key.
     key_at: Option<Moment>,
     submitted_at: Option<Moment>,
     /// The time of the next attempt at an action that becomes possible without any input.
@@ -283,7 +283,7 @@ impl Injector {
         out.extend(current.into_iter().chain(rest).map(|message| Output::Return(message.id)));
     }
 
-    /// Whether the screen has stood still for long enough to type something.
+    /// Whether the screen has been unchanged for so long that a text may be typed.
     pub(super) fn is_at_rest(&self, now: Moment) -> bool {
         let changed_at = self.printed_at.max(self.submitted_at);
         changed_at.is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)

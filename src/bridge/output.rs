@@ -9,7 +9,8 @@ pub struct SendHandle(pub u64);
 /// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Write these bytes to the child's terminal, in a write of their own and in order.
+    /// Write these bytes to the child's terminal, in a separate write and in the order of the
+    /// outputs.
     Write(Vec<u8>),
     /// Send this message.
     Send(SendHandle, OutgoingMessage),
@@ -40,11 +41,11 @@ pub enum Progress {
 /// A summary of the bridge for `agent-relay status` and attach clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Messages that wait to be typed.
+    /// The number of messages that wait to be typed.
     pub waiting: usize,
     /// The reason why the messages wait.
     pub why: Option<Obstacle>,
-    /// Messages typed so far.
+    /// The number of messages typed so far.
     pub typed: u64,
     /// Whether the relay is connected.
     pub connected: bool,

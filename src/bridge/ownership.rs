@@ -4,7 +4,7 @@
 //! transcript are sent in the child's name only once it is certain that the child wrote them. A
 //! transcript is the child's in one of three cases:
 //!
-//! 1. The system says so. From then on, nothing else counts.
+//! 1. The operating system says so. From then on, no other evidence is used.
 //! 2. It has a prompt with a frame that was typed here.
 //! 3. Its last prompt followed an Enter typed here and is on the screen, its last answer has
 //!    appeared on the screen since, and no other candidate is a rival. See [`Ownership::judge`].

@@ -30,9 +30,11 @@ pub struct Recipe {
     pub line_feed_submits: bool,
     /// The time for which the screen must not have changed before a text is typed, in milliseconds.
     pub quiet_ms: u64,
-    /// The time for which the person must not have pressed a key, in milliseconds.
+    /// The time for which the person must not have pressed a key before a text is typed, in
+    /// milliseconds.
     pub untouched_ms: u64,
-    /// The time after which a program that shows nothing counts as ready, in milliseconds.
+    /// The time after which a program that shows nothing counts as ready, in milliseconds. At the
+    /// start, an empty composer must have been on the screen for the same time.
     pub start_ms: u64,
     /// The shortest time from a text to the keys that submit it, in milliseconds. The keys wait
     /// longer while the screen changes.
@@ -52,7 +54,7 @@ pub struct Recipe {
     pub environment: BTreeMap<String, String>,
     /// Arguments for the command; see [`Recipe::arguments`].
     arguments: Vec<String>,
-    /// The columns that the program leaves blank in front of its agent's words.
+    /// The number of columns that the program leaves blank in front of its agent's text.
     pub margin: u8,
     /// The parts of a text that the program would expand.
     pub expands: Expansions,

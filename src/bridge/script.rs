@@ -22,18 +22,18 @@
 //! 0 undelivered 3 CODE WHY          message 3 was not delivered
 //! 0 foreground self                 a program gets the foreground: self, shell, relay (another
 //!                                   wrapper), suspended, or a name
-//! 0 stalls | drains                 the terminal takes nothing | takes everything again
+//! 0 stalls | drains                 the terminal accepts no bytes | accepts all again
 //! 0 holds | releases                the person holds messages back | releases them
 //! 0 owned FILE                      the system says that this transcript is the program's
 //! 0 transcript FILE prompt TEXT     a transcript gets a record: prompt, reply or turn-over
 //! 0 other-agents                    other agents are in the directory from here on
 //! 0 connected                       the wrapper has joined the daemon
 //! 0 rejected WHY                    the daemon rejected the wrapper for now
-//! 0 rejected-permanently WHY
+//! 0 rejected-permanently WHY        the daemon rejected the wrapper for good
 //! 0 started                         the program counts as started
 //! 0 exits                           the program has ended
-//! 0 reports                         from here on, reports stand in the transcript
-//! 0 state                           the state stands in the transcript
+//! 0 reports                         from here on, the transcript shows reports
+//! 0 state                           the transcript shows the bridge's state
 //! 0 ends                            nothing happens; time advances until here
 //! ```
 
@@ -42,7 +42,7 @@ use crate::protocol::{code::NackCode, deliver::Proof};
 use expect_test::Expect;
 use std::fmt::Write as _;
 
-/// Time between two complete searches for transcripts.
+/// The time between two complete searches for transcripts.
 const SEARCH_MS: u64 = 250;
 
 /// Checks a transcript: runs its unindented lines, and compares the result with the whole

@@ -10,7 +10,7 @@ use super::rejoin::{WrappedRow, rejoin};
 /// The number of columns between two tab stops.
 const TAB_COLUMNS: usize = 8;
 
-/// A line of a message and its part of the body.
+/// A line of a message, and the part of the line that belongs to the body.
 pub(super) struct BodyLine<'a> {
     /// The whole line.
     pub(super) line: &'a LogicalLine,

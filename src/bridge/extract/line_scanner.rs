@@ -59,7 +59,7 @@ impl LineScanner {
         matches!(self.state, State::Message(..) | State::Block(..))
     }
 
-    /// Reads a line.
+    /// Reads the next line, and appends the findings that it completes.
     pub(super) fn read(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if self.is_idle() {
             self.opened = line.first_row;
@@ -125,7 +125,7 @@ impl LineScanner {
         }
     }
 
-    /// Drops the message that is open, and returns it as overwritten.
+    /// Drops the open message or block. Returns the finding that it was overwritten.
     pub(super) fn drop_open(&mut self) -> Option<Finding> {
         match std::mem::take(&mut self.state) {
             State::Message(_, open, _) | State::Block(_, open) => Some(open.overwritten()),

@@ -1,6 +1,6 @@
 //! Logical lines. A logical line joins the rows into which the terminal broke a long line.
 //!
-//! The lines of a transcript are logical lines as well, each of one row.
+//! Each line of a text that is not on a screen is a logical line of one row.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -16,7 +16,6 @@ pub(super) const BULLETS: [char; 6] = ['⏺', '●', '•', '✦', '◆', '○']
 /// A line of text, and the rows that it takes on the screen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct LogicalLine {
-    /// The text.
     pub(super) text: String,
     /// The number of columns that the text fills, on all its rows together.
     pub(super) width: usize,

@@ -27,20 +27,20 @@ pub(super) enum ParsedLine {
 /// A line that opens a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OpeningLine {
-    /// The recipient.
+    /// The recipient of the message.
     pub(super) target: Target,
-    /// `[thread:ID]`.
+    /// The value of the tag `[thread:ID]`.
     pub(super) thread: Option<String>,
-    /// `[topic:T]`.
+    /// The value of the tag `[topic:T]`.
     pub(super) topic: Option<String>,
-    /// `[reply:ID]`.
+    /// The value of the tag `[reply:ID]`.
     pub(super) reply: Option<String>,
     /// The arrow's column.
     pub(super) column: usize,
     /// The columns of hanging indentation below a bullet.
     pub(super) hang: usize,
-    /// The byte in the line where the body begins: after `<<<`, or after the name in the one-line
-    /// form.
+    /// The byte of the line at which the body begins: after `<<<`, or after the name in the
+    /// one-line form.
     pub(super) body_at: usize,
     /// Whether the line has the one-line form, in which it is the whole message.
     pub(super) is_inline: bool,

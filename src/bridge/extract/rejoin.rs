@@ -79,7 +79,7 @@ struct Continuation<'a> {
     below: &'a WrappedRow<'a>,
     /// The text column of the list item that `above` belongs to.
     item_column: Option<usize>,
-    /// The column at which the CLI wraps.
+    /// The number of columns at which the CLI wraps.
     limit: usize,
     /// The number of columns by which the CLI may have wrapped the row too early.
     early: usize,

@@ -47,7 +47,7 @@ impl RowScanner {
         self.next_row
     }
 
-    /// Reads the next row.
+    /// Reads the next row, and appends the findings that it completes.
     pub(super) fn read(&mut self, row: &Row, rules: &Rules, out: &mut Vec<Finding>) {
         let number = self.next_row;
         self.next_row += 1;

@@ -141,7 +141,7 @@ impl ScreenObserver for ScreenReader {
             Discontinuity::ScreenCleared | Discontinuity::FirstRowErased if is_resized => {
                 self.drop_open();
             }
-            // The rows below may not continue an open message.
+            // The rows below need not belong to an open message, so the message is dropped.
             Discontinuity::AllRowsErased => self.drop_open(),
             Discontinuity::ScreenCleared | Discontinuity::FirstRowErased => {
                 return self.scanner.rows_disturbed();
@@ -195,7 +195,7 @@ impl ScreenReader {
         self.is_finishing = true;
     }
 
-    /// Drops an open message, which the program may paint again. Rows below may not continue it.
+    /// Drops an open message, which the program may paint again. Rows below need not belong to it.
     fn drop_open(&mut self) {
         let open = self.scanner.drop_open();
         open.into_iter().for_each(|finding| self.overwritten.add(finding));

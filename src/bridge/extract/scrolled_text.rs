@@ -49,9 +49,9 @@ pub(super) enum Scroll {
 /// Rows that a snapshot and the text have in common.
 #[derive(Clone, Copy, Default)]
 struct Overlap {
-    /// The first common row in the text.
+    /// The index of the first common row in the text.
     text: usize,
-    /// The first common row in the snapshot.
+    /// The index of the first common row in the snapshot.
     snapshot: usize,
     /// The number of common rows with text.
     rows: usize,
@@ -77,7 +77,7 @@ impl ScrolledText {
         fits
     }
 
-    /// Adds the next snapshot.
+    /// Adds the next snapshot. Returns its relation to the text before it.
     pub(super) fn add(&mut self, snapshot: Vec<Row>) -> Scroll {
         let scrolled_off = std::mem::take(&mut self.scrolled_off);
         let above = scrolled_off.len();

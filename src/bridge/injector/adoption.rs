@@ -29,7 +29,7 @@ enum Stage {
     Done,
     /// The agent has not been seen at work yet.
     Awaited {
-        /// When the text was submitted or recorded.
+        /// The time at which the text was submitted or recorded.
         since: Moment,
         /// The digits of the text's frame.
         hex: String,
@@ -89,7 +89,7 @@ impl Adoption {
         }
     }
 
-    /// The time until the next check, if a pending adoption is the obstacle.
+    /// Returns the time until the next attempt to type, if a pending adoption is the obstacle.
     pub(super) fn retry_ms(&self) -> Option<u64> {
         match self.stage {
             Stage::Done => None,

@@ -68,7 +68,8 @@ fn key_that_is_not_shown_yet_begins_a_line() {
     "#]]);
 }
 
-/// A program may take the Enter for a part of the paste before it.
+/// A program may take the Enter for a part of the paste before it. Then the text stays in the input
+/// line.
 #[test]
 fn half_painted_screen_does_not_complete_an_injection() {
     check(expect![[r#"

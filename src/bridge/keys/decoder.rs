@@ -1,4 +1,4 @@
-//! The decoder of the bytes that a terminal sends into keys.
+//! The decoder, which turns the bytes that a terminal sends into keys.
 
 use super::encoded::{CsiKey, Win32Key, is_release};
 use super::key::Key;
@@ -11,7 +11,7 @@ pub(super) const ESCAPE_MS: u64 = 50;
 /// The time after which the beginning of a longer sequence counts as a key pressed with Alt.
 pub(super) const SEQUENCE_MS: u64 = 250;
 
-/// Bytes that follow `CSI M`: the button, column and row of an old mouse report.
+/// The number of bytes that follow `CSI M`: the button, column and row of an old mouse report.
 const MOUSE_REPORT_BYTES: u8 = 3;
 
 /// A decoder of a terminal's bytes; sequences may come in pieces.

@@ -22,7 +22,7 @@ const ANSWERS_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone)]
 pub(super) struct Enter {
     pub(super) at: Moment,
-    /// The letters that were on the screen then.
+    /// The letters and digits that were on the screen then.
     pub(super) screen: String,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Turn {
     /// evidence can no longer decide.
     pub(super) had_rival: bool,
     last_answer: Answer,
-    /// The letters of all answers.
+    /// The letters and digits of all answers.
     answers: String,
 }
 

@@ -113,7 +113,7 @@ enum System {
 }
 
 impl System {
-    /// The name in [`std::env::consts::OS`].
+    /// Returns the system's name in [`std::env::consts::OS`].
     const fn as_str(self) -> &'static str {
         match self {
             Self::Linux => "linux",

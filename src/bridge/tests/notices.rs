@@ -107,7 +107,8 @@ fn notices_are_typed_once_a_turn() {
 
 #[test]
 fn late_failure_is_typed_like_a_message() {
-    // A half-typed line delays the notice. A repeated failure on another connection adds none.
+    // A half-typed line delays the notice. The same failure, reported again on another connection,
+    // adds no notice.
     check(expect![[r#"
         run agent
         0 connected

@@ -86,7 +86,7 @@ pub struct ProcessFile {
 pub struct Session {
     /// The file name of the session's transcript.
     pub file_name: String,
-    /// When the process started, in milliseconds since 1970.
+    /// The time at which the process started, in milliseconds since 1970.
     pub started_ms: u64,
 }
 

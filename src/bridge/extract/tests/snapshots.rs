@@ -163,7 +163,8 @@ fn rows_redrawn_in_place_below_a_headline_are_the_same_text() {
     let mut text = message_of((0..50).map(|n| format!("  row {n}")));
     let mut pager = Pager::new();
     pager.print(&text[..40], 4);
-    // Rows 18 to 21 stand below the headline.
+    // The headline covers `text[17]`. The rows from there up to `text[22]` stay as they are, so the
+    // snapshots have them in common.
     for row in &mut text[22..40] {
         *row = row.replace("row", "redrawn");
     }
@@ -211,7 +212,7 @@ fn only_the_message_that_jumps_further_than_a_screen_is_lost() {
     let mut pager = Pager::new();
     pager.print(&long_message("a", 10), 4).print(&long_message("b", 100), 60);
     pager.print(&long_message("c", 30), 4);
-    // Old turns are folded, and unfolded again.
+    // The program folds old turns into one row, and unfolds them again.
     let all = std::mem::take(&mut pager.text);
     pager.text = vec!["folded".to_owned()];
     pager.paint(0).live.wait(400);
