@@ -98,7 +98,7 @@ struct Peer {
     name: Option<String>,
     /// The ids and sequence numbers of the DELIVERs that the client may acknowledge.
     received: Vec<(String, u64)>,
-    /// The sequence number of each stream's last first attempt.
+    /// The last sequence number of each stream among first delivery attempts.
     seqs: BTreeMap<String, u64>,
     /// The answer to the client's last request.
     answer: Option<Value>,
@@ -318,8 +318,7 @@ impl World {
             }
             2 if option == 252 => self.handle(Input::Stop("upgrade")),
             2 => self.handle(Input::Tick),
-            // Inputs may come late, about a client that is gone, or be about one that never
-            // existed.
+            // Inputs about a client that is gone, which come late, or about one that never existed.
             _ => {
                 let late = ClientId(u64::from(option));
                 if !self.peers.contains_key(&late) {

@@ -140,8 +140,8 @@ impl<'a> Page<'a> {
         match old {
             Some(old) if old.ends_with('\n') => [before, &*block, after].concat(),
             Some(_) => [before, bare].concat(),
-            // If the file does not end with a line end, it does not with the block either, so that
-            // removing the block restores the file exactly.
+            // A file without a final line end gets none after the block, so that removing the block
+            // restores the file exactly.
             None if lacks_line_end(before) => [before, line_end, bare].concat(),
             None => [before, &*block].concat(),
         }

@@ -374,8 +374,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A token is read in the same way after an unfinished one, which its ESC cuts off, as
-        /// alone.
+        /// A token is read in the same way alone and after an unfinished token, which the new
+        /// token's ESC cuts off.
         #[test]
         fn pieces_are_their_tokens_after_any_cut(
             pieces in prop::collection::vec(piece(), 1..8),

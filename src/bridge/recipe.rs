@@ -98,7 +98,7 @@ struct Patterns {
     dialog: Vec<String>,
 }
 
-/// The facts about the program that reads the terminal that its screen does not show.
+/// Facts that the screen does not show about the program that reads the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderState<'a> {
     /// The program that reads the terminal.
@@ -181,8 +181,8 @@ impl Recipe {
         self.shows_idle() && self.form(spot, state).is_ok() && !spot.shows(&self.patterns.busy)
     }
 
-    /// Whether a line feed is a line break in the text. So it is in composers of several lines, all
-    /// of which use bracketed paste.
+    /// Whether a line feed is a line break in the text. This holds for composers of several lines,
+    /// all of which use bracketed paste.
     #[must_use]
     pub fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
         let submits = self.line_feed_submits || self.submit.contains('\n');

@@ -24,7 +24,7 @@ pub(super) struct InjectedFrames {
     plain: VecDeque<PlainFrame>,
     /// The digits of frames that were typed with all marks in them escaped.
     escaped: VecDeque<String>,
-    /// Whether any six digits count as those of a frame. So they do for recordings, where the
+    /// Whether any six digits count as those of a frame. This holds for recordings, where the
     /// digits of frames are not known.
     accepts_any_digits: bool,
 }

@@ -1,7 +1,7 @@
 //! Messages that were overwritten on the screen before they were closed.
 //!
-//! A program often paints such a message again, so that it can be read completely. Only if the
-//! program does not do so until the end of the turn, the agent is told.
+//! A program often paints such a message again, so that it can be read completely. The agent is
+//! told only if the program has not done so by the end of the turn.
 
 use std::collections::VecDeque;
 

@@ -23,8 +23,8 @@ pub(super) struct Rules {
     pub(super) frames: InjectedFrames,
     /// The numbers of the lines in whole frames that the agent quotes.
     pub(super) quoted_lines: Vec<Range<u64>>,
-    /// Whether lines in a code fence within a body are text of the body. They are not on a screen,
-    /// since programs do not show the fences there.
+    /// Whether lines in a code fence within a body are text of the body. On a screen this does not
+    /// hold, since programs do not show the fences there.
     pub(super) has_body_fences: bool,
     /// The numbers of the first lines of messages for which `has_body_fences` does not hold.
     pub(super) bodies_without_fences: Vec<u64>,

@@ -1,8 +1,8 @@
 //! Tests with snapshots of real programs' screens, and the form in which a text may be typed at
 //! each of them.
 //!
-//! The first line of a snapshot states the cursor and the screen's modes. Rows follow. Below a row
-//! stand the columns that are dim or inverse.
+//! The first line of a snapshot states the cursor and the screen's modes. Rows follow. The line
+//! below a row may state the columns that are dim or inverse.
 
 use super::{Book, ReaderState, Spot};
 use crate::bridge::keyboard::Reader;
