@@ -1,4 +1,4 @@
-//! One turn in a transcript, which is a prompt and its answers, and the parts of it that the screen
+//! A turn in a transcript, which is a prompt and its answers, and the parts of it that the screen
 //! has shown.
 //!
 //! Texts are compared by their letters and digits only, because a screen wraps lines, draws frames
@@ -26,7 +26,7 @@ pub(super) struct Enter {
     pub(super) screen: String,
 }
 
-/// One turn of an agent, as its transcript records it.
+/// A turn of an agent, as its transcript records it.
 pub(super) struct Turn {
     /// The first letters of the prompt.
     pub(super) prompt: String,
