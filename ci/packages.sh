@@ -1,4 +1,4 @@
-# Sourced. `packages NAME…` installs the Debian packages that are missing, and asks apt only for those.
+# Sourced by scripts. `packages NAME…` installs those of the named Debian packages that are missing.
 packages() {
     local missing=() name
     for name in "$@"; do

@@ -1,12 +1,15 @@
 # shellcheck shell=bash
-# Sourced at the root of the repository. `step NAME` ends the step before it and begins the next; the end of
-# the script ends the last. A failing command ends the script (set -e), whose last line then names the step.
+# Sourced at the root of the repository. `step NAME` ends the present step and begins another. The
+# end of the script ends the last step. A failing command ends the script (set -e), which then
+# prints the name of the failed step in its last line.
 #
-# Beside each step's time stands its time in the last run without a failure, from target/ci-times: a line for
-# each step of each script, `SECONDS<tab>SCRIPT: STEP`. A fresh clone has no such file.
+# Each step's time is printed with its time in the last run without a failure. The file
+# target/ci-times has these times, a line for each step of each script, `SECONDS<tab>SCRIPT: STEP`.
+# A fresh clone has no such file.
 
 ci_times=$PWD/target/ci-times
-# The script that a person or CI has started keeps the times, also of the scripts that it starts.
+# The script that a person or CI has started writes the times, also those of the scripts that it
+# starts.
 ci_times_owner=
 if [ -z "${CI_TIMES_OF_RUN:-}" ]; then
     mkdir -p target
@@ -26,7 +29,8 @@ step_passed() {
     step_name=
 }
 
-# `time_of STEP SECOND`: the time since that second, and that of the last green run. Records it.
+# `time_of STEP SECOND`: prints the time since that second, and the step's time in the last run
+# without a failure. Also records the new time.
 time_of() {
     local seconds=$((SECONDS - $2)) key="${0##*/}: $1" last=
     printf '%d\t%s\n' $seconds "$key" >>"$CI_TIMES_OF_RUN"
@@ -34,7 +38,7 @@ time_of() {
     printf '%d s%s' $seconds "${last:+ (last green run: $last s)}"
 }
 
-# After a run without a failure. Steps that it did not have keep their times.
+# Writes the times of a run without a failure. Steps that did not run keep their earlier times.
 keep_times() {
     touch "$ci_times"
     awk -F '\t' '{ seconds[$2] = $1 } END { for (key in seconds) print seconds[key] "\t" key }' \

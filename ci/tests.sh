@@ -1,9 +1,10 @@
 # shellcheck shell=bash disable=SC2154
-# Sourced, after steps.sh: runs the tests of the workspace on another system than ci/run's, except those of
-# ci/SYSTEM.skipped-tests. Before, set `system`, `under` (` under Wine`, or empty), `cargo` (the command for
-# cargo) and `output` (a file for what the tests print).
+# Sourced after steps.sh. Runs the tests of the workspace on another system than that of ci/run,
+# except those in ci/SYSTEM.skipped-tests. The caller sets `system`, `under` (` under Wine`, or
+# empty), `cargo` (the command that runs cargo) and `output` (a file for the tests' output).
 
-# `skip BINARY`: arguments that make it skip the tests of the list, by test or by module (`power::*`).
+# `skip BINARY`: prints arguments with which a test binary skips the tests of the list, each given
+# by its name or its module (`power::*`).
 skip() {
     local word
     for word in "skipped" ${under:+"skipped$under"}; do
@@ -29,7 +30,7 @@ all_tests() {
     "${cargo[@]}" build --workspace --all-targets "$@"
     tests "unit tests" --lib "$@"
     tests "contract" --test contract "$@"
-    # Word splitting is meant: each line is two arguments.
+    # The output of `skip` is split into words on purpose: each line is two arguments.
     # shellcheck disable=SC2046
     tests "tests with processes" --test it "$@" -- $(skip it)
 }

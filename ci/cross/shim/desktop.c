@@ -1,9 +1,11 @@
-/* TEST-ONLY: `desktop.exe PROGRAM ARGUMENT...` runs a program while Wine's desktop is up. The first that needs a desktop starts
-   explorer.exe. If that is the host of a pseudo console, explorer.exe keeps its ends of the pipes open, and whoever reads the
-   console never sees the end. So explorer.exe has to be there before the first console, and stay until after the last. */
+/* For tests only: `desktop.exe PROGRAM ARGUMENT...` runs a program while Wine's desktop is up. The
+   first process that needs a desktop starts explorer.exe. If that process is the host of a pseudo
+   console, explorer.exe keeps its ends of the pipes open, and a reader of the console never sees
+   the end. So explorer.exe has to run from before the first console until after the last. */
 #define _WIN32_WINNT 0x0601
 #include <windows.h>
-/* Ctrl-C goes to all that share the console: the program's to handle, not ours. A handler is not inherited, ignoring would be. */
+/* Ctrl-C reaches all programs of the console, and only PROGRAM must react to it. This process has a
+   handler, since PROGRAM would inherit the setting that ignores Ctrl-C. */
 static BOOL WINAPI outlive(DWORD event) { return event == CTRL_C_EVENT || event == CTRL_BREAK_EVENT; }
 int main(void) {
     GetDesktopWindow();
