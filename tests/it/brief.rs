@@ -136,9 +136,10 @@ fn read_only_file_leaves_all_files_unchanged() {
     let files = [("AGENTS.md", "a\n"), ("CLAUDE.md", "c\n"), ("GEMINI.md", "g\n")];
     let sandbox = project(&files);
     let gemini = sandbox.directory().join("GEMINI.md");
-    let mut permissions = fs::metadata(&gemini).unwrap().permissions();
-    permissions.set_readonly(true);
-    fs::set_permissions(&gemini, permissions).unwrap();
+    let writable = fs::metadata(&gemini).unwrap().permissions();
+    let mut read_only = writable.clone();
+    read_only.set_readonly(true);
+    fs::set_permissions(&gemini, read_only).unwrap();
     let refused = run(&sandbox, &["brief", "--install"], FAILED);
     assert!(err(&refused).contains("GEMINI.md is not written: it is read-only"), "{refused:?}");
     assert_eq!(out(&refused), "");
@@ -147,6 +148,8 @@ fn read_only_file_leaves_all_files_unchanged() {
     }
     // A read-only file that needs no change is no error.
     run(&sandbox, &["brief", "--remove"], DONE);
+    // Windows removes no read-only file, not even with its directory.
+    fs::set_permissions(&gemini, writable).unwrap();
 }
 
 #[test]

@@ -51,9 +51,15 @@ impl Sandbox {
     /// A sandbox without a daemon.
     pub(crate) fn empty() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ar-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
+        // Process ids are reused: a killed run may have left a directory with a name of this run.
+        let directory = loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("ar-{}-{number}", std::process::id());
+            let directory = std::env::temp_dir().join(name);
+            if !directory.exists() {
+                break directory;
+            }
+        };
         platform::paths::make_private_dir(&directory).unwrap();
         Self { directory, daemon: None, start_lock: None }
     }
