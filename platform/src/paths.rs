@@ -22,7 +22,7 @@ use crate::{naming, peer::User, refusal};
 /// Support/agent-relay`; `%LOCALAPPDATA%\agent-relay`. It may not exist yet.
 ///
 /// # Errors
-/// If the system does not say where this user's home is.
+/// If the system does not tell this user's home directory.
 pub fn home() -> io::Result<PathBuf> {
     Ok(imp::data_directory()?.join("agent-relay"))
 }

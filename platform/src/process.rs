@@ -1,4 +1,4 @@
-//! Other processes: starting one that outlives this process, and the system's facts about others.
+//! Other processes: the start of a process that outlives this one, and facts about other processes.
 
 #[cfg(unix)]
 #[path = "process/unix.rs"]

@@ -111,8 +111,8 @@ impl Pty {
         self.0.foreground_group()
     }
 
-    /// Whether the terminal gathers lines (canonical mode) for the program that reads it; `None`
-    /// where the system does not say.
+    /// Whether the terminal gathers lines (canonical mode) for the program that reads from it.
+    /// `None` where the system does not say.
     #[must_use]
     pub fn gathers_lines(&self) -> Option<bool> {
         self.0.gathers_lines()

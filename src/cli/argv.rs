@@ -62,7 +62,8 @@ enum Mistake {
     Usage(String),
     /// A sentence that already says what to do.
     Complete(String),
-    /// No command of this name among those of the current command, or of a command below it.
+    /// An unknown command: `word` is no command of the current command, or of the command below it
+    /// with the path `within`.
     NoCommand { word: String, within: Vec<String> },
 }
 

@@ -152,7 +152,7 @@ fn check_home(context: &Context, client: &Client) -> Result<(), Failure> {
     )))
 }
 
-/// Reports whether the daemon has ended: no daemon is up, or the one that is up was started after
+/// Reports whether the daemon has ended: no daemon is up, or a daemon is up that was started after
 /// `start`.
 fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failure> {
     match Client::join(context.with_server(Settings::guest(endpoint))) {

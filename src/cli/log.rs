@@ -74,7 +74,7 @@ pub(super) fn note(home: &Path, line: &str) {
 }
 
 /// Starts to log to the home's log, for a daemon that the system starts. The log is made if it is
-/// missing, readable by `owner`. Panics are logged as well, since nobody reads standard error.
+/// missing, readable by `owner`. Panics are logged as well, since standard error leads nowhere.
 pub(super) fn begin_in(home: &Path, owner: &User) -> Result<(), Failure> {
     let log = home.join(FILE);
     paths::open_private_file_for(&log, owner).map_err(Failure::because)?;

@@ -198,8 +198,8 @@ impl Install {
                  install a task with --logon",
             ));
         }
-        // service.toml goes into the owner's home: without one, the command fails before it
-        // installs anything.
+        // service.toml goes into the owner's home. If the home is unknown, the command fails before
+        // it installs anything.
         let owners_home = paths::home_of(&site.owner).map_err(Failure::because)?;
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
@@ -439,7 +439,7 @@ fn context_of(options: &GlobalOptions, installed: &Installed) -> Result<Context,
     options.context()
 }
 
-/// This user's default home, which has service.toml. The environment is ignored.
+/// Returns this user's default home, which has service.toml. The environment is ignored.
 fn own_home() -> Result<Option<String>, Failure> {
     let home = paths::home().map_err(Failure::because)?;
     Ok(Some(home.display().to_string()))

@@ -146,7 +146,8 @@ fn gives(access: &Access, rights: u32) -> bool {
     !access.is_inherit_only && access.rights & rights != 0
 }
 
-/// Checks that the owner is trusted and that no one else has a right for which `forbidden` is true.
+/// Checks that the owner is trusted, and that no account that is not trusted has a right for which
+/// `forbidden` is true.
 ///
 /// The target of a link (or junction) is checked, not the link. Others could redirect the link
 /// later, so `advice` decides whether a link is refused.

@@ -70,7 +70,7 @@ pub(super) struct ProcessState {
 impl ProcessState {
     pub(super) fn read(pid: u32) -> io::Result<Self> {
         let mut text = [0; STAT_BYTES_MAX];
-        // One read is enough: the system writes the file in one piece.
+        // A single read is enough, since the kernel provides the whole file at once.
         let read = File::open(proc(pid, "stat"))?.read(&mut text)?;
         let unknown = || refusal(io::ErrorKind::InvalidData, "/proc/PID/stat is not as documented");
         Self::parse(pid, &text[..read]).ok_or_else(unknown)

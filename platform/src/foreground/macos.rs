@@ -150,7 +150,7 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// One structure of the system's information about a process.
+/// A structure of the system with information about a process. `what` is its kind.
 ///
 /// # Safety
 /// Any bytes have to be a valid `T`.

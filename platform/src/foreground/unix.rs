@@ -80,7 +80,7 @@ impl Observer {
         self.pty.upgrade()?.foreground_group().ok_or_else(none)
     }
 
-    /// Lists the foreground's processes; `None` if the foreground has changed meanwhile.
+    /// Lists the foreground's processes; `None` if the foreground has changed during the call.
     pub(super) fn try_look(&mut self) -> io::Result<Option<Vec<Process>>> {
         let group = self.group()?;
         let (members, closed) = system::members(group, self.session)?;

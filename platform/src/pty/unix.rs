@@ -157,8 +157,8 @@ impl Pty {
         self.signal(libc::SIGTERM)
     }
 
-    /// Sends a signal to the whole process group that the child leads. The terminal's foreground
-    /// group may be another one: the kernel hangs that one up when the child ends.
+    /// Sends a signal to the whole process group that the child leads. If the terminal's foreground
+    /// group is another group, the kernel hangs it up when the child ends.
     fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         let state = locked(&self.child);
         match *state {

@@ -1,6 +1,6 @@
-//! Windows: a pseudo console, and a command in a job of its own, which contains all its descendants
-//! from their first instruction on. portable-pty offers neither such a job nor a batch file's
-//! command line.
+//! Windows: a pseudo console, and a command in a job of its own. The job contains the command and
+//! all its descendants from their first instruction on. portable-pty supports neither such a job
+//! nor the command line of a batch file.
 
 #[path = "windows/console.rs"]
 mod console;

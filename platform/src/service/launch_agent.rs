@@ -62,8 +62,8 @@ mod tests {
         Program { file, arguments: WORDS.map(Into::into).to_vec() }
     }
 
-    /// Parses a property list and checks it by launchd.plist(5), since launchd ignores keys that it
-    /// does not know, and would not report a misspelt one.
+    /// Parses a property list and checks it by the rules of launchd.plist(5). launchd ignores
+    /// unknown keys, so it would not report a misspelt key.
     fn checked(text: &str) -> Result<Dictionary, String> {
         // The parser ignores text after the value.
         text.strip_suffix("\n</dict>\n</plist>\n").ok_or("it is not closed")?;

@@ -55,7 +55,7 @@ fn register_handler() -> io::Result<()> {
     static REGISTERED: Mutex<bool> = Mutex::new(false);
     let mut registered = locked(&REGISTERED);
     if !*registered {
-        // The last registered handler is called first, so this one is called before ctrlc's.
+        // The last registered handler is called first, so this handler is called before ctrlc's.
         // SAFETY: the function has the required signature, and is never removed.
         checked(unsafe { SetConsoleCtrlHandler(Some(handle_event), 1) })
             .map_err(naming("register a console handler"))?;

@@ -96,7 +96,7 @@ impl Input {
     }
 
     /// Reads the console's events. (Reading characters instead would block until a key is pressed,
-    /// whatever other events there are, and could not be interrupted.)
+    /// even if there are other events, and could not be interrupted.)
     fn read_events(&mut self, console: HANDLE) -> io::Result<()> {
         // SAFETY: all-zero is a valid value of the type.
         let mut events: [INPUT_RECORD; 64] = unsafe { zeroed() };

@@ -415,7 +415,7 @@ mod tests {
         let ours = endpoint("ours");
         let _left = listener(&ours);
         let _client = open(&ours).unwrap();
-        // No instance listens now.
+        // The only instance has a client, so no instance waits for a client now.
         assert!(!super::is_foreign(&ours).unwrap());
         let pipe = pipe::join(&ours, &own_descriptor()).unwrap();
         assert!(is_overlapped(pipe.as_raw_handle()));

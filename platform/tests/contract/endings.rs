@@ -91,7 +91,7 @@ pub(crate) fn hang_up_reaches_the_other_side() {
             here.hang_up();
             assert!(reader.join().unwrap().is_empty());
         });
-        // The first write may still find room in a buffer; one of the later ones has to fail.
+        // The first write may still find room in a buffer. A later write has to fail.
         assert!((0..64).any(|_| (&there).write_all(&[0; 65536]).is_err()));
     }
 }

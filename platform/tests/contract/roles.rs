@@ -180,7 +180,7 @@ fn keys() {
         let length = input.read(&mut buffer).unwrap();
         seen.extend_from_slice(&buffer[..length]);
     }
-    // One write, because a console redraws each write in its own way.
+    // All in a single write, because a console redraws each write in its own way.
     output.write_all(format!("keys={};", scene::hex(&seen)).as_bytes()).unwrap();
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| input.read(&mut [0; 16]).unwrap());

@@ -174,7 +174,7 @@ pub(crate) fn detached_session(pid: &str) -> String {
     imp::detached_session(pid)
 }
 
-/// A user other than this one, and a folder to which both have access.
+/// A user other than that of this process, and a folder to which both users have access.
 pub(crate) struct AnotherUser(imp::AnotherUser);
 
 impl AnotherUser {

@@ -163,7 +163,7 @@ pub(super) fn flood(
             write(&bytes)?;
             sent += window - in_flight;
         }
-        // One more message wakes a thread that has read all the others.
+        // One more message wakes a thread that has read all earlier messages.
         sent += 1;
         progress.sent_all.store(sent, Ordering::Release);
         bytes.clear();

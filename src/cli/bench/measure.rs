@@ -93,7 +93,7 @@ pub(super) fn flood(
             from.write(&bytes)?;
             sent += window - in_flight;
         }
-        // One more message wakes a receiver that has read all the others.
+        // One more message wakes a receiver that has read all earlier messages.
         sent += 1;
         sent_all.store(sent, Ordering::Release);
         bytes.clear();

@@ -165,7 +165,7 @@ impl Open {
     /// Has the system write `bytes` bytes to `into`.
     ///
     /// # Safety
-    /// They have to be writable.
+    /// The bytes have to be writable.
     unsafe fn query(&self, what: PROCESSINFOCLASS, into: *mut c_void, bytes: u32) -> Option<()> {
         let mut filled = 0;
         // SAFETY: the handle is open; the caller's pointer is to that many bytes.
@@ -203,7 +203,7 @@ impl Memory {
     /// Reads exactly `bytes` bytes to `into`.
     ///
     /// # Safety
-    /// They have to be writable.
+    /// The bytes have to be writable.
     unsafe fn read(&self, address: usize, into: *mut c_void, bytes: usize) -> Option<()> {
         let mut filled = 0;
         let from = std::ptr::without_provenance(address);

@@ -1,4 +1,5 @@
-//! The start of a program in a pseudo console, and in a job from its first instruction on.
+//! The start of a program in a pseudo console and in a job. The program is in the job from its
+//! first instruction on.
 
 use std::{
     ffi::{OsStr, OsString, c_void},
@@ -46,7 +47,8 @@ pub(super) fn start(
 ) -> io::Result<OwnedHandle> {
     let mut plan = Plan::new(program, command)?;
     match plan.start_in(console, job) {
-        // A program from the Store has a job of its own, and may be refused to start in another.
+        // A program from the Microsoft Store has a job of its own. The system may refuse to start
+        // it in another job.
         Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
             plan.start_beside(console, job)
         }
@@ -192,7 +194,7 @@ fn shell() -> io::Result<PathBuf> {
     }
 }
 
-/// The environment block, in the order of the command's variables, which is the system's.
+/// The environment block. The command keeps its variables in the order that the system requires.
 fn environment(command: &Command) -> io::Result<Vec<u16>> {
     let mut block = Vec::new();
     for (name, value) in command.get_envs() {
