@@ -61,7 +61,7 @@ fn service_is_installed_used_stopped_and_removed() {
     assert_eq!(up["endpoint"], *endpoint);
     assert_eq!(up["started"], false);
     stage.succeeds(["dead-letters"]);
-    assert!(stderr(&stage.fails(["up", "--foreground"])).contains("a service's"));
+    assert!(stderr(&stage.fails(["up", "--foreground"])).contains("the daemon is a service (at "));
     assert!(!stage.own_home().join("daemon.lock").exists());
 
     // Two processes exchange a message through the service.
@@ -92,7 +92,7 @@ fn service_is_installed_used_stopped_and_removed() {
     assert_eq!(fs::read(home.join("operator.key")).unwrap(), key);
 
     let removed = stage.text(["service", "uninstall"]);
-    assert!(removed.contains(&format!("{} is left", home.display())), "{removed}");
+    assert!(removed.contains(&format!("its home {} stays", home.display())), "{removed}");
     assert!(home.join("relay.db").exists());
     assert!(!stage.own_home().join("service.toml").exists());
     assert_eq!([stage.registry(IMAGE), stage.registry(SOURCE)], [None, None]);
@@ -153,7 +153,7 @@ fn uninstall_completes_a_partial_removal() {
     stage.tool("sc.exe", &["delete", NAME]);
     assert!(stage.registry(SOURCE).is_some());
     let removed = stage.text(["service", "uninstall"]);
-    assert!(removed.contains(&format!("{} is left", home.display())), "{removed}");
+    assert!(removed.contains(&format!("its home {} stays", home.display())), "{removed}");
     assert_eq!([stage.registry(IMAGE), stage.registry(SOURCE)], [None, None]);
     assert!(!stage.own_home().join("service.toml").exists());
     assert!(stage.text(["service", "uninstall"]).contains("no service was installed"));
