@@ -29,7 +29,7 @@ pub const PROTOCOL: &str = "1.1";
 
 /// A moment of a monotonic clock that counts suspended time, in milliseconds.
 ///
-/// Its zero is arbitrary; only differences have a meaning.
+/// The clock's zero is arbitrary: only differences between moments have a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
 

@@ -1,7 +1,7 @@
 //! An emulated terminal: the screen that a program's output paints.
 //!
 //! [`Screen`] passes bytes, in pieces of any size, through alacritty's parser to alacritty's grid.
-//! It tells a [`ScreenObserver`] which rows leave the top and which events interrupt the text. No
+//! A [`ScreenObserver`] is told which rows leave the top and which events interrupt the text. No
 //! row is reported twice. All state that a program can make grow has a limit: size, history,
 //! strings, combining characters, answers.
 

@@ -1,7 +1,7 @@
 //! The client's side of the protocol: the state machine behind [`Client`](super::Client), without
 //! I/O.
 //!
-//! It follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has accepted them,
+//! A session follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has accepted them,
 //! backs off when a recipient is busy, resumes its session, drops duplicates, and answers PINGs. A
 //! driver executes each [`Output`] in order and calls again with the next [`Input`].
 

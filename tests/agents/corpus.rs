@@ -146,7 +146,7 @@ const WRITTEN: &[(&str, &str)] = &[
 
 /// Generated bodies that vary in size, width and first character.
 ///
-/// Their words are random, since some CLIs stop a model that repeats itself.
+/// The words of the bodies are random, since some CLIs stop a model that repeats itself.
 fn generated() -> Vec<(String, String)> {
     let mut rng = RandomText(ChaCha8Rng::seed_from_u64(7));
     let mut all = Vec::new();

@@ -4,8 +4,8 @@ use super::rows::{Row, VisibleRows};
 
 /// An observer of a screen.
 ///
-/// Its methods are called in order, within the operation that they report. So nothing depends on
-/// how the program's bytes were cut.
+/// The screen calls the methods in the order of the events, while it handles each event. So a
+/// report does not depend on how the program's bytes were cut.
 pub trait ScreenObserver {
     /// Announces that `count` rows are about to be reported to [`Self::row_scrolled_off`].
     /// `visible` are the rows that stay.

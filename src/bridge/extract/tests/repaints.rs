@@ -94,7 +94,7 @@ fn repaints_by_terminal_and_program_after_a_resize_are_not_extracted() {
 }
 
 /// When the size changes, the program repaints all visible rows from the top and then prints more.
-/// It paints a horizontal rule that is as wide as the screen.
+/// One of these rows is a horizontal rule that is as wide as the screen.
 #[test]
 fn repaint_of_rows_that_a_resize_scrolled_off_is_not_extracted_again() {
     let messages: String =
