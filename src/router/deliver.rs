@@ -3,8 +3,9 @@
 use super::{
     Router,
     connections::Content,
+    frame::Frame,
     interface::ClientId,
-    keys::{AgentKey, MessageKey},
+    keys::{AgentKey, MessageKey, StreamKey},
     mail::{Body, HEAD_BYTES_MAX, Message, Recipient, State, deliver_frame, repeatable},
 };
 use crate::{
@@ -83,20 +84,27 @@ impl Router {
         if message.is_replay {
             return self.connections.hand(&mut self.ctx, client, frame, Content::Copy);
         }
-        let (from, by, order) = (message.from, message.by, message.order);
+        let Message { from, by, order, stream, seq, .. } = message;
+        let content = Content::AtMostOnce { from, by, send_id: message.send_id.clone(), order };
         let membership = self.connections.membership(client);
-        let frame = if membership.is_some_and(|membership| membership.capabilities.resume) {
-            let send_id = message.send_id.clone();
-            let frame = repeatable(&mut self.ctx, frame);
-            message.body = Body::AtMostOnce(frame.clone());
-            self.retain_for_replay(message);
-            (frame, send_id)
-        } else {
-            self.mail.note_gone(message.stream, message.seq);
-            (frame, message.send_id)
-        };
-        let (frame, send_id) = frame;
-        let content = Content::AtMostOnce { from, by, send_id, order };
+        if !membership.is_some_and(|membership| membership.capabilities.resume) {
+            return self.hand_unretained(client, (stream, seq), frame, content);
+        }
+        let frame = repeatable(&mut self.ctx, frame);
+        message.body = Body::AtMostOnce(frame.clone());
+        self.retain_for_replay(message);
+        self.connections.hand(&mut self.ctx, client, frame, content);
+    }
+
+    /// Hands out an at-most-once message for which its recipient cannot ask again.
+    pub(super) fn hand_unretained(
+        &mut self,
+        client: ClientId,
+        (stream, seq): (StreamKey, u64),
+        frame: Frame,
+        content: Content,
+    ) {
+        self.mail.note_gone(stream, seq);
         self.connections.hand(&mut self.ctx, client, frame, content);
     }
 

@@ -485,10 +485,9 @@ impl Router {
             self.hand_at_most_once(client, message);
         } else {
             // Most messages take this path. Without a replay buffer, only the frame is needed.
-            self.mail.note_gone(stream, seq);
             let send_id = SendId::new(&send.envelope.id);
             let content = Content::AtMostOnce { from: send.from, by: send.by, send_id, order };
-            self.connections.hand(&mut self.ctx, client, frame, content);
+            self.hand_unretained(client, (stream, seq), frame, content);
         }
         None
     }
