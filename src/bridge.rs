@@ -115,9 +115,14 @@ impl Bridge {
                 self.pass_on(now, events, out);
             }
             Input::Reads(reader) => {
-                let events = self.listener.set_nested(now, reader.is_relay());
+                self.listener.set_inner_foreground(now, reader.is_relay());
+                let events = self.listener.settle_inner_run(now);
                 self.pass_on(now, events, out);
                 self.injector.set_reader(now, reader);
+            }
+            Input::InnerOutput(is_inner) => {
+                let events = self.listener.set_inner_output(now, is_inner);
+                self.pass_on(now, events, out);
             }
             Input::Recognised(recipe) => {
                 self.listener.set_margin(recipe.margin.into());
@@ -152,10 +157,10 @@ impl Bridge {
     }
 
     /// Whether the driver must determine now which program reads the terminal, because a text is
-    /// about to be typed or submitted.
+    /// about to be typed or submitted, or because that contradicts the marks of an inner `run`.
     #[must_use]
     pub fn needs_reader(&self, now: Moment) -> bool {
-        self.injector.needs_reader(now)
+        self.injector.needs_reader(now) || self.listener.doubts_inner_run(now)
     }
 
     /// Returns the program that reads the terminal, as stated by the last [`Input::Reads`].
@@ -251,6 +256,8 @@ impl Bridge {
             return;
         }
         self.injector.settle_keys(now);
+        let events = self.listener.settle_inner_run(now);
+        self.pass_on(now, events, out);
         let mut found = self.listener.tick(now);
         // The driver determined the reader for the texts that wait at this point. A text that is
         // added further below waits for the next tick.

@@ -15,6 +15,7 @@ mod doctor;
 mod down;
 mod escape;
 mod failure;
+mod forget;
 mod history;
 mod hold;
 mod identity;
@@ -30,6 +31,7 @@ mod notices;
 mod policy;
 mod print;
 mod program;
+mod purge;
 mod read;
 mod redeliver;
 mod release;
@@ -203,6 +205,8 @@ enum Command {
     Tap(tap::Tap),
     DeadLetters(dead_letters::DeadLetters),
     Redeliver(redeliver::Redeliver),
+    Forget(forget::Forget),
+    Purge(purge::Purge),
     Hold(hold::Hold),
     Release(release::Release),
     Stop(stop::Stop),
@@ -245,6 +249,8 @@ impl Top {
             Command::Tap(tap) => tap.run(&options),
             Command::DeadLetters(letters) => letters.run(&options),
             Command::Redeliver(redeliver) => redeliver.run(&options),
+            Command::Forget(forget) => forget.run(&options),
+            Command::Purge(purge) => purge.run(&options),
             Command::Hold(hold) => hold.run(&options),
             Command::Release(release) => release.run(&options),
             Command::Stop(stop) => stop.run(&options),

@@ -13,7 +13,7 @@ mod settings;
 pub use crate::protocol::payload::Meta;
 pub use driver::Connect;
 pub use error::ClientError;
-pub use message::{Answer, Delivery, Ended, Event, Outgoing, Reply, SendId, State};
+pub use message::{Answer, Delivery, Ended, Event, LastFailure, Outgoing, Reply, SendId, State};
 pub use settings::{Mode, Settings, WhenAbsent};
 
 use crate::{
@@ -291,7 +291,7 @@ fn wait_for_welcome(events: &Receiver<Event>, endpoint: &str) -> Result<Welcome,
     loop {
         match events.recv() {
             Ok(Event::State(State::Ready(welcome))) => return Ok(*welcome),
-            Ok(Event::Ended(Ended::GaveUp { why, absent: true, .. })) => {
+            Ok(Event::Ended(Ended::GaveUp { why, last: LastFailure::NoListener, .. })) => {
                 return Err(ClientError::NoDaemon { endpoint: endpoint.to_owned(), why });
             }
             Ok(Event::Ended(ended)) => return Err(ClientError::Ended(ended)),

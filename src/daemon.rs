@@ -12,10 +12,13 @@
 mod acceptor;
 mod client_handle;
 mod client_threads;
+mod client_wire;
 mod effects;
+mod entry;
 mod error;
 mod event;
 mod instance_lock;
+pub mod mark;
 pub mod operator_key;
 mod policy_thread;
 mod router_thread;
@@ -30,14 +33,14 @@ pub use policy_thread::load as load_policy;
 pub use settings::Settings;
 
 use crate::{
-    link::BufferedBytes,
+    link::{BufferedBytes, HalfRead},
     protocol::{relay::Process, secret::Secret},
-    router::Limits,
+    router::{Limits, policy::Policy},
     store::{self, OpenError, Opened, Store},
 };
 use acceptor::{Acceptor, Readers};
 use client_threads::ReaderContext;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use effects::Effects;
 use event::Event;
 use instance_lock::InstanceLock;
@@ -49,10 +52,7 @@ use platform::{
 };
 use policy_thread::PolicyReloader;
 use router_thread::{RouterThread, Start};
-use std::{io, mem, ops::RangeInclusive, path::Path, process, sync::Arc, thread, time::Duration};
-
-/// The range of the inbox's capacity, in events.
-const INBOX_EVENTS: RangeInclusive<usize> = 16..=1024;
+use std::{io, mem, path::Path, process, sync::Arc, thread, time::Duration};
 
 /// The number of open files besides the clients' connections, with some to spare.
 const FILES_OF_OWN: u64 = 64;
@@ -74,55 +74,78 @@ const CHECKS_PER_HOUR: u32 = 720;
 /// Runs a daemon until it is told to stop. `ready` is called with its endpoint once clients can
 /// connect.
 pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
-    let mut lock = InstanceLock::acquire(&settings)?;
-    let policy = Arc::new(load_policy(&settings.home)?);
+    let lock = InstanceLock::acquire(&settings)?;
+    let policy = policy_thread::load_to_apply(&settings.home)?;
     let opened = open_store(&settings)?;
+    run_with(settings, lock, policy, opened, ready)
+}
+
+fn run_with(
+    settings: Settings,
+    mut lock: InstanceLock,
+    policy: Option<Policy>,
+    opened: Opened,
+    ready: impl FnOnce(&Endpoint),
+) -> Result<(), DaemonError> {
     let operator_key = operator_key::read_or_make(&lock.home, &settings.owner)?;
     let listener = Listener::bind_for(&lock.endpoint, &settings.owner)?;
     // The file is written before any client is accepted, so that no client sees the start fail.
     lock.write_endpoint_file()?;
-    if let Err(error) = stopped::clear(&lock.home) {
+    if let Err(error) = stopped::MARK.clear(&lock.home) {
         tracing::warn!("wrappers will not restart this daemon if it dies: {error}");
     }
+    // Each client has a reader, which allocates what it has read.
+    platform::process::limit_arenas();
     allow_clients(&settings.limits);
-    let (inbox, events) = bounded(inbox_events(&settings.limits));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "each sender's part of the inbox is bounded, a client's by its reader's quota"
+    )]
+    let (inbox, events) = crossbeam_channel::unbounded();
     let buffered = BufferedBytes::default();
+    // The channel is disconnected when the router's thread ends, also by a panic.
+    let (ended, router_ended) = bounded(1);
     let context = ReaderContext {
         inbox: inbox.clone(),
         frame_bytes_max: settings.limits.frame_bytes_max,
         buffered: buffered.clone(),
-        half_read_bytes_max: settings.limits.memory_bytes_max / 2,
+        half_read: HalfRead::new(settings.limits.memory_bytes_max / 2),
         owner: settings.owner,
+        router_ended,
     };
-    let (reloader, policy_thread) = policy_thread::start(settings.home.clone(), inbox.clone())?;
+    let (reloader, policy_thread) =
+        policy_thread::start(settings.home.clone(), policy.is_some(), inbox.clone())?;
     let signals = handle_signals(inbox.clone(), reloader.clone())?;
     let (store, store_thread) = store_thread::start(opened.store, inbox)?;
-    let about = Process { remarks: opened.remarks, ..describe(&lock) };
+    let about = Process {
+        ends_with_starter: settings.ends_with_starter,
+        remarks: opened.remarks,
+        ..describe(&lock)
+    };
     let start = Start {
         limits: settings.limits,
         seed: random::bytes()?,
         image: opened.image,
         operator_key: operator_key.hash(),
-        policy,
+        policy: Arc::new(policy.unwrap_or_default()),
         about,
     };
-    let router = RouterThread::new(start, events, buffered, Effects::new(store, reloader));
-    // The channel is disconnected when the router's thread ends, also by a panic.
-    let (ended, router_ended) = bounded(1);
+    let router = RouterThread::new(start, events, buffered, Effects::new(store, reloader.clone()));
     let router = thread::Builder::new().name("router".into()).spawn(move || router.run(ended))?;
     let readers = Readers::default();
     let mut acceptor = Acceptor::start(listener, readers.clone(), context.clone())?;
     tracing::info!("listening at {}", lock.endpoint);
     ready(&lock.endpoint);
-    acceptor = supervise(acceptor, (&mut lock, &operator_key), &readers, &context, &router_ended);
+    let restored = (&mut lock, &operator_key, &reloader);
+    acceptor = supervise(acceptor, restored, &readers, &context);
     acceptor.stop();
     // The router's thread ends when the last sender of its inbox is dropped.
-    drop((signals, context));
+    drop((signals, context, reloader));
     let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
     // The mark is set before the home's lock is released, since a starter that finds the home free
     // looks for the mark.
     if reason == Some(stopped::ON_PURPOSE)
-        && let Err(error) = stopped::mark(&lock.home)
+        && let Err(error) = stopped::MARK.set(&lock.home)
     {
         tracing::error!("a wrapper may restart the daemon that was stopped: {error}");
     }
@@ -173,12 +196,6 @@ fn allow_clients(limits: &Limits) {
     }
 }
 
-/// The inbox's capacity: events of the longest frames may take half of the memory limit.
-fn inbox_events(limits: &Limits) -> usize {
-    let events = limits.memory_bytes_max / 2 / limits.frame_bytes_max;
-    events.clamp(*INBOX_EVENTS.start(), *INBOX_EVENTS.end())
-}
-
 /// The description of this process in `status`.
 fn describe(lock: &InstanceLock) -> Process<'static> {
     Process {
@@ -187,6 +204,7 @@ fn describe(lock: &InstanceLock) -> Process<'static> {
         home: lock.home.display().to_string().into(),
         left: lock.left.as_ref().map(|left| left.as_text().to_owned().into()),
         store_fails: None,
+        ends_with_starter: false,
         remarks: Vec::new(),
     }
 }
@@ -206,14 +224,13 @@ fn handle_signals(
 /// Restores the home and the socket if they are removed or taken, until the router's thread ends.
 fn supervise(
     mut acceptor: Acceptor,
-    (lock, operator_key): (&mut InstanceLock, &Secret),
+    (lock, operator_key, reloader): (&mut InstanceLock, &Secret, &PolicyReloader),
     readers: &Readers,
     context: &ReaderContext,
-    router_ended: &Receiver<()>,
 ) -> Acceptor {
     let mut at = lock.endpoint.clone();
     let mut checks = 0_u32;
-    while let Err(RecvTimeoutError::Timeout) = router_ended.recv_timeout(CHECK_EVERY) {
+    while let Err(RecvTimeoutError::Timeout) = context.router_ended.recv_timeout(CHECK_EVERY) {
         checks += 1;
         if checks.is_multiple_of(CHECKS_PER_HOUR) {
             // Sending fails only while the daemon is ending.
@@ -225,6 +242,9 @@ fn supervise(
                 tracing::warn!("{} was removed, and is created again", lock.home.display());
                 if let Err(error) = operator_key::write(&lock.home, operator_key, &context.owner) {
                     tracing::error!("the operator's key cannot be written: {error}");
+                }
+                if let Err(error) = reloader.restore_mark(&lock.home) {
+                    tracing::error!("the next daemon may start without rules: {error}");
                 }
             }
             Err(error) => tracing::error!("the home cannot be locked any more: {error}"),
@@ -270,4 +290,46 @@ fn listen_again(
     let listener = Listener::bind_for(&lock.endpoint, &context.owner)?;
     lock.write_endpoint_file()?;
     Acceptor::start(listener, readers.clone(), context.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::frame;
+    use platform::{paths, peer::User, transport::Stream};
+    use std::{
+        env, fs,
+        io::{Read, Write},
+    };
+
+    #[test]
+    fn panic_of_the_store_ends_the_daemon() {
+        let home = env::temp_dir().join(format!("ar-panic-{}", process::id()));
+        paths::make_private_dir(&home).unwrap();
+        let settings = Settings {
+            endpoint: Some(Endpoint::inside(&home, "relay").unwrap()),
+            home: home.clone(),
+            owner: User::me().unwrap(),
+            limits: Limits::default(),
+            history_days: 1,
+            store_bytes_max: 1 << 30,
+            ends_with_starter: false,
+        };
+        let lock = InstanceLock::acquire(&settings).unwrap();
+        let opened = open_store(&settings).unwrap();
+        opened.store.panic_at_commits();
+        let (ready, is_ready) = bounded(1);
+        let daemon = thread::spawn(move || {
+            run_with(settings, lock, None, opened, |at| ready.send(at.clone()).unwrap())
+        });
+        let client = Stream::connect(&is_ready.recv().unwrap()).unwrap();
+        let (json, mut hello) =
+            (r#"{"v":1,"type":"HELLO","id":"h","ts":1,"payload":{"agent":"Ann"}}"#, Vec::new());
+        frame::append(&mut hello, |frame| frame.extend_from_slice(json.as_bytes()));
+        (&client).write_all(&hello).unwrap();
+        let ended = daemon.join().unwrap();
+        assert!(matches!(ended, Err(DaemonError::Panicked("store"))), "{ended:?}");
+        (&client).read_to_end(&mut Vec::new()).expect("the connection ends");
+        fs::remove_dir_all(home).unwrap();
+    }
 }

@@ -8,10 +8,10 @@
 mod lane;
 mod reader;
 
-pub use lane::{Lane, STACK_BYTES, Wire, WriterWire, write_batches};
-pub use reader::{BufferedBytes, End, ReadPause, Reading, read_frames};
+pub use lane::{Lane, STACK_BYTES, Wire, write_batches};
+pub use reader::{BufferedBytes, End, HalfRead, ReadQuota, Reading, read_frames};
 
-use crate::protocol::frame::Batch;
+use crate::protocol::frame::{Batch, Frames};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use platform::transport::Stream;
@@ -79,11 +79,11 @@ impl Connection {
         let (read_stream, read_ending) = (stream.clone(), ending.clone());
         let reader = thread::Builder::new().name(format!("{name}-reader")).spawn(move || {
             let reading = Reading::new(frame_bytes_max);
-            let end = read_frames(&read_stream, &reading, |batch| match read_sender.send(batch) {
+            let send = |frames: Frames<'_>| match read_sender.send(frames.to_batch()) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(_) => ControlFlow::Break(End::Closed),
-            });
-            read_ending.set(end);
+            };
+            read_ending.set(read_frames(&read_stream, &reading, send, |_| {}));
         })?;
         let write_ending = ending.clone();
         let threads = thread::Builder::new().name(format!("{name}-writer")).spawn(move || {

@@ -6,6 +6,7 @@
 //! Writing goes the other way and appends whole frames to a buffer.
 
 pub mod calendar;
+pub mod client_frame;
 pub mod code;
 pub mod control;
 pub mod deliver;

@@ -153,6 +153,8 @@ pub enum Ending {
         /// The reason, as a sentence.
         why: Box<str>,
     },
+    /// An operator ended the delivery, and the store keeps nothing of it.
+    Erased,
 }
 
 /// An entry of a sender's dedup window.

@@ -7,7 +7,7 @@
 //! The state is divided among components. No component reads another one's fields; facts from other
 //! components are passed as arguments. The components are:
 //! - `connections`: stages of the handshake, windows, clients that wait for a name, heartbeats,
-//!   read pauses;
+//!   pauses;
 //! - `directory`: names, sessions, tokens, subscriptions;
 //! - `mail`: messages, streams, queues, dedup windows, replay buffers, dead letters;
 //! - `questions`: deliveries whose senders wait for an answer; `notices`: frames that wait for
@@ -15,11 +15,14 @@
 //! - `requests`: requests to `@relay`, taps, recipients' reports about deliveries;
 //! - `enforcement`: the owner's policy; `lifecycle`: start and stop.
 //!
+//! The driver hands over frames in the order of the `schedule`, which is pure, too.
+//!
 //! All components work in a `context`: limits, the time, timers, random numbers, memory accounting,
 //! outputs, and the `journal` of the changes handed to the store. Each file with an `impl Router`
 //! is a flow through several components: `handshake`, `receive`, `send`, `persist`, `deliver`,
 //! `report`, `resume`, `redeliver`, `departure`, `restore`, `rerecord`, `stop`.
 
+mod accounts;
 mod connections;
 mod context;
 mod deliver;
@@ -48,6 +51,7 @@ mod requests;
 mod rerecord;
 mod restore;
 mod resume;
+pub mod schedule;
 mod send;
 mod send_digest;
 mod send_request;
@@ -60,6 +64,7 @@ mod testbed;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod work;
 
 pub use interface::{ClientId, CloseReason, Frame, Input, Output};
 pub use limits::Limits;
@@ -76,7 +81,27 @@ use notices::Notices;
 use questions::Questions;
 use requests::Requests;
 use serde_json::value::RawValue;
-use timers::Timer;
+use timers::{TIMERS_PER_TICK, Timer};
+
+/// The client that the work of an input is charged to.
+#[derive(Clone, Copy)]
+enum Payer {
+    Now(ClientId),
+    /// The client's agent pays with its next frame.
+    Later(ClientId),
+    /// Timers and reports continue what a client has paid for with its frame.
+    Nobody,
+}
+
+impl Payer {
+    const fn of(input: &Input<'_>) -> Self {
+        match input {
+            Input::Frame(client, _) | Input::Violated(client, _) => Self::Now(*client),
+            Input::Found(client, _) | Input::Reloaded(client, _) => Self::Later(*client),
+            _ => Self::Nobody,
+        }
+    }
+}
 
 /// The router's state: its components, and the context in which they work.
 #[derive(Debug)]
@@ -134,9 +159,11 @@ impl Router {
         self.ctx.now = now;
         self.lifecycle.note_input(now.monotonic);
         self.ctx.swap_outputs(out);
+        let (begun, payer) = (self.ctx.work, Payer::of(&input));
         match input {
             Input::Connected(client) => self.connected(client),
-            Input::Frame(client, json) => self.frame(client, json),
+            Input::Arrived(client) => self.connections.note_arrival(&mut self.ctx, client),
+            Input::Frame(client, frame) => self.frame(client, &frame),
             Input::Violated(client, violation) => self.violated(client, violation),
             Input::Written(client, bytes) => self.written(client, bytes),
             Input::Disconnected(client) => self.disconnected(client),
@@ -151,7 +178,34 @@ impl Router {
             Input::Stop(reason) => self.stop(reason),
         }
         self.assign_freed_names();
+        self.bill(payer, begun);
         self.ctx.swap_outputs(out);
+    }
+
+    /// Charges the work since `begun` to the client that caused it.
+    fn bill(&mut self, payer: Payer, begun: u64) {
+        match payer {
+            Payer::Now(client) => {
+                if let Some(agent) = self.connections.agent_of(client) {
+                    let debt = self.requests.take_debt(agent);
+                    self.ctx.spend(debt);
+                }
+            }
+            Payer::Later(client) => {
+                if let Some(agent) = self.connections.agent_of(client) {
+                    self.requests.add_debt(agent, self.ctx.work - begun);
+                }
+                self.ctx.excuse(begun);
+            }
+            Payer::Nobody => self.ctx.excuse(begun),
+        }
+    }
+
+    /// Returns the work of the frames since the last call, in units of about a nanosecond, with what
+    /// the same agents still owed. The work is counted, not measured, so that it is the same in
+    /// every run.
+    pub const fn take_work(&mut self) -> u64 {
+        self.ctx.take_work()
     }
 
     /// Takes back the buffer of a written frame for reuse. The call is optional and saves an
@@ -171,7 +225,8 @@ impl Router {
         if self.deadline().is_some_and(|due| now.since(due) > self.ctx.limits.heartbeat_ms) {
             self.connections.note_late_wake(now);
         }
-        while let Some(timer) = self.ctx.timers.take_due(now) {
+        for _ in 0..TIMERS_PER_TICK {
+            let Some(timer) = self.ctx.timers.take_due(now) else { break };
             match timer {
                 Timer::Client(client) => {
                     if let Some(violation) = self.connections.on_timer(&mut self.ctx, client) {

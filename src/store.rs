@@ -10,6 +10,7 @@
 //! then opened anew, since a handle whose sync has failed cannot be trusted. A file with impossible
 //! content is set aside, never deleted, and a new file is begun.
 
+mod active_query;
 mod commit;
 mod error;
 mod fault;
@@ -18,8 +19,10 @@ mod image;
 mod index;
 mod job;
 mod pending_writes;
+mod queries;
 mod query;
 mod row;
+mod save;
 mod schema;
 mod sweep;
 #[cfg(test)]
@@ -27,7 +30,7 @@ mod tests;
 mod write;
 
 pub use error::OpenError;
-pub use job::{Job, Report, Settings};
+pub use job::{Cancel, Job, Report, Settings};
 
 use crate::record::Image;
 use crossbeam_channel::Receiver;
@@ -77,12 +80,18 @@ fn check(path: &Path) -> Result<(), StoreError> {
     // An empty or older file is migrated before its content is read, so nothing is checked here.
     if found == known {
         schema::check(&connection, &schema::CURRENT)?;
-        image::read(&connection)?;
+        drop(image::read(&connection)?);
     }
     Ok(())
 }
 
 impl Store {
+    /// Makes the store panic when it next commits.
+    #[cfg(test)]
+    pub(crate) fn panic_at_commits(&self) {
+        self.0.faults.set(Some((fault::FaultPoint::Commit, || panic!("a panic on purpose"))));
+    }
+
     /// Opens the database, or creates it. A damaged file is set aside, an older one is migrated.
     ///
     /// # Errors

@@ -10,7 +10,9 @@ pub mod control;
 mod driver;
 mod foreground;
 mod in_flight;
+mod inner_mark;
 mod key_file;
+mod last_output;
 mod message;
 mod questions;
 mod signals;
@@ -35,6 +37,7 @@ use crate::{
 use control::{clients::ControlClients, server::ControlEndpoint};
 use driver::{Driver, Parts};
 use foreground::{Foreground, Wrapped};
+use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
 pub use platform::foreground::serve_console_members;
 use platform::{
@@ -63,6 +66,9 @@ const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
 /// The most deliveries in flight. Messages are typed one at a time, and those that wait in the
 /// daemon survive this process. But an urgent message can overtake only messages that are here.
 const INFLIGHT_MAX: u64 = 256;
+
+/// The time for which the marks of an inner `run` may contradict the foreground.
+const CONTRADICTION_MS: u64 = if pty::MAY_SWALLOW_SEQUENCES { 50 } else { 1000 };
 
 /// The pause after ten attempts to reconnect that the daemon answered with an ERROR, or after one
 /// that it answered with NAME_IN_USE.
@@ -260,6 +266,7 @@ fn run_joined(
         rows: size.rows.into(),
         inline: settings.inline,
         brief: settings.brief.then(|| brief::first_words(client.name())),
+        contradiction_ms: CONTRADICTION_MS,
         seed,
     };
     let directory = settings.directory.as_deref();
@@ -276,7 +283,9 @@ fn run_joined(
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
     let own = own_variables(client.name(), &settings.endpoint, key_file.path());
     let arguments = arguments(&bridge.recipe, &own);
-    let env = environment(&bridge.recipe, own, !arguments.is_empty(), settings.attached);
+    let mut env = environment(&bridge.recipe, own, !arguments.is_empty(), settings.attached);
+    let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
+    env.push((inner_mark::VARIABLE.into(), Some(inner_marks.digits().into())));
     let mut command = settings.command;
     let behind_name = 1.min(command.len());
     command.splice(behind_name..behind_name, arguments);
@@ -287,22 +296,33 @@ fn run_joined(
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
     let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);
     let mut screen = settings.screen;
-    if settings.attached && pty::BEGINS_AT_HOME {
-        let cleared = screen.write_all(clearing_bytes(size.rows).as_bytes());
+    let outer_marks = InnerMarks::of_outer_run().filter(|_| settings.attached);
+    if settings.attached {
+        let written = screen.write_all(first_bytes(outer_marks.as_ref(), size.rows).as_bytes());
         // The thread that passes on the command's output meets the same error and reports it.
-        drop(cleared.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
+        drop(written.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
     }
     let streams = threads::Streams { keys: settings.keys, screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
     let clients = ControlClients::start(endpoint, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
-    let parts = Parts { clients, command: words, follower, foreground };
+    let inner_marks = InnerMarkFinder::new(&inner_marks);
+    let parts = Parts { clients, command: words, follower, foreground, inner_marks, outer_marks };
     let driver = Driver::start(pty, streams, &signals, client, &bridge, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let ended = driver.run();
     drop(raw);
     Ok(ended)
+}
+
+/// Returns what a person's terminal gets before the command's output.
+fn first_bytes(outer_marks: Option<&InnerMarks>, rows: u16) -> String {
+    let mut bytes = outer_marks.map(InnerMarks::begin).unwrap_or_default();
+    if pty::BEGINS_AT_HOME {
+        bytes.push_str(&clearing_bytes(rows));
+    }
+    bytes
 }
 
 /// Returns the bytes that clear a screen and put the cursor at home. The old content stays in the

@@ -208,6 +208,7 @@ impl World {
             transcript: recipe.transcript.is_some() && !has(8),
             grid: has(16),
             brief: has(32).then(|| "Print:\n```\n->relay:Bob <<<hello>>>\n```".to_owned()),
+            contradiction_ms: 1000,
             seed: [7; 32],
         });
         bridge.handle(Moment(0), Input::Reads(own.clone()), &mut Vec::new());

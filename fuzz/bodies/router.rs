@@ -14,7 +14,7 @@ use agent_relay::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use testbed::{Event, Testbed};
+use testbed::{Arrival, Event, Testbed};
 
 #[path = "../../src/router/testbed.rs"]
 mod testbed;
@@ -267,7 +267,7 @@ impl World {
 
     fn disconnect(&mut self, id: ClientId) {
         if self.peers.remove(&id).is_some() {
-            self.handle(Input::Disconnected(id));
+            self.arrive(id, Arrival::Ended);
         }
     }
 
@@ -311,7 +311,10 @@ impl World {
                 self.is_store_full = option & 0x80 == 0x80;
                 self.persist();
             }
-            0 => self.handle(Input::Violated(id, Violation::new(ErrorCode::BadFrame, "no frame"))),
+            0 => {
+                let violation = Violation::new(ErrorCode::BadFrame, "no frame");
+                self.arrive(id, Arrival::Violated(violation));
+            }
             1 => {
                 self.outside_bytes = usize::from(option) << 8;
                 self.handle(Input::Outside(self.outside_bytes));
@@ -322,7 +325,7 @@ impl World {
             _ => {
                 let late = ClientId(u64::from(option));
                 if !self.peers.contains_key(&late) {
-                    self.handle(Input::Frame(late, b"{}"));
+                    self.arrive(late, Arrival::Frame((*b"{}").into()));
                     self.handle(Input::Written(late, 100));
                     self.handle(Input::Disconnected(late));
                 }
@@ -338,17 +341,34 @@ impl World {
         self.frame(id, envelope.to_string().as_bytes());
     }
 
-    /// Sends a frame with these bytes, unless reads from the client are paused or the length is not
-    /// allowed.
+    /// Sends a frame, unless the client's frames wait or the frame's length is not allowed.
     fn frame(&mut self, id: ClientId, json: &[u8]) {
         let is_read = self.bed.ends.get(&id).is_some_and(|end| !end.is_paused);
         if is_read && (1..=limits().frame_bytes_max).contains(&json.len()) {
-            self.handle(Input::Frame(id, json));
+            self.arrive(id, Arrival::Frame(json.into()));
         }
     }
 
+    fn arrive(&mut self, id: ClientId, arrival: Arrival) {
+        let events = self.bed.arrive(id, arrival).unwrap();
+        self.carry_out(events);
+    }
+
     fn handle(&mut self, input: Input<'_>) {
-        for event in self.bed.handle(input).unwrap() {
+        let events = self.bed.handle(input).unwrap();
+        self.carry_out(events);
+    }
+
+    /// Carries out outputs, and lets the router handle all frames.
+    fn carry_out(&mut self, events: Vec<Event>) {
+        self.carry_out_one(events);
+        while let Some(events) = self.bed.serve().unwrap() {
+            self.carry_out_one(events);
+        }
+    }
+
+    fn carry_out_one(&mut self, events: Vec<Event>) {
+        for event in events {
             match event {
                 Event::Frame(id, frame) => self.receive(id, &frame),
                 Event::Other(Output::Query(id, _)) => self.queries.push(id),
@@ -425,6 +445,7 @@ impl World {
             return;
         }
         assert!(self.bed.open.is_empty(), "lost: {:?}", self.bed.open);
+        assert_eq!(self.bed.unserved(), 0, "clients with frames");
         let status = self.status().expect("there is room, and nobody stopped it");
         for count in ["memory_bytes", "messages", "streams", "agents_known", "agents_here"] {
             assert_eq!(status[count], 0, "{count}: {status}");

@@ -3,10 +3,10 @@
 //! starts with it, queries are answered, and the next start has no remarks.
 
 use agent_relay::{
-    protocol::{Moment, Now, payload::Durability},
+    protocol::{Moment, Now, client_frame::ClientBatch, payload::Durability},
     record::{Change, Clock, Filter, Query},
     router::{ClientId, Input, Limits, Output, Router},
-    store::{Job, Opened, Settings, Store},
+    store::{Cancel, Job, Opened, Settings, Store},
 };
 use crossbeam_channel::bounded;
 use rusqlite::{Connection, params_from_iter, types::Value};
@@ -61,7 +61,7 @@ fn run_router(opened: Opened) {
     for open in [true, false] {
         let filter = Filter { search: Some("word".into()), ..Filter::default() };
         let filter = if open { Filter::default() } else { filter };
-        jobs.send(Job::Query(1, Query::List(filter))).expect("it waits here");
+        jobs.send(Job::Query(1, Query::List(filter), Cancel::default())).expect("it waits here");
     }
     changes.handle(&mut router, now, Input::Tick);
     changes.handle(&mut router, now, Input::Stop("stop"));
@@ -115,7 +115,9 @@ fn template() -> &'static [u8] {
         for (id, frames) in [(1, BOB), (2, ANN)] {
             changes.handle(&mut router, now, Input::Connected(ClientId(id)));
             for frame in frames {
-                changes.handle(&mut router, now, Input::Frame(ClientId(id), frame.as_bytes()));
+                let batch = ClientBatch::of_frame(frame.as_bytes());
+                let input = Input::Frame(ClientId(id), batch.frame(0));
+                changes.handle(&mut router, now, input);
                 let count = changes.list.len() as u64;
                 changes.handle(&mut router, now, Input::Persisted(count));
             }

@@ -19,6 +19,8 @@
 #[path = "access/windows.rs"]
 mod access;
 pub mod clock;
+#[cfg(any(windows, test))]
+mod create_process;
 pub mod endpoint;
 pub mod foreground;
 pub mod lock;

@@ -94,5 +94,6 @@ impl Lock {
 }
 
 fn cannot_lock(path: &Path, error: io::Error) -> io::Error {
-    naming(format!("lock {}", path.display()))(error)
+    let sentence = format!("lock {}: {error}; choose a directory on a local disk", path.display());
+    io::Error::new(error.kind(), sentence)
 }

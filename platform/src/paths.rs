@@ -43,8 +43,10 @@ pub fn home_of(user: &User) -> io::Result<PathBuf> {
 /// is never changed, and is an error if it is not private.
 ///
 /// # Errors
-/// If it cannot be made; `PermissionDenied` as [`check_private`].
+/// If it cannot be made; `PermissionDenied` as [`check_private`]; `Unsupported` if it is on another
+/// machine (known on Windows only).
 pub fn make_private_dir(path: &Path) -> io::Result<()> {
+    imp::check_local(path)?;
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => check_private(path),
         Ok(_) => Err(refusal(
@@ -191,6 +193,15 @@ pub fn check_private_among(path: &Path, users: &[User]) -> io::Result<()> {
 /// As [`check_private`].
 pub fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     imp::check_only_owner_writes(path)
+}
+
+/// Makes the names of files in a directory survive a power failure, as far as the system lets a
+/// program do that: Windows does not.
+///
+/// # Errors
+/// If the path is missing or is not a directory, or the disk fails.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    imp::sync_directory(directory).map_err(naming(directory.display()))
 }
 
 /// Checks that this user can make files in a directory, as far as that is known without making a

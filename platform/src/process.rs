@@ -12,14 +12,14 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::Command,
 };
 
 use crate::{naming, paths};
 
 /// A process that runs on its own. Dropping this value does not affect it.
 #[derive(Debug)]
-pub struct Detached(Child);
+pub struct Detached(imp::Child);
 
 impl Detached {
     /// The process id.
@@ -32,8 +32,13 @@ impl Detached {
     /// # Errors
     /// If the system does not tell the process's state.
     pub fn exited(&mut self) -> io::Result<Option<i32>> {
-        let status = self.0.try_wait().map_err(naming("look after the process"))?;
-        Ok(status.map(exit_code))
+        self.0.exited().map_err(naming("look after the process"))
+    }
+
+    /// Whether the system ends the process together with others: see [`ends_with_others`].
+    #[must_use]
+    pub fn ends_with_others(&self) -> bool {
+        self.0.ends_with_others()
     }
 }
 
@@ -46,6 +51,12 @@ pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
     imp::allow_open_files(wanted).map_err(naming("ask for more open files"))
 }
 
+/// Makes this process's threads share a few arenas of the allocator, so that many threads do not
+/// leave free memory in many arenas. Does nothing where the allocator has no such setting.
+pub fn limit_arenas() {
+    imp::limit_arenas();
+}
+
 /// Has the system end this process before others at a logoff or shutdown, so that this process does
 /// not mistake the end of another for a failure. Does nothing where the system has no such order.
 ///
@@ -53,6 +64,15 @@ pub fn allow_open_files(wanted: u64) -> io::Result<u64> {
 /// If the system refuses.
 pub fn end_before_others() -> io::Result<()> {
     imp::end_before_others().map_err(naming("ask to end before others"))
+}
+
+/// Whether the system ends this process together with other ones: on Windows, with the processes of
+/// its job, if the job ends its processes when it is closed. False where there are no such jobs.
+///
+/// # Errors
+/// If the system does not tell.
+pub fn ends_with_others() -> io::Result<bool> {
+    imp::ends_with_others().map_err(naming("ask for this process's job"))
 }
 
 /// Starts a program that has no terminal, is not ended with this process or its terminal, and keeps
@@ -66,13 +86,14 @@ pub fn spawn_detached(exe: &Path, args: &[OsString], log: &Path) -> io::Result<D
     paths::open_private_file(log)?;
     let output = File::options().append(true).open(log).map_err(naming(log.display()))?;
     let mut command = Command::new(exe);
-    command.args(args).stdin(Stdio::null());
-    command.stdout(output.try_clone()?).stderr(output);
+    command.args(args);
     let directory = log.ancestors().skip(1).find(|directory| imp::may_run_in(directory));
     if let Some(directory) = directory.filter(|directory| !directory.as_os_str().is_empty()) {
         command.current_dir(directory);
     }
-    imp::spawn(&mut command).map(Detached).map_err(naming(format!("start {}", exe.display())))
+    imp::spawn(&mut command, output)
+        .map(Detached)
+        .map_err(naming(format!("start {}", exe.display())))
 }
 
 /// The system's name: `linux`, `macos` or `windows`.
@@ -126,7 +147,7 @@ pub fn written_files(pid: u32) -> Option<Vec<PathBuf>> {
     imp::written_files(pid)
 }
 
-/// The exit code by the convention of shells: 128 + n if signal n ended the process (Unix).
-pub(crate) fn exit_code(status: ExitStatus) -> i32 {
-    imp::exit_code(status)
-}
+#[cfg(unix)]
+pub(crate) use imp::exit_code;
+#[cfg(windows)]
+pub(crate) use imp::exit_code_of;

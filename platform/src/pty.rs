@@ -1,8 +1,6 @@
 //! Pseudo-terminals: a command runs in a terminal that this process provides.
 
 #[cfg(any(windows, test))]
-mod command_line;
-#[cfg(any(windows, test))]
 mod handshake;
 #[cfg(unix)]
 #[path = "pty/unix.rs"]
@@ -35,6 +33,10 @@ pub const CTRL_BREAK: &[u8] = b"\x1b[3;70;0;1;8;1_\x1b[3;70;0;0;8;1_";
 /// the cursor at the top left. The pseudo-terminal of Windows does: it prints at absolute
 /// positions, and [`Pty`] answers its question for the cursor's position with the top left.
 pub const BEGINS_AT_HOME: bool = cfg!(windows);
+
+/// Whether escape sequences that the pseudo-terminal does not know may not reach its reader. Windows
+/// paints a console's screen anew, and old versions drop what they do not know.
+pub const MAY_SWALLOW_SEQUENCES: bool = cfg!(windows);
 
 /// A terminal's size in character cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

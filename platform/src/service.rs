@@ -44,7 +44,7 @@ mod xml;
 use elsewhere as accounts;
 #[cfg(windows)]
 use imp as accounts;
-use std::{ffi::OsString, fmt, io, path::PathBuf};
+use std::{ffi::OsString, fmt, io, path::PathBuf, time::Duration};
 
 use crate::{endpoint::Endpoint, peer::User};
 
@@ -53,6 +53,13 @@ pub const NAME: &str = "agent-relay";
 
 /// The option that names the owner to a program installed for a [`Site`].
 pub const OWNER: &str = "--owner";
+
+/// The time that the system waits for a service's start or stop. After it, the system considers the
+/// service hung.
+pub const PENDING_MAX: Duration = Duration::from_secs(30);
+
+/// The longest time after a failure in which the system starts a service of a [`Site`] again.
+pub const RESTART_MAX: Duration = Duration::from_secs(60);
 
 /// A program and its arguments to run as a service, all of them UTF-8 and without line breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,7 +236,8 @@ pub fn start() -> io::Result<()> {
 }
 
 /// Stops the service until it is started again, or until the next logon. Succeeds if the service is
-/// stopped already. If the system does not report the service's state ([`State::Unknown`]), the
+/// stopped already. A failed service of a [`Site`] is started with [`Cause::Cancel`], since the system
+/// would start it again later; if it cannot be started at all, neither can the system start it. If the system does not report the service's state ([`State::Unknown`]), the
 /// process is killed.
 ///
 /// # Errors
@@ -263,30 +271,54 @@ pub fn without_logon() -> Option<&'static str> {
 }
 
 /// Runs `body` as the service that is installed at a site. A stop request of the system reaches
-/// `body` as [`Signal::Stop`](crate::stop_signals::Signal::Stop), and an error of `body` goes into
-/// the system's log. Returns when the service has ended.
+/// `body` as [`Signal::Stop`](crate::stop_signals::Signal::Stop). What `body` returns goes into the
+/// system's log, as the reason of the service's end or as its failure. Returns when the service has
+/// ended.
 ///
 /// # Errors
 /// `Unsupported` on systems without sites; and if the system did not start this process.
-pub fn run(body: impl FnOnce(&Running) -> Result<(), String> + Send + 'static) -> io::Result<()> {
+pub fn run(
+    body: impl FnOnce(&Running) -> Result<&'static str, String> + Send + 'static,
+) -> io::Result<()> {
     accounts::run(Box::new(body))
 }
 
-type Body = Box<dyn FnOnce(&Running) -> Result<(), String> + Send>;
+type Body = Box<dyn FnOnce(&Running) -> Result<&'static str, String> + Send>;
+
+/// The cause of a service's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// [`start`] or [`install`].
+    Command,
+    /// [`stop`] of a failed service: the service is to end at once, and to end at once again when the
+    /// system starts it because of the failure.
+    Cancel,
+    /// The system, or another program.
+    Other,
+}
 
 /// A running service.
-pub struct Running(Box<dyn Fn()>);
+pub struct Running {
+    cause: Cause,
+    report_ready: Box<dyn Fn()>,
+}
 
 impl Running {
+    /// The cause of the service's start.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
     /// Reports that the service is ready for use.
     pub fn report_ready(&self) {
-        (self.0)();
+        (self.report_ready)();
     }
 }
 
 impl fmt::Debug for Running {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Running").finish_non_exhaustive()
+        f.debug_struct("Running").field("cause", &self.cause).finish_non_exhaustive()
     }
 }
 

@@ -52,7 +52,7 @@ pub struct Listening {
 
 /// Calls `on_signal` for every signal, one at a time. The function should pass the signal on and
 /// return. It runs in two threads: "ctrl-c", which the library ctrlc starts once for the process,
-/// and "signals", which ends when the result is dropped.
+/// and "signals", which ends once the result is dropped and, on Windows, the console answers.
 ///
 /// # Errors
 /// `AlreadyExists` if there is a listener; and the system's errors.

@@ -79,6 +79,8 @@ pub enum Input<'a> {
     },
     /// From now on, this program reads the terminal.
     Reads(Reader),
+    /// An inner `run` has marked that the output from here on is its own (`true`), or no longer.
+    InnerOutput(bool),
     /// The program that reads the terminal was recognised. Its recipe replaces the command's
     /// recipe.
     Recognised(Box<Recipe>),

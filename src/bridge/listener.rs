@@ -1,6 +1,7 @@
 //! The listener: it reads the agent's messages from its screen or from its transcript, and
 //! remembers the outcome of each message.
 
+mod inner_run;
 mod sent;
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
     transcript::{Record, TranscriptId},
 };
 use crate::protocol::Moment;
+use inner_run::InnerRun;
 use sent::{FailureNotice, SentMessages};
 
 /// A fact that the listener has read. Facts are in the order in which the agent produced them.
@@ -36,8 +38,7 @@ pub(super) struct Listener {
     source: Source,
     sent: SentMessages,
     next_handle: u64,
-    /// Whether another wrapper has the terminal and reads the output of the program in it.
-    is_nested: bool,
+    inner_run: InnerRun,
 }
 
 impl Listener {
@@ -52,7 +53,7 @@ impl Listener {
             source: Source::new(settings),
             sent: SentMessages::default(),
             next_handle: 0,
-            is_nested: false,
+            inner_run: InnerRun::new(settings.contradiction_ms),
         }
     }
 
@@ -63,7 +64,10 @@ impl Listener {
 
     /// Returns the time at which the next tick is due.
     pub(super) fn deadline(&self) -> Option<Moment> {
-        [self.extractor.deadline(), self.source.deadline()].into_iter().flatten().min()
+        [self.extractor.deadline(), self.source.deadline(), self.inner_run.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn screen(&self) -> &Screen {
@@ -129,16 +133,40 @@ impl Listener {
         self.shown(now, found)
     }
 
-    /// Notes whether another wrapper has the terminal from now on. The rows so far belong to the
-    /// program that had it before.
-    pub(super) fn set_nested(&mut self, now: Moment, is_nested: bool) -> Vec<Event> {
-        if self.is_nested == is_nested {
-            return Vec::new();
+    /// Notes that the output from here on belongs to an inner `run`, or no longer. The rows so far
+    /// belong to the program that printed before.
+    pub(super) fn set_inner_output(&mut self, now: Moment, is_inner: bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.inner_run.has_output() != is_inner {
+            events = self.read_rows(now);
         }
+        self.inner_run.set_output(now, is_inner);
+        events
+    }
+
+    fn read_rows(&mut self, now: Moment) -> Vec<Event> {
         let mut found = Vec::new();
         self.extractor.turn_over(now, &mut found);
-        let events = self.shown(now, found);
-        self.is_nested = is_nested;
+        self.shown(now, found)
+    }
+
+    /// Whether the foreground is to decide now about an inner `run`, so that it must be known.
+    pub(super) fn doubts_inner_run(&self, now: Moment) -> bool {
+        self.inner_run.is_overruled(now)
+    }
+
+    /// Notes whether an inner `run` has the terminal's foreground.
+    pub(super) fn set_inner_foreground(&mut self, now: Moment, is_inner: bool) {
+        self.inner_run.set_foreground(now, is_inner);
+    }
+
+    /// Lets the foreground decide if it has contradicted the marks of an inner `run` for too long.
+    pub(super) fn settle_inner_run(&mut self, now: Moment) -> Vec<Event> {
+        if !self.inner_run.is_overruled(now) {
+            return Vec::new();
+        }
+        let events = self.read_rows(now);
+        self.inner_run.overrule(now);
         events
     }
 
@@ -225,9 +253,9 @@ impl Listener {
     }
 
     /// Handles messages and problems on the screen. They become events only if the screen is the
-    /// source of messages. The output of a program in another wrapper is left to that wrapper.
+    /// source of messages. The output of an inner `run` is left to that `run`.
     fn shown(&mut self, now: Moment, found: Vec<Extracted>) -> Vec<Event> {
-        if self.is_nested {
+        if self.inner_run.has_output() {
             return Vec::new();
         }
         if self.source.reads_screen() {

@@ -20,6 +20,7 @@
 //! 0 resize 80x24                    columns and rows of the terminal
 //! 0 accepted 3                      the daemon accepted message 3 of this agent
 //! 0 undelivered 3 CODE WHY          message 3 was not delivered
+//! 0 inner begins | ends             an inner `run` marks where its output begins | ends
 //! 0 foreground self                 a program gets the foreground: self, shell, relay (another
 //!                                   wrapper), suspended, or a name
 //! 0 stalls | drains                 the terminal accepts no bytes | accepts all again
@@ -153,6 +154,7 @@ pub(super) fn settings(command: &str) -> Settings {
         transcript: false,
         grid: false,
         brief: None,
+        contradiction_ms: 1000,
         seed: [7; 32],
     }
 }
@@ -275,6 +277,7 @@ impl Player {
                     name => barred(Obstacle::OtherProgram, name),
                 }));
             }
+            "inner" => self.input(Input::InnerOutput(rest == "begins")),
             "stalls" => self.stalled = Some(0),
             "drains" => {
                 let bytes = self.stalled.take().unwrap_or(0);

@@ -22,6 +22,8 @@ pub struct Settings {
     /// A text that is typed once, before anything else. It is ignored for a program that would run
     /// it.
     pub brief: Option<String>,
+    /// The time for which the marks of an inner `run` may contradict the foreground.
+    pub contradiction_ms: u64,
     /// The seed of the generator that draws the frames' digits.
     pub seed: [u8; 32],
 }

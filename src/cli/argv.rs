@@ -395,7 +395,7 @@ mod tests {
             ),
             (
                 &["policy"],
-                "missing: one of key, check, reload: `agent-relay help policy` shows how",
+                "missing: one of key, check, reload, clear: `agent-relay help policy` shows how",
             ),
             (&["policy", "key"], "missing: name: `agent-relay help policy key` shows how"),
             (

@@ -5,18 +5,21 @@
 //! ratio of their medians counts.
 
 mod acked;
+mod attacks;
 mod floor;
+mod hostile;
 mod measure;
 mod route;
+mod site;
 
 use super::{
     context::GlobalOptions,
     failure::{DONE, Failure},
-    join::join_or_start,
+    join::endpoint_or_start,
     print::{Out, eprint_line},
     program::AS_AGENT_RELAY,
 };
-use crate::{client::Settings, protocol::payload::Durability};
+use crate::protocol::payload::Durability;
 use argh::{ArgsInfo, FromArgs};
 use measure::Flood;
 use platform::{endpoint::Endpoint, paths};
@@ -56,6 +59,7 @@ const WARM_UP: usize = 50;
     help_triggers("--help"),
     example = "agent-relay bench",
     example = "agent-relay bench --ack",
+    example = "agent-relay bench --hostile",
     example = "agent-relay bench --quick --json"
 )]
 pub(super) struct Bench {
@@ -67,6 +71,10 @@ pub(super) struct Bench {
     #[argh(switch)]
     ack: bool,
 
+    /// measure two agents beside clients that attack the daemon; starts daemons of its own
+    #[argh(switch)]
+    hostile: bool,
+
     /// print one JSON object
     #[argh(switch)]
     json: bool,
@@ -74,24 +82,44 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let progress = |what: &str| eprint_line(format_args!("{what} …"));
+        if self.hostile {
+            if self.ack {
+                return Err(Failure::usage("--hostile measures no ACKs: leave out --ack"));
+            }
+            let scratch = Scratch::make().map_err(Failure::because)?;
+            let report =
+                hostile::measure_attacks(self.quick, &scratch, &progress).map_err(failed)?;
+            return self.print("bench-hostile", &report);
+        }
         let mut context = options.context()?;
-        let client = join_or_start(&mut context, &|endpoint| Settings::guest(endpoint))?;
-        let (endpoint, server) = (parse(client.endpoint())?, context.server(client.endpoint()));
+        let endpoint = endpoint_or_start(&mut context)?;
+        let (endpoint, server) = (parse(&endpoint)?, context.server(&endpoint));
         let daemon = Daemon { endpoint, server };
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
         let scratch = Scratch::make().map_err(Failure::because)?;
-        let progress = |what: &str| eprint_line(format_args!("{what} …"));
         let measure = if self.ack { measure_acked } else { measure };
-        let report = measure(&daemon, extent, &scratch.0, &progress)
-            .map_err(|error| Failure::failed(format!("the measurement failed: {error}")))?;
+        let report = measure(&daemon, extent, &scratch.0, &progress).map_err(failed)?;
+        self.print("bench", &report)
+    }
+
+    fn print(
+        &self,
+        schema: &str,
+        report: &(impl Serialize + fmt::Display),
+    ) -> Result<i32, Failure> {
         let mut out = Out::new();
         if self.json {
-            out.json("bench", &report)?;
+            out.json(schema, report)?;
         } else {
             out.raw(&report.to_string())?;
         }
         Ok(DONE)
     }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::failed(format!("the measurement failed: {error}"))
 }
 
 /// The argument after [`AS_AGENT_RELAY`] that makes this program the floor.
@@ -117,6 +145,12 @@ impl Scratch {
         let path = env::temp_dir().join(format!("agent-relay-bench-{}", process::id()));
         paths::make_private_dir(&path)?;
         Ok(Self(path))
+    }
+
+    fn subdirectory(&self, name: &str) -> io::Result<PathBuf> {
+        let path = self.0.join(name);
+        paths::make_private_dir(&path)?;
+        Ok(path)
     }
 }
 
@@ -252,7 +286,7 @@ fn measure(
     figures.push(Figure::of("flood, 64 KiB, 1 to 1", "k/s", large, Goal::AtLeast(20.0)));
 
     progress("fan-out");
-    direct.to.clear();
+    direct.to.drain(..).try_for_each(End::leave)?;
     for number in 0..RECEIVERS {
         let mut end = End::join(daemon, &name(&format!("r{number}")), WINDOW)?;
         end.subscribe(&topic)?;
@@ -263,6 +297,7 @@ fn measure(
     let fan_out = floods(&mut below, &mut direct, &mut template, windows, extent)?;
     let goal = Goal::RatioAtLeast(0.55);
     figures.push(Figure::of("fan-out, 256 bytes, 1 to 50", "k/s", fan_out, goal));
+    direct.leave()?;
     Ok(Report { figures })
 }
 
@@ -319,6 +354,7 @@ fn measure_acked(
     let goal = Goal::AtLeast(if is_process { 100.0 } else { 50.0 });
     figures.push(Figure::of("flood with ACK both ways", "k/s", rates, goal));
     progress(&format!("the daemon's durability is {durability:?}"));
+    [from, to].into_iter().try_for_each(End::leave)?;
     Ok(Report { figures })
 }
 
@@ -326,6 +362,13 @@ fn measure_acked(
 struct Route {
     from: End,
     to: Vec<End>,
+}
+
+impl Route {
+    fn leave(self) -> io::Result<()> {
+        self.from.leave()?;
+        self.to.into_iter().try_for_each(End::leave)
+    }
 }
 
 fn latencies(

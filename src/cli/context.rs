@@ -10,11 +10,19 @@ use crate::{
     },
     protocol::code::ErrorCode,
 };
-use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
+use platform::{clock, endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
+
+/// The longest wait until a daemon that is about to end has closed its endpoint.
+const END_MS: u64 = 15_000;
+
+/// The pause between two attempts to join.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The options before the command.
 #[derive(Clone, Debug, Default)]
@@ -153,6 +161,23 @@ impl Context {
             self.sources.service.as_ref().filter(|service| service.endpoint == endpoint)?;
         // No user is trusted if the account in service.toml cannot be parsed.
         User::parse(&service.account).ok()
+    }
+
+    /// Joins as [`Self::try_join`] does. If the daemon is about to end, waits until it has ended,
+    /// and returns that no daemon is up.
+    pub(super) fn try_join_lasting(
+        &self,
+        settings: &dyn Fn(&str) -> Settings,
+    ) -> Result<Client, ClientError> {
+        let deadline = clock::monotonic_ms() + END_MS;
+        loop {
+            match self.try_join(settings) {
+                Err(error) if error.is_of_ending_daemon() && clock::monotonic_ms() < deadline => {
+                    thread::sleep(POLL_INTERVAL);
+                }
+                joined => return joined,
+            }
+        }
     }
 
     /// Joins as [`Self::try_join`] does, and turns the result into a command's, as [`report`] does.

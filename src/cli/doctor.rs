@@ -10,7 +10,7 @@ use super::{
     request::daemon_process,
 };
 use crate::{
-    client::{Client, ClientError, Ended, Settings},
+    client::{Client, ClientError, Settings},
     config::{self, Config, EndpointSources},
     daemon::{self, STORE_FILE},
     protocol::{code::ErrorCode, relay::Process},
@@ -130,7 +130,9 @@ fn examine(options: &GlobalOptions) -> Vec<Check> {
                 Err(_) => Settings::guest(endpoint),
             });
             checks.push(daemon(&context, &joined));
-            checks.push(store(&context, joined.ok().as_ref()));
+            let client = joined.ok();
+            checks.extend(client.as_ref().and_then(lifetime));
+            checks.push(store(&context, client.as_ref()));
         }
         Err(failure) => {
             let detail = failure.into_message();
@@ -294,10 +296,10 @@ fn daemon(context: &Context, joined: &Result<Client, ClientError>) -> Check {
 
 /// The remedy for a daemon that neither other commands nor `up --replace` can join.
 fn remedy(error: &ClientError) -> &'static str {
-    let ClientError::Ended(Ended::Error(fault)) = error else {
-        return "end the program that listens there, or move it away, or choose another with --endpoint";
-    };
-    match ErrorCode::parse(&fault.code) {
+    match error.code() {
+        None => {
+            "end the program that listens there, or move it away, or choose another with --endpoint"
+        }
         Some(ErrorCode::ShuttingDown) => {
             "wait until it has ended: `agent-relay up` starts the next"
         }
@@ -306,6 +308,18 @@ fn remedy(error: &ClientError) -> &'static str {
         }
         _ => "correct what it reports; daemon.log in its home may say more",
     }
+}
+
+/// Warns if the daemon ends together with another program.
+fn lifetime(client: &Client) -> Option<Check> {
+    let process = daemon_process(client).ok().flatten()?;
+    process.ends_with_starter.then(|| {
+        Check::warn(
+            "lifetime",
+            "the daemon ends when the program ends in which it was started, such as an editor",
+            "`agent-relay service install --logon` installs a daemon that stays",
+        )
+    })
 }
 
 /// Checks the store: asks the daemon if one runs, and otherwise examines the store's file.
@@ -408,6 +422,7 @@ mod tests {
                 home: "/h".into(),
                 left: None,
                 store_fails: store_fails.map(str::to_owned),
+                ends_with_starter: false,
                 remarks: remarks.iter().map(|remark| (*remark).to_owned()).collect(),
             });
             (check.state, check.detail)

@@ -1,7 +1,7 @@
 //! The exit codes of the commands, and the failure that ends one early.
 
 use super::escape::escaped;
-use crate::client::{ClientError, Ended};
+use crate::client::{ClientError, Ended, LastFailure};
 use std::{fmt::Display, io};
 
 /// Exit code: done.
@@ -74,7 +74,7 @@ impl From<Ended> for Failure {
     fn from(ended: Ended) -> Self {
         let message = escaped(&ended.to_string());
         match ended {
-            Ended::GaveUp { absent: true, .. } => {
+            Ended::GaveUp { last: LastFailure::NoListener, .. } => {
                 Self::failed(format!("{message}: start a daemon with `agent-relay up`"))
             }
             _ => Self::failed(message),
@@ -88,13 +88,16 @@ mod tests {
 
     #[test]
     fn giving_up_on_an_absent_daemon_names_the_command_that_starts_one() {
-        let message = |absent| {
+        let message = |last| {
             let why = "connect to /s: Connection refused".to_owned();
-            Failure::from(Ended::GaveUp { attempts: 10, why, absent }).into_message()
+            Failure::from(Ended::GaveUp { attempts: 10, why, last }).into_message()
         };
         let gave_up = "gave up after 10 attempts: connect to /s: Connection refused";
-        assert_eq!(message(true), format!("{gave_up}: start a daemon with `agent-relay up`"));
-        assert_eq!(message(false), gave_up);
+        assert_eq!(
+            message(LastFailure::NoListener),
+            format!("{gave_up}: start a daemon with `agent-relay up`")
+        );
+        assert_eq!(message(LastFailure::Other), gave_up);
     }
 
     #[test]

@@ -111,6 +111,16 @@ impl Identity {
     }
 }
 
+/// The settings of a client that only looks whether a daemon is up: an operator, for whom a full
+/// daemon has room, or in an agent a guest.
+pub(super) fn looking(context: &Context) -> impl Fn(&str) -> Settings + use<> {
+    let person = agent_around().is_none().then(|| Identity::of_person(context));
+    move |endpoint| match &person {
+        Some(person) => person.settings(endpoint),
+        None => Settings::guest(endpoint),
+    }
+}
+
 /// Reads the key of a name: from the file that was named, or else from the home's file for that
 /// name, if there is one.
 pub(super) fn key_of(

@@ -1,7 +1,8 @@
 //! Input of a command: a file, or standard input.
 
-use super::failure::Failure;
+use super::{failure::Failure, print::eprint_question};
 use crate::config::text;
+use platform::terminal::{Standard, is_terminal};
 use std::{
     fs::File,
     io::{self, Read},
@@ -26,6 +27,20 @@ pub(super) fn read_text(path: Option<&str>, bytes_max: u64) -> Result<String, Fa
             "{name} is not sent, since {why}: `agent-relay help send` shows how to give a text"
         ))
     })
+}
+
+/// Asks the person at the terminal a question. Any other answer than yes fails.
+pub(super) fn confirm(question: &str) -> Result<(), Failure> {
+    if !is_terminal(Standard::Input) || !is_terminal(Standard::Error) {
+        return Err(Failure::usage("there is no terminal to ask at: give --yes"));
+    }
+    eprint_question(format_args!("{question} [y/N]"));
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(Failure::because)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::failed("nothing was deleted")),
+    }
 }
 
 fn read_from(name: &str, source: impl Read, bytes_max: u64) -> Result<Vec<u8>, Failure> {

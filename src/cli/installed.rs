@@ -3,14 +3,12 @@
 use super::{
     context::Context,
     failure::{Failure, TIMED_OUT},
+    identity::looking,
     log,
     program::own_program,
     request::{call, parse},
 };
-use crate::{
-    client::{ClientError, Settings},
-    protocol::relay,
-};
+use crate::{client::ClientError, protocol::relay};
 use platform::{
     clock,
     peer::User,
@@ -19,7 +17,7 @@ use platform::{
 use std::{fs, path::Path, slice, thread, time::Duration};
 
 /// The longest wait until clients can connect, or until they no longer can.
-const WAIT_MS: u64 = 20_000;
+const WAIT_MS: u64 = service::PENDING_MAX.as_millis() as u64;
 
 /// The pause between two checks: no system reports that a socket has appeared.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -100,7 +98,7 @@ pub(super) fn state(context: &Context, installed: &Installed) -> Result<State, F
 /// Returns the process id of the daemon that clients can connect to, and its start in milliseconds
 /// since 1970.
 pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, Failure> {
-    let client = match context.try_join(&|endpoint| Settings::guest(endpoint)) {
+    let client = match context.try_join(&looking(context)) {
         Ok(client) => client,
         Err(ClientError::NoDaemon { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),

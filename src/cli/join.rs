@@ -3,8 +3,10 @@
 use super::{
     context::{Context, GlobalOptions, report},
     failure::Failure,
-    identity::{Identity, agent_around, or_print},
-    launch, restart,
+    identity::{Identity, agent_around, looking, or_print},
+    launch,
+    print::eprint_line,
+    restart,
 };
 use crate::client::{Client, ClientError, Settings};
 
@@ -17,23 +19,24 @@ pub(super) fn join(options: &GlobalOptions) -> Result<Client, Failure> {
     joined.map_err(or_print)
 }
 
-/// Joins the running daemon as a guest.
-pub(super) fn join_as_guest(context: &Context) -> Result<Client, Failure> {
-    context.join(&|endpoint| Settings::guest(endpoint))
-}
-
 /// Joins the daemon, and starts one first if none runs.
 pub(super) fn join_or_start(
     context: &mut Context,
     settings: &dyn Fn(&str) -> Settings,
 ) -> Result<Client, Failure> {
-    match context.try_join(settings) {
+    match context.try_join_lasting(settings) {
         Err(ClientError::NoDaemon { .. }) => {
             start_by_command(context)?;
             context.join(settings)
         }
         joined => report(joined, settings),
     }
+}
+
+/// Returns the endpoint of the daemon, which is started if none runs.
+pub(super) fn endpoint_or_start(context: &mut Context) -> Result<String, Failure> {
+    let looking = looking(context);
+    Ok(join_or_start(context, &looking)?.endpoint().to_owned())
 }
 
 /// Starts a daemon for a command. A person's command always starts a daemon, an agent's command
@@ -49,7 +52,10 @@ pub(super) fn start_by_command(context: &mut Context) -> Result<bool, Failure> {
 /// Starts a daemon for a person, and allows automatic starts from then on. Returns false if another
 /// process was faster.
 pub(super) fn start_for_person(context: &mut Context) -> Result<bool, Failure> {
-    let is_ours = launch::start(context, &|| false)?;
+    let started = launch::start(context, &|| false)?;
     restart::allow_starts(&context.home)?;
-    Ok(is_ours)
+    if started.as_ref().is_some_and(|started| started.ends_with_starter) {
+        eprint_line(format_args!("note: {}", launch::program_ends_with_starter("the daemon")));
+    }
+    Ok(started.is_some())
 }

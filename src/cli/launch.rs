@@ -3,6 +3,7 @@
 use super::{
     context::Context,
     failure::{Failure, TIMED_OUT},
+    identity::looking,
     installed, log,
     program::{AS_AGENT_RELAY, own_program},
     request::daemon_process,
@@ -10,6 +11,7 @@ use super::{
 use crate::{
     client::{Client, ClientError, Settings},
     config::{self, service::Service},
+    protocol::code::ErrorCode,
 };
 use platform::{clock, paths, process, service};
 use std::{ffi::OsString, io, path::Path, thread, time::Duration};
@@ -20,40 +22,71 @@ const START_MS: u64 = 15_000;
 /// The pause between two attempts to connect: no system reports that a socket has appeared.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Starts a detached daemon, or the service, and waits until clients can connect. Returns false if
+/// A daemon that was started.
+pub(super) struct Started {
+    /// Whether the system ends the daemon together with the program that started it.
+    pub(super) ends_with_starter: bool,
+}
+
+/// A sentence about a program that the system ends together with the one that started it: that is
+/// so in a job of Windows.
+pub(super) fn program_ends_with_starter(program: &str) -> String {
+    format!(
+        "{program} ends when the program ends in which this was started, such as an editor; \
+         `agent-relay service install --logon` installs a daemon that stays"
+    )
+}
+
+/// Starts a detached daemon, or the service, and waits until clients can connect. Returns `None` if
 /// another process was faster.
 ///
 /// Once `is_over` returns true the wait ends, and the daemon keeps running.
-pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<bool, Failure> {
-    if let Some(service) = context.sources.service_used() {
-        return start_service(context, service).map(|()| true);
+pub(super) fn start(
+    context: &mut Context,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Option<Started>, Failure> {
+    let service = Started { ends_with_starter: false };
+    if let Some(used) = context.sources.service_used() {
+        return start_service(context, used).map(|()| Some(service));
     }
     // Another daemon would prevent the service from starting, and nothing would restart it.
     if installed::start_if_installed(context)? {
-        return Ok(true);
+        return Ok(Some(service));
     }
     make_home(&context.home)?;
+    let deadline = clock::monotonic_ms() + START_MS;
+    if await_free_home(context, deadline)? {
+        return Ok(None);
+    }
     let log = context.home.join(log::FILE);
     let log_end = log::make_room(&log)
         .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
     let mut daemon =
         process::spawn_detached(&own_program()?, &arguments(context, "--detached"), &log)
             .map_err(Failure::because)?;
-    let deadline = clock::monotonic_ms() + START_MS;
+    let ends_with_starter = daemon.ends_with_others();
+    let looking = looking(context);
     let mut is_another_up = false;
     loop {
         context.reread_endpoint()?;
-        match context.try_join(&|endpoint| Settings::guest(endpoint)) {
-            Ok(client) if pid(&client) == Some(daemon.pid()) => return Ok(true),
+        match context.try_join(&looking) {
+            Ok(client) if pid(&client) == Some(daemon.pid()) => {
+                return Ok(Some(Started { ends_with_starter }));
+            }
             // Another daemon was faster. The daemon started here ends once it notices that, unless
             // the other one has ended by then.
             Ok(_) => is_another_up = true,
-            Err(ClientError::NoDaemon { .. }) => {}
+            Err(error) if is_yet_to_answer(&error) => {}
+            // Clients that reconnected were faster. A daemon that has ended is not the one here.
+            Err(error) if error.code() == Some(ErrorCode::TooManyClients) => {
+                let is_ours = daemon.exited().map_err(Failure::because)?.is_none();
+                return Ok(is_ours.then_some(Started { ends_with_starter }));
+            }
             Err(error) => return Err(error.into()),
         }
         let has_ended = daemon.exited().map_err(Failure::because)?.is_some();
         if has_ended && is_another_up {
-            return Ok(false);
+            return Ok(None);
         }
         if has_ended && !is_yet_to_listen(context)? {
             let why =
@@ -61,7 +94,7 @@ pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result
             return Err(Failure::failed(format!("the daemon did not start: {why}")));
         }
         if is_over() {
-            return Ok(true);
+            return Ok(Some(Started { ends_with_starter }));
         }
         if clock::monotonic_ms() > deadline {
             return Err(Failure::new(
@@ -74,6 +107,27 @@ pub(super) fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result
         }
         thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Waits while a daemon holds this home and may still begin to listen, or has been killed and the
+/// system has not closed its files yet. Returns true if a daemon is up.
+fn await_free_home(context: &mut Context, deadline: u64) -> Result<bool, Failure> {
+    let looking = looking(context);
+    while is_yet_to_listen(context)? && clock::monotonic_ms() <= deadline {
+        context.reread_endpoint()?;
+        match context.try_join(&looking) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.code() == Some(ErrorCode::TooManyClients) => return Ok(true),
+            Err(error) if is_yet_to_answer(&error) => thread::sleep(POLL_INTERVAL),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
+}
+
+/// Reports whether an error means that no daemon listens, or that one is about to end.
+fn is_yet_to_answer(error: &ClientError) -> bool {
+    matches!(error, ClientError::NoDaemon { .. }) || error.is_of_ending_daemon()
 }
 
 /// Reports whether another daemon holds this home and may still begin to listen at an endpoint of
@@ -100,10 +154,11 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
         })
     })?;
     let deadline = clock::monotonic_ms() + START_MS;
+    let looking = looking(context);
     loop {
-        match context.try_join(&|endpoint| Settings::guest(endpoint)) {
+        match context.try_join(&looking) {
             Ok(_) => return Ok(()),
-            Err(ClientError::NoDaemon { .. }) if clock::monotonic_ms() <= deadline => {}
+            Err(error) if is_yet_to_answer(&error) && clock::monotonic_ms() <= deadline => {}
             Err(ClientError::NoDaemon { .. }) => {
                 let log = service.home.join(log::FILE);
                 let message =

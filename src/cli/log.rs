@@ -1,20 +1,22 @@
 //! Logs of the daemon and of spawned agents: files of limited size in the home directory. A full
 //! log is copied to `*.log.old` and emptied in place. It is not renamed, since other handles to it
-//! are open, such as the process's own standard error, where panics are written.
+//! are open, such as the process's own standard error.
+//!
+//! No thread that logs waits for the file, the terminal or the pipe: see [`queue`].
 
-use super::{
-    escape::escaped,
-    failure::Failure,
-    print::{LINE_PREFIX, has_colours},
-};
-use platform::{paths, peer::User, terminal::Standard};
+mod queue;
+
+use super::{escape::escaped, failure::Failure, print::LINE_PREFIX};
+use platform::{paths, peer::User};
+use queue::LogQueue;
 use std::{
+    backtrace::{Backtrace, BacktraceStatus},
     env,
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom, Write},
     panic,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 use tracing::level_filters::LevelFilter;
 
@@ -38,29 +40,69 @@ pub(super) fn of_agent(home: &Path, name: &str) -> PathBuf {
     home.join(AGENTS).join(format!("{name}.log"))
 }
 
-/// Starts to log to a file, or to standard error.
-pub(super) fn begin(path: Option<&Path>) -> Result<(), Failure> {
+/// The log of this process. Dropping it waits, for a limited time, until all lines are written.
+#[must_use]
+pub(super) struct Logging(Arc<LogQueue>);
+
+impl Logging {
+    /// Writes the message of a failure as the last line, instead of printing it: standard error may
+    /// be a terminal or a pipe that nobody reads.
+    pub(super) fn conclude(self, ended: Result<i32, Failure>) -> Result<i32, Failure> {
+        ended.map_err(|failure| {
+            if let Some(message) = failure.message {
+                self.0.push(format!("{LINE_PREFIX}{message}\n").as_bytes());
+            }
+            Failure { message: None, ..failure }
+        })
+    }
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// Starts to log to a file, or to standard error. Panics are logged as well.
+pub(super) fn begin(path: Option<&Path>) -> Result<Logging, Failure> {
     let level = match env::var(LOG_LEVEL) {
         Ok(text) => text.parse().map_err(|_| {
             Failure::usage(format!("{LOG_LEVEL} is error, warn, info, debug or trace"))
         })?,
         Err(_) => LevelFilter::INFO,
     };
+    let target: Box<dyn Write + Send> = match path {
+        Some(path) => Box::new(
+            Log::open(path)
+                .map_err(|error| Failure::failed(format!("open {}: {error}", path.display())))?,
+        ),
+        None => Box::new(io::stderr()),
+    };
+    let queue = Arc::new(LogQueue::start(target).map_err(Failure::because)?);
     // A full disk or a closed pipe must not end the process. The library's report of such an error
     // would: the library prints it to standard error, which may be the same disk or pipe.
-    let log = tracing_subscriber::fmt()
+    tracing_subscriber::fmt()
         .with_max_level(level)
         .with_target(false)
-        .log_internal_errors(false);
-    match path {
-        Some(path) => {
-            let file = Log::open(path)
-                .map_err(|error| Failure::failed(format!("open {}: {error}", path.display())))?;
-            log.with_ansi(false).with_writer(Mutex::new(file)).init();
+        .with_ansi(false)
+        .log_internal_errors(false)
+        .with_writer(Arc::clone(&queue))
+        .init();
+    log_panics(Arc::clone(&queue));
+    Ok(Logging(queue))
+}
+
+/// Logs panics. The standard library would print them to standard error, and wait for it.
+fn log_panics(queue: Arc<LogQueue>) {
+    panic::set_hook(Box::new(move |panic| {
+        let backtrace = Backtrace::capture();
+        match backtrace.status() {
+            BacktraceStatus::Captured => tracing::error!("{panic}\n{backtrace}"),
+            _ => tracing::error!("{panic}"),
         }
-        None => log.with_ansi(has_colours(Standard::Error)).with_writer(io::stderr).init(),
-    }
-    Ok(())
+        // A panic may end the process at once.
+        queue.flush();
+    }));
 }
 
 /// Writes one line to the daemon's log, from another process than the daemon. Errors are ignored,
@@ -74,13 +116,11 @@ pub(super) fn note(home: &Path, line: &str) {
 }
 
 /// Starts to log to the home's log, for a daemon that the system starts. The log is made if it is
-/// missing, readable by `owner`. Panics are logged as well, since standard error leads nowhere.
-pub(super) fn begin_in(home: &Path, owner: &User) -> Result<(), Failure> {
+/// missing, readable by `owner`.
+pub(super) fn begin_in(home: &Path, owner: &User) -> Result<Logging, Failure> {
     let log = home.join(FILE);
     paths::open_private_file_for(&log, owner).map_err(Failure::because)?;
-    begin(Some(&log))?;
-    panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    Ok(())
+    begin(Some(&log))
 }
 
 /// A log that is open for writing.

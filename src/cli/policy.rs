@@ -1,7 +1,7 @@
 //! `policy`: make keys for names, check a policy file, and apply it.
 
 use super::{
-    context::GlobalOptions,
+    context::{Context, GlobalOptions},
     escape::escaped,
     failure::{DONE, Failure},
     identity,
@@ -12,12 +12,13 @@ use super::{
 };
 use crate::{
     config::policy,
+    daemon::mark::POLICY_IN_FORCE,
     protocol::secret::{self, Secret},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{paths, random};
 use serde::Serialize;
-use std::{num::NonZeroU32, path::Path};
+use std::{fs, num::NonZeroU32, path::Path};
 
 /// Make keys for names, check a policy file, and apply it.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -27,7 +28,8 @@ use std::{num::NonZeroU32, path::Path};
     help_triggers("--help"),
     example = "agent-relay policy key Ann",
     example = "agent-relay policy check policy.toml",
-    example = "agent-relay policy reload"
+    example = "agent-relay policy reload",
+    example = "agent-relay policy clear"
 )]
 pub(super) struct Policy {
     #[argh(subcommand)]
@@ -40,6 +42,7 @@ enum Action {
     Key(Key),
     Check(Check),
     Reload(Reload),
+    Clear(Clear),
 }
 
 /// Make a key for a name, and show the lines for policy.toml.
@@ -89,14 +92,35 @@ struct Reload {
     json: bool,
 }
 
+/// Allow the daemon to go on without rules, after policy.toml was removed on purpose.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "clear",
+    help_triggers("--help"),
+    example = "agent-relay policy clear",
+    note = "Rules that were in force stay, and no daemon starts without them, until you clear them."
+)]
+struct Clear {
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+}
+
 impl Policy {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         match self.action {
             Action::Key(key) => key.run(options),
             Action::Check(check) => check.run(),
             Action::Reload(reload) => reload.run(options),
+            Action::Clear(clear) => clear.run(options),
         }
     }
+}
+
+/// The home whose policy.toml is in force: a service has its own.
+fn policy_home(context: &Context) -> &Path {
+    context.sources.service_used().map_or(&context.home, |service| &service.home)
 }
 
 #[derive(Serialize)]
@@ -110,9 +134,7 @@ struct KeyReport<'a> {
 impl Key {
     fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let context = options.context()?;
-        // A service reads the policy in its own home.
-        let service = context.sources.service_used();
-        let file = service.map_or(&context.home, |service| &service.home).join(policy::FILE);
+        let file = policy_home(&context).join(policy::FILE);
         let key = Secret::from_random(random::bytes().map_err(Failure::because)?);
         let (name, hash) = (&*self.name, secret::hash_text(&key.hash()));
         let mut out = Out::new();
@@ -196,6 +218,45 @@ impl Reload {
             out.json_text("policy-reload", &answer)?;
         } else {
             out.line("the policy is in force")?;
+        }
+        Ok(DONE)
+    }
+}
+
+#[derive(Serialize)]
+struct ClearReport<'a> {
+    home: &'a Path,
+    cleared: bool,
+}
+
+impl Clear {
+    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        if let Some(agent) = identity::agent_around() {
+            return Err(Failure::failed(format!(
+                "{} is an agent, and only your user clears the rules",
+                escaped(&agent)
+            )));
+        }
+        let context = options.context()?;
+        let home = policy_home(&context);
+        let file = home.join(policy::FILE);
+        if fs::exists(&file).map_err(Failure::because)? {
+            return Err(Failure::failed(format!(
+                "{} exists: remove it first, then run `agent-relay policy clear` again",
+                file.display()
+            )));
+        }
+        let cleared = POLICY_IN_FORCE.clear(home).map_err(Failure::because)?;
+        let mut out = Out::new();
+        if self.json {
+            out.json("policy-clear", &ClearReport { home, cleared })?;
+        } else if cleared {
+            out.line(
+                "the rules are cleared: they end with the running daemon, or now with `agent-relay \
+                 policy reload`",
+            )?;
+        } else {
+            out.line("no rules were in force")?;
         }
         Ok(DONE)
     }

@@ -96,6 +96,12 @@ pub(super) fn eprint_line(line: impl Display) {
     drop(writeln!(io::stderr(), "{LINE_PREFIX}{line}"));
 }
 
+/// Prints a question to standard error, without a line break.
+pub(super) fn eprint_question(question: impl Display) {
+    let mut stderr = io::stderr();
+    drop(write!(stderr, "{LINE_PREFIX}{question} ").and_then(|()| stderr.flush()));
+}
+
 /// The width of help texts.
 const HELP_COLUMNS: usize = 80;
 

@@ -12,15 +12,20 @@ use super::{
     context::Context,
     escape::escaped,
     failure::{Failure, TIMED_OUT},
+    identity::looking,
     launch, log,
     program::own_program,
 };
 use crate::{
-    client::{ClientError, Settings, WhenAbsent},
+    client::{ClientError, WhenAbsent},
     daemon::stopped,
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
-use platform::{clock, lock::Lock};
+use platform::{
+    clock,
+    lock::Lock,
+    service::{self, State},
+};
 use std::{
     fmt,
     path::Path,
@@ -94,17 +99,17 @@ pub(super) fn prevent_starts(home: &Path) -> Result<Option<Lock>, Failure> {
 
 /// Marks that a person's command stopped the daemon of a home on purpose.
 pub(super) fn mark_stopped(home: &Path) -> Result<(), Failure> {
-    if home.is_dir() { stopped::mark(home).map_err(Failure::because) } else { Ok(()) }
+    if home.is_dir() { stopped::MARK.set(home).map_err(Failure::because) } else { Ok(()) }
 }
 
 /// Allows automatic starts again, after a person's command has started a daemon.
 pub(super) fn allow_starts(home: &Path) -> Result<(), Failure> {
-    stopped::clear(home).and_then(|()| starts::forget(home)).map_err(Failure::because)
+    stopped::MARK.clear(home).and_then(|_| starts::forget(home)).map_err(Failure::because)
 }
 
 /// Fails if the daemon was stopped on purpose: commands of agents do not start it then.
 pub(super) fn check_not_stopped(home: &Path) -> Result<(), Failure> {
-    match stopped::is_marked(home).map_err(Failure::because)? {
+    match stopped::MARK.is_set(home).map_err(Failure::because)? {
         true => Err(Failure::failed(Outcome::Stopped.to_string())),
         false => Ok(()),
     }
@@ -132,23 +137,32 @@ pub(super) fn start_for_agent(context: &mut Context) -> Result<bool, Failure> {
 fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<Outcome, Failure> {
     let lock = Lock::take(&context.home.join(LOCK_FILE)).map_err(Failure::because)?;
     let Some(_start_lock) = lock else { return Ok(Outcome::Busy) };
-    match context.try_join(&|endpoint| Settings::guest(endpoint)) {
+    match context.try_join(&looking(context)) {
         Ok(_) => return Ok(Outcome::AlreadyUp),
         Err(ClientError::NoDaemon { .. }) => {}
+        Err(error) if error.is_of_ending_daemon() => return Ok(Outcome::Busy),
         Err(error) => return Err(error.into()),
     }
     // Checked before the stop mark: a stopping daemon writes the mark before it releases its home.
     if context.is_locked()? {
         return Ok(Outcome::Busy);
     }
-    if stopped::is_marked(&context.home).map_err(Failure::because)? {
+    if stopped::MARK.is_set(&context.home).map_err(Failure::because)? {
+        return Ok(Outcome::Stopped);
+    }
+    // A service has its mark in its own home, which this user may not read. The installer stops it,
+    // too, and must not find it running again.
+    if context.sources.service_used().is_some()
+        && let Some(service) = service::installed().map_err(Failure::because)?
+        && service.state == State::Stopped
+    {
         return Ok(Outcome::Stopped);
     }
     if !starts::count(&context.home, clock::unix_ms()).map_err(Failure::because)? {
         return Ok(Outcome::TooOften);
     }
-    let is_ours = launch::start(context, is_over)?;
-    Ok(if is_ours { Outcome::Started } else { Outcome::AlreadyUp })
+    let started = launch::start(context, is_over)?;
+    Ok(if started.is_some() { Outcome::Started } else { Outcome::AlreadyUp })
 }
 
 /// A thread that starts a daemon after a client has lost its daemon, so that the client does not

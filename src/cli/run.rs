@@ -1,12 +1,12 @@
 //! `run`: run a command as an agent. `agent-relay-wrap` is the same command under another name.
 
 use super::{
-    context::{Context, GlobalOptions, join_failure},
+    context::{GlobalOptions, join_failure},
     escape::escaped,
     failure::{DONE, Failure},
     identity::key_of,
     input,
-    join::join_or_start,
+    join::endpoint_or_start,
     log,
     print::{Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
@@ -105,9 +105,8 @@ impl Run {
             ));
         }
         let mut context = options.context()?;
-        if self.detached {
-            log::begin(Some(&log::of_agent(&context.home, &self.name)))?;
-        }
+        let log = self.detached.then(|| log::of_agent(&context.home, &self.name));
+        let _logging = log.map(|log| log::begin(Some(&log))).transpose()?;
         let key = key_of(&context.home, &self.name, self.key_file.as_deref())?;
         let attached = !self.detached && wrap::is_attached();
         let (keys, screen): (Box<dyn Read + Send>, Box<dyn Write + Send>) = match self.detached {
@@ -117,7 +116,7 @@ impl Run {
                 Box::new(Output::new().map_err(Failure::because)?),
             ),
         };
-        let endpoint = endpoint(&mut context)?;
+        let endpoint = endpoint_or_start(&mut context)?;
         let starter = Starter::begin(&context, &self.name)?;
         let recipes = recipes::load(&context.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
@@ -200,12 +199,6 @@ fn member_server() -> Result<Vec<OsString>, Failure> {
 pub(super) fn console_members() -> Result<i32, Failure> {
     wrap::serve_console_members().map_err(Failure::because)?;
     Ok(DONE)
-}
-
-/// Returns the endpoint of the daemon, which is started if none runs.
-fn endpoint(context: &mut Context) -> Result<String, Failure> {
-    let guest = |endpoint: &str| client::Settings::guest(endpoint);
-    Ok(join_or_start(context, &guest)?.endpoint().to_owned())
 }
 
 fn explain(error: WrapError) -> Failure {

@@ -4,19 +4,19 @@ use super::{
     context::{Context, GlobalOptions},
     escape::escaped,
     failure::{DONE, Failure},
-    launch::make_home,
+    launch::{make_home, program_ends_with_starter},
     log,
 };
 use crate::daemon;
-use platform::{endpoint::Endpoint, lock::Lock, peer::User};
+use platform::{endpoint::Endpoint, lock::Lock, peer::User, process};
 use std::fmt::Display;
 
 /// Runs the daemon for a service manager: its messages go to its log.
 pub(super) fn as_service(options: &GlobalOptions) -> Result<i32, Failure> {
     let home = options.home()?;
     make_home(&home)?;
-    log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
-    options.context_of_daemon().and_then(|context| foreground(context, None)).inspect_err(
+    let _logging = log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
+    options.context_of_daemon().and_then(|context| foreground(context, false, None)).inspect_err(
         |failure| {
             if let Some(message) = &failure.message {
                 tracing::error!("{message}");
@@ -26,7 +26,11 @@ pub(super) fn as_service(options: &GlobalOptions) -> Result<i32, Failure> {
 }
 
 /// Runs the daemon for this user. `start_lock` is released once clients can connect.
-pub(super) fn foreground(context: Context, start_lock: Option<Lock>) -> Result<i32, Failure> {
+pub(super) fn foreground(
+    context: Context,
+    is_detached: bool,
+    start_lock: Option<Lock>,
+) -> Result<i32, Failure> {
     if let Some(service) = context.sources.service_used() {
         return Err(Failure::failed(format!(
             "the daemon is a service (at {}), which `agent-relay service start` starts: a daemon \
@@ -34,13 +38,23 @@ pub(super) fn foreground(context: Context, start_lock: Option<Lock>) -> Result<i
             escaped(&service.endpoint)
         )));
     }
-    run(context, User::me().map_err(Failure::because)?, |_| drop(start_lock))
+    let ends_with_starter = is_detached
+        && process::ends_with_others().unwrap_or_else(|error| {
+            tracing::warn!("{error}");
+            false
+        });
+    if ends_with_starter {
+        tracing::warn!("{}", program_ends_with_starter("the daemon"));
+    }
+    let owner = User::me().map_err(Failure::because)?;
+    run(context, owner, ends_with_starter, |_| drop(start_lock))
 }
 
 /// Runs the daemon of a context for its owner. `ready` is called once clients can connect.
 pub(super) fn run(
     context: Context,
     owner: User,
+    ends_with_starter: bool,
     ready: impl FnOnce(&Endpoint),
 ) -> Result<i32, Failure> {
     let failed = |error: &dyn Display| Failure::failed(escaped(&error.to_string()));
@@ -53,6 +67,7 @@ pub(super) fn run(
         history_days: context.config.history_days,
         store_bytes_max: context.config.store_max_bytes,
         home: context.home,
+        ends_with_starter,
     };
     daemon::run(settings, ready).map_err(|error| failed(&error))?;
     Ok(DONE)

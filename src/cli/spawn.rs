@@ -4,7 +4,7 @@ use super::{
     context::{Context, GlobalOptions},
     escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
-    join::join_or_start,
+    join::endpoint_or_start,
     launch::make_home,
     log::{self, text_since},
     print::{LINE_PREFIX, Out, eprint_line},
@@ -13,7 +13,6 @@ use super::{
     wrapped::{ANSWER, RUN_DIRECTORY, check_name, last_lines_of_log},
 };
 use crate::{
-    client,
     config::recipes,
     protocol::control::{Request, State},
     wrap::{self, control::client::ControlClient},
@@ -121,8 +120,7 @@ impl Spawn {
         let recipes = recipes::load(&context.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         check_accepts_text(self.accepts_text, &command, Some(&directory), &recipes)?;
-        let guest = |endpoint: &str| client::Settings::guest(endpoint);
-        let endpoint = join_or_start(&mut context, &guest)?.endpoint().to_owned();
+        let endpoint = endpoint_or_start(&mut context)?;
         if !self.accepts_text
             && let Some(line) =
                 wrap::prospect(&command, Some(&directory), &recipes).startup_notice(name)
@@ -133,6 +131,11 @@ impl Spawn {
         let arguments = self.arguments(&context, &endpoint, directory, command)?;
         let mut wrapper =
             process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
+        if wrapper.ends_with_others() {
+            eprint_line(format_args!(
+                "note: {name} ends when the program ends in which this was started, such as an editor"
+            ));
+        }
         let started = self.await_start(&context, &mut wrapper, &log, log_end)?;
         let pid = started.map(|state| state.pid);
         let mut out = Out::new();

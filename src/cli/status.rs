@@ -6,6 +6,7 @@ use super::{
     failure::{DONE, FAILED, Failure},
     identity::{Identity, or_print},
     join::join,
+    launch::program_ends_with_starter,
     messages::{self, DeliveryState, ago, ahead, each_row, full_id, route},
     print::{Colour, Out, duration},
     request::{call, parse},
@@ -139,7 +140,10 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
     let process = status.daemon.map(|json| parse::<relay::Process<'_>>("status", json.get()));
     let process = process.transpose()?;
     let fails = process.as_ref().and_then(|process| process.store_fails.as_deref()).map(escaped);
-    let remarks: Vec<_> = process.iter().flat_map(|process| &process.remarks).cloned().collect();
+    let ends_with_starter = process.as_ref().is_some_and(|process| process.ends_with_starter);
+    let remarks = process.iter().flat_map(|process| process.remarks.clone());
+    let remarks = remarks.chain(ends_with_starter.then(|| program_ends_with_starter("the daemon")));
+    let remarks: Vec<_> = remarks.collect();
     let lines = [
         ("endpoint", client.endpoint().to_owned()),
         ("process", process.map_or_else(|| "unknown".to_owned(), process_words)),

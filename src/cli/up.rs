@@ -1,13 +1,13 @@
 //! `up`: start the daemon.
 
 use super::{
-    context::{Context, GlobalOptions},
+    context::{Context, GlobalOptions, report},
     down::{self, Stopped},
     escape::escaped,
     failure::{DONE, Failure},
-    identity::agent_around,
+    identity::{agent_around, looking},
     installed,
-    join::{join_as_guest, start_by_command},
+    join::start_by_command,
     log,
     print::{Out, eprint_line},
     program::VERSION,
@@ -15,7 +15,10 @@ use super::{
     restart, serve,
     service::supervise,
 };
-use crate::client::{Client, ClientError, Settings};
+use crate::{
+    client::{Client, ClientError},
+    protocol::code::ErrorCode,
+};
 use argh::{ArgsInfo, FromArgs};
 use platform::lock::Lock;
 use serde::Serialize;
@@ -62,9 +65,11 @@ struct Report<'a> {
     /// The version of the daemon that was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<&'a str>,
-    endpoint: &'a str,
+    /// The endpoint, the home and the version are unknown of a daemon that has no room for this
+    /// command.
+    endpoint: Option<&'a str>,
     home: Option<&'a str>,
-    version: &'a str,
+    version: Option<&'a str>,
     started: bool,
 }
 
@@ -91,16 +96,41 @@ impl Up {
             if let Some(old) = &old {
                 eprint_line(format_args!("version {} was stopped", escaped(&old.version)));
             }
-            log::begin(self.detached.then(|| context.home.join(log::FILE)).as_deref())?;
-            return serve::foreground(context, start_lock);
+            let path = self.detached.then(|| context.home.join(log::FILE));
+            let logging = log::begin(path.as_deref())?;
+            return logging.conclude(serve::foreground(context, self.detached, start_lock));
         }
-        let started = match context.try_join(&|endpoint| Settings::guest(endpoint)) {
+        let looking = looking(&context);
+        let started = match context.try_join_lasting(&looking) {
             Ok(_) => Ok(false),
+            Err(error) if is_full(&error) => Ok(false),
             Err(ClientError::NoDaemon { .. }) => start_by_command(&mut context),
             Err(error) => Err(error.into()),
         };
         let started = started.map_err(|failure| with_stopped(old.as_ref(), failure))?;
-        self.report(&join_as_guest(&context)?, started, old.as_ref())
+        match context.try_join(&looking) {
+            Err(error) if is_full(&error) => self.report_full(&error, started, old.as_ref()),
+            joined => self.report(&report(joined, &looking)?, started, old.as_ref()),
+        }
+    }
+
+    /// Reports a daemon that has no room for this command, which is up nevertheless.
+    fn report_full(
+        &self,
+        full: &ClientError,
+        started: bool,
+        old: Option<&Stopped>,
+    ) -> Result<i32, Failure> {
+        let replaced = old.map(|old| old.version.as_str());
+        let mut out = Out::new();
+        if self.json {
+            let (endpoint, home, version) = (None, None, None);
+            out.json("up", &Report { replaced, endpoint, home, version, started })?;
+        } else {
+            let full = escaped(&full.to_string());
+            out.line(format_args!("{}, and full: {full}", state(started)))?;
+        }
+        Ok(DONE)
     }
 
     /// Takes the start lock for a replacement, so that no wrapper starts a daemon in between. In an
@@ -136,19 +166,34 @@ impl Up {
         if self.json {
             out.json(
                 "up",
-                &Report { replaced, endpoint, home: home.as_deref(), version, started },
+                &Report {
+                    replaced,
+                    endpoint: Some(endpoint),
+                    home: home.as_deref(),
+                    version: Some(version),
+                    started,
+                },
             )?;
         } else {
             if let Some(replaced) = replaced {
                 out.line(format_args!("version {} was stopped", escaped(replaced)))?;
             }
-            let state = if started { "the daemon is up" } else { "the daemon was up already" };
+            let state = state(started);
             let home = home.map(|home| format!(", home {}", escaped(&home)));
             let (version, home) = (escaped(version), home.unwrap_or_default());
             out.line(format_args!("{state} at {endpoint} (version {version}{home})"))?;
         }
         Ok(DONE)
     }
+}
+
+const fn state(started: bool) -> &'static str {
+    if started { "the daemon is up" } else { "the daemon was up already" }
+}
+
+/// Whether a daemon is up and has no room for another client.
+fn is_full(error: &ClientError) -> bool {
+    error.code() == Some(ErrorCode::TooManyClients)
 }
 
 /// Adds to the failure of a new daemon that the old one was stopped.

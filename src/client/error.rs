@@ -1,7 +1,10 @@
 //! Errors of the client library.
 
 use super::message::Ended;
-use crate::protocol::{code::NackCode, payload::Nack};
+use crate::protocol::{
+    code::{ErrorCode, NackCode},
+    payload::Nack,
+};
 use std::fmt;
 
 /// The reason why an operation of a [`Client`](super::Client) failed.
@@ -39,6 +42,21 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// The code with which the daemon ended the connection.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Ended(ended) => ended.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether the daemon seems to be about to end, as [`Ended::is_of_ending_daemon`] says.
+    #[must_use]
+    pub fn is_of_ending_daemon(&self) -> bool {
+        matches!(self, Self::Ended(ended) if ended.is_of_ending_daemon())
+    }
+
     /// An error about a request that is not sent because it is invalid.
     pub(super) fn invalid(why: impl Into<String>) -> Self {
         Self::Refused(Box::new(Nack::new("", NackCode::Invalid, why)))

@@ -301,16 +301,47 @@ pub enum Ended {
         attempts: u32,
         /// The reason why the last attempt failed.
         why: String,
-        /// Whether there is no listener at the endpoint.
-        absent: bool,
+        /// The failure of the last attempt.
+        last: LastFailure,
     },
+}
+
+/// The failure of an attempt to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastFailure {
+    /// There is no listener at the endpoint.
+    NoListener,
+    /// The connection ended without an ERROR.
+    Disconnected,
+    /// The daemon ended the connection with an ERROR of this code.
+    Refused(ErrorCode),
+    /// Any other failure.
+    Other,
 }
 
 impl Ended {
     /// Whether the daemon ended the connection with this code.
     #[must_use]
     pub fn has_code(&self, code: ErrorCode) -> bool {
-        matches!(self, Self::Error(error) if error.has_code(code))
+        self.code() == Some(code)
+    }
+
+    /// The code with which the daemon ended the connection.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Error(error) => ErrorCode::parse(&error.code),
+            Self::GaveUp { last: LastFailure::Refused(code), .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether the daemon seems to be about to end: a killed process accepts connections until the
+    /// system has closed its listener, and they end at once.
+    #[must_use]
+    pub fn is_of_ending_daemon(&self) -> bool {
+        matches!(self, Self::GaveUp { last: LastFailure::Disconnected, .. })
+            || self.has_code(ErrorCode::ShuttingDown)
     }
 }
 

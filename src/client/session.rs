@@ -1,9 +1,9 @@
 //! The client's side of the protocol: the state machine behind [`Client`](super::Client), without
 //! I/O.
 //!
-//! A session follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has accepted them,
-//! backs off when a recipient is busy, resumes its session, drops duplicates, and answers PINGs. A
-//! driver executes each [`Output`] in order and calls again with the next [`Input`].
+//! A session follows docs/PROTOCOL.md, section 15: it holds messages until the daemon has accepted
+//! them, backs off when a recipient is busy, resumes its session, drops duplicates, and answers
+//! PINGs. A driver executes each [`Output`] in order and calls again with the next [`Input`].
 
 mod answers;
 mod backoff;
@@ -20,7 +20,7 @@ pub use backoff::{BACKOFF_MS, BACKOFF_MS_MAX};
 pub use step::{Input, Output};
 
 use super::{
-    message::{Event, Reply},
+    message::{Event, LastFailure, Reply},
     settings::Settings,
 };
 use crate::protocol::{
@@ -66,8 +66,7 @@ pub struct Session {
     attempts: u32,
     /// The number of waits in this cycle, which determines the next wait.
     waits: u32,
-    /// Whether the last attempt found no listener.
-    absent: bool,
+    last_failure: LastFailure,
     /// The newest resume token, which is good for one return. The session repeats the token until
     /// the daemon has answered, since HELLO or WELCOME can be lost.
     token: Option<String>,
@@ -102,7 +101,7 @@ impl Session {
             joined: false,
             attempts: 0,
             waits: 0,
-            absent: false,
+            last_failure: LastFailure::Other,
             token: None,
             session_id: String::new(),
             outbox: Outbox::new(),
@@ -120,10 +119,14 @@ impl Session {
             Input::Start => {}
             Input::Connected => self.send_hello(now, out),
             Input::NotConnected { why, absent } => {
-                self.absent = absent;
+                self.last_failure =
+                    if absent { LastFailure::NoListener } else { LastFailure::Other };
                 self.lose_connection(now, why, 0, out);
             }
-            Input::Disconnected(why) => self.lose_connection(now, why, 0, out),
+            Input::Disconnected(why) => {
+                self.last_failure = LastFailure::Disconnected;
+                self.lose_connection(now, why, 0, out);
+            }
             Input::Frame(json) => self.frame(now, json, out),
             Input::Send(id, message, weight) => self.outbox.add(now, id, &message, weight, out),
             Input::Acknowledge(id) => self.acknowledge(now, &id, out),
@@ -175,13 +178,15 @@ impl Session {
         match self.phase {
             Phase::Backoff { until } if now.monotonic >= until => self.connect(out),
             Phase::Handshaking { until } if now.monotonic >= until => {
-                let why = format!("the daemon did not send WELCOME within {WELCOME_MS} ms");
+                let why = format!(
+                    "the daemon did not send WELCOME within {WELCOME_MS} ms: if its process is \
+                     suspended, continue or end it"
+                );
                 self.lose_connection(now, why, 0, out);
             }
             Phase::Ready { .. } => {
                 if self.resume.deadline().is_some_and(|until| now.monotonic >= until) {
-                    let why = format!("the daemon did not answer RESUME within {SYNC_MS} ms");
-                    self.resume_failed(now, why, out);
+                    return self.resume_timed_out(now, out);
                 }
                 self.outbox.flush(now, out);
             }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::protocol::{
     code::ErrorCode,
-    deliver,
+    deliver::{self, Proof, RecipientText, SenderText},
     envelope::{Envelope, Header, Kind},
     frame::Batch,
     payload::{
@@ -52,14 +52,6 @@ impl Daemon {
     }
 
     fn delivered(id: &str, from: &str, body: &str, reply_to: Option<&str>) -> Vec<u8> {
-        let delivery = deliver::Delivery {
-            seq: 1,
-            session_id: "s-1".into(),
-            original_to: None,
-            attempt: 1,
-            requires_ack: reply_to.is_none(),
-            sender: None,
-        };
         let (mut shared, mut bytes) = (Vec::new(), Vec::new());
         let payload = MessagePayload {
             kind: "message".into(),
@@ -69,7 +61,17 @@ impl Daemon {
         let payload = serde_json::to_string(&payload).unwrap();
         let meta = reply_to.map(|id| format!(r#"{{"replyTo":"{id}"}}"#));
         deliver::append_shared(&mut shared, from, None, &payload, meta.as_deref());
-        deliver::Head { id, ts: 1, to: "Ann", delivery }.append(&mut bytes, shared.len());
+        let head = deliver::Head {
+            id,
+            ts: 1,
+            to: &RecipientText::new("Ann", "s-1"),
+            seq: 1,
+            attempt: 1,
+            requires_ack: reply_to.is_none(),
+            to_everyone: false,
+            sender: &SenderText::new("s-2", Proof::Claim),
+        };
+        head.append(&mut bytes, shared.len());
         bytes.extend_from_slice(&shared);
         bytes
     }

@@ -27,13 +27,26 @@ use toml::Spanned;
 /// The file's name in the home directory.
 pub const FILE: &str = "policy.toml";
 
-/// Reads `<home>/policy.toml`; a missing file forbids nothing.
-pub fn load(home: &Path) -> Result<Policy, ConfigError> {
+/// Reads `<home>/policy.toml`. `None` if the file is missing.
+pub fn load(home: &Path) -> Result<Option<Policy>, ConfigError> {
     let path = home.join(FILE);
     match text::read(&path) {
-        Ok(text) => parse(&path, &text),
-        Err(error) if is_absent(&error) => Ok(Policy::default()),
+        Ok(text) => parse(&path, &text).map(Some),
+        Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(ConfigError::unreadable(&path, &error)),
+    }
+}
+
+/// The error of a home whose policy.toml is missing, although its rules were in force.
+#[must_use]
+pub fn missing(home: &Path) -> ConfigError {
+    ConfigError {
+        path: home.join(FILE),
+        line: None,
+        reason:
+            "the file is missing, but its rules were in force: restore it, or run `agent-relay \
+                 policy clear` to go on without rules"
+                .to_owned(),
     }
 }
 
@@ -204,7 +217,7 @@ mod tests {
     fn empty_or_missing_file_forbids_nothing() {
         assert_eq!(parsed("# nothing\n"), Ok(Policy::default()));
         assert_eq!(parsed("[limits]\n"), Ok(Policy::default()));
-        assert_eq!(load(Path::new("/nonexistent/home")), Ok(Policy::default()));
+        assert_eq!(load(Path::new("/nonexistent/home")), Ok(None));
         assert!(read(Path::new("/nonexistent/policy.toml")).is_err());
     }
 

@@ -1,19 +1,20 @@
 //! The handle that the router's thread has of a client's connection.
 
+use super::client_wire::ClientWire;
 use crate::{
-    link::{Lane, ReadPause, WriterWire},
+    link::{Lane, ReadQuota},
     router::ClientId,
 };
 use platform::transport::Stream;
 use std::{mem, sync::Arc};
 
-/// The stream, lane and read pause of a client.
+/// The stream, lane and read quota of a client.
 #[derive(Debug)]
 pub(super) struct ClientHandle {
     stream: Stream,
     /// The lane to write on; none once the client is being closed and everything was handed over.
-    pub(super) lane: Option<Lane<WriterWire>>,
-    read_pause: Arc<ReadPause>,
+    pub(super) lane: Option<Lane<ClientWire>>,
+    read_quota: Arc<ReadQuota>,
     /// Whether to close the stream once the lane has handed everything over.
     pub(super) closing: bool,
     /// Whether the client is in the list of clients whose lanes are to be flushed.
@@ -23,21 +24,21 @@ pub(super) struct ClientHandle {
 impl ClientHandle {
     pub(super) const fn new(
         stream: Stream,
-        lane: Lane<WriterWire>,
-        read_pause: Arc<ReadPause>,
+        lane: Lane<ClientWire>,
+        read_quota: Arc<ReadQuota>,
     ) -> Self {
-        Self { stream, lane: Some(lane), read_pause, closing: false, dirty: false }
+        Self { stream, lane: Some(lane), read_quota, closing: false, dirty: false }
     }
 
-    /// Pauses or resumes reading from the client.
-    pub(super) fn set_read_paused(&self, paused: bool) {
-        self.read_pause.set(paused);
+    /// Lets the reader go on to the end of the stream, because the connection is being closed.
+    pub(super) fn lift_read_quota(&self) {
+        self.read_quota.lift();
     }
 
     /// Ends the connection at once; unwritten frames are lost.
     pub(super) fn hang_up(&self) {
-        // A paused reader would not notice the end of the stream.
-        self.set_read_paused(false);
+        // A reader that waits for its quota would not notice the end of the stream.
+        self.lift_read_quota();
         self.stream.hang_up();
     }
 

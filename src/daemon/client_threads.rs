@@ -1,14 +1,21 @@
-//! The reader and writer threads of each client.
+//! The reader thread of each client.
 
-use super::{client_handle::ClientHandle, event::Event};
+use super::{
+    client_handle::ClientHandle,
+    client_wire::{ClientWire, WriterReport},
+    entry::QueuedFrames,
+    event::Event,
+};
 use crate::{
-    link::{
-        BufferedBytes, End, Lane, Reading, STACK_BYTES, WriterWire, read_frames, write_batches,
+    link::{BufferedBytes, End, HalfRead, Lane, ReadQuota, Reading, STACK_BYTES, read_frames},
+    protocol::{
+        client_frame::ClientBatch,
+        code::{ErrorCode, Violation},
+        frame::Frames,
     },
-    protocol::code::{ErrorCode, Violation},
     router::ClientId,
 };
-use crossbeam_channel::{Sender, bounded};
+use crossbeam_channel::{Receiver, Sender};
 use platform::{peer::User, transport::Stream};
 use std::{
     io::{self, Read},
@@ -17,8 +24,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// The number of batches that wait for a writer besides the one it writes.
-const WRITER_BATCHES: usize = 1;
+/// The bytes of a client's parsed frames that may wait for the client's turn.
+const QUOTA_BYTES: usize = 512 * 1024;
 
 /// The data that the threads of all clients share.
 #[derive(Clone, Debug)]
@@ -26,71 +33,83 @@ pub(super) struct ReaderContext {
     pub(super) inbox: Sender<Event>,
     pub(super) frame_bytes_max: usize,
     pub(super) buffered: BufferedBytes,
-    pub(super) half_read_bytes_max: usize,
+    pub(super) half_read: HalfRead,
     pub(super) owner: User,
+    /// Disconnected when the router's thread has ended.
+    pub(super) router_ended: Receiver<()>,
 }
 
-/// Starts a client's threads. Returns the reader, which outlives the writer.
+/// Starts a client's reader, which outlives the client's writer.
 pub(super) fn start(
     id: ClientId,
     stream: Stream,
     context: &ReaderContext,
 ) -> io::Result<JoinHandle<()>> {
-    let (batches, to_write) = bounded(WRITER_BATCHES);
-    let (write_stream, inbox) = (stream.clone(), context.inbox.clone());
-    let writer = named(format!("writer-{}", id.0)).spawn(move || {
-        write_batches(&write_stream, &to_write, |buffer| {
-            // Sending fails only while the daemon is ending. Then the count does not matter.
-            drop(inbox.send(Event::Written(id, buffer)));
-        });
-    })?;
-    let wire = WriterWire { stream: stream.clone(), writer: batches };
+    let inbox = context.inbox.clone();
+    let report = move |report| {
+        // Sending fails only while the daemon is ending. Then the count does not matter.
+        drop(inbox.send(match report {
+            WriterReport::Written(buffer) => Event::Written(id, buffer),
+            WriterReport::Failed => Event::WriterFailed(id),
+        }));
+    };
+    let (wire, writers) = ClientWire::new(id.0, stream.clone(), report);
     let context = context.clone();
-    named(format!("reader-{}", id.0)).spawn(move || {
+    let reader = thread::Builder::new().name(format!("reader-{}", id.0)).stack_size(STACK_BYTES);
+    reader.spawn(move || {
         let reading = Reading {
+            reader: id.0,
             frame_bytes_max: context.frame_bytes_max,
-            pause: Arc::default(),
             buffered: context.buffered.clone(),
-            half_read_bytes_max: context.half_read_bytes_max,
+            half_read: context.half_read.clone(),
         };
-        let client = ClientHandle::new(stream.clone(), Lane::new(wire), Arc::clone(&reading.pause));
+        let quota = Arc::new(ReadQuota::new(QUOTA_BYTES));
+        let client = ClientHandle::new(stream.clone(), Lane::new(wire), Arc::clone(&quota));
         {
             let guard = EndGuard { id, inbox: &context.inbox };
             guard.send(Event::Accepted(id, Box::new(client)));
-            read(id, &stream, &reading, &context);
+            read(id, &stream, &reading, &quota, &context);
         }
         // The guard has reported the end, so the router's thread drops the lane, which ends the
-        // writer.
-        if writer.join().is_err() {
-            tracing::error!("the writer of client {} panicked", id.0);
+        // writer and the channel.
+        for writer in writers {
+            if writer.join(&stream, &context.router_ended).is_err() {
+                tracing::error!("the writer of client {} panicked", id.0);
+            }
         }
     })
 }
 
-fn named(name: String) -> thread::Builder {
-    thread::Builder::new().name(name).stack_size(STACK_BYTES)
-}
-
-fn read(id: ClientId, stream: &Stream, reading: &Reading, context: &ReaderContext) {
+fn read(
+    id: ClientId,
+    stream: &Stream,
+    reading: &Reading,
+    quota: &Arc<ReadQuota>,
+    context: &ReaderContext,
+) {
     let mut is_checked = false;
-    let end = read_frames(stream, reading, |batch| {
+    let take = |mut frames: Frames<'_>| {
         if !is_checked {
             if let Err(violation) = check_peer(stream, &context.owner) {
                 return ControlFlow::Break(End::Violated(violation));
             }
             is_checked = true;
         }
-        let bytes = batch.bytes();
-        context.buffered.add(bytes);
-        match context.inbox.send(Event::Batch(id, batch)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => {
-                context.buffered.subtract(bytes);
-                ControlFlow::Break(End::Closed)
+        while frames.bytes() > 0 {
+            let batch = ClientBatch::parse(&mut frames);
+            let queued = QueuedFrames::new(batch, quota, &context.buffered);
+            if context.inbox.send(Event::Frames(id, queued)).is_err() {
+                return ControlFlow::Break(End::Closed);
             }
         }
-    });
-    match end {
+        ControlFlow::Continue(())
+    };
+    let evict = |victim| {
+        let violation = context.half_read.violation();
+        // Sending fails only while the daemon is ending.
+        drop(context.inbox.send(Event::Violated(ClientId(victim), violation)));
+    };
+    match read_frames(stream, reading, take, evict) {
         End::Closed => {}
         End::Failed(why) => tracing::debug!("client {}: {why}", id.0),
         End::Violated(violation) => {

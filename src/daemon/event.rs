@@ -1,8 +1,8 @@
 //! Events in the router's inbox.
 
-use super::client_handle::ClientHandle;
+use super::{client_handle::ClientHandle, entry::QueuedFrames};
 use crate::{
-    protocol::{code::Violation, frame::Batch, relay::Process},
+    protocol::{code::Violation, relay::Process},
     router::{ClientId, policy::Policy},
     store::Report,
 };
@@ -14,11 +14,13 @@ pub(super) enum Event {
     /// A client has connected, and its reader has started.
     Accepted(ClientId, Box<ClientHandle>),
     /// The client's reader read whole frames.
-    Batch(ClientId, Batch),
+    Frames(ClientId, QueuedFrames),
     /// The client's reader read something else than frames, or the client is another user's.
     Violated(ClientId, Violation),
     /// The client's writer wrote this buffer.
     Written(ClientId, Vec<u8>),
+    /// The client's writer has failed.
+    WriterFailed(ClientId),
     /// The client's reader has ended.
     Ended(ClientId),
     /// The description of the daemon in `status` has changed.

@@ -1,17 +1,20 @@
 //! The thread that reads policy.toml again on request.
 
-use super::{error::DaemonError, event::Event};
+use super::{error::DaemonError, event::Event, mark::POLICY_IN_FORCE};
 use crate::{
-    config::{is_absent, policy},
+    config::{LOCK_FILE, is_absent, policy},
     router::{ClientId, policy::Policy},
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use platform::paths;
 use std::{
-    io, mem,
+    fs, io, mem,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -20,23 +23,27 @@ use std::{
 pub(super) struct PolicyReloader {
     wake: Sender<()>,
     waiting: WaitingClients,
+    /// Whether the rules of a policy.toml are in force.
+    in_force: Arc<AtomicBool>,
 }
 
 /// The clients that wait for the outcome.
 type WaitingClients = Arc<Mutex<Vec<ClientId>>>;
 
-/// Starts the thread.
+/// Starts the thread. `in_force` tells whether the rules of a policy.toml are in force.
 pub(super) fn start(
     home: PathBuf,
+    in_force: bool,
     inbox: Sender<Event>,
 ) -> io::Result<(PolicyReloader, JoinHandle<()>)> {
     let (wake, wakes) = bounded(1);
-    let waiting = WaitingClients::default();
-    let of_thread = Arc::clone(&waiting);
+    let (waiting, in_force) = (WaitingClients::default(), Arc::new(AtomicBool::new(in_force)));
+    let reloader = PolicyReloader { wake, waiting, in_force };
+    let (waiting, in_force) = (Arc::clone(&reloader.waiting), Arc::clone(&reloader.in_force));
     let thread = thread::Builder::new()
         .name("policy".into())
-        .spawn(move || run(&home, &wakes, &of_thread, &inbox))?;
-    Ok((PolicyReloader { wake, waiting }, thread))
+        .spawn(move || run(&home, &wakes, &waiting, &in_force, &inbox))?;
+    Ok((reloader, thread))
 }
 
 impl PolicyReloader {
@@ -46,23 +53,59 @@ impl PolicyReloader {
         // If the channel is full, the file is about to be read, which serves this request, too.
         let _ = self.wake.try_send(());
     }
-}
 
-/// Loads the policy file.
-///
-/// # Errors
-/// If the file is invalid, or if other users can change it and so grant themselves any right.
-pub fn load(home: &Path) -> Result<Policy, DaemonError> {
-    match paths::check_only_owner_writes(&home.join(policy::FILE)) {
-        Err(error) if !is_absent(&error) => Err(error.into()),
-        _ => policy::load(home).map_err(DaemonError::Policy),
+    /// Sets the mark of rules in force again, after the home was removed and made again.
+    pub(super) fn restore_mark(&self, home: &Path) -> io::Result<()> {
+        if self.in_force.load(Ordering::Relaxed) { POLICY_IN_FORCE.set(home) } else { Ok(()) }
     }
 }
 
-fn run(home: &Path, wakes: &Receiver<()>, waiting: &WaitingClients, inbox: &Sender<Event>) {
+/// Loads the policy file. `None` if there is none.
+///
+/// # Errors
+/// If the file is invalid, if other users can change it and so grant themselves any right, or if
+/// it is missing although its rules were in force.
+pub fn load(home: &Path) -> Result<Option<Policy>, DaemonError> {
+    match paths::check_only_owner_writes(&home.join(policy::FILE)) {
+        Err(error) if !is_absent(&error) => return Err(error.into()),
+        _ => {}
+    }
+    let policy = policy::load(home).map_err(DaemonError::Policy)?;
+    if policy.is_none() && POLICY_IN_FORCE.is_set(home)? {
+        return Err(DaemonError::Policy(policy::missing(home)));
+    }
+    Ok(policy)
+}
+
+/// Loads the policy file to apply it: marks the home if there is one.
+pub(super) fn load_to_apply(home: &Path) -> Result<Option<Policy>, DaemonError> {
+    let policy = load(home)?;
+    if policy.is_some() {
+        POLICY_IN_FORCE.set(home)?;
+    }
+    Ok(policy)
+}
+
+fn load_again(home: &Path, in_force: &AtomicBool) -> Result<Policy, DaemonError> {
+    let policy = load_to_apply(home)?;
+    // The mark is missing, too, if the whole home was removed.
+    if policy.is_none() && in_force.load(Ordering::Relaxed) && !fs::exists(home.join(LOCK_FILE))? {
+        return Err(DaemonError::Policy(policy::missing(home)));
+    }
+    in_force.store(policy.is_some(), Ordering::Relaxed);
+    Ok(policy.unwrap_or_default())
+}
+
+fn run(
+    home: &Path,
+    wakes: &Receiver<()>,
+    waiting: &WaitingClients,
+    in_force: &AtomicBool,
+    inbox: &Sender<Event>,
+) {
     for () in wakes {
         let clients = mem::take(&mut *waiting.lock());
-        let read = load(home).map(Arc::new).map_err(|error| error.to_string());
+        let read = load_again(home, in_force).map(Arc::new).map_err(|error| error.to_string());
         match &read {
             Ok(policy) => {
                 let (keys, rules) = (policy.keys.len(), policy.rules.len());

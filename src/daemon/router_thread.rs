@@ -1,6 +1,6 @@
 //! The router's thread: waits for its inbox only, and executes the router's outputs.
 
-use super::{effects::Effects, event::Event, spin::Spin};
+use super::{effects::Effects, entry::Entry, event::Event, spin::Spin};
 use crate::{
     link::BufferedBytes,
     protocol::{Moment, Now, relay::Process, secret::Hash},
@@ -11,8 +11,12 @@ use crate::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use std::{sync::Arc, time::Duration};
 
-/// The number of events handled before their output is written.
-const EVENTS_BEFORE_FLUSH: usize = 256;
+/// The most events that are taken from the inbox before frames are handled.
+const EVENTS_MAX: usize = 1024;
+
+/// The work that is done before its output is written and the inbox is looked at again, in units of
+/// about a nanosecond.
+const WORK_BEFORE_FLUSH: u64 = 1_000_000;
 
 /// The least change in buffered bytes that is reported to the router.
 const BUFFERED_STEP_BYTES: usize = 1024 * 1024;
@@ -31,6 +35,8 @@ pub(super) struct RouterThread {
     spin: Spin,
     clock: DaemonClock,
     about: Process<'static>,
+    /// The last warning of damage that a query found.
+    damage: Option<String>,
 }
 
 /// The initial state of a daemon.
@@ -63,6 +69,7 @@ impl RouterThread {
             spin: Spin::default(),
             clock: DaemonClock::continuing(start.image.clock),
             about: start.about,
+            damage: None,
         };
         thread.describe();
         thread.router.admit_operators(start.operator_key);
@@ -82,11 +89,12 @@ impl RouterThread {
             let now = self.clock.now();
             if let Some(event) = event {
                 self.handle_event(now, event);
-                for _ in 1..EVENTS_BEFORE_FLUSH {
+                for _ in 1..EVENTS_MAX {
                     let Ok(event) = self.inbox.try_recv() else { break };
                     self.handle_event(now, event);
                 }
             }
+            self.serve(now);
             self.report_buffered(now);
             if self.router.deadline().is_some_and(|deadline| deadline <= now.monotonic) {
                 self.handle(now, Input::Tick);
@@ -120,7 +128,11 @@ impl RouterThread {
         reason
     }
 
+    /// Returns the next event. Waits for it only while no frame can be handled.
     fn wait(&mut self) -> Option<Event> {
+        if !self.effects.schedule.is_idle() {
+            return self.inbox.try_recv().ok();
+        }
         if let Some(event) = self.spin.receive(&self.inbox) {
             return Some(event);
         }
@@ -140,16 +152,16 @@ impl RouterThread {
     fn handle_event(&mut self, now: Now, event: Event) {
         match event {
             Event::Accepted(id, client) => {
-                self.effects.clients.insert(id, client);
+                self.effects.add(id, client);
                 self.handle(now, Input::Connected(id));
             }
-            Event::Batch(id, batch) => {
-                self.buffered.subtract(batch.bytes());
-                for json in batch.frames() {
-                    self.handle(now, Input::Frame(id, json));
-                }
+            Event::Frames(id, frames) => {
+                self.effects.schedule.push(id, Entry::Frames(frames));
+                self.handle(now, Input::Arrived(id));
             }
-            Event::Violated(id, violation) => self.handle(now, Input::Violated(id, violation)),
+            Event::Violated(id, violation) => {
+                self.effects.schedule.push(id, Entry::Violated(violation));
+            }
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
                 if let Some(client) = self.effects.clients.get_mut(&id) {
@@ -160,13 +172,8 @@ impl RouterThread {
                     self.handle(now, Input::Written(id, bytes));
                 }
             }
-            Event::Ended(id) => {
-                // Frames already queued are written first: the client may have closed only its
-                // sending half.
-                self.flush_client(now, id);
-                self.handle(now, Input::Disconnected(id));
-                self.effects.clients.remove(&id);
-            }
+            Event::WriterFailed(id) => self.effects.hang_up(id),
+            Event::Ended(id) => self.effects.schedule.push(id, Entry::Ended),
             Event::Described(about) => {
                 let Process { pid, endpoint, home, left, .. } = about;
                 self.about = Process { pid, endpoint, home, left, ..self.about.clone() };
@@ -178,6 +185,46 @@ impl RouterThread {
             Event::StoreDied => self.effects.stopped = true,
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
+    }
+
+    /// Handles frames in the order of the schedule, for a bounded amount of work.
+    fn serve(&mut self, now: Now) {
+        let mut work = 0;
+        while work < WORK_BEFORE_FLUSH
+            && let Some((id, entry)) = self.effects.schedule.turn()
+        {
+            let (is_done, is_end) = match entry {
+                Entry::Frames(frames) => {
+                    let input = Input::Frame(id, frames.frame());
+                    self.router.handle(now, input, &mut self.outputs);
+                    (frames.advance(), false)
+                }
+                Entry::Violated(violation) => {
+                    let input = Input::Violated(id, violation.clone());
+                    self.router.handle(now, input, &mut self.outputs);
+                    (true, false)
+                }
+                Entry::Ended => (true, true),
+            };
+            let spent = self.router.take_work();
+            work += spent.max(1);
+            drop(self.effects.schedule.spend(id, spent, is_done));
+            self.execute();
+            while let Some(id) = self.effects.full.pop() {
+                self.flush_client(now, id);
+            }
+            if is_end {
+                self.client_ended(now, id);
+            }
+        }
+    }
+
+    fn client_ended(&mut self, now: Now, id: ClientId) {
+        // Frames already handed out are written first: the client may have closed only its sending
+        // half.
+        self.flush_client(now, id);
+        self.handle(now, Input::Disconnected(id));
+        self.effects.remove(id);
     }
 
     fn stored(&mut self, now: Now, report: Report) {
@@ -201,17 +248,26 @@ impl RouterThread {
                 self.describe();
             }
             Report::Lost(why) => {
-                tracing::error!("{why}");
-                let remarks = &mut self.about.remarks;
-                remarks.push(why);
-                remarks.drain(..remarks.len().saturating_sub(REMARKS_MAX));
-                self.describe();
+                self.remark(None, why);
                 self.handle(now, Input::Lost);
             }
+            Report::Saved(why) => self.remark(None, why),
+            Report::Damaged(why) => {
+                let former = self.damage.replace(why.clone());
+                self.remark(former, why);
+            }
             Report::Answer(number, answer) => {
+                self.effects.store.note_answer(number);
                 self.handle(now, Input::Found(ClientId(number), answer));
             }
         }
+    }
+
+    /// Logs a warning of the store. `status` shows it, instead of the former one of its kind.
+    fn remark(&mut self, former: Option<String>, why: String) {
+        tracing::error!("{why}");
+        add_remark(&mut self.about.remarks, former, why);
+        self.describe();
     }
 
     fn policy_read(&mut self, now: Now, clients: &[ClientId], read: Result<Arc<Policy>, String>) {
@@ -242,22 +298,23 @@ impl RouterThread {
     /// Flushes all lanes, including lanes that get more bytes during the flush.
     fn flush(&mut self, now: Now) {
         while let Some(id) = self.effects.dirty.pop() {
+            if let Some(client) = self.effects.clients.get_mut(&id) {
+                client.dirty = false;
+            }
             self.flush_client(now, id);
         }
+        self.effects.full.clear();
         self.effects.store.hand_over(Clock(now));
     }
 
     fn flush_client(&mut self, now: Now, id: ClientId) {
         let Some(client) = self.effects.clients.get_mut(&id) else { return };
-        client.dirty = false;
         let Some(lane) = &mut client.lane else { return };
         let written = match lane.flush() {
             Ok(written) => written,
             Err(error) => {
                 tracing::debug!("client {}: {error}", id.0);
-                client.hang_up();
-                client.lane = None;
-                return;
+                return self.effects.hang_up(id);
             }
         };
         if client.closing && lane.unsent().is_empty() {
@@ -275,6 +332,13 @@ impl RouterThread {
             self.handle(now, Input::Outside(bytes));
         }
     }
+}
+
+/// Adds a warning in place of a former one, and drops the oldest if there are too many.
+fn add_remark(remarks: &mut Vec<String>, former: Option<String>, why: String) {
+    remarks.retain(|remark| Some(remark) != former.as_ref());
+    remarks.push(why);
+    remarks.drain(..remarks.len().saturating_sub(REMARKS_MAX));
 }
 
 /// Hangs up on a client that connects while the daemon ends. Dropping the inbox's receiver would
@@ -301,5 +365,24 @@ impl DaemonClock {
     fn now(&self) -> Now {
         let elapsed = platform::clock::monotonic_ms().saturating_sub(self.start);
         Now { monotonic: self.base.plus(elapsed), unix_ms: platform::clock::unix_ms() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_of_damage_replace_each_other_only() {
+        let (mut remarks, mut damage) = (vec!["set aside".to_owned()], None::<String>);
+        for number in 0..2 * REMARKS_MAX {
+            let why = format!("damage {number}");
+            add_remark(&mut remarks, damage.replace(why.clone()), why);
+        }
+        assert_eq!(remarks, ["set aside", "damage 15"]);
+        for number in 0..2 * REMARKS_MAX {
+            add_remark(&mut remarks, None, number.to_string());
+        }
+        assert_eq!(remarks, ["8", "9", "10", "11", "12", "13", "14", "15"]);
     }
 }

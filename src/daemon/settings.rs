@@ -20,4 +20,6 @@ pub struct Settings {
     pub history_days: u64,
     /// The size limit of the store's file.
     pub store_bytes_max: u64,
+    /// Whether the system ends the daemon together with the program that started it.
+    pub ends_with_starter: bool,
 }

@@ -6,17 +6,20 @@
 use super::event::Event;
 use crate::{
     record::{Change, Clock, Query},
-    store::{Job, Store},
+    store::{Cancel, Job, Store},
 };
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io, mem,
     thread::{self, JoinHandle},
 };
 
 /// The number of jobs that wait for the store.
 const JOBS_MAX: usize = 16;
+
+/// The number of queries that the store has at a time. They take turns.
+const QUERIES_MAX: usize = 16;
 
 /// The handle that the router's thread has of the store's thread.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(super) struct StoreHandle {
     changes: Vec<Change>,
     /// Queries from the router that are not handed over yet; they follow the changes.
     queries: VecDeque<(u64, Query)>,
+    /// The queries that the store has not answered, by number.
+    unanswered: BTreeMap<u64, Cancel>,
     /// The number of changes that the store is done with.
     done: u64,
 }
@@ -40,7 +45,7 @@ pub(super) fn start(
         let guard = PanicGuard(inbox);
         run(store, &waiting, &guard.0);
     })?;
-    Ok((StoreHandle { jobs, changes: Vec::new(), queries: VecDeque::new(), done: 0 }, thread))
+    Ok((StoreHandle::new(jobs), thread))
 }
 
 fn run(store: Store, jobs: &Receiver<Job>, inbox: &Sender<Event>) {
@@ -60,12 +65,30 @@ impl Drop for PanicGuard {
 }
 
 impl StoreHandle {
+    fn new(jobs: Sender<Job>) -> Self {
+        let (changes, queries, unanswered) = (Vec::new(), VecDeque::new(), BTreeMap::new());
+        Self { jobs, changes, queries, unanswered, done: 0 }
+    }
+
     pub(super) fn push(&mut self, change: Change) {
         self.changes.push(change);
     }
 
     pub(super) fn query(&mut self, number: u64, query: Query) {
         self.queries.push_back((number, query));
+    }
+
+    /// Cancels a query, if it is unanswered, since the client that asked has left.
+    pub(super) fn forget(&mut self, number: u64) {
+        self.queries.retain(|query| query.0 != number);
+        if let Some(cancel) = self.unanswered.get(&number) {
+            cancel.cancel();
+        }
+    }
+
+    /// Notes that the store has answered a query.
+    pub(super) fn note_answer(&mut self, number: u64) {
+        self.unanswered.remove(&number);
     }
 
     /// Adds to the number of changes that the store is done with. Returns the sum.
@@ -83,11 +106,16 @@ impl StoreHandle {
                 return;
             }
         }
-        while let Some((number, query)) = self.queries.pop_front() {
-            if let Some(Job::Query(number, query)) = self.try_send(Job::Query(number, query)) {
+        while self.unanswered.len() < QUERIES_MAX
+            && let Some((number, query)) = self.queries.pop_front()
+        {
+            let cancel = Cancel::default();
+            let job = Job::Query(number, query, cancel.clone());
+            if let Some(Job::Query(number, query, _)) = self.try_send(job) {
                 self.queries.push_front((number, query));
                 return;
             }
+            self.unanswered.insert(number, cancel);
         }
     }
 
@@ -108,5 +136,33 @@ impl StoreHandle {
     /// The last job and the channel for it. Dropping the channel ends the store.
     pub(super) fn into_last_job(self, clock: Clock) -> (Sender<Job>, Job) {
         (self.jobs, Job::Write { changes: self.changes, clock })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Moment, Now};
+
+    #[test]
+    fn query_of_a_client_that_leaves_is_cancelled_wherever_it_is() {
+        let (jobs, store) = bounded(JOBS_MAX);
+        let mut handle = StoreHandle::new(jobs);
+        let clock = Clock(Now { monotonic: Moment(0), unix_ms: 0 });
+        let last = QUERIES_MAX as u64 + 1;
+        for client in 1..=last + 1 {
+            handle.query(client, Query::Id(String::new()));
+        }
+        handle.hand_over(clock);
+        handle.forget(1);
+        handle.forget(last);
+        let handed: Vec<_> = store.try_iter().collect();
+        let is_cancelled = |job: &Job| matches!(job, Job::Query(1, _, it) if it.is_cancelled());
+        assert_eq!(handed.len(), QUERIES_MAX);
+        assert_eq!(handed.iter().map(is_cancelled).filter(|it| *it).count(), 1);
+        // The place of the query that is answered goes to the next client that is still there.
+        handle.note_answer(1);
+        handle.hand_over(clock);
+        assert!(matches!(store.try_recv(), Ok(Job::Query(client, ..)) if client == last + 1));
     }
 }

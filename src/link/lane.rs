@@ -8,8 +8,8 @@
 //! counted before the hand-over and subtracted once the writer reports them, and the router's
 //! thread writes only while the count is zero.
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
-use platform::transport::{Stream, Written};
+use crossbeam_channel::Receiver;
+use platform::transport::Stream;
 use std::{
     io::{self, Write},
     mem,
@@ -30,33 +30,10 @@ pub trait Wire {
     fn write_now(&self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Hands bytes to the writer thread, or returns them if its channel is full.
-    fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>>;
-}
-
-/// A client's stream and the channel to its writer thread.
-#[derive(Debug)]
-pub struct WriterWire {
-    /// The client's stream.
-    pub stream: Stream,
-    /// The channel to [`write_batches`].
-    pub writer: Sender<Vec<u8>>,
-}
-
-impl Wire for WriterWire {
-    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.stream.write_now(bytes)? {
-            Written::Bytes(count) => Ok(count),
-            Written::Unsupported => Ok(0),
-        }
-    }
-
-    fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
-        match self.writer.try_send(bytes) {
-            Ok(()) => Ok(()),
-            // A writer that has ended has failed: its stream is closed, which the reader reports.
-            Err(TrySendError::Full(bytes) | TrySendError::Disconnected(bytes)) => Err(bytes),
-        }
-    }
+    ///
+    /// # Errors
+    /// If there is no writer thread and none can be started.
+    fn hand_over(&mut self, bytes: Vec<u8>) -> io::Result<Result<(), Vec<u8>>>;
 }
 
 /// The queue of bytes to one client. Dropping the lane ends the writer thread once the thread has
@@ -95,13 +72,13 @@ impl<W: Wire> Lane<W> {
         if self.unsent.is_empty() {
             self.unsent.shrink_to(KEEP_BYTES);
         } else {
-            self.hand_over();
+            self.hand_over()?;
         }
         Ok(written)
     }
 
     /// Hands over [`HAND_OVER_BYTES`] at most, if the writer's channel has room.
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self) -> io::Result<()> {
         let count = (self.unsent.len() - self.sent).min(HAND_OVER_BYTES);
         let is_all = count == self.unsent.len();
         let bytes = if is_all {
@@ -110,7 +87,7 @@ impl<W: Wire> Lane<W> {
             self.unsent[self.sent..][..count].to_vec()
         };
         self.handed_over += count;
-        match self.wire.hand_over(bytes) {
+        match self.wire.hand_over(bytes)? {
             Ok(()) if is_all => {}
             Ok(()) => self.mark_sent(count),
             Err(bytes) => {
@@ -120,6 +97,7 @@ impl<W: Wire> Lane<W> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Marks bytes as sent. The rest moves to the front only once it is the smaller part, which
@@ -144,15 +122,20 @@ impl<W: Wire> Lane<W> {
 
 /// Runs a writer thread: writes each batch and reports it, until the lane is dropped or a write
 /// fails. When the thread ends or panics, the stream is hung up.
-pub fn write_batches(stream: &Stream, batches: &Receiver<Vec<u8>>, report: impl Fn(Vec<u8>)) {
+///
+/// # Errors
+/// If a write fails.
+pub fn write_batches(
+    stream: &Stream,
+    batches: &Receiver<Vec<u8>>,
+    report: impl Fn(Vec<u8>),
+) -> io::Result<()> {
     let _guard = HangUpGuard(stream);
     while let Ok(bytes) = batches.recv() {
-        if (&*stream).write_all(&bytes).is_err() {
-            // The reader meets the same end and reports it.
-            return;
-        }
+        (&*stream).write_all(&bytes)?;
         report(bytes);
     }
+    Ok(())
 }
 
 struct HangUpGuard<'a>(&'a Stream);
@@ -240,10 +223,10 @@ mod tests {
             Ok(self.socket.take(bytes))
         }
 
-        fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
-            self.writer.try_send(bytes).map_err(|error| match error {
+        fn hand_over(&mut self, bytes: Vec<u8>) -> io::Result<Result<(), Vec<u8>>> {
+            Ok(self.writer.try_send(bytes).map_err(|error| match error {
                 TrySendError::Full(bytes) | TrySendError::Disconnected(bytes) => bytes,
-            })
+            }))
         }
     }
 
@@ -309,20 +292,19 @@ mod tests {
     /// A socket that never accepts bytes without blocking, and a writer channel with room for one
     /// batch.
     #[derive(Default)]
-    struct Stuck(std::cell::RefCell<Option<Vec<u8>>>);
+    struct Stuck(Option<Vec<u8>>);
 
     impl Wire for Stuck {
         fn write_now(&self, _: &[u8]) -> io::Result<usize> {
             Ok(0)
         }
 
-        fn hand_over(&self, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
-            let mut slot = self.0.borrow_mut();
-            if slot.is_some() {
-                return Err(bytes);
+        fn hand_over(&mut self, bytes: Vec<u8>) -> io::Result<Result<(), Vec<u8>>> {
+            if self.0.is_some() {
+                return Ok(Err(bytes));
             }
-            *slot = Some(bytes);
-            Ok(())
+            self.0 = Some(bytes);
+            Ok(Ok(()))
         }
     }
 

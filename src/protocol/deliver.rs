@@ -57,20 +57,20 @@ pub struct Sender<'a> {
 /// A DELIVER's `delivery`: what the daemon states about the message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery<'a> {
-    /// The delivery's number in its stream.
-    pub seq: u64,
     /// The recipient's session.
     #[serde(default)]
     pub session_id: Cow<'a, str>,
-    /// `*` if the message was sent to everyone or to a topic.
-    #[serde(default, rename = "originalTo", skip_serializing_if = "Option::is_none")]
-    pub original_to: Option<Cow<'a, str>>,
+    /// The delivery's number in its stream.
+    pub seq: u64,
     /// The number of the attempt; left out for the first.
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub attempt: u32,
     /// Whether the daemon waits for an ACK.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub requires_ack: bool,
+    /// `*` if the message was sent to everyone or to a topic.
+    #[serde(default, rename = "originalTo", skip_serializing_if = "Option::is_none")]
+    pub original_to: Option<Cow<'a, str>>,
     /// The sender as the daemon knows it; absent from a 1.0 daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<Sender<'a>>,
@@ -85,6 +85,33 @@ const fn is_first(attempt: &u32) -> bool {
     *attempt <= 1
 }
 
+/// The part of a DELIVER's head that names its recipient: the same for a whole connection, so it is
+/// written once.
+#[derive(Clone, Debug)]
+pub struct RecipientText(Box<str>);
+
+impl RecipientText {
+    /// `session` was made by the daemon, so it needs no escapes.
+    #[must_use]
+    pub fn new(name: &str, session: &str) -> Self {
+        Self(format!(r#","to":"{name}","delivery":{{"session_id":"{session}","seq":"#).into())
+    }
+}
+
+/// The part of a DELIVER's head that names its sender: the same for a whole session, so it is
+/// written once.
+#[derive(Clone, Debug)]
+pub struct SenderText(Box<str>);
+
+impl SenderText {
+    /// `session` was made by the daemon, so it needs no escapes.
+    #[must_use]
+    pub fn new(session: &str, auth: Proof) -> Self {
+        let auth = auth.as_str();
+        Self(format!(r#","sender":{{"session":"{session}","auth":"{auth}"}}}},"#).into())
+    }
+}
+
 /// The part of a DELIVER that differs by recipient.
 #[derive(Clone, Debug)]
 pub struct Head<'a> {
@@ -92,45 +119,33 @@ pub struct Head<'a> {
     pub id: &'a str,
     /// The daemon's time, in milliseconds since 1970.
     pub ts: u64,
-    /// The recipient's name.
-    pub to: &'a str,
-    /// The `delivery` object.
-    pub delivery: Delivery<'a>,
+    /// The recipient.
+    pub to: &'a RecipientText,
+    /// The delivery's number in its stream.
+    pub seq: u64,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// Whether the daemon waits for an ACK.
+    pub requires_ack: bool,
+    /// Whether the message was sent to everyone or to a topic.
+    pub to_everyone: bool,
+    /// The sender.
+    pub sender: &'a SenderText,
 }
 
 impl Head<'_> {
     /// Appends the frame up to its shared part. The frame's length prefix includes `shared_bytes`,
     /// the length of that part.
     ///
-    /// The frame is written without serde, for speed. Sessions and `originalTo` are made by the
-    /// daemon, so they need no escapes.
+    /// The frame is written without serde, for speed.
     pub fn append(&self, bytes: &mut Vec<u8>, shared_bytes: usize) {
         let start = bytes.len();
         bytes.extend_from_slice(b"\0\0\0\0{\"v\":1,\"type\":\"DELIVER\",\"id\":\"");
         bytes.extend_from_slice(self.id.as_bytes());
         bytes.extend_from_slice(b"\",\"ts\":");
         append_number(bytes, self.ts);
-        bytes.extend_from_slice(b",\"to\":\"");
-        bytes.extend_from_slice(self.to.as_bytes());
-        bytes.extend_from_slice(b"\",\"delivery\":");
-        self.delivery.append(bytes);
-        bytes.push(b',');
-        frame::seal(bytes, start, shared_bytes);
-    }
-}
-
-impl Delivery<'_> {
-    fn append(&self, bytes: &mut Vec<u8>) {
-        bytes.extend_from_slice(b"{\"seq\":");
+        bytes.extend_from_slice(self.to.0.as_bytes());
         append_number(bytes, self.seq);
-        bytes.extend_from_slice(b",\"session_id\":\"");
-        bytes.extend_from_slice(self.session_id.as_bytes());
-        bytes.push(b'"');
-        if let Some(to) = &self.original_to {
-            bytes.extend_from_slice(b",\"originalTo\":\"");
-            bytes.extend_from_slice(to.as_bytes());
-            bytes.push(b'"');
-        }
         if self.attempt > 1 {
             bytes.extend_from_slice(b",\"attempt\":");
             append_number(bytes, self.attempt.into());
@@ -138,29 +153,16 @@ impl Delivery<'_> {
         if self.requires_ack {
             bytes.extend_from_slice(b",\"requires_ack\":true");
         }
-        if let Some(sender) = &self.sender {
-            bytes.extend_from_slice(b",\"sender\":{\"session\":\"");
-            bytes.extend_from_slice(sender.session.as_bytes());
-            bytes.extend_from_slice(b"\",\"auth\":\"");
-            bytes.extend_from_slice(sender.auth.as_str().as_bytes());
-            bytes.extend_from_slice(b"\"}");
+        if self.to_everyone {
+            bytes.extend_from_slice(b",\"originalTo\":\"*\"");
         }
-        bytes.push(b'}');
+        bytes.extend_from_slice(self.sender.0.as_bytes());
+        frame::seal(bytes, start, shared_bytes);
     }
 }
 
-fn append_number(bytes: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    bytes.extend_from_slice(&digits[first..]);
+fn append_number(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends the part that all recipients share, which ends the frame.
@@ -256,27 +258,25 @@ mod tests {
     }
 
     #[test]
-    fn delivery_is_written_as_serde_writes_it() {
-        let bare = Delivery {
-            seq: 1,
-            session_id: "s-2".into(),
-            original_to: None,
-            attempt: 1,
-            requires_ack: false,
-            sender: None,
-        };
-        let sender = Sender { session: "s-1".into(), auth: Proof::Guest };
-        let full = Delivery {
-            original_to: Some("*".into()),
-            attempt: 2,
-            requires_ack: true,
-            sender: Some(sender),
-            ..bare.clone()
-        };
-        for delivery in [bare, full] {
-            let mut ours = Vec::new();
-            delivery.append(&mut ours);
-            assert_eq!(ours, serde_json::to_vec(&delivery).unwrap());
+    fn head_is_written_as_serde_writes_it() {
+        let (to, sender) = (RecipientText::new("Bob", "s-2"), SenderText::new("s-1", Proof::Guest));
+        for (attempt, requires_ack, to_everyone) in [(1, false, false), (2, true, true)] {
+            let (to, sender) = (&to, &sender);
+            let head =
+                Head { id: "d-1", ts: 7, to, seq: 42, attempt, requires_ack, to_everyone, sender };
+            let delivery = Delivery {
+                session_id: "s-2".into(),
+                seq: 42,
+                attempt,
+                requires_ack,
+                original_to: to_everyone.then(|| "*".into()),
+                sender: Some(Sender { session: "s-1".into(), auth: Proof::Guest }),
+            };
+            let mut bytes = Vec::new();
+            head.append(&mut bytes, 0);
+            let delivery = serde_json::to_string(&delivery).unwrap();
+            let beginning = r#"{"v":1,"type":"DELIVER","id":"d-1","ts":7,"to":"Bob","delivery":"#;
+            assert_eq!(str::from_utf8(&bytes[4..]), Ok(&*format!("{beginning}{delivery},")));
         }
     }
 
@@ -312,16 +312,11 @@ mod tests {
         let payload = r#"{ "body" : "\u00e9", "n": 1234567890123456789012345 }"#;
         let (mut shared, mut bytes) = (Vec::new(), Vec::new());
         append_shared(&mut shared, "Ann", Some("a\"b"), payload, Some("{ }"));
-        let sender = Sender { session: "s-1".into(), auth: Proof::Claim };
-        let delivery = Delivery {
-            seq: 42,
-            session_id: "s-2".into(),
-            original_to: Some("*".into()),
-            attempt: 1,
-            requires_ack: true,
-            sender: Some(sender),
-        };
-        let head = Head { id: "d-1", ts: 7, to: "Bob", delivery: delivery.clone() };
+        let (to, sender) =
+            (&RecipientText::new("Bob", "s-2"), &SenderText::new("s-1", Proof::Claim));
+        let (attempt, requires_ack, to_everyone) = (1, true, true);
+        let head =
+            Head { id: "d-1", ts: 7, to, seq: 42, attempt, requires_ack, to_everyone, sender };
         head.append(&mut bytes, shared.len());
         bytes.extend_from_slice(&shared);
         let length = u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
@@ -330,7 +325,8 @@ mod tests {
         assert_eq!(envelope.kind, Kind::Deliver);
         assert_eq!(envelope.topic.as_deref(), Some("a\"b"));
         assert_eq!((envelope.payload, envelope.payload_meta), (payload, Some("{ }")));
-        assert_eq!(read(&envelope).unwrap(), delivery);
-        assert!(!envelope.delivery.unwrap().contains("attempt"));
+        let delivery = read(&envelope).unwrap();
+        assert_eq!((delivery.seq, &*delivery.session_id, delivery.attempt), (42, "s-2", 1));
+        assert!(delivery.requires_ack);
     }
 }

@@ -5,7 +5,7 @@ use super::{
     VERSION,
     code::{ErrorCode, Violation},
     frame,
-    json::{self, NotJson, unquoted},
+    json::{self, NotJson, Scanner, unquoted},
     text::Quoted,
     typed,
     wire_enum::wire_enum,
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// The greatest depth of nested objects and arrays; the envelope itself counts as 1.
-pub const DEPTH_MAX: usize = 128;
+pub const DEPTH_MAX: usize = json::DEPTH_MAX as usize;
 
 /// The longest `id`, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
@@ -81,24 +81,61 @@ pub struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     /// Reads and checks a frame's JSON.
     pub fn read(json: &'a [u8]) -> Result<Self, Violation> {
+        let text = std::str::from_utf8(json)
+            .map_err(|_| Violation::new(ErrorCode::BadFrame, "the frame is not UTF-8"))?;
+        Self::read_usual(text).map_or_else(|| Self::read_any(text), Ok)
+    }
+
+    /// Reads an envelope in any form.
+    fn read_any(text: &'a str) -> Result<Self, Violation> {
         let bad = |why: &str| Violation::new(ErrorCode::BadFrame, why);
-        let text = std::str::from_utf8(json).map_err(|_| bad("the frame is not UTF-8"))?;
-        match json.iter().find(|byte| !b" \t\r\n".contains(byte)) {
-            Some(b'{') => {}
-            _ => return Err(bad("the frame is not a JSON object")),
+        if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
+            return Err(bad("the frame is not a JSON object"));
         }
         let mut members = Members::default();
         let outcome = json::members(text, |key, value| members.set(key, value));
-        if is_too_deep(json) {
-            let why = format!("objects and arrays nest more than {DEPTH_MAX} deep");
-            return Err(members.invalid(why));
-        }
         match outcome {
             Ok(()) => members.check(text),
+            // Too much depth takes precedence over errors of the grammar.
+            Err(_) if depth(text.as_bytes()) > DEPTH_MAX => {
+                let why = format!("objects and arrays nest more than {DEPTH_MAX} deep");
+                Err(members.invalid(why))
+            }
             Err(NotJson { at, expected }) => {
                 Err(bad(&format!("the frame is not JSON: {expected} expected at byte {at}")))
             }
         }
+    }
+
+    /// Reads an envelope as most programs write it: without white space around the members, in the
+    /// order of the specification, and without escapes in their strings. Returns `None` for all
+    /// others, valid or not.
+    fn read_usual(text: &'a str) -> Option<Self> {
+        let mut scanner = Scanner::new(text);
+        scanner.literal("{\"v\":1,\"type\":\"")?;
+        let kind = Kind::parse(scanner.rest_of_string()?)?;
+        scanner.literal(",\"id\":\"")?;
+        let id = scanner.rest_of_string()?;
+        scanner.literal(",\"ts\":")?;
+        scanner.number()?;
+        let mut string = |key| match scanner.literal(key) {
+            Some(()) => scanner.rest_of_string().map(|text| Some(Cow::Borrowed(text))),
+            None => Some(None),
+        };
+        let from = string(",\"from\":\"")?;
+        let to = string(",\"to\":\"")?;
+        let topic = string(",\"topic\":\"")?;
+        scanner.literal(",\"payload\":")?;
+        let payload = scanner.object()?;
+        let payload_meta = match scanner.literal(",\"payload_meta\":") {
+            Some(()) => Some(scanner.object()?),
+            None => None,
+        };
+        scanner.literal("}")?;
+        let is_right = scanner.is_done() && !id.is_empty() && id.len() <= ID_BYTES_MAX;
+        let (id, delivery, json) = (Cow::Borrowed(id), None, text);
+        let envelope = Self { kind, id, from, to, topic, payload, payload_meta, delivery, json };
+        is_right.then_some(envelope)
     }
 
     /// Decodes a raw member. A mismatch is a violation `INVALID` that refers to this envelope.
@@ -335,19 +372,6 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Whether the JSON nests deeper than [`DEPTH_MAX`]. Only JSON with that many openers is scanned.
-fn is_too_deep(json: &[u8]) -> bool {
-    openers(json) > DEPTH_MAX && depth(json) > DEPTH_MAX
-}
-
-/// Counts `{` and `[`, which are equal once the bit in which they differ is set. The count in a
-/// chunk fits into a byte, so that the compiler can use vector instructions.
-fn openers(json: &[u8]) -> usize {
-    let count =
-        |chunk: &[u8]| chunk.iter().fold(0_u8, |count, byte| count + u8::from(byte | 0x20 == b'{'));
-    json.chunks(u8::MAX as usize).map(|chunk| usize::from(count(chunk))).sum()
-}
-
 fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let mut bytes = json.iter();
@@ -411,6 +435,66 @@ mod tests {
         assert!(matches!(envelope.id, Cow::Borrowed("m-001")));
         assert!(matches!(envelope.to, Some(Cow::Borrowed("Bob"))));
         assert_eq!(envelope.payload, r#"{"body":"x"}"#);
+    }
+
+    /// Compares the two readers. The first one may decline, but must not read otherwise.
+    fn readers_agree(json: &str) -> bool {
+        let usual = Envelope::read_usual(json).map(|envelope| format!("{envelope:?}"));
+        let any = Envelope::read_any(json).map(|envelope| format!("{envelope:?}"));
+        assert!(usual.is_none() || usual == any.clone().ok(), "{json}: {usual:?}, {any:?}");
+        usual.is_some()
+    }
+
+    #[test]
+    fn usual_forms_are_read_at_once() {
+        assert!(readers_agree(GOOD));
+        for head in ["", r#""from":"a","#, r#""to":"b","#, r#""from":"é","to":"b","topic":"c","#] {
+            for rest in ["{}", r#"{"a":[{"b":"\\"}]}"#, r#"{},"payload_meta":{"ttl_ms":1}"#] {
+                let json = format!(
+                    r#"{{"v":1,"type":"ACK","id":"i","ts":-1.5e3,{head}"payload":{rest}}}"#
+                );
+                assert!(readers_agree(&json), "{json}");
+            }
+        }
+    }
+
+    #[test]
+    fn readers_agree_on_damaged_envelopes() {
+        let full = GOOD
+            .replace("}}", r#"},"payload_meta":{"a":"b"}}"#)
+            .replace("\"to\"", "\"from\":\"x\",\"to\"");
+        for text in [&full, GOOD] {
+            for at in 0..=text.len() {
+                readers_agree(&text[..at]);
+                for other in [
+                    "",
+                    "\"",
+                    "\\",
+                    " ",
+                    "\n",
+                    "{",
+                    "}",
+                    "[",
+                    ",",
+                    ":",
+                    "0",
+                    "é",
+                    "\u{1}",
+                    "\"id\":\"j\",",
+                ] {
+                    readers_agree(&format!("{}{other}{}", &text[..at], &text[at..]));
+                    if let Some(rest) = text.get(at + 1..) {
+                        readers_agree(&format!("{}{other}{rest}", &text[..at]));
+                    }
+                }
+            }
+        }
+        let long = GOOD.replace("m-001", &"i".repeat(129));
+        assert!(!readers_agree(&long) && !readers_agree(&GOOD.replace("m-001", "")));
+        let nested = |depth: usize| {
+            GOOD.replace("\"x\"", &format!("{}{}", "[".repeat(depth), "]".repeat(depth)))
+        };
+        assert!(readers_agree(&nested(126)) && !readers_agree(&nested(127)));
     }
 
     #[test]

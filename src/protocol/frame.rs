@@ -9,7 +9,7 @@ pub const PREFIX: usize = 4;
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
 /// The bytes requested from a read while traffic is dense.
-const READ_BYTES: usize = 64 * 1024;
+const READ_BYTES: usize = 16 * 1024;
 
 /// The bytes requested from a read on a quiet connection, of which there may be thousands.
 const QUIET_BYTES: usize = 4 * 1024;
@@ -122,8 +122,7 @@ impl Decoder {
 
     /// Takes all whole frames as an owned batch, for another thread.
     pub fn batch(&mut self) -> Result<Option<Batch>, Violation> {
-        let taken = self.take()?;
-        Ok(taken.map(|frames| Batch { bytes: frames.rest.to_vec() }))
+        Ok(self.take()?.map(|frames| frames.to_batch()))
     }
 
     /// Returns the length of the whole valid frames at the front.
@@ -205,10 +204,24 @@ impl Batch {
     }
 }
 
-/// An iterator over the frames of a [`Batch`].
+/// An iterator over whole frames.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     rest: &'a [u8],
+}
+
+impl Frames<'_> {
+    /// The number of bytes that are left, including prefixes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Copies the frames that are left, for another thread.
+    #[must_use]
+    pub fn to_batch(&self) -> Batch {
+        Batch { bytes: self.rest.to_vec() }
+    }
 }
 
 impl<'a> Iterator for Frames<'a> {

@@ -3,6 +3,7 @@
 //! Every message passes once through this scanner, the daemon's innermost loop: an object is
 //! scanned member by member, and each value is returned as text.
 
+use memchr::{memchr, memchr2};
 use std::borrow::Cow;
 
 /// A position where a text is not JSON.
@@ -14,8 +15,8 @@ pub(super) struct NotJson {
     pub(super) expected: &'static str,
 }
 
-/// The bytes of a string that are checked together, with vector instructions.
-const CHUNK_BYTES: usize = 32;
+/// The most objects and arrays that are open at once in a text.
+pub(super) const DEPTH_MAX: u32 = 128;
 
 /// Scans a text that is one object, possibly with white space around it.
 ///
@@ -24,55 +25,110 @@ const CHUNK_BYTES: usize = 32;
 /// `found` was also called with the members after it.
 pub(super) fn members<'a>(
     text: &'a str,
-    mut found: impl FnMut(&'a str, &'a str),
+    found: impl FnMut(&'a str, &'a str),
 ) -> Result<(), NotJson> {
-    let mut scanner = Scanner { text, at: 0, too_deep: None };
+    let mut scanner = Scanner::new(text);
     scanner.skip_blanks();
-    scanner.byte(b'{', "an object")?;
-    scanner.members(&mut found)
+    let _ = scanner.byte(b'{', "an object").and_then(|()| scanner.members(found));
+    scanner.outcome()
 }
 
 /// Scans a text that is one object without its opening brace, like [`members`].
 pub(super) fn members_without_brace<'a>(
     text: &'a str,
-    mut found: impl FnMut(&'a str, &'a str),
+    found: impl FnMut(&'a str, &'a str),
 ) -> Result<(), NotJson> {
-    Scanner { text, at: 0, too_deep: None }.members(&mut found)
+    let mut scanner = Scanner::new(text);
+    let _ = scanner.members(found);
+    scanner.outcome()
 }
 
 /// Returns the text of a JSON string: borrowed where it has no escapes, else owned. Returns `None`
 /// for a value that is not a string, or not Unicode text (half of a surrogate pair).
 pub(super) fn unquoted(json: &str) -> Option<Cow<'_, str>> {
     let text = json.strip_prefix('"')?.strip_suffix('"')?;
-    if !text.contains('\\') {
+    if memchr(b'\\', text.as_bytes()).is_none() {
         return Some(Cow::Borrowed(text));
     }
     serde_json::from_str(json).ok().map(Cow::Owned)
 }
 
-struct Scanner<'a> {
+/// A scanner's position in a text. Its methods return `None` after an error, which the scanner
+/// remembers, so that what they return fits into a register.
+pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
-    /// The position of a value that nests too deep.
-    too_deep: Option<NotJson>,
+    /// Whether the text has a control character, which is allowed between values only.
+    has_controls: bool,
+    error: Option<NotJson>,
 }
 
-/// The kind of a container that is open.
+/// The beginning of a value.
 #[derive(Clone, Copy, PartialEq)]
-enum Opened {
+enum Begun {
+    /// A whole value that nests nothing.
+    Whole,
+    /// A whole object or array without members.
+    Empty,
+    /// The opener of an array.
     Array,
+    /// The opener of an object.
     Object,
 }
 
+/// Steps through a text whose usual form is known.
 impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let has_controls = has_controls(text.as_bytes());
+        Self { text, at: 0, has_controls, error: None }
+    }
+
+    /// Scans this text.
+    #[inline]
+    pub(super) fn literal(&mut self, text: &str) -> Option<()> {
+        let rest = self.text.as_bytes().get(self.at..)?;
+        self.at += if rest.starts_with(text.as_bytes()) { text.len() } else { return None };
+        Some(())
+    }
+
+    /// Scans the rest of a string without escapes, after its opening quote. Returns its text.
+    #[inline]
+    pub(super) fn rest_of_string(&mut self) -> Option<&'a str> {
+        let start = self.at;
+        self.at = skip_plain(self.text.as_bytes(), start) + 1;
+        let is_plain = !self.has_controls && self.text.as_bytes().get(self.at - 1) == Some(&b'"');
+        if is_plain { self.text.get(start..self.at - 1) } else { None }
+    }
+
+    /// Scans an object. Returns its text.
+    #[inline]
+    pub(super) fn object(&mut self) -> Option<&'a str> {
+        let start = self.at;
+        self.value()?;
+        self.text.get(start..self.at).filter(|text| text.starts_with('{'))
+    }
+
+    /// Whether the whole text was scanned without an error.
+    pub(super) fn is_done(&self) -> bool {
+        self.at == self.text.len() && self.error.is_none()
+    }
+}
+
+impl<'a> Scanner<'a> {
+    fn outcome(self) -> Result<(), NotJson> {
+        self.error.map_or(Ok(()), Err)
+    }
+
     /// Scans the members of an object after its opening brace, and the end of the text.
-    fn members(mut self, found: &mut impl FnMut(&'a str, &'a str)) -> Result<(), NotJson> {
+    fn members(&mut self, mut found: impl FnMut(&'a str, &'a str)) -> Option<()> {
         self.skip_blanks();
         if self.peek() == Some(b'}') {
             self.at += 1;
         } else {
             loop {
-                let key = self.key()?;
+                let start = self.at;
+                let end = self.key()?;
+                let key = &self.text[start + 1..end - 1];
                 let start = self.at;
                 self.value()?;
                 found(key, &self.text[start..self.at]);
@@ -89,40 +145,43 @@ impl<'a> Scanner<'a> {
         if self.at < self.text.len() {
             return self.expected("nothing after the object");
         }
-        self.too_deep.map_or(Ok(()), Err)
+        Some(())
     }
 
-    /// Scans a key and the colon. Returns the key.
-    fn key(&mut self) -> Result<&'a str, NotJson> {
-        let start = self.at;
+    /// Scans a key and the colon. Returns the end of the key.
+    fn key(&mut self) -> Option<usize> {
         self.string()?;
-        let key = &self.text[start + 1..self.at - 1];
+        let end = self.at;
         self.skip_blanks();
         self.byte(b':', "a colon")?;
         self.skip_blanks();
-        Ok(key)
+        Some(end)
     }
 
-    /// Scans a value of any kind. One bit for each open object or array suffices, because no frame
-    /// may nest deeper than 128.
-    fn value(&mut self) -> Result<(), NotJson> {
+    /// Scans a value of any kind in an object. One bit for each open object or array suffices.
+    fn value(&mut self) -> Option<()> {
         let mut objects = 0_u128;
-        let mut depth = 0;
+        // The object around the value is open as well.
+        let mut depth = 1;
         loop {
-            if let Some(opened) = self.begin()? {
-                if depth < u128::BITS {
-                    objects = objects << 1 | u128::from(opened == Opened::Object);
+            match self.begin()? {
+                Begun::Whole => {}
+                Begun::Empty if depth < DEPTH_MAX => {}
+                Begun::Empty => self.error = Some(self.too_deep()),
+                Begun::Array | Begun::Object if depth == DEPTH_MAX => self.skip_too_deep()?,
+                opened => {
+                    let is_object = opened == Begun::Object;
+                    objects = objects << 1 | u128::from(is_object);
                     depth += 1;
-                    if opened == Opened::Object {
+                    if is_object {
                         self.key()?;
                     }
                     continue;
                 }
-                self.skip_too_deep()?;
             }
             loop {
-                if depth == 0 {
-                    return Ok(());
+                if depth == 1 {
+                    return Some(());
                 }
                 let is_object = objects & 1 == 1;
                 self.skip_blanks();
@@ -147,8 +206,8 @@ impl<'a> Scanner<'a> {
 
     /// Skips the rest of an object or array that nests too deep, by its brackets alone.
     #[cold]
-    fn skip_too_deep(&mut self) -> Result<(), NotJson> {
-        self.too_deep = Some(NotJson { at: self.at, expected: "less depth" });
+    fn skip_too_deep(&mut self) -> Option<()> {
+        self.error = Some(self.too_deep());
         let mut depth = 1_usize;
         while depth > 0 {
             match self.peek() {
@@ -163,11 +222,15 @@ impl<'a> Scanner<'a> {
             }
             self.at += 1;
         }
-        Ok(())
+        Some(())
+    }
+
+    const fn too_deep(&self) -> NotJson {
+        NotJson { at: self.at, expected: "less depth" }
     }
 
     /// Scans a whole value, or only the opener of an object or array that is not empty.
-    fn begin(&mut self) -> Result<Option<Opened>, NotJson> {
+    fn begin(&mut self) -> Option<Begun> {
         match self.peek() {
             Some(b'"') => self.string()?,
             Some(b'-' | b'0'..=b'9') => self.number()?,
@@ -179,32 +242,38 @@ impl<'a> Scanner<'a> {
                 self.skip_blanks();
                 // In ASCII, '}' and ']' are two after their openers.
                 if self.peek() != Some(opener + 2) {
-                    return Ok(Some(if opener == b'{' { Opened::Object } else { Opened::Array }));
+                    return Some(if opener == b'{' { Begun::Object } else { Begun::Array });
                 }
                 self.at += 1;
+                return Some(Begun::Empty);
             }
             _ => return self.expected("a value"),
         }
-        Ok(None)
+        Some(Begun::Whole)
     }
 
-    fn string(&mut self) -> Result<(), NotJson> {
+    fn string(&mut self) -> Option<()> {
         self.byte(b'"', "a string")?;
         loop {
-            self.at = skip_plain(self.text.as_bytes(), self.at);
+            let start = self.at;
+            let end = skip_plain(self.text.as_bytes(), start);
+            if self.has_controls && has_controls(&self.text.as_bytes()[start..end]) {
+                return self.expected("no control character in a string");
+            }
+            self.at = end;
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(());
+                    return Some(());
                 }
-                Some(b'\\') => self.escape()?,
-                Some(_) => return self.expected("no control character in a string"),
+                Some(_) => self.escape()?,
                 None => return self.expected("the string's end"),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<(), NotJson> {
+    #[cold]
+    fn escape(&mut self) -> Option<()> {
         self.at += 1;
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
@@ -217,10 +286,10 @@ impl<'a> Scanner<'a> {
             }
             _ => return self.expected("an escape"),
         }
-        Ok(())
+        Some(())
     }
 
-    fn number(&mut self) -> Result<(), NotJson> {
+    pub(super) fn number(&mut self) -> Option<()> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
@@ -240,90 +309,84 @@ impl<'a> Scanner<'a> {
             }
             self.digits()?;
         }
-        Ok(())
+        Some(())
     }
 
-    fn digits(&mut self) -> Result<(), NotJson> {
+    fn digits(&mut self) -> Option<()> {
         let start = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
         }
-        if self.at > start { Ok(()) } else { self.expected("a digit") }
+        if self.at > start { Some(()) } else { self.expected("a digit") }
     }
 
-    fn word(&mut self, word: &'static str) -> Result<(), NotJson> {
+    fn word(&mut self, word: &'static str) -> Option<()> {
         if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
             return self.expected(word);
         }
         self.at += word.len();
-        Ok(())
+        Some(())
     }
 
+    #[inline]
     fn skip_blanks(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
         }
     }
 
-    fn byte(&mut self, byte: u8, expected: &'static str) -> Result<(), NotJson> {
+    #[inline]
+    fn byte(&mut self, byte: u8, expected: &'static str) -> Option<()> {
         if self.peek() != Some(byte) {
             return self.expected(expected);
         }
         self.at += 1;
-        Ok(())
+        Some(())
     }
 
+    #[inline]
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn expected<T>(&self, expected: &'static str) -> Result<T, NotJson> {
-        Err(NotJson { at: self.at, expected })
+    /// Notes an error of the grammar, which takes precedence over too much depth.
+    #[cold]
+    fn expected<T>(&mut self, expected: &'static str) -> Option<T> {
+        self.error = Some(NotJson { at: self.at, expected });
+        None
     }
 }
 
-/// Returns the position of the first special byte of a string from `at` on, or the end.
+/// Whether a byte is a control character. The loop has no branches, so that the compiler can use
+/// vector instructions.
+fn has_controls(bytes: &[u8]) -> bool {
+    bytes.iter().fold(u8::MAX, |least, byte| least.min(*byte)) < 0x20
+}
+
+/// Returns the position of the first quote or backslash from `at` on, or the end.
 ///
-/// Most strings are short, so 16 bytes are checked before the longer pieces.
+/// Most strings are short, so that eight bytes are checked before the rest.
+#[inline]
 fn skip_plain(bytes: &[u8], at: usize) -> usize {
-    let mut rest = &bytes[at..];
-    let place = |rest: &[u8]| bytes.len() - rest.len();
-    for _ in 0..2 {
-        let Some((eight, after)) = rest.split_first_chunk() else { break };
-        if let Some(hit) = special_in(u64::from_le_bytes(*eight)) {
-            return place(rest) + hit;
-        }
-        rest = after;
+    let rest = &bytes[at..];
+    if let Some((eight, _)) = rest.split_first_chunk()
+        && let Some(hit) = special_in(u64::from_le_bytes(*eight))
+    {
+        return at + hit;
     }
-    while let Some((piece, after)) = rest.split_first_chunk::<CHUNK_BYTES>() {
-        // A branch within a piece would prevent vector instructions.
-        if piece.iter().fold(0, |found, byte| found | u8::from(is_special(*byte))) != 0 {
-            break;
-        }
-        rest = after;
-    }
-    while let Some((eight, after)) = rest.split_first_chunk() {
-        if let Some(hit) = special_in(u64::from_le_bytes(*eight)) {
-            return place(rest) + hit;
-        }
-        rest = after;
-    }
-    place(rest) + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len())
+    memchr2(b'"', b'\\', rest).map_or(bytes.len(), |hit| at + hit)
 }
 
-fn is_special(byte: u8) -> bool {
-    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
-}
-
-/// Returns the index of the first special byte among eight, of which the first is in the lowest
-/// bits. A hit may borrow from the byte after it, so only the first hit is exact, which suffices.
+/// Returns the index of the first quote or backslash among eight bytes, of which the first is in
+/// the lowest bits. A hit may borrow from the byte after it, so only the first hit is exact, which
+/// suffices.
+#[inline]
 fn special_in(eight: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     let zero_in = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
-    let control = eight.wrapping_sub(ONES * 0x20) & !eight;
     let quote = zero_in(eight ^ (ONES * u64::from(b'"')));
     let backslash = zero_in(eight ^ (ONES * u64::from(b'\\')));
-    let hits = (control | quote | backslash) & (ONES * 0x80);
+    let hits = (quote | backslash) & (ONES * 0x80);
     (hits != 0).then(|| hits.trailing_zeros() as usize / 8)
 }
 
@@ -418,9 +481,9 @@ mod tests {
 
     #[test]
     fn special_byte_is_found_at_every_position() {
-        for special in ['"', '\\', '\u{1f}', '\0'] {
+        for special in ['"', '\\'] {
             for length in 0..80 {
-                for other in ['a', ' ', '!', '#', '[', ']', '\u{7f}', 'é', '\u{a2}'] {
+                for other in ['a', ' ', '!', '#', '[', ']', '\u{7f}', 'é', '\u{a2}', '\0'] {
                     let text = format!("{}{special}zzzz\"", other.to_string().repeat(length));
                     let place = text.find(special).unwrap();
                     assert_eq!(skip_plain(text.as_bytes(), 0), place, "{text:?}");
@@ -433,8 +496,9 @@ mod tests {
     fn depth_is_limited() {
         let nested =
             |depth: usize| format!("{{\"k\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
-        assert!(is_json_object(&nested(128)));
-        assert!(!is_json_object(&nested(129)));
+        assert!(is_json_object(&nested(127)));
+        assert!(!is_json_object(&nested(128)));
+        assert!(!is_json_object(&nested(128).replace('1', "")));
     }
 
     #[test]

@@ -107,6 +107,9 @@ pub struct Process<'a> {
     /// The reason why the store fails, while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_fails: Option<String>,
+    /// Whether the system ends the daemon together with the program that started it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_with_starter: bool,
     /// The store's warnings about its file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -393,6 +396,39 @@ pub struct Redelivered {
     /// The reason why the first of the `left` dead letters was not redelivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// The `data` of `forget`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgetRequest {
+    /// The name to forget.
+    pub name: String,
+}
+
+/// The `data` of `purge`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeRequest {
+    /// The name whose mail ends.
+    pub name: String,
+    /// Whether deliveries in flight end, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// Whether the messages are deleted for good, and do not become dead letters.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delete: bool,
+}
+
+/// The answer to `purge`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purged {
+    /// The number of messages that ended.
+    pub purged: u64,
+    /// The number of deliveries in flight that were left.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub in_flight: u64,
+    /// Whether more messages wait, so that the request should be repeated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
 }
 
 /// A copy for a tap, of a SEND that was accepted or an answer that was passed on.

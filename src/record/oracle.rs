@@ -90,6 +90,9 @@ impl Oracle {
                     (row.delivery.attempts, row.delivery.failures) = (*attempts, *failures);
                 }
             }
+            Change::Ended { delivery, ending: Ending::Erased, .. } => {
+                self.rows.remove(delivery);
+            }
             Change::Ended { delivery, ending, unix_ms } => {
                 if let Some(row) = self.rows.get_mut(delivery) {
                     row.ended = Some((ending.clone(), *unix_ms));

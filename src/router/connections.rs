@@ -1,7 +1,6 @@
-//! Connections: their stages and windows, clients that wait for a name, heartbeats and read pauses.
+//! Connections: their stages and windows, clients that wait for a name, heartbeats and pauses.
 
 mod client;
-mod deferred;
 mod heartbeat;
 mod send_window;
 mod table;
@@ -11,4 +10,4 @@ pub(super) use client::Client;
 pub(super) use client::{Applicant, Membership, Stage};
 pub(super) use heartbeat::CLOSE_MS;
 pub(super) use send_window::{Content, Notice};
-pub(super) use table::{Connections, Handling};
+pub(super) use table::Connections;

@@ -2,7 +2,14 @@
 //! timers, memory accounting and journal that all components share.
 
 use super::{
-    Output, frame::Frame, journal::Journal, limits::Limits, memory::Memory, planted::Planted,
+    Output,
+    accounts::{Accounts, Class},
+    frame::Frame,
+    journal::Journal,
+    keys::AgentKey,
+    limits::Limits,
+    memory::Memory,
+    planted::Planted,
     timers::Timers,
 };
 use crate::{
@@ -26,10 +33,15 @@ pub(super) struct Context {
     pub(super) now: Now,
     pub(super) timers: Timers,
     pub(super) memory: Memory,
+    pub(super) accounts: Accounts,
     pub(super) counts: Counts,
     pub(super) journal: Journal,
     pub(super) planted: Planted,
+    /// The work so far, in units of about a nanosecond. Never decreases.
+    pub(super) work: u64,
     rng: ChaCha8Rng,
+    /// The part of `work` that the driver was told.
+    work_told: u64,
     /// Outputs of the input that is being handled.
     out: Vec<Output>,
     /// Empty buffers for the heads of later frames. A broadcast needs many heads at once, and
@@ -44,10 +56,13 @@ impl Context {
             now: Now::default(),
             timers: Timers::default(),
             memory: Memory::default(),
+            accounts: Accounts::default(),
             counts: Counts::default(),
             journal: Journal::default(),
             planted: Planted::default(),
+            work: 0,
             rng: ChaCha8Rng::from_seed(seed),
+            work_told: 0,
             out: Vec::new(),
             heads: Vec::new(),
         }
@@ -57,6 +72,24 @@ impl Context {
     /// input.
     pub(super) const fn swap_outputs(&mut self, out: &mut Vec<Output>) {
         mem::swap(&mut self.out, out);
+    }
+
+    /// Counts work, in units of about a nanosecond, for which the client whose frame is being
+    /// handled has to answer.
+    pub(super) const fn spend(&mut self, units: u64) {
+        self.work = self.work.saturating_add(units);
+    }
+
+    /// Returns the work since the last call.
+    pub(super) const fn take_work(&mut self) -> u64 {
+        let work = self.work - self.work_told;
+        self.work_told = self.work;
+        work
+    }
+
+    /// Excludes the work since `begun`, a former value of `work`, from what the driver is told next.
+    pub(super) const fn excuse(&mut self, begun: u64) {
+        self.work_told += self.work - begun;
     }
 
     pub(super) fn emit(&mut self, output: Output) {
@@ -74,10 +107,29 @@ impl Context {
         self.memory.held() + bytes <= self.limits.memory_bytes_max
     }
 
+    /// Whether an agent's principal may hold `bytes` bytes more of the memory.
+    pub(super) fn has_share_of_memory(&self, agent: AgentKey, bytes: usize) -> bool {
+        let shared_out = self.accounts.total(Class::Memory);
+        let others = self.memory.needed() - shared_out;
+        let most = self.limits.memory_bytes_max.saturating_sub(others);
+        self.accounts.excess(Class::Memory, Some(agent), bytes, most) == 0
+    }
+
+    /// Charges memory, and an agent's principal for it.
+    pub(super) fn charge_memory(&mut self, agent: AgentKey, bytes: usize) {
+        self.memory.charge(bytes);
+        self.accounts.charge(Class::Memory, agent, bytes);
+    }
+
+    pub(super) fn release_memory(&mut self, agent: AgentKey, bytes: usize) {
+        self.memory.release(bytes);
+        self.accounts.release(Class::Memory, agent, bytes);
+    }
+
     pub(super) fn new_id(&mut self) -> Uuid {
-        let mut bytes = [0; 16];
-        self.rng.fill_bytes(&mut bytes);
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
+        let (low, high) = (self.rng.next_u64(), self.rng.next_u64());
+        let bytes = u128::from(low) | u128::from(high) << 64;
+        uuid::Builder::from_random_bytes(bytes.to_le_bytes()).into_uuid()
     }
 
     /// Returns `bytes` random bytes as lower-case hex.

@@ -3,19 +3,15 @@
 use super::{
     Router,
     connections::Content,
-    frame::Frame,
     interface::ClientId,
-    keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Body, HEAD_BYTES_MAX, Message, Recipient, State, deliver_frame, repeatable},
+    keys::{AgentKey, MessageKey},
+    mail::{Message, State},
+    work::{self, DELIVERY_WORK},
 };
 use crate::{
-    protocol::{
-        code::NackCode,
-        payload::{Ack, Nack},
-    },
+    protocol::{client_frame::ClientAck, code::NackCode, payload::Nack},
     record::Ending,
 };
-use std::mem;
 use uuid::Uuid;
 
 /// The shortest delay of a message that was returned.
@@ -55,14 +51,13 @@ impl Router {
         let stream = message.stream;
         if message.reliable().is_some() {
             self.mail.begin_attempt(&mut self.ctx, key);
-            let head = self.ctx.head_buffer(HEAD_BYTES_MAX);
-            if let Some(message) = self.mail.message(key)
-                && let Some(reliable) = message.reliable()
-            {
-                let to = self.recipient(message.to);
-                let frame = deliver_frame(&self.ctx, head, message, reliable, to, true);
-                let content = Content::AtLeastOnce(key);
-                self.connections.hand(&mut self.ctx, client, frame, content);
+            if let Some(message) = self.mail.message(key) {
+                // The SEND has paid for the first attempt, and the recipient pays for the others.
+                if message.attempts > 1 {
+                    let work = DELIVERY_WORK + work::of_bytes(message.bytes);
+                    self.requests.add_debt(message.to, work);
+                }
+                self.connections.deliver(&mut self.ctx, client, message, Content::AtLeastOnce(key));
             }
         } else if let Some(message) = self.mail.take_out(&mut self.ctx, key) {
             self.hand_at_most_once(client, message);
@@ -70,42 +65,15 @@ impl Router {
         self.mail.settle_stream(&mut self.ctx, stream);
     }
 
-    /// Returns the name and the session that DELIVERs to an agent state.
-    pub(super) fn recipient(&self, agent: AgentKey) -> Recipient<'_> {
-        let agent = &self.directory[agent];
-        let session = agent.session.as_deref().map_or("", |session| &session.id);
-        Recipient { name: agent.name.as_str(), session }
-    }
-
     /// Hands an at-most-once message to its recipient's connection.
-    pub(super) fn hand_at_most_once(&mut self, client: ClientId, mut message: Message) {
-        let Body::AtMostOnce(frame) = &mut message.body else { return };
-        let frame = mem::take(frame);
+    pub(super) fn hand_at_most_once(&mut self, client: ClientId, message: Message) {
         if message.is_replay {
-            return self.connections.hand(&mut self.ctx, client, frame, Content::Copy);
+            return self.connections.deliver(&mut self.ctx, client, &message, Content::Copy);
         }
-        let Message { from, by, order, stream, seq, .. } = message;
-        let content = Content::AtMostOnce { from, by, send_id: message.send_id.clone(), order };
-        let membership = self.connections.membership(client);
-        if !membership.is_some_and(|membership| membership.capabilities.resume) {
-            return self.hand_unretained(client, (stream, seq), frame, content);
-        }
-        let frame = repeatable(&mut self.ctx, frame);
-        message.body = Body::AtMostOnce(frame.clone());
+        let Message { order, bytes, .. } = message;
+        let content = Content::AtMostOnce { sent: message.sent.clone(), order, charged: bytes };
+        self.connections.deliver(&mut self.ctx, client, &message, content);
         self.retain_for_replay(message);
-        self.connections.hand(&mut self.ctx, client, frame, content);
-    }
-
-    /// Hands out an at-most-once message for which its recipient cannot ask again.
-    pub(super) fn hand_unretained(
-        &mut self,
-        client: ClientId,
-        (stream, seq): (StreamKey, u64),
-        frame: Frame,
-        content: Content,
-    ) {
-        self.mail.note_gone(stream, seq);
-        self.connections.hand(&mut self.ctx, client, frame, content);
     }
 
     fn retain_for_replay(&mut self, message: Message) {
@@ -122,7 +90,7 @@ impl Router {
             && (reliable.reported.is_some() || self.reports_on_deliveries(message.to))
         {
             let reported = reliable.reported.as_deref().cloned();
-            self.requests.close_reported(reliable.id, message.to, reported);
+            self.requests.close_reported(message.id, message.to, reported);
         }
         Some(message)
     }
@@ -136,11 +104,14 @@ impl Router {
 
     /// Handles a recipient's ACK. Ignores the ACK of a delivery that the recipient never got or has
     /// acknowledged before.
-    pub(super) fn acknowledged(&mut self, client: ClientId, ack: &Ack<'_>) {
-        self.answered(client, ack);
+    pub(super) fn acknowledged(&mut self, client: ClientId, ack: &ClientAck) {
+        if let (Some(id), Some(answer)) = (ack.id, &ack.answer) {
+            self.answered(client, id, answer);
+        }
         let Some(agent) = self.connections.agent_of(client) else { return };
-        let Some(key) = self.mail.delivered_to(agent, &ack.ack_id) else {
-            return self.acknowledged_late(agent, &ack.ack_id);
+        let Some(id) = ack.id else { return };
+        let Some(key) = self.mail.delivered_to(agent, id) else {
+            return self.acknowledged_late(agent, id);
         };
         for key in self.mail.acknowledged_with(key, ack.cumulative_seq) {
             if let Some(message) = self.end(key, Ending::Acknowledged) {
@@ -153,17 +124,16 @@ impl Router {
     }
 
     /// Handles an ACK that arrives after its delivery became a dead letter.
-    fn acknowledged_late(&mut self, agent: AgentKey, id: &str) {
-        if let Ok(id) = Uuid::try_parse(id) {
-            let number = self.directory[agent].number;
-            self.mail.acknowledge_dead_letter(&mut self.ctx, id, number);
-        }
+    fn acknowledged_late(&mut self, agent: AgentKey, id: Uuid) {
+        let number = self.directory[agent].number;
+        self.mail.acknowledge_dead_letter(&mut self.ctx, id, number);
     }
 
     /// Handles a recipient's NACK: the recipient refuses the message, or wants it again later.
     pub(super) fn returned(&mut self, client: ClientId, nack: &Nack) {
         let Some(agent) = self.connections.agent_of(client) else { return };
-        let Some(key) = self.mail.delivered_to(agent, &nack.ack_id) else { return };
+        let Ok(id) = Uuid::try_parse(&nack.ack_id) else { return };
+        let Some(key) = self.mail.delivered_to(agent, id) else { return };
         let reliable = self.mail.message(key).and_then(Message::reliable);
         if !reliable.is_some_and(|own| matches!(own.state, State::InFlight { .. })) {
             return;
@@ -197,11 +167,22 @@ impl Router {
     fn fail(&mut self, key: MessageKey, code: NackCode, why: String) {
         let ending = Ending::Dead { code, why: why.as_str().into() };
         if let Some(message) = self.end(key, ending) {
-            if let (Some(reliable), Some(to)) = (message.reliable(), self.directory.get(message.to))
+            if message.reliable.is_some()
+                && let Some(to) = self.directory.get(message.to)
             {
-                self.mail.note_dead_letter(reliable.id, message.order, to.number);
+                let sender = self.ctx.accounts.principal(message.sent.from);
+                let sender = sender.map_or(0, |sender| self.directory[sender].number);
+                self.mail.note_dead_letter(message.id, message.order, to.number, sender);
             }
             self.report_failure(&message, code, why);
+        }
+    }
+
+    /// Ends a delivery as expired, without a dead letter: the store keeps nothing of it.
+    pub(super) fn erase(&mut self, key: MessageKey, why: &str) {
+        self.ctx.counts.expired += 1;
+        if let Some(message) = self.end(key, Ending::Erased) {
+            self.report_failure(&message, NackCode::Expired, why.to_owned());
         }
     }
 

@@ -5,7 +5,9 @@ use super::{
     connections::Content,
     interface::{ClientId, CloseReason, Output},
     keys::AgentKey,
+    mail::Sent,
     notices,
+    work::NODE_WORK,
 };
 use crate::{
     protocol::{
@@ -15,6 +17,20 @@ use crate::{
     },
     record::Change,
 };
+
+/// The most names divided by this number is how many names are forgotten at once: a search is too
+/// expensive to forget only one.
+const NAME_PARTS: usize = 64;
+
+/// The use of an absent agent's name. Names of the least use are forgotten first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum NameUse {
+    None,
+    /// The agent's SENDs are remembered.
+    Dedup,
+    /// The agent has a session, and has never sent or received anything.
+    BlankSession,
+}
 
 /// The reason why a member leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +90,9 @@ impl Router {
             match frame.content {
                 Content::Notice(notice) => self.inform_agent(agent, notice),
                 Content::Answer | Content::Copy | Content::AtLeastOnce(_) => {}
-                Content::AtMostOnce { from, by, send_id, .. } => {
-                    self.mail.release(&mut self.ctx, agent, from, frame.bytes);
-                    self.undelivered((from, by), agent, send_id.as_str());
+                Content::AtMostOnce { sent, charged, .. } => {
+                    self.mail.release(&mut self.ctx, agent, sent.from, charged);
+                    self.undelivered(&sent, agent);
                 }
             }
         }
@@ -90,14 +106,15 @@ impl Router {
 
     /// Sends a NACK to the sender of an at-most-once message whose recipient left before the
     /// message was written.
-    fn undelivered(&mut self, from: (AgentKey, Option<ClientId>), to: AgentKey, send_id: &str) {
+    fn undelivered(&mut self, sent: &Sent, to: AgentKey) {
         if !self.ctx.planted.reports_undelivered() {
             return;
         }
         self.ctx.counts.refused += 1;
         let Some(name) = self.directory.name(to) else { return };
         let message = format!("{name} went away before it was delivered");
-        self.nack_sender(from, to, send_id, NackCode::AgentOffline, message);
+        let id = sent.id.as_str();
+        self.nack_sender((sent.from, sent.by), to, id, NackCode::AgentOffline, message);
     }
 
     /// Sends a NACK about one recipient of a SEND: to the connection `by`, if a companion or an
@@ -168,7 +185,7 @@ impl Router {
             is_retained
         });
         for message in retracted {
-            self.mail.release(&mut self.ctx, agent, message.from, message.bytes);
+            self.mail.release(&mut self.ctx, agent, message.sent.from, message.bytes);
             self.mail.insert(&mut self.ctx, message);
         }
     }
@@ -180,8 +197,7 @@ impl Router {
                 && !message.is_replay
             {
                 self.mail.note_gone(message.stream, message.seq);
-                let from = (message.from, message.by);
-                self.undelivered(from, message.to, message.send_id.as_str());
+                self.undelivered(&message.sent, message.to);
             }
         }
     }
@@ -228,9 +244,62 @@ impl Router {
         }
     }
 
+    /// Whether another name may be added. If the table is full, forgets names that are not needed.
+    pub(super) fn has_room_for_name(&mut self) -> bool {
+        let most = self.ctx.limits.names_max;
+        if self.directory.len() >= most {
+            self.forget_unneeded_names();
+        }
+        self.directory.len() < most
+    }
+
+    /// Forgets some names of the least use, those of the agents that have been away longest first.
+    /// Does nothing if a search has found none shortly before.
+    pub(super) fn forget_unneeded_names(&mut self) {
+        if !self.directory.may_search(&self.ctx) {
+            return;
+        }
+        self.ctx.spend(NODE_WORK * self.directory.len() as u64);
+        let absent = self.directory.absent();
+        let unneeded = absent.filter_map(|agent| {
+            Some((self.use_of_name(agent)?, self.directory[agent].forget_at, agent))
+        });
+        let mut unneeded: Vec<_> = unneeded.collect();
+        unneeded.sort();
+        let least = unneeded.first().map(|(use_of_it, ..)| *use_of_it);
+        unneeded.retain(|(use_of_it, ..)| Some(*use_of_it) == least);
+        unneeded.truncate(self.ctx.limits.names_max.div_ceil(NAME_PARTS));
+        if unneeded.is_empty() {
+            self.directory.put_off_search(&self.ctx);
+        }
+        for (.., agent) in unneeded {
+            self.forget(agent);
+        }
+    }
+
+    /// Returns the use of an absent agent's name, or `None` if something would be lost with it: mail,
+    /// a question, a key, or a session that had any mail or subscription.
+    fn use_of_name(&self, agent: AgentKey) -> Option<NameUse> {
+        let is_needed = self.mail.queued(agent).0 > 0
+            || self.questions.count(agent) > 0
+            || self.enforcement.has_key(&self.directory[agent].name);
+        if is_needed {
+            return None;
+        }
+        match self.directory.session(agent) {
+            // A name that sent nothing at least once has no SENDs that could be repeated.
+            None if self.mail.remembers_sends_of(agent) => Some(NameUse::Dedup),
+            None => Some(NameUse::None),
+            Some(session) => {
+                let is_blank = session.subscriptions.is_empty() && !self.mail.has_had_mail(agent);
+                is_blank.then_some(NameUse::BlankSession)
+            }
+        }
+    }
+
     /// Forgets an agent's name. Messages to the agent expire at once; streams from the agent close
     /// after their last message.
-    fn forget(&mut self, agent: AgentKey) {
+    pub(super) fn forget(&mut self, agent: AgentKey) {
         self.directory.cancel_forgetting(&mut self.ctx, agent);
         self.drop_session(agent);
         self.questions.close_all_of(&mut self.ctx, agent);

@@ -1,6 +1,7 @@
 //! The directory: known names, connected agents, and their sessions, tokens and subscriptions.
 
 mod agent;
+mod pattern_trie;
 mod session;
 mod sessions;
 mod subscriptions;

@@ -1,6 +1,6 @@
 //! Enforcement of the owner's policy: rules, rates, and who is an operator.
 
-use super::policy::{Pairs, Policy, Rule};
+use super::policy::{Applicable, Pairs, Policy, Rule};
 use crate::protocol::{
     Now,
     deliver::Proof,
@@ -64,22 +64,34 @@ impl Enforcement {
         }
     }
 
+    /// Returns the number of rules, each of which may have to be compared with a SEND.
+    pub(super) fn rules(&self) -> usize {
+        self.policy.rules.len()
+    }
+
+    /// Returns the rules that match a sender's messages on a topic.
+    pub(super) fn rules_on(&self, from: &str, topic: Option<&str>) -> Applicable {
+        Applicable::new(&self.policy, from, topic)
+    }
+
     /// Returns the rule that forbids a SEND, if one does.
     pub(super) fn rule_against(&self, from: &str, to: &str, topic: Option<&str>) -> Option<&Rule> {
         self.policy.rule_against(from, to, topic)
     }
 
-    /// Returns the milliseconds that agent `from` has to wait until it may send to agent `to`; 0 if
-    /// it may send now. Agents are given by their numbers in records.
-    pub(super) fn wait_ms(&self, now: Now, from: u64, to: u64) -> u64 {
+    /// Returns the milliseconds that an agent has to wait until it may send to another agent; 0 if
+    /// it may send now. `pair` tells both agents' numbers in records, if there is a rate limit.
+    pub(super) fn wait_ms(&self, now: Now, pair: impl FnOnce() -> (u64, u64)) -> u64 {
         let Some(per_minute) = self.policy.per_pair_per_minute else { return 0 };
+        let (from, to) = pair();
         self.pairs.wait_ms(now.monotonic, per_minute, from, to)
     }
 
-    /// Counts a message from one agent to another against the rate limit. Agents are given by their
-    /// numbers in records.
-    pub(super) fn note_message(&mut self, now: Now, from: u64, to: u64) {
+    /// Counts a message from one agent to another against the rate limit. `pair` tells both agents'
+    /// numbers in records, if there is a rate limit.
+    pub(super) fn note_message(&mut self, now: Now, pair: impl FnOnce() -> (u64, u64)) {
         if let Some(per_minute) = self.policy.per_pair_per_minute {
+            let (from, to) = pair();
             self.pairs.note(now.monotonic, per_minute, from, to);
         }
     }

@@ -2,16 +2,18 @@
 
 use super::{
     Router,
+    accounts::{Class, Principal},
     connections::{Applicant, Membership},
-    interface::ClientId,
+    interface::{ClientId, Output},
     keys::AgentKey,
     sender::SenderAuth,
 };
 use crate::protocol::{
     PROTOCOL,
+    client_frame::{ClientFrame, ClientPayload, Malformed},
     code::{ErrorCode, Violation},
     deliver::Proof,
-    envelope::{self, Envelope, Kind},
+    envelope::{Envelope, Kind},
     name::{GUEST, GUEST_DIGITS, Name, OPERATOR},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
     secret::{Hash, Secret, hashes_equal},
@@ -33,6 +35,9 @@ const SENDS_ONLY: Capabilities = Capabilities {
     reports: false,
 };
 
+/// The places beyond `clients_max` for operators, so that the owner is admitted to a full daemon.
+const OPERATOR_PLACES: usize = 16;
+
 /// The reason why a connection gets no name.
 pub(super) type Refusal = (ErrorCode, String);
 
@@ -51,40 +56,45 @@ impl Router {
     }
 
     /// Handles a frame of a connection that has not completed the handshake.
-    pub(super) fn first_frame(&mut self, id: ClientId, json: &[u8]) {
+    pub(super) fn first_frame(&mut self, id: ClientId, frame: &ClientFrame<'_>) {
         const REQUIRED: &str = "the first frame is HELLO or RESUME";
-        match Envelope::read(json) {
-            Ok(envelope) if begins_handshake(envelope.kind) => {
-                if let Err((code, message)) = self.introduce(id, &envelope) {
+        match frame {
+            ClientFrame::Valid(envelope, payload) if begins_handshake(envelope.kind) => {
+                if let Err((code, message)) = self.introduce(id, envelope, *payload) {
                     self.violated(id, envelope.violation(code, message));
                 }
                 if let Some(agent) = self.connections.agent_of(id) {
                     self.pump(agent);
                 }
             }
-            Ok(envelope) => {
+            ClientFrame::Valid(envelope, _) => {
                 self.violated(id, envelope.violation(ErrorCode::HandshakeRequired, REQUIRED));
             }
-            Err(violation)
-                if violation.code.is_fatal()
-                    || envelope::stated_kind(json).is_some_and(begins_handshake) =>
+            ClientFrame::Malformed(Malformed { violation, stated_kind })
+                if violation.code.is_fatal() || stated_kind.is_some_and(begins_handshake) =>
             {
-                self.violated(id, violation);
+                self.violated(id, violation.clone());
             }
-            Err(violation) => {
+            ClientFrame::Malformed(Malformed { violation, .. }) => {
                 let required = Violation::new(ErrorCode::HandshakeRequired, REQUIRED);
-                self.violated(id, Violation { reference: violation.reference, ..required });
+                let reference = violation.reference.clone();
+                self.violated(id, Violation { reference, ..required });
             }
         }
     }
 
-    fn introduce(&mut self, id: ClientId, envelope: &Envelope<'_>) -> Result<(), Refusal> {
-        if envelope.kind == Kind::Resume {
-            return self.resume_first(id, envelope);
-        }
-        let hello: Hello = envelope
-            .decode_member(envelope.payload)
-            .map_err(|violation| (violation.code, violation.message))?;
+    fn introduce(
+        &mut self,
+        id: ClientId,
+        envelope: &Envelope<'_>,
+        payload: Result<&ClientPayload, &str>,
+    ) -> Result<(), Refusal> {
+        let payload = payload.map_err(|why| (ErrorCode::Invalid, why.to_owned()))?;
+        let hello = match payload {
+            ClientPayload::Hello(hello) => Hello::clone(hello),
+            ClientPayload::Resume(resume) => return self.resume_first(id, envelope, resume),
+            _ => unreachable!("HELLO and RESUME begin a handshake"),
+        };
         match hello.mode.as_deref() {
             None => self.hello_of_agent(id, envelope, hello),
             Some("companion") => self.hello_of_companion(id, &hello),
@@ -179,7 +189,9 @@ impl Router {
                 agent
             }
         };
-        self.join_beside(id, agent, Proof::Operator, None)
+        self.join_beside(id, agent, Proof::Operator, None)?;
+        self.ctx.emit(Output::Operator(id));
+        Ok(())
     }
 
     /// Admits a companion, even while its agent is away: both may be reconnecting. Each SEND of the
@@ -223,18 +235,21 @@ impl Router {
                 self.violated(id, Violation::new(code, message));
             }
             self.pump(agent);
-            self.handle_deferred(id);
+            self.connections.end_pause(&mut self.ctx, id);
         }
     }
 
     /// Gives a free name to a connection, with the agent's session if `resumes`, or else with a
     /// fresh one. The caller has to pump the agent's queue, so that waiting messages go out.
     fn join(&mut self, id: ClientId, applicant: Applicant, resumes: bool) -> Result<(), Refusal> {
-        self.check_room_for_member()?;
+        self.check_room_for_member(0)?;
         let Applicant { name, capabilities, proof, companion_key } = applicant;
+        if proof == Proof::Guest {
+            self.check_room_for_guest()?;
+        }
         let agent = match self.directory.find(name.as_str()) {
             Some(agent) => agent,
-            None if self.directory.len() >= self.ctx.limits.names_max => {
+            None if proof != Proof::Guest && !self.has_room_for_name() => {
                 return Err(too_many(self.directory.len(), "names are known"));
             }
             None => self.add_agent(name.clone()),
@@ -253,8 +268,10 @@ impl Router {
                 renewed
             }
         };
-        let auth = SenderAuth { session, proof };
-        self.welcome(id, agent, Membership::new(auth, capabilities, companion_key), &token);
+        let auth = SenderAuth::new(session, proof);
+        let name = &self.directory[agent].name;
+        let membership = Membership::new(name, auth, capabilities, companion_key);
+        self.welcome(id, agent, membership, &token);
         Ok(())
     }
 
@@ -267,25 +284,64 @@ impl Router {
         proof: Proof,
         companion_key: Option<Hash>,
     ) -> Result<(), Refusal> {
-        self.check_room_for_member()?;
+        let reserved = if proof == Proof::Operator { OPERATOR_PLACES } else { 0 };
+        self.check_room_for_member(reserved)?;
+        if proof == Proof::Companion {
+            self.check_share_of_members(Some(agent))?;
+        }
         let (session, token) = self.draw_session();
-        let auth = SenderAuth { session, proof };
-        self.welcome(id, agent, Membership::new(auth, SENDS_ONLY, companion_key), &token);
+        let auth = SenderAuth::new(session, proof);
+        let name = &self.directory[agent].name;
+        let membership = Membership::new(name, auth, SENDS_ONLY, companion_key);
+        self.welcome(id, agent, membership, &token);
         Ok(())
     }
 
-    fn check_room_for_member(&self) -> Result<(), Refusal> {
-        let members = self.connections.members();
-        if members < self.ctx.limits.clients_max {
+    /// Checks whether another connection may join, in `reserved` places beyond `clients_max`.
+    fn check_room_for_member(&self, reserved: usize) -> Result<(), Refusal> {
+        let members = self.ctx.accounts.total(Class::Members);
+        if members < self.ctx.limits.clients_max + reserved {
             return Ok(());
         }
         Err(too_many(members, "clients are connected"))
     }
 
+    /// Checks whether the companions of an agent, or all guests together, may have another
+    /// connection.
+    fn check_share_of_members(&self, principal: Principal) -> Result<(), Refusal> {
+        let accounts = &self.ctx.accounts;
+        if accounts.excess(Class::Members, principal, 1, self.ctx.limits.clients_max) == 0 {
+            return Ok(());
+        }
+        let own = accounts.held(Class::Members, principal);
+        let name = principal.and_then(|agent| self.directory.name(agent));
+        let of = name.map_or("guests", Name::as_str);
+        Err(too_many(own, &format!("connections of {of} are open")))
+    }
+
+    /// Checks whether another guest may join: its connection has a place, and so has its name.
+    fn check_room_for_guest(&mut self) -> Result<(), Refusal> {
+        self.check_share_of_members(None)?;
+        if !self.has_share_of_names() {
+            self.forget_unneeded_names();
+        }
+        if self.has_share_of_names() {
+            return Ok(());
+        }
+        Err(too_many(self.directory.len(), "names are known"))
+    }
+
+    /// Whether guests, all together, may have another name: half of what the others leave.
+    fn has_share_of_names(&self) -> bool {
+        let guests = self.directory.guests();
+        let others = self.directory.len() - guests;
+        guests < self.ctx.limits.names_max.saturating_sub(others).div_ceil(2)
+    }
+
     fn add_agent(&mut self, name: Name) -> AgentKey {
         let (number, is_guest) = (self.ctx.journal.next_agent(), name.is_guests());
         let agent = self.directory.add(name, number);
-        self.mail.open_mailbox(agent, number, is_guest);
+        self.mail.open_mailbox(&mut self.ctx, agent, number, is_guest);
         agent
     }
 
@@ -318,7 +374,7 @@ impl Router {
             },
         };
         let (proof, is_beside) = (membership.auth.proof, membership.is_beside());
-        self.connections.join(&self.ctx, id, agent, membership);
+        self.connections.join(&mut self.ctx, id, agent, membership);
         self.connections.answer(&mut self.ctx, id, Kind::Welcome, &welcome);
         self.await_recorded(id);
         // Waiting notices go to the agent's own connection only. Companions may join before the

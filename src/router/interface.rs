@@ -3,7 +3,10 @@
 pub use super::frame::Frame;
 use super::policy::Policy;
 use crate::{
-    protocol::code::{ErrorCode, Violation},
+    protocol::{
+        client_frame::ClientFrame,
+        code::{ErrorCode, Violation},
+    },
     record::{Change, Query, QueryResult},
 };
 use std::sync::Arc;
@@ -17,14 +20,18 @@ pub struct ClientId(pub u64);
 pub enum Input<'a> {
     /// A connection of the owner was accepted. Nothing has been received yet.
     Connected(ClientId),
-    /// The JSON of a whole frame.
-    Frame(ClientId, &'a [u8]),
+    /// Frames of the client arrived, and wait for the client's turn. Arrival counts as a sign of
+    /// life, whenever the frames are handled.
+    Arrived(ClientId),
+    /// A frame whose turn it is.
+    Frame(ClientId, ClientFrame<'a>),
     /// The client's bytes are not a frame, or the peer belongs to another user. Nothing more is
     /// read from the client.
     Violated(ClientId, Violation),
     /// The system has accepted this number of bytes of the client's [`Output::Frame`]s.
     Written(ClientId, usize),
-    /// The connection ended, from either side. This is the last input about the client.
+    /// The connection ended, from either side, and all its frames are handled. This is the last
+    /// input about the client.
     Disconnected(ClientId),
     /// The store has persisted all changes up to this one, counted over all [`Output::Persist`]s.
     Persisted(u64),
@@ -43,7 +50,8 @@ pub enum Input<'a> {
     Reloaded(ClientId, Result<(), String>),
     /// Bytes that the daemon holds outside the router: half-read frames, its inbox.
     Outside(usize),
-    /// The router's deadline is reached.
+    /// The router's deadline is reached. If more timers are due than one tick handles, the deadline
+    /// stays in the past.
     Tick,
     /// The daemon has to stop, for this reason, which BYE states.
     Stop(&'static str),
@@ -61,10 +69,12 @@ pub enum Output {
     Reload(ClientId),
     /// A frame to write. The frames of one client are written in the order of these outputs.
     Frame(ClientId, Frame),
-    /// Pauses reading from the client (false), or continues it (true).
-    SetReading(ClientId, bool),
-    /// Closes the connection once the frames that were handed out are written.
-    /// [`Input::Disconnected`] follows.
+    /// Makes the client's frames wait (true), or lets them be handled again (false).
+    SetPaused(ClientId, bool),
+    /// The client is an operator: it gets its turns in the operators' group.
+    Operator(ClientId),
+    /// Closes the connection once the frames that were handed out are written. Frames of the client
+    /// that wait for its turn are dropped. [`Input::Disconnected`] follows.
     Close(ClientId, CloseReason),
     /// Closes the connection at once, and discards unwritten frames. [`Input::Disconnected`]
     /// follows.

@@ -6,7 +6,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// Defines a key that wraps a slotmap's key and counts its comparisons in tests.
+/// Defines a key that wraps a slotmap's key and counts its comparisons as steps in tests.
 macro_rules! key {
     ($(#[$doc:meta])* $key:ident, $slot:ident) => {
         new_key_type! {
@@ -20,7 +20,7 @@ macro_rules! key {
 
         impl PartialEq for $key {
             fn eq(&self, other: &Self) -> bool {
-                count_comparison();
+                count_step();
                 self.0 == other.0
             }
         }
@@ -39,7 +39,7 @@ macro_rules! key {
 
         impl Ord for $key {
             fn cmp(&self, other: &Self) -> Ordering {
-                count_comparison();
+                count_step();
                 self.0.cmp(&other.0)
             }
         }
@@ -67,19 +67,21 @@ thread_local! {
         clippy::missing_const_for_thread_local,
         reason = "it has one; on Windows the lint sees what the macro makes of it"
     )]
-    static COMPARISONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Returns how many keys this thread has compared: a test's measure of work.
+/// Returns how often this thread has compared keys and looked things up by them: a test's measure
+/// of work.
 #[cfg(test)]
-pub(super) fn compared() -> u64 {
-    COMPARISONS.get()
+pub(super) fn steps() -> u64 {
+    STEPS.get()
 }
 
+/// Counts a comparison or a look-up in tests.
 #[cfg(test)]
-fn count_comparison() {
-    COMPARISONS.set(COMPARISONS.get() + 1);
+pub(super) fn count_step() {
+    STEPS.set(STEPS.get() + 1);
 }
 
 #[cfg(not(test))]
-const fn count_comparison() {}
+pub(super) const fn count_step() {}

@@ -1,6 +1,9 @@
 //! The router's limits. The code that enforces a limit documents what happens when it is reached.
 
-use crate::protocol::payload::Durability;
+use crate::protocol::payload::{Durability, SendMeta};
+
+/// The longest time to live that a SEND may state. A longer one is shortened.
+const TTL_MS_MAX: u64 = 30 * 86_400_000;
 
 /// The limits: bounds, and spans of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,5 +91,12 @@ impl Default for Limits {
             questions_max: 1_024,
             window_bytes: 256 << 10,
         }
+    }
+}
+
+impl Limits {
+    /// Returns the time to live of a message whose SEND has this `payload_meta`.
+    pub(super) fn ttl_of(&self, meta: &SendMeta) -> u64 {
+        meta.ttl_ms.map_or(self.ttl_ms, |stated| stated.min(TTL_MS_MAX))
     }
 }

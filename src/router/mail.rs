@@ -11,11 +11,13 @@ mod deliveries;
 mod idle_streams;
 mod mailbox;
 mod message;
+mod messages;
 mod numbers;
 mod outbox;
 mod replay;
-
+mod report_counts;
 mod retention;
+mod sent;
 mod stream;
 mod streams;
 mod table;
@@ -23,12 +25,9 @@ mod table;
 pub(super) use dedup::SendState;
 #[cfg(test)]
 pub(super) use mailbox::Mailbox;
-pub(super) use message::{
-    Body, HEAD_BYTES_MAX, Message, Recipient, Reliable, State, deliver_frame,
-};
-#[cfg(test)]
+pub(super) use message::{HEAD_BYTES_MAX, Message, Reliable, State};
 pub(super) use outbox::Load;
-pub(super) use replay::repeatable;
+pub(super) use sent::Sent;
 #[cfg(test)]
 pub(super) use stream::Stream;
 pub(super) use table::Mail;

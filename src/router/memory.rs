@@ -5,17 +5,22 @@
 pub(super) struct Memory {
     inside: usize,
     replay: usize,
-    subscriptions: usize,
     outside: usize,
 }
 
 impl Memory {
     /// Returns all bytes that are held.
     pub(super) const fn held(self) -> usize {
-        self.inside + self.replay + self.subscriptions + self.outside
+        self.needed() + self.replay
     }
 
-    /// Charges bytes of queues, answers, notices, questions and deferred frames.
+    /// Returns the bytes that are held without those retained for replay, which make room for
+    /// others.
+    pub(super) const fn needed(self) -> usize {
+        self.inside + self.outside
+    }
+
+    /// Charges bytes of queues, answers, notices, questions and subscriptions.
     pub(super) const fn charge(&mut self, bytes: usize) {
         self.inside += bytes;
     }
@@ -36,11 +41,6 @@ impl Memory {
     /// Returns the bytes of messages that are retained for replay.
     pub(super) const fn replay(self) -> usize {
         self.replay
-    }
-
-    /// Sets the bytes that all subscriptions hold.
-    pub(super) const fn set_subscriptions(&mut self, bytes: usize) {
-        self.subscriptions = bytes;
     }
 
     /// Sets the bytes that the daemon holds outside the router: half-read frames, its inbox.

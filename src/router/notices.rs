@@ -46,14 +46,14 @@ impl Notices {
         number: u64,
         frame: Arc<[u8]>,
     ) {
-        ctx.memory.charge(frame.len());
+        ctx.charge_memory(sender, frame.len());
         let waiting = self.0.entry(sender).or_default();
         waiting.bytes += frame.len();
         waiting.frames.insert(number, frame);
         let mut dropped = 0;
         while !ctx.has_memory_for(0) || waiting.is_over(ctx.limits.waiting_answers_bytes_max) {
             let Some((number, oldest)) = waiting.pop() else { break };
-            ctx.memory.release(oldest.len());
+            ctx.release_memory(sender, oldest.len());
             ctx.record(Change::NoticeEnded(number));
             dropped += 1;
         }
@@ -66,7 +66,7 @@ impl Notices {
     /// Removes and returns an agent's notices.
     pub(super) fn take(&mut self, ctx: &mut Context, agent: AgentKey) -> Vec<Notice> {
         let Some(waiting) = self.0.remove(&agent) else { return Vec::new() };
-        ctx.memory.release(waiting.bytes);
+        ctx.release_memory(agent, waiting.bytes);
         let frames = waiting.frames.into_iter();
         frames.map(|(number, frame)| Notice { frame, number: Some(number) }).collect()
     }
@@ -78,9 +78,10 @@ impl Notices {
         })
     }
 
+    /// Returns each agent that has notices, and their bytes.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.0.values().map(|waiting| waiting.bytes).sum()
+    pub(super) fn charged(&self) -> impl Iterator<Item = (AgentKey, usize)> {
+        self.0.iter().map(|(agent, waiting)| (*agent, waiting.bytes))
     }
 }
 

@@ -12,8 +12,9 @@ use super::{
 };
 use crate::{
     protocol::{code::NackCode, envelope::Kind, payload::Ack},
-    record::{AcceptedSend, Change, DedupRecord, MessageRecord},
+    record::{AcceptedSend, Change, DedupRecord},
 };
+use std::sync::Arc;
 
 /// Returns the ACK that accepts a SEND.
 pub(super) fn acceptance_of(
@@ -39,22 +40,16 @@ impl Router {
     ) -> (u64, u64) {
         let number = number.unwrap_or_else(|| self.ctx.journal.next_message());
         self.mail.set_message_number(&deliveries, number);
-        let from = &self.directory[send.from];
-        let queued = deliveries.first().and_then(|key| self.mail.message(*key)?.reliable());
-        let auth = self.auth_of(send);
-        let message = MessageRecord {
-            number,
-            sender: from.number,
-            session: auth.session.clone(),
-            proof: auth.proof,
-            send_id: (&*send.envelope.id).into(),
-            to_everyone: recipients.is_some(),
-            unix_ms: self.ctx.now.unix_ms,
-            shared: queued.map_or_else(|| send.shared(&from.name), |own| own.shared.clone()),
+        let queued = deliveries.first().and_then(|key| self.mail.message(*key));
+        let sent = match queued {
+            Some(queued) => Arc::clone(&queued.sent),
+            None => self.sent(send, recipients.is_some()),
         };
+        let sender = self.directory[send.from].number;
+        let message = sent.record(number, sender, self.ctx.now.unix_ms);
         let dedup = DedupRecord {
             message: number,
-            sender: from.number,
+            sender,
             fingerprint: digest.fingerprint(),
             recipients,
             remaining: self.directory.numbers_of(left),
@@ -74,7 +69,7 @@ impl Router {
     }
 
     /// Returns the session and proof of the connection that sent a SEND.
-    pub(super) fn auth_of(&self, send: &SendRequest<'_>) -> &SenderAuth {
+    pub(super) fn auth_of(&self, send: &SendRequest<'_>) -> &Arc<SenderAuth> {
         &self.connections.membership(send.client).expect("only members send").auth
     }
 
@@ -108,8 +103,8 @@ impl Router {
         opened: u32,
     ) {
         let most = self.ctx.limits.dedup_max;
-        self.mail.remember_send(send.from, digest, state, opened, most);
-        self.mail.bound_dedup(&self.ctx, |agent| self.directory.get(agent)?.forget_at);
+        self.mail.remember_send(&mut self.ctx, send.from, digest, state, opened, most);
+        self.mail.bound_dedup(&mut self.ctx, |agent| self.directory.get(agent)?.forget_at);
     }
 
     fn accept(&mut self, acceptance: &Acceptance) {
@@ -204,14 +199,12 @@ impl Router {
             recipients.filter_map(|key| Some(self.mail.message(*key)?.to)).collect();
         for key in &pending.deliveries {
             if let Some(message) = self.mail.remove(&mut self.ctx, *key) {
-                if let Some(reliable) = message.reliable() {
-                    self.questions.close(&mut self.ctx, reliable.id);
-                }
+                self.questions.close(&mut self.ctx, message.id);
                 self.pump(message.to);
             }
         }
         let deliveries = pending.deliveries.len();
-        self.mail.undo_send(pending.sender, pending.digest, deliveries, recipients);
+        self.mail.undo_send(&mut self.ctx, pending.sender, pending.digest, deliveries, recipients);
         let Some(acceptance) = pending.acceptance else { return };
         let message = format!("the store could not keep the message; send it again later: {why}");
         let id = acceptance.send_id.as_str();

@@ -14,7 +14,7 @@ use crate::protocol::{
     name::{Name, OPERATOR, RELAY},
     secret::Hash,
 };
-use std::{collections::HashMap, num::NonZeroU32};
+use std::{collections::HashMap, num::NonZeroU32, sync::Arc};
 
 /// The most rules. Each message is checked against all of them, at worst.
 pub const RULES_MAX: usize = 1_000;
@@ -64,6 +64,44 @@ impl Policy {
     }
 }
 
+/// The rules of a policy that match a sender and a topic, so that a message to many compares only
+/// these rules with each recipient.
+#[derive(Clone, Debug)]
+pub struct Applicable {
+    policy: Arc<Policy>,
+    /// The rules' indices, in order.
+    rules: Vec<usize>,
+}
+
+impl Applicable {
+    /// Returns the rules that match messages of `from` on this topic, or on none.
+    #[must_use]
+    pub fn new(policy: &Arc<Policy>, from: &str, topic: Option<&str>) -> Self {
+        let rules = policy.rules.iter().enumerate();
+        let rules = rules.filter(|(_, rule)| rule.matches_sender(from, topic));
+        Self { rules: rules.map(|(at, _)| at).collect(), policy: policy.clone() }
+    }
+
+    /// Returns the number of rules.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether no rule matches.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether the rules allow the message to this agent.
+    #[must_use]
+    pub fn allows(&self, to: &str) -> bool {
+        let mut rules = self.rules.iter().map(|at| &self.policy.rules[*at]);
+        rules.find(|rule| rule.to.matches(to)).is_none_or(|rule| rule.allow)
+    }
+}
+
 /// A rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -83,9 +121,11 @@ impl Rule {
     /// Whether the rule matches a message. A message without a topic has the empty topic.
     #[must_use]
     pub fn matches(&self, from: &str, to: &str, topic: Option<&str>) -> bool {
-        self.from.matches(from)
-            && self.to.matches(to)
-            && self.topic.matches(topic.unwrap_or_default())
+        self.to.matches(to) && self.matches_sender(from, topic)
+    }
+
+    fn matches_sender(&self, from: &str, topic: Option<&str>) -> bool {
+        self.from.matches(from) && self.topic.matches(topic.unwrap_or_default())
     }
 
     /// Returns the answer to a sender whose message this rule forbids.
@@ -121,6 +161,8 @@ mod tests {
         let against = policy.rule_against(from, to, topic).map(|rule| rule.line);
         assert_eq!(against, line, "{from} to {to} on {topic:?}");
         assert_eq!(policy.allows(from, to, topic), line.is_none());
+        let applicable = Applicable::new(&Arc::new(policy.clone()), from, topic);
+        assert!(to == RELAY || applicable.allows(to) == line.is_none(), "{applicable:?}");
     }
 
     #[test]

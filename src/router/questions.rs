@@ -18,6 +18,7 @@ use crate::{
     record::{Change, Clock, MessageRecord, QuestionRecord},
 };
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// The bytes of a question in memory, without its correlation id.
@@ -55,14 +56,14 @@ impl Question {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     by_delivery: FxHashMap<Uuid, Question>,
-    /// The number of each sender's questions.
-    counts: FxHashMap<AgentKey, usize>,
+    /// Each sender's questions, by their deliveries' ids.
+    by_sender: FxHashMap<AgentKey, BTreeSet<Uuid>>,
 }
 
 impl Questions {
     /// Returns the number of a sender's questions.
     pub(super) fn count(&self, sender: AgentKey) -> usize {
-        self.counts.get(&sender).copied().unwrap_or(0)
+        self.by_sender.get(&sender).map_or(0, BTreeSet::len)
     }
 
     pub(super) fn get(&self, delivery: Uuid) -> Option<&Question> {
@@ -194,21 +195,22 @@ impl Questions {
 
     fn insert(&mut self, ctx: &mut Context, delivery: Uuid, question: Question) {
         ctx.timers.set(question.until, Timer::Question(delivery));
-        ctx.memory.charge(question.bytes());
-        *self.counts.entry(question.from).or_default() += 1;
+        ctx.charge_memory(question.from, question.bytes());
+        self.by_sender.entry(question.from).or_default().insert(delivery);
         self.by_delivery.insert(delivery, question);
     }
 
     /// Removes and returns a question.
     pub(super) fn close(&mut self, ctx: &mut Context, delivery: Uuid) -> Option<Question> {
         let question = self.by_delivery.remove(&delivery)?;
-        let count = self.counts.get_mut(&question.from).expect("an open question is counted");
-        *count -= 1;
-        if *count == 0 {
-            self.counts.remove(&question.from);
+        if let Some(own) = self.by_sender.get_mut(&question.from) {
+            own.remove(&delivery);
+            if own.is_empty() {
+                self.by_sender.remove(&question.from);
+            }
         }
         ctx.timers.cancel(question.until, Timer::Question(delivery));
-        ctx.memory.release(question.bytes());
+        ctx.release_memory(question.from, question.bytes());
         if question.is_recorded {
             ctx.record(Change::QuestionEnded(delivery));
         }
@@ -217,13 +219,7 @@ impl Questions {
 
     /// Closes all questions of a sender that is forgotten.
     pub(super) fn close_all_of(&mut self, ctx: &mut Context, sender: AgentKey) {
-        if self.count(sender) == 0 {
-            return;
-        }
-        let own = self.by_delivery.iter().filter(|(_, question)| question.from == sender);
-        let mut own: Vec<_> = own.map(|(delivery, _)| *delivery).collect();
-        own.sort_unstable();
-        for delivery in own {
+        for delivery in self.by_sender.get(&sender).cloned().unwrap_or_default() {
             self.close(ctx, delivery);
         }
     }
@@ -233,9 +229,10 @@ impl Questions {
         self.get(delivery).is_some_and(|question| question.until <= now)
     }
 
+    /// Returns the sender of each question, and the question's bytes.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.by_delivery.values().map(Question::bytes).sum()
+    pub(super) fn charged(&self) -> impl Iterator<Item = (AgentKey, usize)> {
+        self.by_delivery.values().map(|question| (question.from, question.bytes()))
     }
 }
 

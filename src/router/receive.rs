@@ -2,97 +2,89 @@
 
 use super::{
     Router,
-    connections::{Content, Handling, Membership, Stage},
+    accounts::Class,
+    connections::{Content, Membership, Stage},
     directory::bytes_of,
     interface::{ClientId, CloseReason},
+    keys::AgentKey,
+    mail::Load,
     notices,
+    work::{self, FRAME_WORK},
 };
 use crate::protocol::{
-    code::{ErrorCode, NackCode},
+    client_frame::{ClientFrame, ClientPayload, wrong_payload},
+    code::{ErrorCode, NackCode, Violation},
     envelope::{Envelope, Kind},
-    payload::{Bye, Heartbeat},
     text::Quoted,
     topic::Pattern,
 };
 
 impl Router {
-    pub(super) fn frame(&mut self, id: ClientId, json: &[u8]) {
-        match self.connections.note_frame(&mut self.ctx, id, json) {
-            None => {}
-            Some(Handling::Now) => self.handle_frame(id, json),
-            Some(Handling::Deferred) => {
-                self.mail.make_room(&mut self.ctx, json.len());
-                if let Some(violation) = self.connections.defer(&mut self.ctx, id, json) {
+    /// Handles a frame whose turn it is.
+    pub(super) fn frame(&mut self, id: ClientId, frame: &ClientFrame<'_>) {
+        self.ctx.spend(FRAME_WORK + work::of_bytes(frame.bytes()));
+        match (self.connections.stage(id), frame) {
+            (Some(Stage::Member(_)), ClientFrame::Valid(envelope, payload)) => {
+                if let Err(violation) = self.envelope(id, envelope, *payload) {
                     self.violated(id, violation);
                 }
             }
-        }
-    }
-
-    fn handle_frame(&mut self, id: ClientId, json: &[u8]) {
-        match self.connections.stage(id) {
-            Some(Stage::Member(_)) => match Envelope::read(json) {
-                Ok(envelope) => self.envelope(id, &envelope),
-                Err(violation) => self.violated(id, violation),
-            },
-            Some(Stage::Unauthenticated { .. }) => self.first_frame(id, json),
-            Some(Stage::WaitingForName(_)) => unreachable!("reading from the client is paused"),
-            Some(Stage::Closing { .. } | Stage::HungUp) | None => {}
-        }
-    }
-
-    /// Handles a client's deferred frames, as long as the client reads its answers. Then ends the
-    /// read pause.
-    pub(super) fn handle_deferred(&mut self, id: ClientId) {
-        while let Some(json) = self.connections.next_deferred(&mut self.ctx, id) {
-            self.handle_frame(id, &json);
-        }
-        self.connections.resume_reading(&mut self.ctx, id);
-    }
-
-    fn envelope(&mut self, id: ClientId, envelope: &Envelope<'_>) {
-        let done = match envelope.kind {
-            Kind::Send => {
-                self.send(id, envelope);
-                Ok(())
+            (Some(Stage::Member(_)), ClientFrame::Malformed(malformed)) => {
+                self.violated(id, malformed.violation.clone());
             }
+            (Some(Stage::Unauthenticated { .. }), frame) => {
+                self.first_frame(id, frame);
+                self.connections.note_first_frame(&mut self.ctx, id);
+            }
+            // The client's frames wait while it waits for a name. A client that has gone meanwhile
+            // has nothing more to say.
+            (Some(Stage::WaitingForName(_) | Stage::Closing { .. } | Stage::HungUp) | None, _) => {}
+        }
+    }
+
+    fn envelope(
+        &mut self,
+        id: ClientId,
+        envelope: &Envelope<'_>,
+        payload: Result<&ClientPayload, &str>,
+    ) -> Result<(), Violation> {
+        let is_beside = self.connections.membership(id).is_some_and(Membership::is_beside);
+        match (envelope.kind, payload) {
+            (Kind::Send, payload) => self.send(id, envelope, payload),
             // Companions and operators get no deliveries, so their ACKs and NACKs are ignored.
-            Kind::Ack | Kind::Nack
-                if self.connections.membership(id).is_some_and(Membership::is_beside) =>
-            {
-                Ok(())
+            (Kind::Ack | Kind::Nack, _) if is_beside => {}
+            (Kind::Subscribe | Kind::Unsubscribe, _) => self.subscribe(id, envelope),
+            (Kind::Resume, payload) => {
+                let payload = payload.map_err(|why| wrong_payload(envelope, why))?;
+                if let ClientPayload::Resume(resume) = payload {
+                    self.resume(id, envelope, resume);
+                }
             }
-            Kind::Ack => {
-                envelope.decode_member(envelope.payload).map(|ack| self.acknowledged(id, &ack))
-            }
-            Kind::Nack => {
-                envelope.decode_member(envelope.payload).map(|nack| self.returned(id, &nack))
-            }
-            Kind::Pong => envelope.decode_member::<Heartbeat>(envelope.payload).map(drop),
-            Kind::Subscribe | Kind::Unsubscribe => {
-                self.subscribe(id, envelope);
-                Ok(())
-            }
-            Kind::Bye => envelope.decode_member(envelope.payload).map(|bye: Bye| {
-                self.log(id, &format!("said BYE: {}", Quoted(&bye.reason)));
-                self.close(id, CloseReason::Bye);
-            }),
-            Kind::Resume => {
-                self.resume(id, envelope);
-                Ok(())
-            }
-            Kind::Hello => {
+            (Kind::Hello, _) => {
                 let why = "this connection has sent HELLO already";
-                Err(envelope.violation(ErrorCode::Invalid, why))
+                return Err(envelope.violation(ErrorCode::Invalid, why));
             }
-            Kind::Welcome | Kind::Deliver | Kind::Ping | Kind::Error | Kind::Busy | Kind::Sync => {
+            (
+                Kind::Welcome | Kind::Deliver | Kind::Ping | Kind::Error | Kind::Busy | Kind::Sync,
+                _,
+            ) => {
                 let why = format!("{} is sent only by the daemon", envelope.kind);
-                Err(envelope.violation(ErrorCode::Invalid, why))
+                return Err(envelope.violation(ErrorCode::Invalid, why));
             }
-        };
-        if let Err(violation) = done {
-            self.violated(id, violation);
+            (Kind::Ack | Kind::Nack | Kind::Pong | Kind::Bye, Err(why)) => {
+                return Err(wrong_payload(envelope, why));
+            }
+            (Kind::Ack | Kind::Nack | Kind::Pong | Kind::Bye, Ok(payload)) => match payload {
+                ClientPayload::Ack(ack) => self.acknowledged(id, ack),
+                ClientPayload::Nack(nack) => self.returned(id, nack),
+                ClientPayload::Bye(bye) => {
+                    self.log(id, &format!("said BYE: {}", Quoted(&bye.reason)));
+                    self.close(id, CloseReason::Bye);
+                }
+                _ => {}
+            },
         }
+        Ok(())
     }
 
     fn subscribe(&mut self, id: ClientId, envelope: &Envelope<'_>) {
@@ -133,7 +125,7 @@ impl Router {
                 return Err((NackCode::Limit, why));
             }
             (Kind::Subscribe, false) => {
-                if !self.has_room_to_subscribe(&pattern) {
+                if !self.has_room_to_subscribe(agent, &pattern) {
                     let why = "the daemon has no memory for another subscription; try later";
                     return Err((NackCode::Limit, why.into()));
                 }
@@ -147,9 +139,15 @@ impl Router {
         Ok(())
     }
 
-    pub(super) fn has_room_to_subscribe(&mut self, pattern: &Pattern) -> bool {
-        self.mail.make_room(&mut self.ctx, bytes_of(pattern));
-        self.directory.has_room_to_subscribe(&self.ctx, pattern)
+    /// Whether the memory has room for another subscription of an agent. All subscriptions take at
+    /// most half of `memory_bytes_max`, so that the other half remains for messages.
+    fn has_room_to_subscribe(&mut self, agent: AgentKey, pattern: &Pattern) -> bool {
+        let (bytes, most) = (bytes_of(pattern), self.ctx.limits.memory_bytes_max / 2);
+        if self.ctx.accounts.excess(Class::Subscriptions, Some(agent), bytes, most) > 0 {
+            return false;
+        }
+        self.mail.make_room(&mut self.ctx, bytes);
+        self.ctx.has_memory_for(bytes)
     }
 
     /// Notes that the operating system has accepted bytes of a client's frames.
@@ -157,28 +155,28 @@ impl Router {
         if !self.connections.contains(id) {
             return;
         }
-        self.connections.add_written(&self.ctx, id, bytes);
         let agent = self.connections.agent_of(id);
-        while let Some(frame) = self.connections.next_written(&mut self.ctx, id) {
-            match frame.content {
-                Content::Answer | Content::Copy => {}
-                Content::Notice(notice) => notices::record_end(&mut self.ctx, &notice),
-                Content::AtMostOnce { from, .. } => {
-                    if let Some(agent) = agent {
-                        self.mail.release(&mut self.ctx, agent, from, frame.bytes);
-                    }
+        let is_member = self.connections.membership(id).is_some();
+        let Self { ctx, connections, mail, .. } = self;
+        // Most frames that are written together are messages of one sender.
+        let mut run: Option<(AgentKey, Load)> = None;
+        connections.take_written(ctx, id, bytes, |ctx, content| match content {
+            Content::Answer | Content::Copy => {}
+            Content::Notice(notice) => notices::record_end(ctx, &notice),
+            Content::AtMostOnce { sent, charged, .. } => match &mut run {
+                Some((sender, load)) if *sender == sent.from => load.add(charged),
+                _ => {
+                    let ended = run.replace((sent.from, Load { messages: 1, bytes: charged }));
+                    mail.release_all(ctx, agent, ended);
                 }
-                // While a connection is being closed, its message may be in flight to the agent's
-                // next connection already.
-                Content::AtLeastOnce(key) if self.connections.membership(id).is_some() => {
-                    self.mail.note_written(key);
-                }
-                Content::AtLeastOnce(_) => {}
-            }
-        }
-        if self.connections.is_paused(id) {
-            self.handle_deferred(id);
-        }
+            },
+            // While a connection is being closed, its message may be in flight to the agent's next
+            // connection already.
+            Content::AtLeastOnce(key) if is_member => mail.note_written(key),
+            Content::AtLeastOnce(_) => {}
+        });
+        mail.release_all(ctx, agent, run);
+        self.connections.end_pause(&mut self.ctx, id);
         if let Some(agent) = agent {
             self.pump(agent);
         }

@@ -4,14 +4,16 @@
 use super::{
     Router,
     keys::{AgentKey, StreamKey},
-    mail::HEAD_BYTES_MAX,
+    mail::{HEAD_BYTES_MAX, Sent},
     send_digest::SendDigest,
     send_request::Refusal,
+    sender::SenderAuth,
 };
 use crate::{
     protocol::{code::NackCode, deliver::Shared, payload::SendMeta, relay::Redelivered},
     record::{Change, DeliveryRecord, DeliveryRow, Ending, StreamRecord},
 };
+use std::sync::Arc;
 
 impl Router {
     /// Redelivers the dead letters among these deliveries. An error means that none of them can be
@@ -46,6 +48,10 @@ impl Router {
     fn redeliver_one(&mut self, row: &DeliveryRow) -> Result<(), Refusal> {
         let (delivery, bytes) = (&row.delivery, row.message.shared.len() + HEAD_BYTES_MAX);
         let name = &delivery.to_name;
+        if row.message.sender == 0 {
+            let message = "its text is damaged in the store".to_owned();
+            return Err((NackCode::StoreFailed, message));
+        }
         let to = self.directory.find(name.as_str());
         let Some(to) = to.filter(|to| self.directory[*to].number == delivery.to) else {
             let message = format!("the name {name} was forgotten, and its mail with it");
@@ -53,21 +59,24 @@ impl Router {
         };
         let shared = Shared::read(&row.message.shared);
         let (stream, from) = self.stream_of(row, to, shared.as_ref())?;
-        if !self.ctx.has_memory_for(bytes) || !self.mail.has_room(&self.ctx, to, from, bytes) {
+        if !self.mail.has_room(&self.ctx, to, from, bytes) || !self.has_memory_for(from, bytes) {
             self.mail.close_if_over(&mut self.ctx, stream);
             let waiting = self.mail.queued(to).0;
             let message =
                 format!("{name} has no room: {waiting} messages are in its queue; try again later");
             return Err((NackCode::Limit, message));
         }
-        let ttl_ms = stated_ttl_ms(shared.as_ref()).max(self.ctx.limits.ttl_ms);
+        let meta = stated_meta(shared.as_ref());
+        let ttl_ms = self.ctx.limits.ttl_of(&meta).max(self.ctx.limits.ttl_ms);
         let expires = self.ctx.now.monotonic.plus(ttl_ms);
         self.ctx.record(Change::Redelivered { delivery: delivery.number, expires });
         self.mail.forget_dead_letter(delivery.id);
         let fresh = DeliveryRecord { expires, failures: 0, ..delivery.clone() };
         // The redelivery does not count as an open delivery in the sender's dedup window.
         let digest = SendDigest::default();
-        self.mail.restore_message(&mut self.ctx, stream, &fresh, &row.message, 0, digest);
+        let (ctx, message) = (&mut self.ctx, &row.message);
+        let sent = Arc::new(Sent::restored(from, message, SenderAuth::of_record(message)));
+        self.mail.restore_message(ctx, stream, &fresh, (message, sent), 0, digest);
         self.pump(to);
         Ok(())
     }
@@ -87,30 +96,30 @@ impl Router {
         {
             return Ok((key, stream.from()));
         }
-        if !self.mail.has_room_for_stream(&mut self.ctx) {
-            let message = format!("{} streams are open already", self.mail.streams());
-            return Err((NackCode::Limit, message));
-        }
         let from = shared.and_then(|shared| self.directory.find(&shared.from));
-        if let Some(from) = from.filter(|from| self.directory[*from].number == sender) {
-            let key = self.mail.open_stream(&self.ctx, from, to, topic);
+        let from = from.filter(|from| self.directory[*from].number == sender);
+        let payer = from.unwrap_or_else(|| self.directory.unused_key());
+        if !self.mail.has_room_for_stream(&mut self.ctx, payer) {
+            return Err((NackCode::Limit, self.too_many_streams()));
+        }
+        if let Some(from) = from {
+            let key = self.mail.open_stream(&mut self.ctx, from, to, topic);
             self.mail.record_stream(&mut self.ctx, key);
             return Ok((key, from));
         }
-        let ghost = self.directory.unused_key();
+        let ghost = payer;
         let (to_number, topic) = (row.delivery.to, topic.map(Into::into));
         let record = StreamRecord { number, from: sender, to: to_number, topic, reserved: 0 };
-        let key = self.mail.restore_orphan(&record, ghost, to, row.delivery.seq);
+        let key = self.mail.restore_orphan(&mut self.ctx, &record, ghost, to, row.delivery.seq);
         self.ctx.record(Change::Stream(Box::new(record)));
         Ok((key, ghost))
     }
 }
 
-/// Returns the time to live that a SEND stated, in milliseconds, or 0. A redelivered dead letter
-/// gets this time again, but at least the default, so that a message with a short time does not
-/// expire again at once.
-fn stated_ttl_ms(shared: Option<&Shared<'_>>) -> u64 {
+/// Returns the `payload_meta` of a dead letter's SEND. A redelivered dead letter gets the time to
+/// live that it states again, but at least the default, so that a message with a short time does
+/// not expire again at once.
+fn stated_meta(shared: Option<&Shared<'_>>) -> SendMeta {
     let meta = shared.and_then(|shared| shared.payload_meta);
-    let meta: Option<SendMeta> = meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
-    meta.and_then(|meta| meta.ttl_ms).unwrap_or_default()
+    meta.and_then(|meta| serde_json::from_str(meta.get()).ok()).unwrap_or_default()
 }

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     protocol::{
+        client_frame::Answer,
         code::NackCode,
         envelope::{Header, Kind},
         frame::PREFIX,
@@ -42,17 +43,17 @@ impl Router {
     /// sent the message and has left, its agent is notified: a command ends once its message is
     /// accepted.
     pub(super) fn report_failure(&mut self, message: &Message, code: NackCode, why: String) {
-        let delivery = message.reliable().map(|reliable| reliable.id);
+        let delivery = message.reliable.as_ref().map(|_| message.id);
         let question = delivery.and_then(|id| self.questions.close(&mut self.ctx, id));
         let client = question.as_ref().and_then(|question| question.client);
         let nack = Nack {
             to: self.directory.name(message.to).map(ToString::to_string),
             correlation_id: question.map(|question| question.correlation_id.into()),
-            ..Nack::new(message.send_id.as_str(), code, why)
+            ..Nack::new(message.sent.id.as_str(), code, why)
         };
         let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
-        let by = message.by.filter(|by| self.connections.membership(*by).is_some());
-        self.inform((message.from, by), client, frame);
+        let by = message.sent.by.filter(|by| self.connections.membership(*by).is_some());
+        self.inform((message.sent.from, by), client, frame);
     }
 
     /// Hands a frame to a sender: on the connection `client` that asked the question, or else on
@@ -121,11 +122,13 @@ impl Router {
     /// open. Questions of guests, companions and operators are not recorded: their connections end
     /// with the daemon.
     pub(super) fn record_question_of(&mut self, message: &Message) {
-        let Some(reliable) = message.reliable().filter(|_| message.by.is_none()) else { return };
-        let sender = self.directory.get(message.from);
-        if sender.is_some_and(|sender| !sender.is_guest()) {
+        let sender = self.directory.get(message.sent.from);
+        if message.reliable.is_some()
+            && message.sent.by.is_none()
+            && sender.is_some_and(|sender| !sender.is_guest())
+        {
             let numbers = |agent| self.directory.get(agent).map(|agent| agent.number);
-            self.questions.record_alone(&mut self.ctx, reliable.id, numbers);
+            self.questions.record_alone(&mut self.ctx, message.id, numbers);
         }
     }
 
@@ -160,15 +163,19 @@ impl Router {
 
     /// Handles an ACK that may answer a question. Ignores every answer after the first, and answers
     /// with another correlation id.
-    pub(super) fn answered(&mut self, client: ClientId, ack: &Ack<'_>) {
-        let Some(delivery) = self.find_question(client, ack) else { return };
+    pub(super) fn answered(&mut self, client: ClientId, delivery: Uuid, stated: &Answer) {
         let Some(question) = self.questions.get(delivery) else { return };
+        if self.connections.agent_of(client) != Some(question.to)
+            || *question.correlation_id != *stated.correlation_id
+        {
+            return;
+        }
         let send_id = question.send_id.clone();
         let answer = Ack {
             ack_id: send_id.as_str().into(),
-            correlation_id: ack.correlation_id.clone(),
-            response: ack.response,
-            response_data: ack.response_data,
+            correlation_id: Some(stated.correlation_id.clone()),
+            response: stated.response,
+            response_data: stated.response_data.as_deref(),
             ..Ack::default()
         };
         let from = self.directory[question.to].name.as_str();
@@ -181,20 +188,11 @@ impl Router {
                 }
             }
             Err((code, why)) => {
-                let correlation_id = ack.correlation_id.clone();
-                let nack = Nack { correlation_id, ..Nack::new(&*ack.ack_id, code, why) };
+                let correlation_id = Some(stated.correlation_id.clone());
+                let nack = Nack { correlation_id, ..Nack::new(&*stated.ack_id, code, why) };
                 self.connections.answer(&mut self.ctx, client, Kind::Nack, &nack);
             }
         }
-    }
-
-    fn find_question(&self, client: ClientId, ack: &Ack<'_>) -> Option<Uuid> {
-        let correlation_id = ack.correlation_id.as_deref()?;
-        let delivery = Uuid::try_parse(&ack.ack_id).ok()?;
-        let question = self.questions.get(delivery)?;
-        let is_answered = self.connections.agent_of(client) == Some(question.to)
-            && *question.correlation_id == *correlation_id;
-        is_answered.then_some(delivery)
     }
 
     /// Checks whether an answer of this number of bytes can be passed on. If not, the question

@@ -5,6 +5,7 @@
 //! ask for, and `rows` formats agents and deliveries for answers.
 
 mod access;
+mod names;
 mod queue;
 mod reports;
 mod request;

@@ -34,12 +34,12 @@ impl Router {
         let key = *deliveries.first()?;
         let (message, record) = (self.mail.message(key)?, self.mail.message_record(key)?);
         let reliable = message.reliable()?;
-        let (recipients, left) = match self.mail.send_state(message.from, reliable.digest) {
+        let (recipients, left) = match self.mail.send_state(message.sent.from, reliable.digest) {
             Some(SendState::Complete { recipients, .. }) => (*recipients, Vec::new()),
             Some(SendState::Partial { recipients, left, .. }) => {
                 (Some(*recipients), self.directory.numbers_of(left))
             }
-            None => (reliable.to_everyone.then_some(deliveries.len() as u64), Vec::new()),
+            None => (message.sent.to_everyone.then_some(deliveries.len() as u64), Vec::new()),
         };
         let (sender, fingerprint) = (record.sender, reliable.digest.fingerprint());
         let remaining = left;

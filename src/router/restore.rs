@@ -4,8 +4,9 @@ use super::{
     Router,
     interface::Output,
     keys::{AgentKey, StreamKey},
-    mail::{Mail, SendState},
+    mail::{Mail, SendState, Sent},
     send_digest::SendDigest,
+    sender::SenderAuth,
 };
 use crate::{
     protocol::{Now, code::NackCode, deliver::Shared},
@@ -15,7 +16,10 @@ use crate::{
     },
 };
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 /// The most answers of `@relay` to one agent in a millisecond. After a restart, the sequence
 /// numbers of answers continue from the daemon's clock in milliseconds, multiplied by this number,
@@ -44,11 +48,31 @@ struct Restored {
     open: FxHashMap<u64, u32>,
     /// Messages whose recipient was away.
     away: HashSet<u64>,
+    /// The last message with a restored delivery. Its other deliveries share it, and later messages
+    /// share its sender.
+    last: Option<(u64, Arc<Sent>)>,
 }
 
 impl Restored {
     fn sender(&self, number: u64) -> Option<AgentKey> {
         self.agents.get(&number).or_else(|| self.ghosts.get(&number)).copied()
+    }
+
+    /// Returns what all deliveries of a message share.
+    fn sent(&mut self, from: AgentKey, message: &MessageRecord) -> Arc<Sent> {
+        let last = self.last.as_ref();
+        if let Some((_, sent)) =
+            last.filter(|(number, sent)| (*number, sent.from) == (message.number, from))
+        {
+            return sent.clone();
+        }
+        let auth = last.map(|(_, sent)| &sent.auth);
+        let auth =
+            auth.filter(|auth| (&auth.session, auth.proof) == (&message.session, message.proof));
+        let auth = auth.cloned().unwrap_or_else(|| SenderAuth::of_record(message));
+        let sent = Arc::new(Sent::restored(from, message, auth));
+        self.last = Some((message.number, sent.clone()));
+        sent
     }
 }
 
@@ -71,7 +95,8 @@ impl Router {
         for (_, record) in image.streams {
             self.restore_stream(&record, &mut restored);
         }
-        for record in image.dedup.values() {
+        // Only open messages need theirs, and they are fewer than the remembered ones.
+        for record in image.messages.keys().filter_map(|number| image.dedup.get(number)) {
             let digest = SendDigest::from_fingerprint(record.fingerprint);
             restored.digests.insert(record.message, digest);
         }
@@ -94,7 +119,7 @@ impl Router {
             }
         }
         for (number, dead) in image.dead_letters {
-            self.mail.note_dead_letter(dead.id, number, dead.to);
+            self.mail.note_dead_letter(dead.id, number, dead.to, 0);
         }
         self.mail.finish_restore(&mut self.ctx);
         self.ctx.swap_outputs(out);
@@ -106,7 +131,7 @@ impl Router {
             restored.here.insert(number);
         }
         let agent = self.directory.restore_agent(&mut self.ctx, record);
-        self.mail.open_mailbox(agent, number, is_guest);
+        self.mail.open_mailbox(&mut self.ctx, agent, number, is_guest);
         restored.agents.insert(number, agent);
     }
 
@@ -133,13 +158,13 @@ impl Router {
             return;
         };
         let key = match sender {
-            Some(from) => self.mail.restore_stream(&self.ctx, record, from, to),
+            Some(from) => self.mail.restore_stream(&mut self.ctx, record, from, to),
             None => {
                 let ghost = *restored
                     .ghosts
                     .entry(record.from)
                     .or_insert_with(|| self.directory.unused_key());
-                self.mail.restore_orphan(record, ghost, to, 0)
+                self.mail.restore_orphan(&mut self.ctx, record, ghost, to, 0)
             }
         };
         restored.streams.insert(record.number, key);
@@ -153,6 +178,7 @@ impl Router {
     ) {
         let message = messages.get(&record.message);
         let known = restored.streams.get(&record.stream).copied();
+        let known = known.filter(|stream| self.is_between(*stream, record, message, restored));
         let stream = known.or_else(|| self.replacement(record, message?, restored));
         let (Some(message), Some(stream)) = (message, stream) else {
             // A delivery cannot be restored without its recipient or its message's text.
@@ -164,18 +190,39 @@ impl Router {
         };
         let digest = restored.digests.get(&record.message).copied().unwrap_or_default();
         let attempts = record.attempts.max(u32::from(restored.here.contains(&record.to)));
-        let ctx = &mut self.ctx;
-        let key = self.mail.restore_message(ctx, stream, record, message, attempts, digest);
-        if let Some(queued) = self.mail.message(key)
-            && self.directory.get(queued.from).is_some()
-        {
-            let (ends, clock) = ((queued.from, queued.to), restored.clock);
-            self.questions.restore_with_message(ctx, record.id, message, ends, clock);
+        let Some((from, to)) = self.mail.stream(stream).map(|it| (it.from(), it.to())) else {
+            return;
+        };
+        if attempts > record.attempts {
+            // From now on the recipient counts as away, and the next daemon would not know that it may
+            // have received the message.
+            let (delivery, failures) = (record.number, record.failures);
+            self.ctx.record(Change::Attempted { delivery, attempts, failures });
+        }
+        let (ctx, sent) = (&mut self.ctx, restored.sent(from, message));
+        self.mail.restore_message(ctx, stream, record, (message, sent), attempts, digest);
+        if self.directory.get(from).is_some() {
+            let clock = restored.clock;
+            self.questions.restore_with_message(ctx, record.id, message, (from, to), clock);
         }
         *restored.open.entry(record.message).or_default() += 1;
         if record.attempts == 0 {
             restored.away.insert(record.message);
         }
+    }
+
+    /// Whether a stream has the sender of a delivery's message and its recipient. If not, a row in
+    /// the store is damaged.
+    fn is_between(
+        &self,
+        stream: StreamKey,
+        record: &DeliveryRecord,
+        message: Option<&MessageRecord>,
+        restored: &Restored,
+    ) -> bool {
+        let ends = message.map(|it| (restored.sender(it.sender), restored.agents.get(&record.to)));
+        let known = self.mail.stream(stream).map(|it| (it.from(), it.to()));
+        matches!((ends, known), (Some((Some(from), Some(to))), Some(known)) if known == (from, *to))
     }
 
     /// Returns the open stream that replaces the stream in the record of a redelivered dead letter.
@@ -186,32 +233,39 @@ impl Router {
         restored: &Restored,
     ) -> Option<StreamKey> {
         let shared = Shared::read(&message.shared)?;
-        let (from, to) = (restored.sender(message.sender)?, *restored.agents.get(&record.to)?);
-        self.mail.find_stream(from, to, shared.topic.as_deref())
+        let to = *restored.agents.get(&record.to)?;
+        self.mail.find_stream_to(to, message.sender, shared.topic.as_deref())
     }
 
     /// Restores the dedup windows, as far as the bound for all windows together allows.
     fn restore_dedup(&mut self, records: &BTreeMap<u64, DedupRecord>, restored: &Restored) {
+        let mut counts: FxHashMap<u64, usize> = FxHashMap::default();
+        for record in records.values() {
+            *counts.entry(record.sender).or_default() += 1;
+        }
         // Guests that were connected do not return, but their SENDs are still in the store.
-        let senders = records.values().map(|record| record.sender);
-        let gone: BTreeSet<_> =
-            senders.filter(|sender| !restored.agents.contains_key(sender)).collect();
+        let is_gone = |sender: &&u64| !restored.agents.contains_key(*sender);
+        let mut gone: Vec<u64> = counts.keys().filter(is_gone).copied().collect();
+        gone.sort_unstable();
         for sender in gone {
             self.ctx.record(Change::AgentForgotten(sender));
         }
-        let mut counts: FxHashMap<AgentKey, usize> = FxHashMap::default();
-        for agent in records.values().filter_map(|record| restored.agents.get(&record.sender)) {
-            *counts.entry(*agent).or_default() += 1;
-        }
+        let agent = |(sender, count)| Some((*restored.agents.get(&sender)?, count));
+        let counts = counts.into_iter().filter_map(agent).collect();
         let forget_at = |agent| self.directory.get(agent)?.forget_at;
         let shares = Mail::dedup_shares(&self.ctx, counts, forget_at);
-        for record in records.values().filter(|_| self.ctx.planted.restores_dedup()) {
-            if let Some(sender) = restored.agents.get(&record.sender).copied() {
-                let number = record.message;
+        let share =
+            |(sender, agent): (&u64, &AgentKey)| Some((*sender, (*agent, *shares.get(agent)?)));
+        let senders: FxHashMap<_, _> = restored.agents.iter().filter_map(share).collect();
+        if !self.ctx.planted.restores_dedup() {
+            return;
+        }
+        for record in records.values() {
+            if let Some((sender, share)) = senders.get(&record.sender).copied() {
                 let state = restored_state(record, restored);
-                let open = restored.open.get(&number).copied().unwrap_or(0);
+                let open = restored.open.get(&record.message).copied().unwrap_or(0);
                 let digest = SendDigest::from_fingerprint(record.fingerprint);
-                self.mail.remember_send(sender, digest, state, open, shares[&sender]);
+                self.mail.remember_send(&mut self.ctx, sender, digest, state, open, share);
             }
         }
     }

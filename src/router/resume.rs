@@ -7,7 +7,8 @@ use super::{
     handshake::Refusal,
     interface::ClientId,
     keys::{AgentKey, StreamKey},
-    mail::{HEAD_BYTES_MAX, Recipient},
+    mail::HEAD_BYTES_MAX,
+    work::{NODE_WORK, POSITION_WORK},
 };
 use crate::protocol::{
     code::{ErrorCode, NackCode},
@@ -33,14 +34,8 @@ impl Router {
         &mut self,
         id: ClientId,
         envelope: &Envelope<'_>,
+        resume: &Resume,
     ) -> Result<(), Refusal> {
-        let resume: Resume = match envelope.decode_member(envelope.payload) {
-            Ok(resume) => resume,
-            Err(violation) => {
-                self.violated(id, violation);
-                return Ok(());
-            }
-        };
         let Some(token) = &resume.resume_token else {
             let why = "a RESUME before HELLO needs `resume_token`; send HELLO";
             let code = NackCode::Unauthorized;
@@ -80,11 +75,7 @@ impl Router {
     }
 
     /// Handles a member's RESUME.
-    pub(super) fn resume(&mut self, id: ClientId, envelope: &Envelope<'_>) {
-        let resume: Resume = match envelope.decode_member(envelope.payload) {
-            Ok(resume) => resume,
-            Err(violation) => return self.violated(id, violation),
-        };
+    pub(super) fn resume(&mut self, id: ClientId, envelope: &Envelope<'_>, resume: &Resume) {
         let membership = self.connections.membership(id);
         let is_own = membership.is_some_and(|membership| !membership.is_beside());
         let agent = self.connections.agent_of(id).filter(|_| is_own);
@@ -106,12 +97,13 @@ impl Router {
 
     /// Checks whether all missed messages are retained.
     fn check_resume(
-        &self,
+        &mut self,
         agent: AgentKey,
         named: &ResumeStreams,
     ) -> Result<Rewind, (NackCode, String)> {
         let (mut streams, mut after) = (Vec::new(), FxHashMap::default());
         for (key, position) in self.positions(agent, named) {
+            self.ctx.spend(POSITION_WORK);
             if position.last_seq < self.gone(agent, key, &position) {
                 let StreamPosition { topic, peer, last_seq, .. } = &position;
                 let why = format!(
@@ -153,12 +145,13 @@ impl Router {
     /// Returns the streams that a RESUME names, with their positions for SYNC. A stream that is not
     /// open has no key.
     fn positions(
-        &self,
+        &mut self,
         agent: AgentKey,
         named: &ResumeStreams,
     ) -> Vec<(Option<StreamKey>, StreamPosition)> {
         match named {
             ResumeStreams::ByTopic(topics) => {
+                self.ctx.spend(NODE_WORK * self.mail.count_streams_to(agent) as u64);
                 let positions = self.mail.streams_to(agent).filter_map(|(key, stream)| {
                     let topic = stream.topic().map_or("", |topic| topic);
                     let last_seq = topics.get(topic)?.last_seq;
@@ -194,10 +187,7 @@ impl Router {
     /// Sends SYNC, and queues the missed messages again.
     fn rewind(&mut self, id: ClientId, agent: AgentKey, rewind: &Rewind) {
         self.connections.answer(&mut self.ctx, id, Kind::Sync, &rewind.sync);
-        let to = &self.directory[agent];
-        let session = to.session.as_deref().map_or("", |session| &session.id);
-        let to = Recipient { name: to.name.as_str(), session };
-        self.mail.rewind(&mut self.ctx, agent, &rewind.after, to);
+        self.mail.rewind(&mut self.ctx, agent, &rewind.after);
     }
 }
 

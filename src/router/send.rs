@@ -2,27 +2,27 @@
 
 use super::{
     Router,
-    connections::Content,
+    frame::Frame,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Body, HEAD_BYTES_MAX, Reliable, SendState, State},
+    mail::{Reliable, SendState, Sent, State},
     persist::acceptance_of,
     questions,
     send_digest::SendDigest,
     send_request::{Numbers, Queued, Refusal, SendRequest, deliver_bytes_max},
     sender::SendId,
+    work::{self, CHECK_WORK, DELIVERY_WORK, NODE_WORK, RULE_WORK},
 };
 use crate::protocol::{
+    client_frame::ClientPayload,
     code::NackCode,
-    deliver::{Delivery, Head, Sender},
     envelope::{Envelope, Kind},
     name::{EVERYONE, Name, OPERATOR, RELAY},
-    payload::{Busy, SendMeta},
+    payload::Busy,
     text::Quoted,
     topic,
 };
 use std::sync::Arc;
-use uuid::Uuid;
 
 /// The first interval of a sender's backoff, which BUSY states.
 const RETRY_MS: u64 = 50;
@@ -50,8 +50,8 @@ struct Fanout {
 enum Verdict {
     /// The recipient's queue has room. Contains the stream, if it is open already.
     Accept(Option<StreamKey>),
-    /// The recipient's queue, the memory or the store's backlog has no room. Contains the number of
-    /// messages in the queue.
+    /// The recipient's queue, the sender's share of the memory or the store's backlog has no room.
+    /// Contains the number of messages in the queue.
     Busy(usize),
     /// The sender sends to this recipient too often, and has to wait for this number of
     /// milliseconds.
@@ -60,8 +60,13 @@ enum Verdict {
 }
 
 impl Router {
-    pub(super) fn send(&mut self, client: ClientId, envelope: &Envelope<'_>) {
-        match self.check_send(client, envelope) {
+    pub(super) fn send(
+        &mut self,
+        client: ClientId,
+        envelope: &Envelope<'_>,
+        payload: Result<&ClientPayload, &str>,
+    ) {
+        match self.check_send(client, envelope, payload) {
             Ok(send) => match envelope.to.as_deref() {
                 None | Some(EVERYONE) => self.send_to_many(&send),
                 Some(name) if name.eq_ignore_ascii_case(RELAY) && send.asks.is_some() => {
@@ -97,6 +102,7 @@ impl Router {
         &self,
         client: ClientId,
         envelope: &'e Envelope<'e>,
+        payload: Result<&ClientPayload, &str>,
     ) -> Result<SendRequest<'e>, Refusal> {
         let (from, by) = self.sender_at(client)?;
         let name = &self.directory[from].name;
@@ -114,16 +120,12 @@ impl Router {
             }
             None => {}
         }
-        let meta: SendMeta = match envelope.payload_meta {
-            None => SendMeta::default(),
-            Some(meta) => envelope
-                .decode_member(meta)
-                .map_err(|violation| (NackCode::Invalid, violation.message))?,
-        };
+        let payload = payload.map_err(|why| (NackCode::Invalid, why.to_owned()))?;
+        let ClientPayload::Send(meta) = payload else { unreachable!("the envelope is a SEND") };
         if let Some(sync) = &meta.sync {
             questions::check(sync).map_err(|why| (NackCode::Invalid, why))?;
         }
-        let ttl_ms = meta.ttl_ms.unwrap_or(self.ctx.limits.ttl_ms);
+        let ttl_ms = self.ctx.limits.ttl_of(meta);
         Ok(SendRequest {
             envelope,
             client,
@@ -132,7 +134,7 @@ impl Router {
             requires_ack: meta.requires_ack || meta.sync.is_some(),
             expires: self.ctx.now.monotonic.plus(ttl_ms),
             bytes: deliver_bytes_max(envelope, name),
-            asks: meta.sync,
+            asks: meta.sync.clone(),
         })
     }
 
@@ -164,11 +166,11 @@ impl Router {
         if let Some(why) = self.forbidden(send, to) {
             return self.refuse(send.client, &send.envelope.id, NackCode::Forbidden, why);
         }
-        self.mail.make_room(&mut self.ctx, send.bytes);
         match self.check_recipient(send, to) {
             Verdict::Accept(stream) => {
                 self.ctx.counts.taken += 1;
-                let queued = self.queue(send, to, stream, digest, None);
+                let sent = self.sent(send, false);
+                let queued = self.queue(send, &sent, to, stream, digest);
                 if let (Some(digest), Some(key)) = (digest, queued.key) {
                     let away = self.directory[to].client.is_none();
                     let acceptance = acceptance_of(send, None, away);
@@ -204,16 +206,14 @@ impl Router {
             None => (0, 0, self.recipients(send)),
         };
         // Agents to which the policy forbids the SEND do not count as its recipients.
-        recipients.retain(|to| self.forbidden(send, *to).is_none());
+        self.retain_permitted(send, &mut recipients);
         let mut fanout = Fanout { had, number, ..Fanout::default() };
-        let mut shared = None;
+        let mut sent = None;
         for to in recipients {
-            self.mail.make_room(&mut self.ctx, send.bytes);
             match self.check_recipient(send, to) {
                 Verdict::Accept(stream) => {
-                    let name = &self.directory[send.from].name;
-                    let shared = shared.get_or_insert_with(|| send.shared(name));
-                    let queued = self.queue(send, to, stream, digest, Some(shared));
+                    let sent = sent.get_or_insert_with(|| self.sent(send, true));
+                    let queued = self.queue(send, sent, to, stream, digest);
                     fanout.new += 1;
                     fanout.persisting.extend(queued.key.filter(|_| send.requires_ack));
                 }
@@ -256,7 +256,7 @@ impl Router {
                 self.remember_send(send, digest, state, 0);
             }
         } else if let Some(digest) = digest {
-            self.mail.forget_send(send.from, digest);
+            self.mail.forget_send(&mut self.ctx, send.from, digest);
         }
     }
 
@@ -291,14 +291,14 @@ impl Router {
     }
 
     /// Returns the subscribers of the SEND's topic, or all connected agents, without the sender.
-    fn recipients(&self, send: &SendRequest<'_>) -> Vec<AgentKey> {
+    fn recipients(&mut self, send: &SendRequest<'_>) -> Vec<AgentKey> {
         let mut recipients = Vec::new();
         match send.envelope.topic.as_deref() {
             Some(topic) => {
-                self.directory.subscribers(topic, &mut recipients);
+                self.directory.subscribers(&mut self.ctx, topic, &mut recipients);
                 recipients.retain(|agent| self.gets_topics(*agent, send.requires_ack));
             }
-            None => recipients.extend_from_slice(self.directory.here()),
+            None => recipients.extend(self.directory.here()),
         }
         recipients.retain(|agent| *agent != send.from);
         recipients
@@ -318,11 +318,24 @@ impl Router {
     }
 
     /// Returns the text of the refusal, if the policy forbids a SEND to this recipient.
-    fn forbidden(&self, send: &SendRequest<'_>, to: AgentKey) -> Option<String> {
+    fn forbidden(&mut self, send: &SendRequest<'_>, to: AgentKey) -> Option<String> {
+        self.ctx.spend(RULE_WORK * self.enforcement.rules() as u64);
         let from = self.directory[send.from].name.as_str();
         let to = self.directory.name(to)?.as_str();
         let rule = self.enforcement.rule_against(from, to, send.envelope.topic.as_deref())?;
         Some(rule.refusal(from, to))
+    }
+
+    /// Removes the recipients to which the policy forbids a SEND.
+    fn retain_permitted(&mut self, send: &SendRequest<'_>, recipients: &mut Vec<AgentKey>) {
+        let from = self.directory[send.from].name.as_str();
+        let rules = self.enforcement.rules_on(from, send.envelope.topic.as_deref());
+        let compared = self.enforcement.rules() + rules.len() * recipients.len();
+        self.ctx.spend(RULE_WORK * compared as u64);
+        if !rules.is_empty() {
+            let name = |to: &AgentKey| self.directory.name(*to);
+            recipients.retain(|to| name(to).is_none_or(|name| rules.allows(name.as_str())));
+        }
     }
 
     /// Counts a SEND above the rate limit, for `status`. Returns the text of the refusal.
@@ -332,6 +345,7 @@ impl Router {
     }
 
     fn check_recipient(&mut self, send: &SendRequest<'_>, to: AgentKey) -> Verdict {
+        self.ctx.spend(CHECK_WORK);
         let Some(agent) = self.directory.get(to) else {
             return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
         };
@@ -356,8 +370,8 @@ impl Router {
             let message = format!("its DELIVER to {name} would be over max_frame_bytes ({most})");
             return Verdict::Refuse(NackCode::TooLarge, message);
         }
-        let from_number = self.directory[send.from].number;
-        let wait_ms = self.enforcement.wait_ms(self.ctx.now, from_number, agent.number);
+        let pair = || (self.directory[send.from].number, agent.number);
+        let wait_ms = self.enforcement.wait_ms(self.ctx.now, pair);
         if wait_ms > 0 {
             return Verdict::TooOften(wait_ms);
         }
@@ -370,17 +384,32 @@ impl Router {
             let message = format!("no more than {most} questions of one name may wait for answers");
             return Verdict::Refuse(NackCode::Limit, message);
         }
-        let question = send.asks.as_ref().map_or(0, questions::bytes_of);
-        if !self.ctx.has_memory_for(send.bytes + question)
-            || !self.mail.has_room(&self.ctx, to, send.from, send.bytes)
+        let bytes = send.bytes + send.asks.as_ref().map_or(0, questions::bytes_of);
+        if !self.mail.has_room(&self.ctx, to, send.from, send.bytes)
+            || !self.has_memory_for(send.from, bytes)
         {
             return Verdict::Busy(self.mail.queued(to).0);
         }
-        if stream.is_none() && !self.mail.has_room_for_stream(&mut self.ctx) {
-            let message = format!("{} streams are open already", self.mail.streams());
-            return Verdict::Refuse(NackCode::Limit, message);
+        if stream.is_none() && !self.mail.has_room_for_stream(&mut self.ctx, send.from) {
+            return Verdict::Refuse(NackCode::Limit, self.too_many_streams());
         }
         Verdict::Accept(stream)
+    }
+
+    /// Whether a sender's share of the memory has room for this number of bytes. If it has, drops
+    /// replay buffers until the memory has room, too.
+    pub(super) fn has_memory_for(&mut self, from: AgentKey, bytes: usize) -> bool {
+        let has_share = self.ctx.has_share_of_memory(from, bytes);
+        if has_share {
+            self.mail.make_room(&mut self.ctx, bytes);
+        }
+        has_share
+    }
+
+    /// Returns the text of the refusal to open another stream.
+    pub(super) fn too_many_streams(&self) -> String {
+        let (open, most) = (self.mail.streams(), self.ctx.limits.streams_max);
+        format!("{open} of {most} streams are open, and the sender's share of them is used up")
     }
 
     /// Queues a SEND for one recipient whose queue has room, and assigns the message's sequence
@@ -388,22 +417,24 @@ impl Router {
     fn queue(
         &mut self,
         send: &SendRequest<'_>,
+        sent: &Arc<Sent>,
         to: AgentKey,
         stream: Option<StreamKey>,
         digest: Option<SendDigest>,
-        shared: Option<&Arc<[u8]>>,
     ) -> Queued {
+        self.ctx.spend(DELIVERY_WORK + work::of_bytes(send.bytes));
         let topic = send.envelope.topic.as_deref();
         let stream =
-            stream.unwrap_or_else(|| self.mail.open_stream(&self.ctx, send.from, to, topic));
+            stream.unwrap_or_else(|| self.mail.open_stream(&mut self.ctx, send.from, to, topic));
         let seq = self.mail.next_seq(&mut self.ctx, stream);
         let order = self.mail.next_order(&mut self.ctx, stream);
         let numbers = Numbers { id: self.ctx.new_id(), to, stream, seq, order };
-        let (from, recipient) = (&self.directory[send.from], &self.directory[to]);
-        self.enforcement.note_message(self.ctx.now, from.number, recipient.number);
+        let number = |agent| self.directory[agent].number;
+        self.enforcement.note_message(self.ctx.now, || (number(send.from), number(to)));
+        let sent = Arc::clone(sent);
         let key = match digest.filter(|_| send.requires_ack) {
-            Some(digest) => Some(self.queue_at_least_once(send, &numbers, digest, shared)),
-            None => self.queue_at_most_once(send, &numbers, shared),
+            Some(digest) => Some(self.queue_at_least_once(send, sent, &numbers, digest)),
+            None => self.queue_at_most_once(send, sent, &numbers),
         };
         Queued { id: numbers.id, seq, key }
     }
@@ -413,29 +444,22 @@ impl Router {
     fn queue_at_least_once(
         &mut self,
         send: &SendRequest<'_>,
+        sent: Arc<Sent>,
         numbers: &Numbers,
         digest: SendDigest,
-        shared: Option<&Arc<[u8]>>,
     ) -> MessageKey {
-        let name = &self.directory[send.from].name;
-        let shared_part = shared.map_or_else(|| send.shared(name), Arc::clone);
-        let bytes = shared_part.len() + HEAD_BYTES_MAX;
-        let body = Body::AtLeastOnce(Reliable {
-            id: numbers.id,
+        let reliable = Reliable {
             // The message gets its number when it is handed to the store.
             message: 0,
-            shared: shared_part,
-            to_everyone: shared.is_some(),
             unix_ms: self.ctx.now.unix_ms,
-            auth: self.auth_of(send).clone(),
-            attempts: 0,
             recorded: u32::from(self.directory[numbers.to].client.is_some()),
             failures: 0,
             state: State::Persisting,
             digest,
             reported: None,
-        });
-        let key = self.mail.insert(&mut self.ctx, send.message(numbers, bytes, body));
+        };
+        let message = send.message(numbers, sent, Some(Box::new(reliable)));
+        let key = self.mail.insert(&mut self.ctx, message);
         self.mail.record_stream(&mut self.ctx, numbers.stream);
         self.questions.open(&mut self.ctx, send, numbers.to, numbers.id);
         key
@@ -446,50 +470,34 @@ impl Router {
     fn queue_at_most_once(
         &mut self,
         send: &SendRequest<'_>,
+        sent: Arc<Sent>,
         numbers: &Numbers,
-        shared: Option<&Arc<[u8]>>,
     ) -> Option<MessageKey> {
-        let Numbers { to, stream, seq, order, .. } = *numbers;
-        let buffer = self.ctx.head_buffer(send.head_bytes(shared.is_some()));
-        let recipient = &self.directory[to];
-        let client = recipient.client.expect("only agents that are here get at-most-once messages");
-        let membership = self.connections.membership(client).expect("an agent here is a member");
-        let auth = self.auth_of(send);
-        let delivery = Delivery {
-            seq,
-            session_id: (&*membership.auth.session).into(),
-            original_to: shared.map(|_| EVERYONE.into()),
-            attempt: 1,
-            requires_ack: false,
-            sender: Some(Sender { session: (&*auth.session).into(), auth: auth.proof }),
-        };
-        let mut text = Uuid::encode_buffer();
-        let id = numbers.id.hyphenated().encode_lower(&mut text);
-        let head = Head { id, ts: self.ctx.now.unix_ms, to: recipient.name.as_str(), delivery };
-        let frame = send.frame(buffer, &self.directory[send.from].name, &head, shared);
-        let bytes = frame.bytes();
-        let (in_flight_max, can_resume) =
-            (membership.in_flight_max(), membership.capabilities.resume);
-        let has_to_wait = self.mail.has_to_wait(stream, seq, in_flight_max)
-            || !self.connections.has_room(&self.ctx, client, bytes);
+        let Numbers { to, stream, seq, .. } = *numbers;
+        let client = self.directory[to].client;
+        let client = client.expect("only agents that are here get at-most-once messages");
+        let in_flight_max = self.connections.room_for_one(&self.ctx, client, send.bytes);
+        let has_to_wait = in_flight_max.is_none_or(|most| self.mail.has_to_wait(stream, seq, most));
+        let message = send.message(numbers, sent, None);
         if has_to_wait {
-            let message = send.message(numbers, bytes, Body::AtMostOnce(frame));
             let key = self.mail.insert(&mut self.ctx, message);
             self.pump(to);
             return Some(key);
         }
         self.ctx.counts.delivered += 1;
-        self.mail.charge(&mut self.ctx, to, send.from, bytes);
-        if can_resume {
-            let message = send.message(numbers, bytes, Body::AtMostOnce(frame));
-            self.hand_at_most_once(client, message);
-        } else {
-            // Most messages take this path. Without a replay buffer, only the frame is needed.
-            let send_id = SendId::new(&send.envelope.id);
-            let content = Content::AtMostOnce { from: send.from, by: send.by, send_id, order };
-            self.hand_unretained(client, (stream, seq), frame, content);
-        }
+        self.mail.charge(&mut self.ctx, to, send.from, message.bytes);
+        self.hand_at_most_once(client, message);
         None
+    }
+
+    /// Returns the part of a SEND that all its deliveries share.
+    pub(super) fn sent(&mut self, send: &SendRequest<'_>, to_everyone: bool) -> Arc<Sent> {
+        let mut bytes = self.ctx.head_buffer(send.bytes);
+        send.append_shared(&self.directory[send.from].name, &mut bytes);
+        let shared = Arc::from(bytes.as_slice());
+        self.ctx.recycle(Frame { head: bytes, shared: None });
+        let (auth, id) = (Arc::clone(self.auth_of(send)), SendId::new(&send.envelope.id));
+        Arc::new(Sent { from: send.from, by: send.by, auth, id, to_everyone, shared })
     }
 
     pub(super) fn say_busy(&mut self, send: &SendRequest<'_>, depth: usize, busy: &[AgentKey]) {
@@ -505,17 +513,17 @@ impl Router {
     }
 
     /// Returns the refusal of a SEND to a name that no agent has.
-    fn unknown(&self, name: &str) -> Refusal {
+    fn unknown(&mut self, name: &str) -> Refusal {
         if let Err(why) = Name::parse(name)
             && !name.starts_with('@')
         {
             return (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(name)));
         }
-        let here = self.directory.here().iter();
-        let mut here: Vec<_> = here.map(|agent| self.directory[*agent].name.as_str()).collect();
-        here.sort_by_cached_key(|name| name.to_ascii_lowercase());
+        let here = self.directory.here();
         let more = here.len().saturating_sub(NAMES_LISTED);
-        here.truncate(NAMES_LISTED);
+        let here = here.take(NAMES_LISTED).map(|agent| self.directory[agent].name.as_str());
+        let here: Vec<_> = here.collect();
+        self.ctx.spend(NODE_WORK * here.len() as u64);
         let mut message = format!("no agent {name:.80} was ever here; ");
         match here.as_slice() {
             [] => message.push_str("nobody is here now"),

@@ -1,27 +1,15 @@
 //! A SEND that passed all checks which do not depend on its recipients.
 
 use super::{
-    frame::Frame,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Body, HEAD_BYTES_MAX, Message},
-    sender::SendId,
+    mail::{HEAD_BYTES_MAX, Message, Reliable, Sent},
 };
 use crate::protocol::{
-    Moment,
-    code::NackCode,
-    deliver::{Head, append_shared},
-    envelope::Envelope,
-    frame,
-    name::Name,
-    payload::Sync,
+    Moment, code::NackCode, deliver::append_shared, envelope::Envelope, name::Name, payload::Sync,
 };
 use std::sync::Arc;
 use uuid::Uuid;
-
-/// The longest shared part that is copied into each frame. For short parts, copying costs less than
-/// counting references.
-const COPIED_BYTES_MAX: usize = 2048;
 
 /// A SEND that is accepted if its recipients have room.
 #[derive(Debug)]
@@ -63,63 +51,33 @@ pub(super) struct Queued {
 }
 
 impl SendRequest<'_> {
-    /// Returns the part of the DELIVERs that is the same for all recipients.
-    pub(super) fn shared(&self, from: &Name) -> Arc<[u8]> {
-        let mut bytes = Vec::with_capacity(self.bytes);
-        self.append_shared(from, &mut bytes);
-        bytes.into()
-    }
-
-    fn append_shared(&self, from: &Name, bytes: &mut Vec<u8>) {
+    /// Appends the part of the DELIVERs that is the same for all recipients.
+    pub(super) fn append_shared(&self, from: &Name, bytes: &mut Vec<u8>) {
         let Envelope { topic, payload, payload_meta, .. } = self.envelope;
         append_shared(bytes, from.as_str(), topic.as_deref(), payload, *payload_meta);
     }
 
     /// Returns the message for one recipient.
-    pub(super) fn message(&self, numbers: &Numbers, bytes: usize, body: Body) -> Message {
+    pub(super) fn message(
+        &self,
+        numbers: &Numbers,
+        sent: Arc<Sent>,
+        reliable: Option<Box<Reliable>>,
+    ) -> Message {
         Message {
-            from: self.from,
-            by: self.by,
             to: numbers.to,
             stream: numbers.stream,
             seq: numbers.seq,
             order: numbers.order,
-            send_id: SendId::new(&self.envelope.id),
-            bytes,
+            id: numbers.id,
+            bytes: sent.shared.len() + HEAD_BYTES_MAX,
+            sent,
             expires: self.expires,
             timer: self.expires,
+            attempts: u32::from(reliable.is_none()),
             is_replay: false,
-            body,
+            reliable,
         }
-    }
-
-    /// Returns the capacity that the first part of a DELIVER's frame needs.
-    pub(super) const fn head_bytes(&self, is_shared: bool) -> usize {
-        let is_large = self.bytes > COPIED_BYTES_MAX + HEAD_BYTES_MAX;
-        if is_shared && is_large { HEAD_BYTES_MAX } else { self.bytes }
-    }
-
-    /// Returns the frame of a DELIVER. The end of the frame is a separate part if it is large and
-    /// shared with other recipients.
-    pub(super) fn frame(
-        &self,
-        mut bytes: Vec<u8>,
-        from: &Name,
-        head: &Head<'_>,
-        shared: Option<&Arc<[u8]>>,
-    ) -> Frame {
-        head.append(&mut bytes, shared.map_or(0, |shared| shared.len()));
-        match shared {
-            Some(shared) if shared.len() > COPIED_BYTES_MAX => {
-                return Frame { head: bytes, shared: Some(Arc::clone(shared)) };
-            }
-            Some(shared) => bytes.extend_from_slice(shared),
-            None => {
-                self.append_shared(from, &mut bytes);
-                frame::seal(&mut bytes, 0, 0);
-            }
-        }
-        Frame { head: bytes, shared: None }
     }
 }
 

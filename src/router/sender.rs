@@ -1,13 +1,30 @@
 //! The parts of a SEND that its deliveries carry: its id, and the proof of its sender.
 
-use crate::protocol::deliver::Proof;
+use crate::{
+    protocol::deliver::{Proof, SenderText},
+    record::MessageRecord,
+};
 use std::sync::Arc;
 
 /// The session that a SEND came from, and the proof of its sender's name.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct SenderAuth {
     pub(super) session: Arc<str>,
     pub(super) proof: Proof,
+    /// Both, as DELIVERs state them.
+    pub(super) text: SenderText,
+}
+
+impl SenderAuth {
+    pub(super) fn new(session: Arc<str>, proof: Proof) -> Self {
+        let text = SenderText::new(&session, proof);
+        Self { session, proof, text }
+    }
+
+    /// The sender of a recorded message.
+    pub(super) fn of_record(message: &MessageRecord) -> Arc<Self> {
+        Arc::new(Self::new(message.session.clone(), message.proof))
+    }
 }
 
 /// A copy of a SEND's id, for later answers. An id of at most 36 bytes is stored without an

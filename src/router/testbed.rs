@@ -8,16 +8,21 @@
 use agent_relay::{
     protocol::{
         Now,
+        client_frame::ClientBatch,
+        code::Violation,
         envelope::{Envelope, Kind},
         frame::PREFIX,
     },
     record::{Change, Ending},
-    router::{ClientId, Input, Limits, Output, Router},
+    router::{ClientId, Input, Limits, Output, Router, schedule::Schedule},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
+
+/// The quantum of the schedule, which is short so that a few frames take a round.
+pub(crate) const QUANTUM: i64 = 1_000;
 
 /// The outcome of a check; an error names the broken rule.
 pub(crate) type Checked<T = ()> = Result<T, String>;
@@ -34,6 +39,23 @@ pub(crate) enum Event {
     Other(Output),
 }
 
+/// An entry of a client's queue in the schedule.
+#[derive(Clone, Debug)]
+pub(crate) enum Arrival {
+    /// The JSON of a frame.
+    Frame(Rc<[u8]>),
+    Violated(Violation),
+    /// The connection has ended. This is the last entry.
+    Ended,
+}
+
+/// The work that was done while a client was ready: its own, and that of each other client.
+#[derive(Debug, Default)]
+struct Share {
+    own: u64,
+    others: BTreeMap<ClientId, u64>,
+}
+
 /// The client's end of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct End {
@@ -43,10 +65,12 @@ pub(crate) struct End {
     pub(crate) unwritten: VecDeque<Rc<[u8]>>,
     /// The number of bytes of the first frame that are written.
     left: usize,
-    /// Whether the router has paused reading from the connection.
+    /// Whether the client's frames wait in the schedule.
     pub(crate) is_paused: bool,
     /// Whether the router closes the connection once all frames are written.
     pub(crate) is_closing: bool,
+    /// Whether the client is gone and only its frames are still to be handled.
+    is_gone: bool,
 }
 
 impl End {
@@ -67,6 +91,13 @@ pub(crate) struct Testbed {
     /// Deliveries that were accepted and have not ended.
     pub(crate) open: BTreeSet<u64>,
     pub(crate) is_stopped: bool,
+    schedule: Schedule<Arrival>,
+    quantum: u64,
+    /// The shares of the clients that are ready, without operators.
+    shares: BTreeMap<ClientId, Share>,
+    operators: BTreeSet<ClientId>,
+    /// The most work of one entry.
+    work_max: u64,
     frame_bytes_max: usize,
     /// The number of changes that the store has persisted or refused.
     through: u64,
@@ -82,6 +113,11 @@ impl Testbed {
             pending: VecDeque::new(),
             open: BTreeSet::new(),
             is_stopped: false,
+            schedule: Schedule::new(QUANTUM),
+            quantum: QUANTUM as u64,
+            shares: BTreeMap::new(),
+            operators: BTreeSet::new(),
+            work_max: 0,
             frame_bytes_max: limits.frame_bytes_max,
             through: 0,
             clients: 0,
@@ -99,7 +135,89 @@ impl Testbed {
         self.clients += 1;
         let id = ClientId(self.clients);
         self.ends.insert(id, End::default());
+        self.schedule.add(id);
         id
+    }
+
+    /// Appends an entry to a client's queue.
+    ///
+    /// # Errors
+    /// If an output breaks a rule.
+    pub(crate) fn arrive(&mut self, id: ClientId, arrival: Arrival) -> Checked<Vec<Event>> {
+        let is_frame = matches!(arrival, Arrival::Frame(_));
+        if matches!(arrival, Arrival::Ended) {
+            // Nobody will read the answers for which the client's frames wait.
+            self.schedule.set_blocked(id, false);
+            if let Some(end) = self.ends.get_mut(&id) {
+                end.is_gone = true;
+            }
+        }
+        self.schedule.push(id, arrival);
+        if is_frame { self.handle(Input::Arrived(id)) } else { Ok(Vec::new()) }
+    }
+
+    /// Returns the entry whose turn it is.
+    pub(crate) fn next_arrival(&mut self) -> Option<(ClientId, Arrival)> {
+        let (id, arrival) = self.schedule.turn()?;
+        Some((id, arrival.clone()))
+    }
+
+    /// Returns how many clients have entries that are not handled.
+    pub(crate) fn unserved(&self) -> usize {
+        self.ends.keys().filter(|id| !self.schedule.is_empty(**id)).count()
+    }
+
+    /// Handles the entry whose turn it is. Returns nothing if there is none.
+    ///
+    /// # Errors
+    /// If an output breaks a rule, or the schedule is unfair.
+    pub(crate) fn serve(&mut self) -> Checked<Option<Vec<Event>>> {
+        let Some((id, arrival)) = self.next_arrival() else { return Ok(None) };
+        let mut out = Vec::new();
+        match arrival {
+            Arrival::Frame(json) => {
+                let batch = ClientBatch::of_frame(&json);
+                self.router.handle(self.now, Input::Frame(id, batch.frame(0)), &mut out);
+            }
+            Arrival::Violated(violation) => {
+                self.router.handle(self.now, Input::Violated(id, violation), &mut out);
+            }
+            Arrival::Ended => {
+                self.ends.remove(&id);
+                self.router.handle(self.now, Input::Disconnected(id), &mut out);
+            }
+        }
+        let work = self.router.take_work();
+        self.schedule.spend(id, work, true);
+        if !self.ends.contains_key(&id) {
+            self.schedule.remove(id);
+        }
+        let events = self.record(out)?;
+        self.check_shares(id, work)?;
+        Ok(Some(events))
+    }
+
+    /// Checks that no client that was ready all the time got much less work done than another.
+    fn check_shares(&mut self, served: ClientId, work: u64) -> Checked {
+        self.work_max = self.work_max.max(work);
+        let slack = 3 * (self.quantum + self.work_max);
+        for (id, share) in &mut self.shares {
+            if *id == served {
+                share.own += work;
+            } else if !self.operators.contains(&served) {
+                *share.others.entry(served).or_default() += work;
+            }
+            let most = share.others.values().max().copied().unwrap_or(0);
+            ensure(most <= share.own + slack, || {
+                format!("{id:?} is ready and got {} of work, another client {most}", share.own)
+            })?;
+        }
+        let ready = |id: &ClientId| self.schedule.is_ready(*id) && !self.operators.contains(id);
+        self.shares.retain(|id, _| ready(id));
+        for id in self.ends.keys().filter(|id| ready(id)) {
+            self.shares.entry(*id).or_default();
+        }
+        Ok(())
     }
 
     /// Hands an input to the router, and records its outputs.
@@ -107,9 +225,6 @@ impl Testbed {
     /// # Errors
     /// If an output breaks a rule.
     pub(crate) fn handle(&mut self, input: Input<'_>) -> Checked<Vec<Event>> {
-        if let Input::Disconnected(id) = input {
-            self.ends.remove(&id);
-        }
         let mut out = Vec::new();
         self.router.handle(self.now, input, &mut out);
         self.record(out)
@@ -137,10 +252,20 @@ impl Testbed {
                     self.record_change(change)?;
                     self.pending.push_back(change.clone());
                 }
-                Output::SetReading(id, is_open) => self.open_end(id)?.is_paused = !is_open,
+                Output::SetPaused(id, is_paused) => {
+                    let end = self.open_end(id)?;
+                    end.is_paused = is_paused;
+                    let waits = is_paused && !end.is_gone;
+                    self.schedule.set_blocked(id, waits);
+                }
+                Output::Operator(id) => {
+                    self.operators.insert(id);
+                    self.schedule.make_operator(id);
+                }
                 Output::Close(id, _) => {
                     let end = self.open_end(id)?;
                     (end.is_closing, end.name) = (true, None);
+                    self.schedule.discard(id, |arrival| matches!(arrival, Arrival::Ended));
                 }
                 Output::HangUp(id) => {
                     let is_closing = self.ends.get(&id).is_some_and(|end| end.is_closing);

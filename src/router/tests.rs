@@ -2,7 +2,9 @@
 
 mod beginnings;
 mod bounds;
+mod costs;
 mod delivery;
+mod fairness;
 mod handshake;
 mod keeping;
 mod members;
@@ -14,4 +16,5 @@ mod roles;
 mod routing;
 mod script;
 mod sessions;
+mod shares;
 mod streams;

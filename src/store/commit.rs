@@ -1,21 +1,29 @@
 //! The store's loop: groups of changes, and the recovery of a disk that fails.
 
+mod answer;
+mod recovery;
+
 use super::{
+    active_query::ActiveQuery,
     error::{OpenError, StoreError},
     fault::{FaultPoint, Faults},
     file,
     image::{self, Restored},
     job::{Job, Report, Settings},
     pending_writes::PendingWrites,
-    query,
+    queries::Queries,
     row::{notice_bytes, send_bytes},
+    save::{self, Files},
     schema::{self, Prepared},
     sweep::{HOUR_MS, Sweep},
     write::{Undo, Writer, Written},
 };
+#[cfg(test)]
+use crate::protocol::Moment;
 use crate::protocol::Now;
-use crate::record::{Change, Clock, Filter, Image, LastNumbers, Query, QueryResult};
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crate::record::{Change, Clock, Image, LastNumbers};
+use crossbeam_channel::{Receiver, select};
+use recovery::{error_sentence, set_aside};
 use rusqlite::Connection;
 use std::time::Duration;
 
@@ -32,6 +40,9 @@ const RETRY_MS: [u64; 2] = [50, 5_000];
 /// The time without a job after which the store counts as idle.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
 
+/// The longest time between two looks at the files' names.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// The receiver of a committer's reports.
 type Reporter<'a> = &'a mut dyn FnMut(Report);
 
@@ -41,9 +52,15 @@ pub(super) struct Committer {
     settings: Settings,
     /// `None` while the disk fails.
     connection: Option<Connection>,
+    /// The files that `connection` has open, or had open when the disk began to fail; `None` if a
+    /// saved file was not opened yet.
+    files: Option<Files>,
+    /// A connection whose files have lost their names, until its content is in a new file.
+    detached: Option<Connection>,
     clock: Clock,
     last: LastNumbers,
     sweep: Sweep,
+    queries: Queries,
     failing: Option<Failing>,
     /// The reason why the store has no space for messages; `None` while it has space.
     space_error: Option<String>,
@@ -81,31 +98,43 @@ impl Committer {
     ) -> Result<(Self, Image, Vec<String>), OpenError> {
         let mut remarks = Vec::new();
         let refused = |error: &StoreError| OpenError(error_sentence(&settings, "open", error));
-        let (connection, image) = match open_file(&settings, now_unix_ms, &mut remarks) {
+        // An empty file that this start has made is not reported.
+        let was_there = settings.path.exists();
+        let mut open = || open_file(&settings, now_unix_ms, was_there, &mut remarks);
+        let opened = match open() {
+            // SQLite reports a failed read as damage, too. Damage is found again.
+            Err(error) if error.is_damage() => open(),
+            opened => opened,
+        };
+        let (connection, image) = match opened {
             Err(error) if error.is_damage() => {
                 remarks.push(
                     set_aside(&settings, now_unix_ms, &error.to_string())
                         .map_err(|error| refused(&error))?,
                 );
-                open_file(&settings, now_unix_ms, &mut remarks)
+                open_file(&settings, now_unix_ms, false, &mut remarks)
             }
             opened => opened,
         }
         .map_err(|error| refused(&error))?;
+        let files = Files::of(&settings.path).map_err(|error| refused(&error.into()))?;
         let sweep = Sweep::new(&connection, &settings, &image).map_err(|error| refused(&error))?;
         let monotonic = image.clock.moment_at(now_unix_ms);
         let clock = Clock(Now { monotonic, unix_ms: now_unix_ms });
         let committer = Self {
             connection: Some(connection),
+            files: Some(files),
+            detached: None,
             clock,
             last: image.last,
             sweep,
+            queries: Queries::default(),
             failing: None,
             space_error: None,
             pending: PendingWrites::default(),
             unconfirmed: Vec::new(),
             idle: false,
-            hour: now_unix_ms / HOUR_MS,
+            hour: monotonic.0 / HOUR_MS,
             faults: Faults::default(),
             settings,
         };
@@ -116,16 +145,15 @@ impl Committer {
         while let Some(job) = self.next(jobs, report) {
             let (group, query) = self.gather(job, jobs);
             self.write(group, report);
-            if let Some((number, query)) = query {
-                let found = self.find(&query, report);
-                report(Report::Answer(number, found));
+            if let Some(query) = query {
+                self.add_query(query, report);
             }
         }
         self.close(report);
     }
 
     /// Collects the changes that are queued, up to a limit or a query.
-    fn gather(&mut self, mut job: Job, jobs: &Receiver<Job>) -> (Group, Option<(u64, Query)>) {
+    fn gather(&mut self, mut job: Job, jobs: &Receiver<Job>) -> (Group, Option<ActiveQuery>) {
         let mut group = Group::default();
         loop {
             match job {
@@ -133,7 +161,9 @@ impl Committer {
                     self.clock = clock;
                     group.add(changes);
                 }
-                Job::Query(number, query) => return (group, Some((number, query))),
+                Job::Query(number, query, cancel) => {
+                    return (group, Some(ActiveQuery::new(number, query, cancel)));
+                }
             }
             if group.is_full() {
                 return (group, None);
@@ -145,38 +175,51 @@ impl Committer {
         }
     }
 
-    /// Waits for the next job. Meanwhile, tries a failing disk again, or sweeps a working store.
+    /// Waits for the next job. Meanwhile, answers queries, and tries a failing disk again or sweeps
+    /// a working store.
     fn next(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) -> Option<Job> {
         loop {
-            let received = match self.wait_max() {
-                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(wait) => jobs.recv_timeout(wait),
-            };
-            match received {
-                Ok(job) => {
+            self.begin_slice(report);
+            select! {
+                recv(jobs) -> job => {
                     self.idle = false;
-                    return Some(job);
+                    return job.ok();
                 }
-                Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if self.failing.is_some() => {
-                    // `recover` reports a failure itself.
-                    let _ = self.recover(report);
+                recv(self.queries.done()) -> slice => {
+                    let slice = slice.expect("the thread of the queries does not panic");
+                    self.end_slice(slice, report);
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    self.idle = true;
-                    self.sweep(report);
-                }
+                default(self.wait_max()) => self.use_idle_time(report),
             }
         }
     }
 
-    /// The time to wait for a job before other work is done.
-    fn wait_max(&self) -> Option<Duration> {
-        if let Some(failing) = &self.failing {
-            return Some(Duration::from_millis(failing.retry_ms));
+    fn use_idle_time(&mut self, report: Reporter<'_>) {
+        if self.failing.is_some() {
+            // `recover` reports a failure itself.
+            let _ = self.recover(report);
+            return;
         }
-        let wait = if self.idle { Duration::ZERO } else { IDLE_AFTER };
-        self.sweep.has_work(self.clock.0.unix_ms).then_some(wait)
+        self.idle = true;
+        self.look(report);
+        if self.has_work() {
+            self.sweep(report);
+        }
+    }
+
+    /// The time to wait for a job before other work is done.
+    fn wait_max(&self) -> Duration {
+        match &self.failing {
+            Some(failing) => Duration::from_millis(failing.retry_ms),
+            None if self.queries.is_waiting() => Duration::ZERO,
+            None if !self.has_work() => LOOK_EVERY,
+            None if self.idle => Duration::ZERO,
+            None => IDLE_AFTER,
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        self.sweep.has_work(self.clock.0.monotonic)
     }
 
     /// Writes a group and reports the outcome.
@@ -197,8 +240,8 @@ impl Committer {
     /// the next daemon.
     fn write_time(&mut self, report: Reporter<'_>) {
         if self.failing.is_none()
-            && self.clock.0.unix_ms / HOUR_MS != self.hour
-            && let Err((error, _)) = self.transact(&[], false)
+            && self.clock.0.monotonic.0 / HOUR_MS != self.hour
+            && let Err((error, _)) = self.transact(&[], false, report)
         {
             self.fail(&error, report);
         }
@@ -217,7 +260,7 @@ impl Committer {
         if space.is_err() {
             group.changes.retain(|change| !matches!(change, Change::Accepted(_)));
         }
-        match self.transact(&group.changes, false) {
+        match self.transact(&group.changes, false, report) {
             Ok(()) => space,
             Err((error, unconfirmed)) => {
                 self.unconfirmed = unconfirmed;
@@ -278,14 +321,15 @@ impl Committer {
         &mut self,
         changes: &[Change],
         with_pending: bool,
+        report: Reporter<'_>,
     ) -> Result<(), (StoreError, Vec<Undo>)> {
         let mut undo = Vec::new();
         match self.try_transact(changes, with_pending, &mut undo) {
             Ok(written) => {
                 self.last = written.last;
-                self.hour = self.clock.0.unix_ms / HOUR_MS;
+                self.hour = self.clock.0.monotonic.0 / HOUR_MS;
                 self.sweep.note(&written, changes.len());
-                Ok(())
+                self.check_files(report).map_err(|error| (error, undo))
             }
             Err(error) => Err((error, undo)),
         }
@@ -297,8 +341,6 @@ impl Committer {
         with_pending: bool,
         undo: &mut Vec<Undo>,
     ) -> Result<Written, StoreError> {
-        // A file that was removed while open would accept writes that nobody could ever read.
-        self.settings.path.metadata()?;
         let connection =
             self.connection.as_mut().expect("the connection is open while nothing fails");
         let transaction = connection.transaction()?;
@@ -326,110 +368,66 @@ impl Committer {
         Ok(written)
     }
 
-    /// Closes the connection after a failure. Returns the reason as a sentence.
-    fn fail(&mut self, error: &StoreError, report: Reporter<'_>) -> String {
-        self.connection = None;
-        let why = error_sentence(&self.settings, "use", error);
-        let damaged = error.is_damage().then(|| error.to_string());
-        match &mut self.failing {
-            Some(failing) => {
-                failing.retry_ms = (failing.retry_ms * 2).min(RETRY_MS[1]);
-                failing.why.clone_from(&why);
-                failing.damaged = damaged.or_else(|| failing.damaged.take());
-            }
-            None => {
-                self.failing = Some(Failing { why: why.clone(), retry_ms: RETRY_MS[0], damaged });
-                report(Report::Health(Err(why.clone())));
-            }
-        }
-        why
-    }
-
     fn defer(&mut self, group: Group) {
         for change in group.changes {
             self.pending.push(change);
         }
     }
 
-    /// Opens the file again and writes the pending changes.
-    fn recover(&mut self, report: Reporter<'_>) -> Result<(), String> {
-        if let Err(error) = self.reopen(report) {
-            return Err(self.fail(&error, report));
-        }
-        if let Err((error, _)) = self.transact(&[], true) {
-            return Err(self.fail(&error, report));
-        }
-        self.pending = PendingWrites::default();
-        self.unconfirmed.clear();
-        (self.failing, self.space_error) = (None, None);
-        report(Report::Health(Ok(())));
-        Ok(())
-    }
-
-    fn reopen(&mut self, report: Reporter<'_>) -> Result<(), StoreError> {
-        self.faults.fail_if_due(FaultPoint::Open)?;
-        let path = &self.settings.path;
-        let mut lost = format!("the store {} was removed, and a new one is begun", path.display());
-        if let Some(failing) = &mut self.failing
-            && let Some(why) = &failing.damaged
-        {
-            lost = set_aside(&self.settings, self.clock.0.unix_ms, why)?;
-            failing.damaged = None;
-        }
-        let mut connection = file::connect(&self.settings)?;
-        file::empty_log(&connection)?;
-        if schema::prepare(&mut connection, path, &schema::CURRENT)? == Prepared::New {
-            report(Report::Lost(lost));
-        }
-        self.sweep.restart(&connection)?;
-        // Space is freed at once, since the pending changes are written before any sweep.
-        self.sweep.free_space(&mut connection, &self.settings, self.pending.message_bytes())?;
-        let bytes = self.pending.notice_bytes();
-        if !self.sweep.free_space_for_notices(&mut connection, &self.settings, bytes)? {
-            self.pending.drop_notices();
-        }
-        self.connection = Some(connection);
-        Ok(())
-    }
-
-    fn find(&mut self, query: &Query, report: Reporter<'_>) -> Result<QueryResult, String> {
-        let Some(connection) = &mut self.connection else {
-            return Err(self.failing.as_ref().map_or_else(String::new, |it| it.why.clone()));
-        };
-        let searches = matches!(query, Query::List(Filter { search: Some(_), .. }));
-        let indexed = if searches { self.sweep.index_all(connection) } else { Ok(()) };
-        let found = indexed.and_then(|()| query::find(connection, query));
-        found.map_err(|error| self.fail(&error, report))
-    }
-
     fn sweep(&mut self, report: Reporter<'_>) {
         let Some(connection) = &mut self.connection else { return };
-        let swept = self.sweep.step(connection, &self.settings, self.clock.0.unix_ms);
+        let swept = self.sweep.step(connection, &self.settings, self.clock.0.monotonic);
         if let Err(error) = swept {
             self.fail(&error, report);
         }
     }
 
-    /// Sweeps one step if there is a large backlog, although the store is not idle.
+    /// Sweeps if there is a large backlog, although the store is not idle.
     fn sweep_if_due(&mut self, report: Reporter<'_>) {
-        if self.sweep.is_due() {
+        while self.failing.is_none() && self.sweep.is_due() {
             self.sweep(report);
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn set_wall_clock(&mut self, unix_ms: u64) {
+        self.clock.0.unix_ms = unix_ms;
+    }
+
+    /// Tries to recover, which has to fail. Returns the wait before the next attempt.
+    #[cfg(test)]
+    pub(super) fn fail_to_recover(&mut self) -> Duration {
+        assert!(self.recover(&mut drop).is_err());
+        self.wait_max()
+    }
+
     /// Sweeps until no work is left.
     #[cfg(test)]
-    pub(super) fn sweep_all(&mut self, unix_ms: u64) {
-        self.clock.0.unix_ms = unix_ms;
-        let mut steps = 0;
-        while self.sweep.has_work(unix_ms) {
-            self.sweep(&mut |report| panic!("{report:?}"));
-            steps += 1;
-            assert!(steps < 1_000, "the sweep ends");
+    pub(super) fn sweep_all(&mut self, now: Moment) {
+        self.sweep_steps(now, 1_000);
+        assert!(!self.has_work(), "the sweep ends");
+    }
+
+    /// Sweeps until no work is left, for some steps at most.
+    #[cfg(test)]
+    pub(super) fn sweep_steps(&mut self, now: Moment, max: u32) {
+        self.clock.0.monotonic = now;
+        for _ in 0..max {
+            if self.has_work() {
+                self.sweep(&mut |report| panic!("{report:?}"));
+            }
         }
     }
 
+    /// The connection for queries, if the system allows one.
+    #[cfg(test)]
+    pub(super) fn open_reader(&self) -> Option<Connection> {
+        file::connect_reader(&self.settings.path).unwrap()
+    }
+
     fn close(&mut self, report: Reporter<'_>) {
+        self.queries.end();
+        self.look(report);
         if self.failing.is_some() && self.recover(report).is_err() {
             return;
         }
@@ -465,33 +463,37 @@ impl Group {
     }
 }
 
-/// Opens the file and reads the image.
+/// Opens the file and reads the image. An empty file is reported if one was there.
 fn open_file(
     settings: &Settings,
     now_unix_ms: u64,
+    was_there: bool,
     remarks: &mut Vec<String>,
 ) -> Result<(Connection, Image), StoreError> {
-    let mut connection = file::connect(settings)?;
     let path = &settings.path;
-    if let Prepared::Migrated(copy) = schema::prepare(&mut connection, path, &schema::CURRENT)? {
-        let path = path.display();
+    if let Some(aside) = save::adopt(path, None, now_unix_ms)? {
+        let (path, aside) = (path.display(), aside.display());
         remarks
-            .push(format!("{path} was of an older version; it is copied to {copy} and migrated"));
+            .push(format!("{path} was replaced while it was open; what was found is now {aside}"));
+    }
+    let mut connection = file::connect(settings)?;
+    match schema::prepare(&mut connection, path, &schema::CURRENT)? {
+        Prepared::New if was_there => {
+            remarks.push(format!(
+                "{} was empty, perhaps because the first start was cut short; it is begun anew",
+                path.display()
+            ));
+        }
+        Prepared::New | Prepared::Current => {}
+        Prepared::Migrated(copy) => {
+            let path = path.display();
+            remarks.push(format!(
+                "{path} was of an older version; it is copied to {copy} and migrated"
+            ));
+        }
     }
     let Restored { image, remarks: found } =
         image::restore(&mut connection, settings.dead_letters_max, now_unix_ms)?;
     remarks.extend(found);
     Ok((connection, image))
-}
-
-/// Renames a damaged file. Returns a sentence about it.
-fn set_aside(settings: &Settings, unix_ms: u64, why: &str) -> Result<String, StoreError> {
-    let aside = file::set_aside(&settings.path, unix_ms)?;
-    let path = settings.path.display();
-    Ok(format!("{path} was damaged ({why}); it is now {}, and a new one is begun", aside.display()))
-}
-
-fn error_sentence(settings: &Settings, action: &str, error: &StoreError) -> String {
-    let path = settings.path.display();
-    format!("cannot {action} the store {path}: {error}; {}", error.advice())
 }

@@ -1,7 +1,7 @@
 //! Errors of the store: inside it as values, outside it as sentences.
 
 use rusqlite::{Error as SqlError, ErrorCode};
-use std::{fmt, io};
+use std::{fmt, io, time::Duration};
 
 /// A store that cannot be opened, as a sentence.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) enum StoreError {
     Io(io::Error),
     /// Impossible content of the file, in words.
     Damaged(String),
+    /// A small part of a query that took longer than this.
+    TooSlow(Duration),
     /// A schema that is newer than this program.
     Newer { found: u32, known: u32 },
 }
@@ -33,7 +35,7 @@ impl StoreError {
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,
-            Self::Io(_) | Self::Newer { .. } => false,
+            Self::Io(_) | Self::TooSlow(_) | Self::Newer { .. } => false,
             Self::Sql(error) => match error {
                 // A table or a column differs from the schema.
                 SqlError::SqlInputError { .. }
@@ -49,11 +51,18 @@ impl StoreError {
         }
     }
 
+    /// Whether a statement of SQLite's was interrupted.
+    pub(super) fn is_interruption(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
+    }
+
     /// The remedy for a person.
     pub(super) fn advice(&self) -> &'static str {
         match self {
             Self::Newer { .. } => "run that version, or move the file away",
             Self::Damaged(_) => "move the file away",
+            Self::TooSlow(_) => "ask again when the machine is less busy, or check the disk",
             Self::Io(_) => "check that the directory exists and belongs to you",
             Self::Sql(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => "free some disk space, or raise `store_max_bytes`",
@@ -87,6 +96,9 @@ impl fmt::Display for StoreError {
             Self::Sql(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
             Self::Damaged(why) => f.write_str(why),
+            Self::TooSlow(max) => {
+                write!(f, "a small part of the query took longer than {} s", max.as_secs())
+            }
             Self::Newer { found, known } => write!(
                 f,
                 "it was written by a newer version of Agent Relay (schema {found}, this one knows \

@@ -11,6 +11,10 @@ pub(super) enum FaultPoint {
     Commit,
     /// After the commit, before it is reported: the effect of a failed sync.
     Committed,
+    /// Before the content is written into a new file, since the open one was replaced.
+    Save,
+    /// Before a slice of a query.
+    Query,
 }
 
 /// The injected faults outside tests: none.
@@ -37,7 +41,9 @@ pub(super) type Fault = (FaultPoint, fn() -> StoreError);
 #[cfg(test)]
 impl Faults {
     pub(super) fn fail_if_due(&self, point: FaultPoint) -> Result<(), StoreError> {
-        match *self.0.lock() {
+        // The error's function may wait, and other threads must not wait for it.
+        let fault = *self.0.lock();
+        match fault {
             Some((fails, error)) if fails == point => Err(error()),
             _ => Ok(()),
         }

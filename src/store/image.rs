@@ -2,6 +2,7 @@
 
 use super::{
     error::StoreError,
+    index,
     row::{self, NUMBER_MAX, Stored, signed},
 };
 use crate::protocol::code::NackCode;
@@ -10,7 +11,7 @@ use crate::record::{
     QuestionRecord, SessionRecord, StreamRecord,
 };
 use rusqlite::{Connection, Row};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// An image and the damage that was repaired.
@@ -28,16 +29,17 @@ pub(super) fn restore(
     dead_letters_max: usize,
     now_unix_ms: u64,
 ) -> Result<Restored, StoreError> {
-    let mut image = read(connection)?;
-    let lost_messages = end_without_message(connection, &mut image, now_unix_ms)?;
+    let (mut image, damaged) = read(connection)?;
+    let lost_messages = end_damaged(connection, &mut image, damaged, now_unix_ms)?;
     let (notices, lost_notices) = restore_notices(connection)?;
     image.notices = notices;
     image.dead_letters = dead_letters(connection, dead_letters_max)?;
     Ok(Restored { image, remarks: [lost_messages, lost_notices].into_iter().flatten().collect() })
 }
 
-/// Reads all records except notices and dead letters. Repairs nothing.
-pub(super) fn read(connection: &Connection) -> Result<Image, StoreError> {
+/// Reads all records except notices and dead letters, and the numbers of open deliveries that are
+/// damaged. Repairs nothing.
+pub(super) fn read(connection: &Connection) -> Result<(Image, Vec<u64>), StoreError> {
     let (clock, last) = row::find_meta(connection)?;
     let mut image = Image { clock, last, ..Image::default() };
     image.agents = table(connection, |agent: &AgentRecord| agent.number)?;
@@ -45,11 +47,19 @@ pub(super) fn read(connection: &Connection) -> Result<Image, StoreError> {
     image.streams = table(connection, |stream: &StreamRecord| stream.number)?;
     image.dedup = table(connection, |entry: &DedupRecord| entry.message)?;
     let open = format!("SELECT {} FROM delivery WHERE ending = 0", row::DELIVERY);
-    image.deliveries =
-        by_number(connection, &open, |row| row::read_delivery(row).map(Some), |it| it.number)?;
+    let mut damaged = Vec::new();
+    let read = |row: &Row<'_>| {
+        let delivery = row::read_delivery(row)?;
+        let is_whole = row::is_whole(row, &delivery)?;
+        if !is_whole {
+            damaged.push(delivery.number);
+        }
+        Ok(is_whole.then_some(delivery))
+    };
+    image.deliveries = by_number(connection, &open, read, |it| it.number)?;
     image.messages = messages(connection, &image)?;
     image.questions = questions(connection)?;
-    Ok(image)
+    Ok((image, damaged))
 }
 
 /// All rows of a record's table, by number.
@@ -64,7 +74,7 @@ fn table<T: Stored>(
 fn by_number<T>(
     connection: &Connection,
     sql: &str,
-    read: impl Fn(&Row<'_>) -> Result<Option<T>, StoreError>,
+    mut read: impl FnMut(&Row<'_>) -> Result<Option<T>, StoreError>,
     key: impl Fn(&T) -> u64,
 ) -> Result<BTreeMap<u64, T>, StoreError> {
     let mut statement = connection.prepare(sql)?;
@@ -86,26 +96,35 @@ fn messages(
     connection: &Connection,
     image: &Image,
 ) -> Result<BTreeMap<u64, MessageRecord>, StoreError> {
-    let wanted: BTreeSet<u64> = image.deliveries.values().map(|it| it.message).collect();
+    let mut wanted: Vec<u64> = image.deliveries.values().map(|it| it.message).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
     let mut messages = Vec::with_capacity(wanted.len());
-    for number in wanted {
-        if let Some(message) = row::find_message(connection, number)? {
-            messages.push((number, message));
+    let mut statement = connection.prepare(&row::select_messages())?;
+    // Neighbours are read in one go, which is faster than finding each.
+    for run in wanted.chunk_by(|one, next| one + 1 == *next) {
+        let ends = [run[0], run[run.len() - 1]].map(signed);
+        let mut rows = statement.query(ends)?;
+        while let Some(row) = rows.next()? {
+            messages.extend(row::read_message(row)?.map(|message| (message.number, message)));
         }
     }
     Ok(messages.into_iter().collect())
 }
 
-/// Ends deliveries without a message.
-fn end_without_message(
+/// Ends deliveries that are damaged, or whose message is. A damaged one loses its message, which
+/// may be another's.
+fn end_damaged(
     connection: &mut Connection,
     image: &mut Image,
+    damaged: Vec<u64>,
     unix_ms: u64,
 ) -> Result<Option<String>, StoreError> {
     let messages = &image.messages;
-    let damaged = image.deliveries.extract_if(.., |_, it| !messages.contains_key(&it.message));
-    let damaged: Vec<u64> = damaged.map(|(number, _)| number).collect();
-    if damaged.is_empty() {
+    let without = image.deliveries.extract_if(.., |_, it| !messages.contains_key(&it.message));
+    let without: Vec<u64> = without.map(|(number, _)| number).collect();
+    let count = damaged.len() + without.len();
+    if count == 0 {
         return Ok(None);
     }
     let ending = Ending::Dead {
@@ -113,14 +132,45 @@ fn end_without_message(
         why: "the message is damaged in the store".into(),
     };
     let transaction = connection.transaction()?;
-    for number in &damaged {
+    for number in damaged.iter().chain(&without) {
         let values = row::ending_values(*number, &ending, unix_ms);
         transaction.execute(&row::end_delivery("delivery"), values)?;
     }
+    for number in &damaged {
+        let detach = "UPDATE delivery SET message = 0 WHERE number = ?";
+        transaction.execute(detach, [signed(*number)])?;
+    }
+    if !damaged.is_empty() {
+        transaction.execute_batch(COUNT_AGAIN)?;
+    }
+    transaction.execute_batch(UNLIST)?;
+    for number in damaged.iter().chain(&without) {
+        index::list_if_late(&transaction, *number)?;
+    }
     transaction.commit()?;
-    let count = damaged.len();
     Ok(Some(format!("{count} deliveries with damaged messages are dead letters now")))
 }
+
+/// Counts again which messages the rows refer to.
+const COUNT_AGAIN: &str = "
+    CREATE TEMP TABLE counted (message INTEGER PRIMARY KEY, hot INTEGER, cold INTEGER);
+    INSERT INTO counted SELECT message, sum(hot), sum(cold) FROM (
+        SELECT message, 1 AS hot, 0 AS cold FROM delivery
+        UNION ALL SELECT message, 0, 1 FROM history) GROUP BY message;
+    UPDATE message SET hot = counted.hot, cold = counted.cold FROM counted
+        WHERE counted.message = number;
+    DELETE FROM words WHERE rowid IN
+        (SELECT number FROM message WHERE number NOT IN (SELECT message FROM counted));
+    DELETE FROM message WHERE number NOT IN (SELECT message FROM counted);
+    DROP TABLE counted;
+";
+
+/// Deletes ids that a delivery and its message do not have from the index of ids.
+const UNLIST: &str = "
+    DELETE FROM lookup WHERE NOT EXISTS (
+        SELECT 1 FROM delivery LEFT JOIN message ON message.number = delivery.message
+        WHERE delivery.number = lookup.delivery AND key IN (id, CAST(send_id AS BLOB)));
+";
 
 /// Reads the notices for senders that were away, and deletes damaged ones.
 fn restore_notices(

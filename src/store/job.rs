@@ -2,7 +2,13 @@
 
 use crate::protocol::payload::Durability;
 use crate::record::{Change, Clock, Query, QueryResult};
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// Settings of a store.
 #[derive(Clone, Debug)]
@@ -32,8 +38,26 @@ pub enum Job {
         /// The daemon's clock after the changes.
         clock: Clock,
     },
-    /// Answers a query; the number identifies the answer.
-    Query(u64, Query),
+    /// Answers a query; the number identifies the answer. The query runs until it is cancelled.
+    Query(u64, Query, Cancel),
+}
+
+/// A switch that cancels a query. The store answers a cancelled query soon; some rows may be missing
+/// from that answer.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Cancels the query.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the query is cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A report of the store.
@@ -55,4 +79,9 @@ pub enum Report {
     /// The file was damaged and is set aside, as this sentence says: its whole content has to be
     /// written again.
     Lost(String),
+    /// A query found damage that none found before, as this sentence says.
+    Damaged(String),
+    /// The files were removed or replaced, and the whole content is in a new file, as this sentence
+    /// says.
+    Saved(String),
 }

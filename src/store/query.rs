@@ -1,5 +1,5 @@
-//! Queries of open and ended deliveries. Deliveries that are not in the history yet are found by a
-//! scan, the others by the history's indices.
+//! Queries of open and ended deliveries. Lists go through deliveries that are not in the history
+//! yet; the others, and all ids, are found by indices.
 
 use super::{
     error::StoreError,
@@ -7,10 +7,11 @@ use super::{
     row::{self, number, signed},
 };
 use crate::protocol::{
+    code::NackCode,
     deliver::{Proof, Shared},
     name::Name,
 };
-use crate::record::{DeliveryRow, Filter, MessageRecord, Query, QueryResult};
+use crate::record::{DeliveryRow, Ending, Filter, MessageRecord, QueryResult};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
@@ -24,71 +25,221 @@ const ROW_BYTES: usize = 512;
 /// The content shown for a message that is damaged.
 const DAMAGED: &[u8] = br#""from":"@relay","payload":{"kind":"damaged","body":""}}"#;
 
-/// Answers a query.
-pub(super) fn find(connection: &Connection, query: &Query) -> Result<QueryResult, StoreError> {
-    match query {
-        Query::Id(id) => {
-            let mut numbers = match Uuid::parse_str(id) {
-                Ok(id) => of_deliver(connection, id)?,
-                Err(_) => Vec::new(),
-            };
-            if numbers.is_empty() {
-                numbers = of_send(connection, id)?;
+/// Deliveries that were found, with their messages, the newest first.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) result: QueryResult,
+    bytes: usize,
+}
+
+impl Found {
+    /// Adds deliveries that are older than those before, up to the limits of an answer. Adds
+    /// nothing if it fails.
+    pub(super) fn add(
+        &mut self,
+        connection: &Connection,
+        mut numbers: Vec<u64>,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<(), StoreError> {
+        numbers.sort_unstable_by(|one, other| other.cmp(one));
+        let (mut new, mut bytes, mut more) = (Vec::new(), self.bytes, false);
+        let old = &mut self.result.rows;
+        for number in numbers {
+            if old.len() + new.len() == limit {
+                more = true;
+                break;
             }
-            rows(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)
+            let last = new.last().or_else(|| old.last()).map(|row: &DeliveryRow| &row.message);
+            let Some(row) = read_row(connection, number, last)? else { continue };
+            bytes += ROW_BYTES + row.message.shared.len();
+            if bytes > bytes_max && old.len() + new.len() > 0 {
+                more = true;
+                break;
+            }
+            new.push(row);
         }
-        Query::List(Filter { search: Some(words), .. }) if phrases(words).is_empty() => {
-            Ok(QueryResult::default())
-        }
-        Query::List(filter) => {
-            let limit = filter.limit.max(1);
-            let mut numbers = outside_history(connection, filter, limit + 1)?;
-            numbers.extend(in_history(connection, filter, limit + 1)?);
-            rows(connection, numbers, limit, filter.bytes_max)
-        }
+        old.extend(new);
+        (self.result.more, self.bytes) = (more, bytes);
+        Ok(())
     }
 }
 
+/// Finds the deliveries with this id, or else those of the SENDs with this id.
+pub(super) fn by_id(connection: &Connection, id: &str) -> Result<QueryResult, StoreError> {
+    let mut numbers = match Uuid::parse_str(id) {
+        Ok(id) => of_deliver(connection, id)?,
+        Err(_) => Vec::new(),
+    };
+    if numbers.is_empty() {
+        numbers = of_send(connection, id)?;
+    }
+    let mut found = Found::default();
+    found.add(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)?;
+    Ok(found.result)
+}
+
+/// The highest number of a delivery.
+pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
+    let sql = "SELECT max(coalesce((SELECT max(number) FROM delivery), 0),
+                          coalesce((SELECT max(number) FROM history), 0))";
+    row::read_single(connection, sql, |row| number(row, 0))
+}
+
+/// Whether at most `max` messages have these words.
+pub(super) fn is_rare(
+    connection: &Connection,
+    phrases: &str,
+    max: u32,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row(params![phrases, max + 1], |row| row.get::<_, u32>(0))? <= max)
+}
+
+/// The statement that finds a delivery by its id. The index of ids has the deliveries up to number
+/// `listed`, and may have others with the same key.
+pub(super) const OF_DELIVER: &str = "
+    SELECT number FROM history WHERE id = ?1
+    UNION ALL
+    SELECT number FROM lookup CROSS JOIN delivery ON number = lookup.delivery
+    WHERE key = ?1 AND id = ?1
+    UNION ALL
+    SELECT number FROM delivery
+    WHERE number > (SELECT listed FROM meta WHERE one = 1) AND id = ?1";
+
+/// The statement that finds the deliveries of the SENDs with an id.
+pub(super) const OF_SEND: &str = "
+    SELECT number FROM history WHERE send_id = ?1
+    UNION ALL
+    SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
+    CROSS JOIN message ON message.number = delivery.message
+    WHERE key = CAST(?1 AS BLOB) AND send_id = ?1
+    UNION ALL
+    SELECT delivery.number FROM delivery CROSS JOIN message ON message.number = delivery.message
+    WHERE delivery.number > (SELECT listed FROM meta WHERE one = 1) AND send_id = ?1
+    ORDER BY 1 DESC LIMIT ?2";
+
 fn of_deliver(connection: &Connection, id: Uuid) -> Result<Vec<u64>, StoreError> {
-    let sql = "SELECT number FROM history WHERE id = ?1
-               UNION ALL SELECT number FROM delivery WHERE id = ?1";
-    numbers(connection, sql, params![id.as_bytes()])
+    numbers(connection, OF_DELIVER, params![id.as_bytes()])
 }
 
 fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
-    let sql = "SELECT number FROM history WHERE send_id = ?1
-               UNION ALL
-               SELECT delivery.number FROM delivery
-               CROSS JOIN message ON message.number = delivery.message WHERE send_id = ?1
-               ORDER BY 1 DESC LIMIT ?2";
-    numbers(connection, sql, params![id, SAME_ID_MAX as u32 + 1])
+    numbers(connection, OF_SEND, params![id, SAME_ID_MAX as u32 + 1])
 }
 
-/// Finds deliveries that are not in the history yet. Their messages are read, since the sender and
-/// the topic of these deliveries are stored nowhere else.
-fn outside_history(
-    connection: &Connection,
-    filter: &Filter,
-    limit: usize,
-) -> Result<Vec<u64>, StoreError> {
-    let mut sql = "SELECT delivery.number, name, shared FROM delivery
-                   CROSS JOIN message ON message.number = delivery.message
-                   WHERE delivery.number < ?2"
-        .to_owned();
-    sql.push_str(&conditions(filter));
-    sql.push_str(" ORDER BY delivery.number DESC");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let words = filter.search.as_deref().map(phrases);
-    let mut rows = statement.query(params![words, before(filter)])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()?
-        && found.len() < limit
-    {
-        if is_wanted(filter, row::text(row, 1)?, row::blob(row, 2)?) {
-            found.push(number(row, 0)?);
-        }
+/// A part of a list: the deliveries with numbers from `from` to before `before`.
+#[derive(Debug)]
+pub(super) struct Window<'a> {
+    pub(super) filter: &'a Filter,
+    pub(super) from: u64,
+    pub(super) before: u64,
+}
+
+impl Window<'_> {
+    /// Finds the newest deliveries of the list in this window, in no order.
+    pub(super) fn find(
+        &self,
+        connection: &Connection,
+        limit: usize,
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut numbers = self.outside_history(connection, limit)?;
+        numbers.extend(self.in_history(connection, limit)?);
+        Ok(numbers)
     }
-    Ok(found)
+
+    /// Finds deliveries that are not in the history yet. Their messages are read, since the sender
+    /// and the topic of these deliveries are stored nowhere else.
+    fn outside_history(
+        &self,
+        connection: &Connection,
+        limit: usize,
+    ) -> Result<Vec<u64>, StoreError> {
+        let filter = self.filter;
+        let sql = format!(
+            "SELECT delivery.number, name, shared FROM delivery
+             CROSS JOIN message ON message.number = delivery.message
+             WHERE delivery.number >= ?4 AND delivery.number < ?5{}
+             ORDER BY delivery.number DESC",
+            conditions(filter)
+        );
+        let [from, before] = self.bounds();
+        let [first, last] = self.messages(connection, "delivery")?;
+        let mut statement = connection.prepare_cached(&sql)?;
+        let words = filter.search.as_deref().map(phrases);
+        let mut rows = statement.query(params![words, first, last, from, before])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()?
+            && found.len() < limit
+        {
+            if is_wanted(filter, row::text(row, 1)?, row::blob(row, 2)?) {
+                found.push(number(row, 0)?);
+            }
+        }
+        Ok(found)
+    }
+
+    fn in_history(&self, connection: &Connection, limit: usize) -> Result<Vec<u64>, StoreError> {
+        let filter = self.filter;
+        let name = |name: &Option<Name>| name.as_ref().map(|name| name_key(name.as_str()));
+        let [from, before] = self.bounds();
+        let [first, last] = self.messages(connection, "history")?;
+        let values = params![
+            filter.search.as_deref().map(phrases),
+            first,
+            last,
+            from,
+            before,
+            filter.topic,
+            name(&filter.of),
+            name(&filter.with),
+            signed(limit as u64)
+        ];
+        numbers(connection, &select_history(filter), values)
+    }
+
+    fn bounds(&self) -> [i64; 2] {
+        [self.from, self.before].map(|number| i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    /// The first and the last message of the window's deliveries, between which to search for
+    /// words.
+    fn messages(&self, connection: &Connection, table: &str) -> Result<[i64; 2], StoreError> {
+        if self.filter.search.is_none() || self.from == 0 {
+            return Ok([0, i64::MAX]);
+        }
+        let sql = format!(
+            "SELECT coalesce(min(message), 0), coalesce(max(message), 0) FROM {table}
+             WHERE number >= ? AND number < ?"
+        );
+        let mut statement = connection.prepare_cached(&sql)?;
+        Ok(statement.query_row(self.bounds(), |row| Ok([row.get(0)?, row.get(1)?]))?)
+    }
+}
+
+/// The statement that finds deliveries in the history.
+fn select_history(filter: &Filter) -> String {
+    let sides: &[&str] = match (&filter.of, &filter.with) {
+        (None, None) => &["1"],
+        (Some(_), Some(_)) => {
+            &["sender_key = ?7 AND recipient_key = ?8", "sender_key = ?8 AND recipient_key = ?7"]
+        }
+        _ => &["sender_key = coalesce(?7, ?8)", "recipient_key = coalesce(?7, ?8)"],
+    };
+    let mut rest = conditions(filter);
+    if filter.topic.is_some() {
+        rest.push_str(" AND topic = ?6");
+    }
+    // The words' messages are few beside the deliveries of a window.
+    let index = if filter.search.is_some() { "INDEXED BY history_message" } else { "" };
+    // Sender and recipient have an index each, so each condition is a query of its own.
+    let selects = sides.iter().map(|side| {
+        format!(
+            "SELECT * FROM (SELECT number FROM history {index}
+             WHERE {side} AND number >= ?4 AND number < ?5{rest} ORDER BY number DESC LIMIT ?9)"
+        )
+    });
+    selects.collect::<Vec<_>>().join(" UNION ") + " ORDER BY 1 DESC LIMIT ?9"
 }
 
 fn is_wanted(filter: &Filter, to: &str, shared: &[u8]) -> bool {
@@ -104,58 +255,18 @@ fn is_wanted(filter: &Filter, to: &str, shared: &[u8]) -> bool {
         && (filter.topic.is_none() || filter.topic.as_deref() == shared.topic.as_deref())
 }
 
-fn in_history(
-    connection: &Connection,
-    filter: &Filter,
-    limit: usize,
-) -> Result<Vec<u64>, StoreError> {
-    let (one, other) = (filter.of.as_ref(), filter.with.as_ref());
-    let sides: &[&str] = match (one, other) {
-        (None, None) => &["1"],
-        (Some(_), Some(_)) => {
-            &["sender_key = ?4 AND recipient_key = ?5", "sender_key = ?5 AND recipient_key = ?4"]
-        }
-        _ => &["sender_key = coalesce(?4, ?5)", "recipient_key = coalesce(?4, ?5)"],
-    };
-    let mut rest = conditions(filter);
-    if filter.topic.is_some() {
-        rest.push_str(" AND topic = ?3");
-    }
-    // Sender and recipient have an index each, so each condition is a query of its own.
-    let selects = sides.iter().map(|side| {
-        format!(
-            "SELECT * FROM (SELECT number FROM history WHERE {side} AND number < ?2{rest}
-             ORDER BY number DESC LIMIT ?6)"
-        )
-    });
-    let sql = selects.collect::<Vec<_>>().join(" UNION ") + " ORDER BY 1 DESC LIMIT ?6";
-    let name = |name: Option<&Name>| name.map(|name| name_key(name.as_str()));
-    let values = params![
-        filter.search.as_deref().map(phrases),
-        before(filter),
-        filter.topic,
-        name(one),
-        name(other),
-        signed(limit as u64)
-    ];
-    numbers(connection, &sql, values)
-}
-
 /// The conditions shared by open and ended deliveries.
 fn conditions(filter: &Filter) -> String {
     let dead = if filter.dead { " AND ending = 2" } else { "" };
-    let found = " AND message IN (SELECT rowid FROM words WHERE words MATCH ?1)";
+    let found = " AND message IN
+        (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3)";
     let search = if filter.search.is_some() { found } else { "" };
     [dead, search].concat()
 }
 
-fn before(filter: &Filter) -> i64 {
-    filter.before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX))
-}
-
 /// The search expression for some words. Each word is a phrase of its own, whatever characters it
 /// has, and all must occur.
-fn phrases(words: &str) -> String {
+pub(super) fn phrases(words: &str) -> String {
     let phrases = words.split(|c: char| c.is_whitespace() || c.is_control());
     let phrases = phrases.filter(|word| word.contains(char::is_alphanumeric));
     let phrases: Vec<_> =
@@ -177,29 +288,6 @@ fn numbers(
     Ok(numbers)
 }
 
-/// Reads deliveries with their messages, the newest first, up to the limits.
-fn rows(
-    connection: &Connection,
-    mut numbers: Vec<u64>,
-    limit: usize,
-    bytes_max: usize,
-) -> Result<QueryResult, StoreError> {
-    numbers.sort_unstable_by(|one, other| other.cmp(one));
-    let mut found = QueryResult { rows: Vec::new(), more: numbers.len() > limit };
-    let mut bytes = 0;
-    for number in numbers.into_iter().take(limit) {
-        let last = found.rows.last().map(|row: &DeliveryRow| &row.message);
-        let Some(row) = read_row(connection, number, last)? else { continue };
-        bytes += ROW_BYTES + row.message.shared.len();
-        if bytes > bytes_max && !found.rows.is_empty() {
-            found.more = true;
-            break;
-        }
-        found.rows.push(row);
-    }
-    Ok(found)
-}
-
 /// Reads a delivery with its message. The last row's message is reused if it is the same.
 fn read_row(
     connection: &Connection,
@@ -215,16 +303,29 @@ fn read_row(
     let mut rows = statement.query([signed(delivery)])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (delivery, ended) = (row::read_delivery(row)?, row::read_ending(row)?);
+    let is_whole = row::is_whole(row, &delivery)?;
     let message = match last {
         Some(last) if last.number == delivery.message => last.clone(),
         _ => message(connection, delivery.message)?,
     };
+    let message = if is_whole { message } else { damaged(delivery.message) };
     Ok(Some(DeliveryRow { delivery, message, ended }))
 }
 
 fn message(connection: &Connection, number: u64) -> Result<MessageRecord, StoreError> {
     let message = row::find_message(connection, number)?;
-    Ok(message.unwrap_or_else(|| MessageRecord {
+    Ok(message.unwrap_or_else(|| damaged(number)))
+}
+
+/// Whether a row is shown as damaged, unless the damage made it a dead letter.
+pub(super) fn is_damaged(row: &DeliveryRow) -> bool {
+    let is_known = matches!(row.ended, Some((Ending::Dead { code: NackCode::StoreFailed, .. }, _)));
+    *row.message.shared == *DAMAGED && !is_known
+}
+
+/// The text that replaces a damaged message.
+fn damaged(number: u64) -> MessageRecord {
+    MessageRecord {
         number,
         sender: 0,
         session: "".into(),
@@ -233,5 +334,5 @@ fn message(connection: &Connection, number: u64) -> Result<MessageRecord, StoreE
         to_everyone: false,
         unix_ms: 0,
         shared: DAMAGED.into(),
-    }))
+    }
 }

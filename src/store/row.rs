@@ -258,6 +258,11 @@ pub(super) fn message_values(message: &MessageRecord, deliveries: usize) -> impl
     )
 }
 
+/// The statement that reads the messages between two numbers.
+pub(super) fn select_messages() -> String {
+    format!("SELECT {MESSAGE} FROM message WHERE number BETWEEN ? AND ? ORDER BY number")
+}
+
 /// Reads the message with this number. `None` if there is none, or its checksum does not match.
 pub(super) fn find_message(
     connection: &Connection,
@@ -317,9 +322,40 @@ fn notice_checksum(notice: &NoticeRecord) -> u32 {
     hasher.finalize()
 }
 
+/// A checksum over what a delivery refers to, and what never changes in it.
+fn delivery_checksum(delivery: &DeliveryRecord) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    let DeliveryRecord { number, message, stream, to, seq, .. } = *delivery;
+    for number in [number, message, stream, to, seq] {
+        hasher.update(&number.to_le_bytes());
+    }
+    hasher.update(delivery.id.as_bytes());
+    hasher.update(delivery.to_name.as_str().as_bytes());
+    hasher.finalize()
+}
+
+/// Computes the checksums in a file that has none.
+pub(super) fn fill_checksums(connection: &Connection) -> Result<(), StoreError> {
+    for table in ["delivery", "history"] {
+        let mut select = connection.prepare(&format!("SELECT {DELIVERY} FROM {table}"))?;
+        let mut rows = select.query([])?;
+        let mut checksums = Vec::new();
+        while let Some(row) = rows.next()? {
+            let delivery = read_delivery(row)?;
+            checksums.push((signed(delivery.number), delivery_checksum(&delivery)));
+        }
+        let update = format!("UPDATE {table} SET checksum = ?2 WHERE number = ?1");
+        let mut update = connection.prepare(&update)?;
+        for values in checksums {
+            update.execute(values)?;
+        }
+    }
+    Ok(())
+}
+
 /// The columns of a delivery, in the order of [`read_delivery`] and [`read_ending`].
 pub(super) const DELIVERY: &str = "number, message, stream, recipient, name, seq, id, expires, \
-                                   attempts, failures, ending, ended_ms, code, why";
+                                   attempts, failures, ending, ended_ms, code, why, checksum";
 
 /// Values of a delivery's `ending`.
 const OPEN: i64 = 0;
@@ -328,7 +364,7 @@ const DEAD: i64 = 2;
 
 /// The statement that writes an open delivery.
 pub(super) const INSERT_DELIVERY: &str = "INSERT OR REPLACE INTO delivery VALUES
-    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, NULL, NULL)";
+    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, NULL, NULL, ?12)";
 
 /// The values for [`INSERT_DELIVERY`].
 pub(super) fn delivery_values(delivery: &DeliveryRecord, unix_ms: u64) -> impl Params {
@@ -344,6 +380,7 @@ pub(super) fn delivery_values(delivery: &DeliveryRecord, unix_ms: u64) -> impl P
         delivery.attempts,
         delivery.failures,
         signed(unix_ms),
+        delivery_checksum(delivery),
     )
 }
 
@@ -357,6 +394,7 @@ pub(super) fn ending_values(delivery: u64, ending: &Ending, unix_ms: u64) -> imp
     let (kind, code, why) = match ending {
         Ending::Acknowledged => (ACKNOWLEDGED, None, None),
         Ending::Dead { code, why } => (DEAD, Some(code.as_str()), Some(&**why)),
+        Ending::Erased => unreachable!("the row of an erased delivery is deleted"),
     };
     (signed(delivery), kind, signed(unix_ms), code, why)
 }
@@ -379,6 +417,11 @@ pub(super) fn read_delivery(row: &Row<'_>) -> Result<DeliveryRecord, StoreError>
         return Err(damaged("a delivery without a number in its stream"));
     }
     Ok(delivery)
+}
+
+/// Whether a delivery's checksum matches. If not, it may name another's message or recipient.
+pub(super) fn is_whole(row: &Row<'_>, delivery: &DeliveryRecord) -> Result<bool, StoreError> {
+    Ok(integer(row, 14)? == i64::from(delivery_checksum(delivery)))
 }
 
 /// Reads how and when a delivery ended, if it did.
@@ -504,10 +547,14 @@ fn sequence_number(row: &Row<'_>, column: usize) -> Result<u64, StoreError> {
 }
 
 fn optional_number(row: &Row<'_>, column: usize) -> Result<Option<u64>, StoreError> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
+    Ok(optional_integer(row, column)?.map(i64::cast_unsigned))
 }
 
 pub(super) fn integer(row: &Row<'_>, column: usize) -> Result<i64, StoreError> {
+    Ok(row.get(column)?)
+}
+
+pub(super) fn optional_integer(row: &Row<'_>, column: usize) -> Result<Option<i64>, StoreError> {
     Ok(row.get(column)?)
 }
 

@@ -3,6 +3,7 @@
 use super::{
     error::StoreError,
     file::{self, APPLICATION_ID},
+    row,
 };
 use rusqlite::Connection;
 use std::path::Path;
@@ -16,22 +17,86 @@ pub(super) struct Schema {
     /// The names of the tables.
     pub(super) tables: &'static [&'static str],
     /// The migrations: step `n` turns version `n + 1` into the next. A new file takes all steps.
-    pub(super) steps: &'static [&'static str],
+    pub(super) steps: &'static [Step],
+}
+
+/// A migration by one version.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    /// The statements that change the tables.
+    pub(super) sql: &'static str,
+    /// Computes values that no statement can.
+    pub(super) fill: fn(&Connection) -> Result<(), StoreError>,
+}
+
+impl Step {
+    /// A step of statements only.
+    pub(super) const fn sql(sql: &'static str) -> Self {
+        Self { sql, fill: |_| Ok(()) }
+    }
 }
 
 /// The schema of this program.
 pub(super) const CURRENT: Schema = Schema {
-    version: 2,
+    version: 4,
     create: CREATE,
     tables: &[
-        "agent", "answer", "delivery", "double", "history", "message", "meta", "question",
-        "session", "stream", "words",
+        "agent", "answer", "delivery", "double", "history", "holder", "lookup", "message", "meta",
+        "question", "session", "stream", "words",
     ],
-    steps: &[NOTICES],
+    steps: &STEPS,
 };
 
+/// The steps from version 1 to the current one.
+pub(super) const STEPS: [Step; 3] =
+    [Step::sql(NOTICES), Step { sql: HOLDERS, fill: row::fill_checksums }, Step::sql(LOOKUP)];
+
+/// Version 4: an index of the ids of deliveries and of their SENDs.
+///
+/// The send path does not write it: it has the rows of `delivery` up to number `listed`, which idle
+/// times advance. Rows leave it with their delivery.
+const LOOKUP: &str = "
+CREATE TABLE lookup (
+    key BLOB NOT NULL, delivery INTEGER NOT NULL, PRIMARY KEY (key, delivery)
+) STRICT, WITHOUT ROWID;
+ALTER TABLE meta ADD COLUMN listed INTEGER NOT NULL DEFAULT 0;
+CREATE TRIGGER delivery_unlist AFTER DELETE ON delivery
+WHEN old.number <= (SELECT listed FROM meta WHERE one = 1) BEGIN
+    DELETE FROM lookup WHERE delivery = old.number AND key IN (old.id,
+        (SELECT CAST(send_id AS BLOB) FROM message WHERE number = old.message));
+END;
+";
+
+/// Version 3: checksums of deliveries, and for the history its age and who it is charged to.
+///
+/// `moved` is the moment of the daemon's clock at which a delivery came into the history. `holder`
+/// is the principal that a row is charged to, with `bytes`; the table sums that up.
+const HOLDERS: &str = "
+ALTER TABLE delivery ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE history ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE history ADD COLUMN moved INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE history ADD COLUMN holder TEXT NOT NULL DEFAULT '';
+ALTER TABLE history ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE history SET
+    moved = (SELECT max(0, monotonic - min(max(unix_ms - ended_ms, 0), 2592000000)) FROM meta),
+    holder = CASE WHEN substr(sender_key, 1, 6) = '@guest' THEN '@guest' ELSE sender_key END,
+    bytes = 300 + coalesce((SELECT length(shared) / max(hot + cold, 1) FROM message
+        WHERE message.number = history.message), 0);
+CREATE INDEX history_holder ON history (holder, number);
+CREATE TABLE holder (name TEXT PRIMARY KEY, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO holder SELECT holder, sum(bytes) FROM history GROUP BY holder;
+CREATE TRIGGER history_charge AFTER INSERT ON history BEGIN
+    INSERT INTO holder VALUES (new.holder, new.bytes)
+        ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER history_release AFTER DELETE ON history BEGIN
+    UPDATE holder SET bytes = bytes - old.bytes WHERE name = old.holder;
+    DELETE FROM holder WHERE name = old.holder AND bytes <= 0;
+END;
+";
+
 /// Version 2: notices (table `answer`), and questions whose delivery is over.
-pub(super) const NOTICES: &str = "
+const NOTICES: &str = "
 CREATE TABLE answer (
     number INTEGER PRIMARY KEY, agent INTEGER NOT NULL, checksum INTEGER NOT NULL,
     frame BLOB NOT NULL
@@ -161,7 +226,8 @@ fn migrate(connection: &mut Connection, found: u32, schema: &Schema) -> Result<(
 
 fn step(connection: &Connection, found: u32, schema: &Schema) -> Result<(), StoreError> {
     for step in schema.steps.iter().skip(found as usize - 1) {
-        connection.execute_batch(step)?;
+        connection.execute_batch(step.sql)?;
+        (step.fill)(connection)?;
     }
     Ok(connection.pragma_update(None, "user_version", schema.version)?)
 }

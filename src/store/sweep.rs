@@ -2,17 +2,21 @@
 //! deleted. The work is done in small steps, since a SEND that arrives during a step waits for its
 //! end.
 
+mod forget;
+mod indexing;
+
 use super::{
     error::StoreError,
-    file::PAGE_BYTES,
+    file::{self, PAGE_BYTES},
     index,
     job::Settings,
     row::{self, number, read_single, signed},
     write,
 };
+use crate::protocol::Moment;
 use crate::record::Image;
 use rusqlite::{Connection, params};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The most rows that a step writes.
 const STEP_ROWS: usize = 128;
@@ -33,6 +37,13 @@ const BACKLOG_MIN: u64 = 4_096;
 /// The number of transactions between two steps while the store is busy.
 const GROUPS_BETWEEN: u32 = 64;
 
+/// The backlog from which steps keep pace with the changes. It bounds what the next start reads.
+const BACKLOG_MAX: u64 = 65_536;
+
+/// The number of changes between two steps that keep pace. A delivery counts as two changes at least,
+/// its acceptance and its end.
+const CHANGES_BETWEEN: usize = 2 * STEP_ROWS;
+
 /// The number of a sender's new dedup records after which its old ones are deleted.
 const DEDUP_BETWEEN: usize = 512;
 
@@ -42,8 +53,9 @@ const COUNTED_MAX: usize = 8_192;
 /// The number of changes after which the log is checkpointed in an idle time.
 const CHECKPOINT_CHANGES: usize = 2_048;
 
-/// The most messages that are indexed before a search.
-const SEARCH_MAX: usize = 20_000;
+/// The numbers of deliveries that an idle and a busy store leave out of the index of ids.
+const UNLISTED_MAX: u64 = if cfg!(test) { 0 } else { 1_024 };
+const UNLISTED_BUSY: u64 = 65_536;
 
 pub(super) const HOUR_MS: u64 = 3_600_000;
 
@@ -57,20 +69,33 @@ pub(super) struct Sweep {
     unlisted_after: Option<u64>,
     /// The number up to which messages are indexed.
     indexed: u64,
-    /// The highest message number.
+    /// The number up to which the index of ids has the deliveries.
+    listed: u64,
+    /// The highest numbers of a message and of a delivery.
     last_message: u64,
+    last_delivery: u64,
     /// The number of new dedup records by sender.
     dedup: BTreeMap<u64, usize>,
-    /// Senders with too many dedup records.
-    over_limit: BTreeSet<u64>,
+    /// Senders that may have too many dedup records, and how many they have too many at most.
+    over_limit: BTreeMap<u64, usize>,
+    /// The sum of these numbers.
+    over_limit_total: usize,
     /// The hour of the last complete search of the history for old deliveries.
     aged: Option<u64>,
     /// The number of the delivery that the current search for old deliveries has reached.
     aging: u64,
+    /// Whether words of deleted messages are in the index still, and the text maybe in the log.
+    has_deleted: bool,
+    /// Whether the index is being written anew, and the hour in which that was last completed.
+    merging: bool,
+    merged: Option<u64>,
+    /// Whether deleted texts are only in the log.
+    emptying: bool,
     /// Changes since the log's last checkpoint.
     logged: usize,
-    /// Transactions since the last step that was done while the store was busy.
+    /// Transactions, and their changes, since the last step that was done while the store was busy.
     groups: u32,
+    changes: usize,
     /// An upper bound of the pages in use; unknown at first and after a step.
     pages: Option<u64>,
     /// Whether the last step found no space for the history; false again after a transaction.
@@ -84,13 +109,15 @@ impl Sweep {
         settings: &Settings,
         image: &Image,
     ) -> Result<Self, StoreError> {
-        let mut sweep = Self { last_message: image.last.message, ..Self::default() };
+        let (last_message, last_delivery) = (image.last.message, image.last.delivery);
+        let mut sweep = Self { last_message, last_delivery, ..Self::default() };
         let mut dedup: BTreeMap<u64, usize> = BTreeMap::new();
         for record in image.dedup.values() {
             *dedup.entry(record.sender).or_default() += 1;
         }
-        let over_limit = dedup.into_iter().filter(|(_, count)| *count > settings.dedup_max);
-        sweep.over_limit = over_limit.map(|(sender, _)| sender).collect();
+        for (sender, count) in dedup {
+            sweep.note_over_limit(sender, count.saturating_sub(settings.dedup_max));
+        }
         sweep.restart(connection)?;
         Ok(sweep)
     }
@@ -99,18 +126,31 @@ impl Sweep {
     pub(super) fn restart(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.ended.clear();
         self.unlisted_after = Some(0);
-        self.indexed = read_single(connection, "SELECT indexed FROM meta", |row| number(row, 0))?;
+        (self.indexed, self.listed) =
+            read_single(connection, "SELECT indexed, listed FROM meta", |row| {
+                Ok((number(row, 0)?, number(row, 1)?))
+            })?;
         self.aged = None;
+        // The last daemon may have ended before it forgot the words.
+        (self.has_deleted, self.merging, self.merged) = (true, false, None);
+        self.emptying = false;
         self.pages = None;
         Ok(())
     }
 
     /// Notes what a transaction wrote.
     pub(super) fn note(&mut self, written: &write::Written, changes: usize) {
-        self.last_message = written.last.message;
+        let last = &written.last;
+        let new = last.message.saturating_sub(self.last_message);
+        let new = new.max(last.delivery.saturating_sub(self.last_delivery)) as usize;
+        (self.last_message, self.last_delivery) = (last.message, last.delivery);
         self.logged += changes;
+        // A message to many has more deliveries than changes.
+        let changes = changes.max(2 * new.max(written.ended.len()));
         self.groups = self.groups.saturating_add(1);
+        self.changes = self.changes.saturating_add(changes);
         self.no_space = false;
+        self.has_deleted |= written.has_erased;
         for delivery in &written.ended {
             if self.unlisted_after.is_some_and(|after| *delivery > after) {
                 continue;
@@ -125,34 +165,68 @@ impl Sweep {
             let count = self.dedup.entry(*sender).or_default();
             *count += new;
             if *count >= DEDUP_BETWEEN {
+                let count = *count;
                 self.dedup.remove(sender);
-                self.over_limit.insert(*sender);
+                self.note_over_limit(*sender, count);
             }
         }
         if self.dedup.len() > COUNTED_MAX {
-            self.over_limit.extend(std::mem::take(&mut self.dedup).into_keys());
+            for (sender, count) in std::mem::take(&mut self.dedup) {
+                self.note_over_limit(sender, count);
+            }
+        }
+    }
+
+    /// Notes that a sender has at most this many dedup records more than it may have.
+    fn note_over_limit(&mut self, sender: u64, count: usize) {
+        if count > 0 {
+            *self.over_limit.entry(sender).or_default() += count;
+            self.over_limit_total += count;
         }
     }
 
     /// Whether there is work for an idle store.
-    pub(super) fn has_work(&self, unix_ms: u64) -> bool {
+    pub(super) fn has_work(&self, now: Moment) -> bool {
         let history = self.indexed < self.last_message
+            || self.unlisted() > UNLISTED_MAX
             || !self.ended.is_empty()
             || self.unlisted_after.is_some();
         history && !self.no_space
             || !self.over_limit.is_empty()
-            || self.aged != Some(unix_ms / HOUR_MS)
+            || self.aged != Some(now.0 / HOUR_MS)
+            || self.is_merge_due(now)
             || self.logged >= CHECKPOINT_CHANGES
     }
 
     /// Whether a step is due although the store is busy.
     pub(super) fn is_due(&mut self) -> bool {
-        let behind = self.last_message - self.indexed.min(self.last_message);
-        let due = self.groups >= GROUPS_BETWEEN && behind + self.ended.len() as u64 >= BACKLOG_MIN;
-        if due {
-            self.groups = 0;
+        match self.backlog() {
+            ..BACKLOG_MIN => self.changes = 0,
+            BACKLOG_MIN..BACKLOG_MAX => {
+                self.changes = 0;
+                if self.groups >= GROUPS_BETWEEN {
+                    self.groups = 0;
+                    return true;
+                }
+            }
+            BACKLOG_MAX.. => {
+                if let Some(left) = self.changes.checked_sub(CHANGES_BETWEEN) {
+                    (self.groups, self.changes) = (0, left);
+                    return true;
+                }
+            }
         }
-        due
+        false
+    }
+
+    /// Returns about how many rows have to be indexed, listed, moved or deleted.
+    fn backlog(&self) -> u64 {
+        if self.unlisted_after.is_some() {
+            return BACKLOG_MAX;
+        }
+        let unindexed = self.last_message.saturating_sub(self.indexed);
+        let unlisted = self.unlisted().saturating_sub(UNLISTED_BUSY);
+        unindexed + unlisted + (self.ended.len() + self.over_limit_total) as u64
     }
 
     /// Does one step.
@@ -160,38 +234,35 @@ impl Sweep {
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
-        unix_ms: u64,
+        now: Moment,
     ) -> Result<(), StoreError> {
         self.pages = None;
         // If there is no space for the history, no delivery is moved there.
         self.no_space = !self.free_space(connection, settings, STEP_BYTES)?;
-        if !self.no_space && (self.index_some(connection)? | self.move_some(connection)?) {
-            return Ok(());
-        }
+        // Dedup records do not wait for an end of the other work, which may not come.
         if self.delete_dedup(connection, settings)?
-            || self.delete_old(connection, settings, unix_ms)?
+            | (!self.no_space
+                && (self.index_some(connection)?
+                    | self.move_some(connection, now)?
+                    | self.list_some(connection, UNLISTED_BUSY)?))
         {
             return Ok(());
         }
+        if !self.no_space && self.list_some(connection, UNLISTED_MAX)? {
+            return Ok(());
+        }
+        if self.delete_old(connection, settings, now)? || self.forget_words(connection, now)? {
+            return Ok(());
+        }
         if self.logged >= CHECKPOINT_CHANGES {
-            connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+            file::checkpoint(connection)?;
         }
         self.logged = 0;
         Ok(())
     }
 
-    /// Indexes the messages that a search would miss.
-    pub(super) fn index_all(&mut self, connection: &mut Connection) -> Result<(), StoreError> {
-        for _ in 0..SEARCH_MAX / STEP_ROWS {
-            if !self.index_some(connection)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees space for messages by deleting the oldest ended deliveries. A reserve is left for
-    /// changes that must not be refused.
+    /// Frees space for messages by deleting ended deliveries of the agent that holds most of them.
+    /// A reserve is left for changes that must not be refused.
     pub(super) fn free_space(
         &mut self,
         connection: &mut Connection,
@@ -230,48 +301,34 @@ impl Sweep {
             if used + needed + reserve <= pages {
                 return Ok(true);
             }
-            if !self.delete_oldest(connection)? {
+            let missing = (used + needed + reserve - pages) * PAGE_BYTES;
+            if !self.delete_oldest(connection, missing)? {
                 return Ok(false);
             }
         }
     }
 
-    /// Indexes the words of some messages. Returns false if all messages are indexed.
-    fn index_some(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
-        if self.indexed >= self.last_message {
-            return Ok(false);
-        }
-        let transaction = connection.transaction()?;
-        let mut last = self.last_message;
-        {
-            let mut statement = transaction.prepare_cached(
-                "SELECT number, shared FROM message WHERE number > ? ORDER BY number",
-            )?;
-            let mut rows = statement.query([signed(self.indexed)])?;
-            let (mut count, mut bytes) = (0, 0);
-            while let Some(row) = rows.next()? {
-                let (number, shared) = (number(row, 0)?, row::blob(row, 1)?);
-                index::index_words(&transaction, number, shared)?;
-                (count, bytes) = (count + 1, bytes + shared.len());
-                if count >= STEP_ROWS || bytes >= STEP_BYTES {
-                    last = number;
-                    break;
-                }
-            }
-        }
-        transaction.execute("UPDATE meta SET indexed = ?", [signed(last)])?;
-        transaction.commit()?;
-        self.indexed = last;
-        Ok(true)
+    /// The number up to which messages are indexed.
+    pub(super) const fn indexed(&self) -> u64 {
+        self.indexed
+    }
+
+    /// The highest message number.
+    pub(super) const fn last_message(&self) -> u64 {
+        self.last_message
+    }
+
+    const fn unlisted(&self) -> u64 {
+        self.last_delivery.saturating_sub(self.listed)
     }
 
     /// Moves some ended deliveries to the history. Returns false if there are none.
-    fn move_some(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
+    fn move_some(&mut self, connection: &mut Connection, now: Moment) -> Result<bool, StoreError> {
         let ended = self.take_ended(connection)?;
         let Some(ended) = ended else { return Ok(false) };
         let transaction = connection.transaction()?;
         for number in ended {
-            index::move_to_history(&transaction, number)?;
+            index::move_to_history(&transaction, number, now)?;
         }
         transaction.commit()?;
         Ok(true)
@@ -315,7 +372,8 @@ impl Sweep {
         connection: &mut Connection,
         settings: &Settings,
     ) -> Result<bool, StoreError> {
-        let Some(sender) = self.over_limit.first().copied() else { return Ok(false) };
+        let Some(mut entry) = self.over_limit.first_entry() else { return Ok(false) };
+        let sender = *entry.key();
         let deleted = connection
             .prepare_cached(
                 "DELETE FROM double WHERE sender = ?1 AND message IN (
@@ -332,8 +390,14 @@ impl Sweep {
                 signed(settings.dedup_max as u64),
                 STEP_ROWS as u32
             ])?;
+        let known = *entry.get();
         if deleted < STEP_ROWS {
-            self.over_limit.remove(&sender);
+            entry.remove();
+            self.over_limit_total -= known;
+        } else {
+            let left = known.saturating_sub(deleted);
+            entry.insert(left);
+            self.over_limit_total -= known - left;
         }
         Ok(true)
     }
@@ -344,21 +408,21 @@ impl Sweep {
         &mut self,
         connection: &mut Connection,
         settings: &Settings,
-        unix_ms: u64,
+        now: Moment,
     ) -> Result<bool, StoreError> {
-        let hour = unix_ms / HOUR_MS;
+        let hour = now.0 / HOUR_MS;
         if self.aged == Some(hour) {
             return Ok(false);
         }
         let (mut seen, mut old) = (0, Vec::new());
         {
             let mut statement = connection.prepare_cached(
-                "SELECT number, message, ended_ms FROM history WHERE number > ? ORDER BY number",
+                "SELECT number, message, moved FROM history WHERE number > ? ORDER BY number",
             )?;
             let mut rows = statement.query([signed(self.aging)])?;
             while let Some(row) = rows.next()? {
                 self.aging = number(row, 0)?;
-                if number(row, 2)?.saturating_add(settings.history_ms) < unix_ms {
+                if number(row, 2)?.saturating_add(settings.history_ms) < now.0 {
                     old.push((self.aging, number(row, 1)?));
                 }
                 seen += 1;
@@ -370,21 +434,34 @@ impl Sweep {
                 (self.aged, self.aging) = (Some(hour), 0);
             }
         }
+        self.has_deleted |= !old.is_empty();
         delete(connection, &old)?;
         Ok(true)
     }
 
-    /// Deletes the oldest ended deliveries. Returns false if there are none.
-    fn delete_oldest(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
-        let mut oldest = Vec::new();
+    /// Deletes the oldest ended deliveries of the principal that holds most of the history, about
+    /// `bytes` of them at most. Returns false if there are none.
+    fn delete_oldest(
+        &mut self,
+        connection: &mut Connection,
+        bytes: u64,
+    ) -> Result<bool, StoreError> {
+        let (mut oldest, mut freed) = (Vec::new(), 0);
         {
-            let mut statement = connection
-                .prepare_cached("SELECT number, message FROM history ORDER BY number LIMIT ?")?;
+            let mut statement = connection.prepare_cached(
+                "SELECT number, message, bytes FROM history
+                 WHERE holder = (SELECT name FROM holder ORDER BY bytes DESC LIMIT 1)
+                 ORDER BY number LIMIT ?",
+            )?;
             let mut rows = statement.query([STEP_ROWS as u32])?;
-            while let Some(row) = rows.next()? {
+            while let Some(row) = rows.next()?
+                && freed < bytes
+            {
                 oldest.push((number(row, 0)?, number(row, 1)?));
+                freed += number(row, 2)?;
             }
         }
+        self.has_deleted = true;
         if !oldest.is_empty() {
             delete(connection, &oldest)?;
             return Ok(true);
@@ -431,4 +508,56 @@ fn delete(connection: &mut Connection, rows: &[(u64, u64)]) -> Result<(), StoreE
 fn pages_used(connection: &Connection) -> Result<u64, StoreError> {
     let count = |sql| read_single(connection, sql, |row| number(row, 0));
     Ok(count("PRAGMA page_count")? - count("PRAGMA freelist_count")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::LastNumbers;
+    use write::Written;
+
+    #[test]
+    fn large_backlog_no_longer_grows_in_a_busy_store() {
+        let mut sweep = Sweep::default();
+        let (mut message, mut largest) = (0, 0);
+        for per_transaction in [1, 7, 512] {
+            for _ in 0..2 * BACKLOG_MAX / per_transaction {
+                message += per_transaction;
+                let last = LastNumbers { message, ..LastNumbers::default() };
+                let written = Written { last, ..Written::default() };
+                sweep.note(&written, 2 * per_transaction as usize);
+                while sweep.is_due() {
+                    sweep.indexed += STEP_ROWS as u64;
+                }
+                largest = largest.max(sweep.backlog());
+            }
+        }
+        assert!(largest >= BACKLOG_MAX, "the bound is reached: {largest}");
+        assert!(largest <= BACKLOG_MAX + 512 + STEP_ROWS as u64, "{largest}");
+    }
+
+    #[test]
+    fn ids_do_not_fall_behind_a_constant_fan_out() {
+        let mut sweep = Sweep::default();
+        let (mut last, mut largest) = (LastNumbers::default(), 0);
+        for _ in 0..1_000 {
+            (last.message, last.delivery) = (last.message + 1, last.delivery + 500);
+            sweep.note(&Written { last, ..Written::default() }, 1);
+            while sweep.is_due() {
+                sweep.indexed = sweep.last_message;
+                sweep.listed += STEP_ROWS as u64;
+            }
+            largest = largest.max(sweep.unlisted());
+        }
+        assert!(largest >= UNLISTED_BUSY + BACKLOG_MAX, "the bound is reached: {largest}");
+        assert!(largest <= UNLISTED_BUSY + BACKLOG_MAX + 2 * 500, "{largest}");
+    }
+
+    #[test]
+    fn dedup_records_over_their_limit_count_as_backlog() {
+        let mut sweep = Sweep::default();
+        let dedup = [(1, BACKLOG_MAX as usize)].into();
+        sweep.note(&Written { dedup, ..Written::default() }, CHANGES_BETWEEN);
+        assert!(sweep.is_due() && !sweep.is_due());
+    }
 }

@@ -1,9 +1,12 @@
 //! Tests of the store: against its oracle, and with failing disks and damaged files.
 
+mod corruption;
 mod damage;
 mod faults;
-mod folder;
+pub(super) mod folder;
 mod history;
+mod queries;
+mod replaced;
 mod world;
 
 use super::{
@@ -49,9 +52,11 @@ fn sqlite_is_free_of_the_wal_reset_bug() {
 }
 
 #[test]
-fn store_is_opened_once_at_a_time() {
+fn store_that_another_program_has_open_is_not_opened() {
     let folder = Folder::new();
-    let _first = folder.open();
+    folder.run(vec![write(World::default().some(40))]);
+    let other = rusqlite::Connection::open(folder.path()).unwrap();
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE").unwrap();
     let error = super::Store::open(folder.settings(), 0).unwrap_err().to_string();
     assert!(error.contains("relay.db") && error.contains("end the other program"), "{error}");
 }

@@ -30,6 +30,8 @@ pub(super) struct Written {
     pub(super) ended: Vec<u64>,
     /// The number of new dedup records by sender.
     pub(super) dedup: BTreeMap<u64, usize>,
+    /// Whether a delivery was deleted, so that the index may have words of a deleted message.
+    pub(super) has_erased: bool,
 }
 
 /// The state to restore if it is unknown whether a SEND reached the disk.
@@ -187,6 +189,9 @@ impl<'c> Writer<'c> {
 
     fn delivery(&mut self, delivery: &DeliveryRecord, unix_ms: u64) -> Result<()> {
         self.delivery.execute(row::delivery_values(delivery, unix_ms))?;
+        if delivery.number <= self.written.last.delivery {
+            index::list_if_late(self.connection, delivery.number)?;
+        }
         let last = &mut self.written.last;
         last.delivery = last.delivery.max(delivery.number);
         last.stream = last.stream.max(delivery.stream);
@@ -200,12 +205,29 @@ impl<'c> Writer<'c> {
     }
 
     fn ended(&mut self, delivery: u64, ending: &Ending, unix_ms: u64) -> Result<()> {
+        if *ending == Ending::Erased {
+            return self.erase(delivery);
+        }
         if self.ended.execute(row::ending_values(delivery, ending, unix_ms))? > 0 {
             self.written.ended.push(delivery);
             return Ok(());
         }
         let values = row::ending_values(delivery, ending, unix_ms);
         self.run(&row::end_delivery("history"), values)
+    }
+
+    /// Deletes a delivery, and its message with it if it was the message's last one.
+    fn erase(&mut self, delivery: u64) -> Result<()> {
+        self.written.has_erased = true;
+        for (table, cold, hot) in [("delivery", 0, 1), ("history", 1, 0)] {
+            let sql = format!("DELETE FROM {table} WHERE number = ? RETURNING message");
+            let mut statement = self.connection.prepare_cached(&sql)?;
+            let message = statement.query_map([signed(delivery)], |row| row.get::<_, i64>(0))?;
+            for message in message.collect::<Result<Vec<_>>>()? {
+                release(self.connection, message.cast_unsigned(), cold, hot)?;
+            }
+        }
+        Ok(())
     }
 
     fn agent(&mut self, agent: &AgentRecord) -> Result<()> {
@@ -247,7 +269,10 @@ fn redeliver(connection: &Connection, delivery: u64, expires: i64) -> Result<()>
         .optional()?;
     let Some(message) = message else { return Ok(()) };
     for sql in [
-        &format!("INSERT INTO delivery SELECT {} FROM history WHERE number = ?", row::DELIVERY),
+        &format!(
+            "INSERT INTO delivery ({0}) SELECT {0} FROM history WHERE number = ?",
+            row::DELIVERY
+        ),
         "DELETE FROM history WHERE number = ?",
     ] {
         connection.prepare_cached(sql)?.execute([signed(delivery)])?;
@@ -255,6 +280,7 @@ fn redeliver(connection: &Connection, delivery: u64, expires: i64) -> Result<()>
     connection
         .prepare_cached("UPDATE message SET hot = hot + 1, cold = cold - 1 WHERE number = ?")?
         .execute([message])?;
+    index::list_if_late(connection, delivery)?;
     connection.prepare_cached(reopen)?.execute(values).map(drop)
 }
 

@@ -6,6 +6,7 @@ pub use detach_key::DetachKey;
 
 use super::{
     control::client::{self, ControlClient, ControlError},
+    inner_mark::InnerMarks,
     threads::spawn,
 };
 use crate::{
@@ -111,6 +112,7 @@ pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, Contr
         is_sending: false,
         is_shown: false,
         due: Some(now().plus(SNAPSHOT_MS)),
+        outer_marks: InnerMarks::of_outer_run(),
     };
     session.run(control.answers(), &signals)
 }
@@ -132,6 +134,8 @@ struct Session {
     is_shown: bool,
     /// The moment at which the first snapshot is overdue, or the notice is to be removed.
     due: Option<Moment>,
+    /// The marks for the `run` in which this process is, if it is in one.
+    outer_marks: Option<InnerMarks>,
 }
 
 impl Session {
@@ -154,7 +158,8 @@ impl Session {
         }
         if self.is_shown {
             let cleanup = self.model.cleanup();
-            let bottom = format!("{cleanup}\x1b[r\x1b[{};1H\r\n", self.size.rows);
+            let end = self.outer_marks.as_ref().map(InnerMarks::end).unwrap_or_default();
+            let bottom = format!("{cleanup}\x1b[r\x1b[{};1H\r\n{end}", self.size.rows);
             // If the terminal is gone, there is nothing to restore.
             drop(self.write(bottom.as_bytes()));
         }
@@ -207,9 +212,12 @@ impl Session {
             Answer::Screen { columns, rows, bytes } => {
                 let is_first = !std::mem::replace(&mut self.is_shown, true);
                 if is_first {
+                    let mut first =
+                        self.outer_marks.as_ref().map(InnerMarks::begin).unwrap_or_default();
                     // Empty lines move the old content up, so that the person can scroll back to
                     // it.
-                    self.write("\r\n".repeat(self.size.rows.into()).as_bytes())?;
+                    first.push_str(&"\r\n".repeat(self.size.rows.into()));
+                    self.write(first.as_bytes())?;
                 }
                 self.write(&bytes.0)?;
                 if is_first {

@@ -6,6 +6,8 @@ use super::{
     control::clients::ControlClients,
     foreground::Foreground,
     in_flight::InFlight,
+    inner_mark::{InnerMarkFinder, InnerMarks},
+    last_output::{LastOutput, Remedy},
     message,
     questions::Questions,
     signals::Signals,
@@ -30,8 +32,7 @@ use platform::{
 };
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::{self, Write},
-    mem,
+    io, mem,
     path::PathBuf,
     time::Duration,
 };
@@ -56,19 +57,13 @@ const RETURN_MS: u64 = 1000;
 /// The time after which a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
 
-/// The least time between two looks at the foreground while the command prints. A nested wrapper
-/// takes longer than that to start.
+/// The least time between two looks at the foreground while the command prints.
 const LOOK_MS: u64 = 2;
 
 /// The time after the start in which the foreground is also looked at while nothing is printed, and
 /// the interval of these looks: a launcher may erase its command line before it prints.
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
-
-/// The longest wait for each piece of output, and the most pieces, that count as printed before
-/// another wrapper came to the foreground. A wrapper takes longer to start.
-const PRINTED_BEFORE: Duration = Duration::from_millis(3);
-const PRINTED_BEFORE_MAX: usize = 16;
 
 /// The reader while the terminal of an agent that reads single keys is in line mode.
 const GATHERS_LINES: Reader = Reader::Barred(Obstacle::NotReading, None);
@@ -83,6 +78,10 @@ pub(super) struct Parts {
     pub(super) follower: Option<Follower>,
     /// The observer of the program that reads the terminal.
     pub(super) foreground: Foreground,
+    /// The finder of an inner `run`'s marks.
+    pub(super) inner_marks: InnerMarkFinder,
+    /// The marks for the `run` in which this one is, if it is in one.
+    pub(super) outer_marks: Option<InnerMarks>,
 }
 
 /// The owner of one bridge, its inputs and its outputs.
@@ -109,6 +108,9 @@ pub(super) struct Driver {
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
+    inner_marks: InnerMarkFinder,
+    /// The marks for the `run` in which this one is.
+    outer_marks: Option<InnerMarks>,
     /// The command's own recipe. If the command starts a program that has a recipe, and there is no
     /// transcript, that recipe is used instead.
     command_recipe: Recipe,
@@ -122,6 +124,7 @@ pub(super) struct Driver {
     /// The moment to resume the command after Ctrl-Z, since there is no shell that would.
     resume_at: Option<Moment>,
     exit_code: Option<i32>,
+    last_output: LastOutput,
     is_ending: bool,
 }
 
@@ -135,7 +138,7 @@ impl Driver {
         settings: &bridge::Settings,
         parts: Parts,
     ) -> io::Result<Self> {
-        let Parts { clients, command, follower, foreground } = parts;
+        let Parts { clients, command, follower, foreground, inner_marks, outer_marks } = parts;
         let (threads, channels) = threads::start(&pty, streams)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
@@ -159,6 +162,8 @@ impl Driver {
             inputs,
             out: Vec::new(),
             foreground,
+            inner_marks,
+            outer_marks,
             command_recipe: settings.recipe.clone(),
             has_transcript: settings.transcript,
             started: now(),
@@ -167,6 +172,7 @@ impl Driver {
             constant_state,
             resume_at: None,
             exit_code: None,
+            last_output: LastOutput::default(),
             is_ending: false,
         })
     }
@@ -177,12 +183,14 @@ impl Driver {
     /// nothing of the agent is left.
     pub(super) fn run(mut self) -> (control::Ended, ControlClients) {
         let mut printing = true;
-        while printing || self.exit_code.is_none() {
+        let mut is_given_up = false;
+        while !is_given_up && (printing || self.exit_code.is_none()) {
             self.take_inputs();
             self.tick_if_due();
             self.resume_if_due();
             self.serve_clients();
             printing &= self.wait(printing);
+            is_given_up = self.last_output_is_given_up();
         }
         self.read_to_the_end();
         let reset = self.reset();
@@ -192,18 +200,19 @@ impl Driver {
         let Self { attached, threads, channels, client, clients, .. } = self;
         // Dropping the channel to the thread that types ends that thread.
         drop(channels);
-        let screen = threads.join();
+        let screen = threads.screen.clone();
+        if !is_given_up {
+            threads.join();
+        }
         client.close();
-        if let Some(mut screen) = screen.filter(|_| attached)
-            && let Err(error) = screen.write_all(reset.as_bytes()).and_then(|()| screen.flush())
-        {
+        if attached && let Err(error) = screen.show(reset.as_bytes()) {
             tracing::debug!("the terminal is gone: {error}");
         }
         (ended, clients)
     }
 
-    /// Returns the bytes that restore the terminal's modes. After an interrupted command these
-    /// bytes also move the cursor below all that is shown.
+    /// Returns the bytes that restore the terminal's modes, and the mark of the output's end. After
+    /// an interrupted command these bytes also move the cursor below all that is shown.
     fn reset(&self) -> String {
         let screen = self.bridge.screen();
         let mut reset = screen.cleanup();
@@ -219,12 +228,18 @@ impl Driver {
                 reset.push_str("\r\n");
             }
         }
+        reset.extend(self.outer_marks.as_ref().map(InnerMarks::end));
         reset
     }
 
     /// Waits for the next event and handles it. Returns whether the command may print more.
     fn wait(&mut self, printing: bool) -> bool {
-        let due = [self.bridge.deadline(), self.clients.deadline(), self.resume_at];
+        let due = [
+            self.bridge.deadline(),
+            self.clients.deadline(),
+            self.resume_at,
+            self.last_output.deadline(),
+        ];
         let due = due.into_iter().flatten().min();
         let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
         let timeout =
@@ -310,34 +325,47 @@ impl Driver {
         }
     }
 
+    /// Whether the output of the command, which has ended, is not waited for any more.
+    fn last_output_is_given_up(&mut self) -> bool {
+        if self.threads.screen.is_busy() {
+            self.last_output.blocked(now());
+        } else if !self.channels.printed.is_empty() {
+            self.last_output.printed(now());
+        }
+        match self.last_output.remedy(now()) {
+            None => return false,
+            Some(Remedy::GiveUp) => {
+                tracing::warn!("the command has ended, but its output has not");
+                return true;
+            }
+            Some(Remedy::Kill) => {}
+        }
+        if let Err(error) = self.pty.kill() {
+            tracing::warn!("{error}");
+        }
+        false
+    }
+
     fn printed(&mut self, bytes: &[u8]) {
+        self.last_output.printed(now());
         if let Some(follower) = &self.follower {
             follower.wake();
         }
         let is_due = self.looked_at.is_none_or(|at| now().since(at) >= LOOK_MS);
-        let has_changed = is_due && {
-            self.looked_at = Some(now());
-            self.reader_may_have_changed()
-        };
-        // Output from before a nested wrapper starts, or after it ends, is not output of that
-        // wrapper.
-        let ends_relay = self.bridge.reader().is_relay();
-        if has_changed && ends_relay {
-            self.update_reader();
+        let mut rest = bytes;
+        while let Some(mark) = self.inner_marks.find(rest) {
+            let (until_mark, behind) = rest.split_at(mark.length);
+            self.input(Input::Printed(until_mark));
+            self.input(Input::InnerOutput(mark.begins));
+            rest = behind;
         }
-        self.input(Input::Printed(bytes));
+        self.input(Input::Printed(rest));
         self.clients.printed(bytes);
-        if has_changed && !ends_relay {
-            self.update_reader();
-        }
-    }
-
-    /// Reads the output that was printed before another wrapper came to the foreground.
-    fn read_earlier_output(&mut self) {
-        for _ in 0..PRINTED_BEFORE_MAX {
-            let Ok(bytes) = self.channels.printed.recv_timeout(PRINTED_BEFORE) else { return };
-            self.input(Input::Printed(&bytes));
-            self.clients.printed(&bytes);
+        if is_due {
+            self.looked_at = Some(now());
+            if self.reader_may_have_changed() {
+                self.update_reader();
+            }
         }
     }
 
@@ -367,9 +395,6 @@ impl Driver {
             self.input(Input::Recognised(Box::new(self.command_recipe.clone())));
         }
         if *self.bridge.reader() != reader {
-            if reader.is_relay() && !self.bridge.reader().is_relay() {
-                self.read_earlier_output();
-            }
             tracing::info!("the terminal is read by {reader:?}");
             self.input(Input::Reads(reader));
         }
@@ -487,7 +512,10 @@ impl Driver {
                 self.type_next();
                 self.input(Input::Written(bytes));
             }
-            ThreadEvent::Ended(code) => self.exit_code = Some(code),
+            ThreadEvent::Ended(code) => {
+                self.exit_code = Some(code);
+                self.last_output.command_ended(now());
+            }
             ThreadEvent::ScreenGone => self.end_command(GRACE_GONE),
         }
     }

@@ -5,6 +5,7 @@ use platform::pty::{Pty, Reader, Writer};
 use std::{
     fs::File,
     io::{self, Read, Write},
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
 };
 
@@ -23,6 +24,22 @@ pub(super) struct Streams {
     pub(super) keys: Box<dyn Read + Send>,
     pub(super) screen: Box<dyn Write + Send>,
     pub(super) record: Option<File>,
+}
+
+/// The person's screen. It is locked while it is written to.
+#[derive(Clone)]
+pub(super) struct Screen(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Screen {
+    /// Whether a write waits for the person's terminal, or has just ended.
+    pub(super) fn is_busy(&self) -> bool {
+        self.0.try_lock().is_err()
+    }
+
+    pub(super) fn show(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut screen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        screen.write_all(bytes).and_then(|()| screen.flush())
+    }
 }
 
 /// The driver's ends of the threads' channels.
@@ -48,7 +65,8 @@ pub(super) enum ThreadEvent {
 
 /// The threads that end with the command.
 pub(super) struct Threads {
-    reader: JoinHandle<Box<dyn Write + Send>>,
+    pub(super) screen: Screen,
+    reader: JoinHandle<()>,
     writer: JoinHandle<()>,
     waiter: JoinHandle<()>,
 }
@@ -61,9 +79,11 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     let (typing, typing_receiver) = bounded(1);
     let (reader, writer) = (pty.reader()?, pty.writer()?);
     let Streams { keys: source, screen, record } = ends;
+    let screen = Screen(Arc::new(Mutex::new(screen)));
     let screen_events = sender.clone();
+    let shown = screen.clone();
     let reader = spawn("terminal output", move || {
-        pass_output(reader, screen, record, &printed_sender, &screen_events)
+        pass_output(reader, &shown, record, &printed_sender, &screen_events)
     })?;
     let typed = sender.clone();
     let writer = spawn("terminal input", move || type_in(writer, &typing_receiver, &typed))?;
@@ -72,18 +92,17 @@ pub(super) fn start(pty: &Pty, ends: Streams) -> io::Result<(Threads, Channels)>
     // This thread is not joined: it waits for the person's next key, and ends with the process or
     // with the input.
     drop(spawn("keys", move || pass_keys(source, &keys_sender))?);
-    let threads = Threads { reader, writer, waiter };
+    let threads = Threads { screen, reader, writer, waiter };
     Ok((threads, Channels { printed, keys, events, typing }))
 }
 
 impl Threads {
-    /// Joins the threads and returns the screen. The command must have ended, its terminal must be
-    /// closed, and [`Channels::typing`] must be dropped.
-    pub(super) fn join(self) -> Option<Box<dyn Write + Send>> {
+    /// Joins the threads. The output must have ended, and [`Channels::typing`] must be dropped.
+    pub(super) fn join(self) {
         // A panic was reported by the panic hook.
         drop(self.writer.join());
         drop(self.waiter.join());
-        self.reader.join().ok()
+        drop(self.reader.join());
     }
 }
 
@@ -98,11 +117,11 @@ pub(super) fn spawn<T: Send + 'static>(
 /// Passes the command's output to the screen, then to the recording and the driver.
 fn pass_output(
     mut command: Reader,
-    mut screen: Box<dyn Write + Send>,
+    screen: &Screen,
     mut record: Option<File>,
     printed: &Sender<Vec<u8>>,
     events: &Sender<ThreadEvent>,
-) -> Box<dyn Write + Send> {
+) {
     let mut buffer = vec![0; READ_BYTES];
     let mut is_seen = true;
     loop {
@@ -114,7 +133,7 @@ fn pass_output(
                 break;
             }
         };
-        if is_seen && let Err(error) = screen.write_all(bytes).and_then(|()| screen.flush()) {
+        if is_seen && let Err(error) = screen.show(bytes) {
             tracing::warn!("the terminal is gone: {error}");
             is_seen = false;
             // Sending fails only without a driver, and then nothing would end the command.
@@ -130,7 +149,6 @@ fn pass_output(
             break;
         }
     }
-    screen
 }
 
 /// Writes pieces to the command's terminal, and reports each.
@@ -147,16 +165,16 @@ fn type_in(mut terminal: Writer, typing: &Receiver<Vec<u8>>, events: &Sender<Thr
     }
 }
 
-/// Waits for the command's end, then closes its terminal, so that the output ends even if other
+/// Waits for the command's end, and then closes its terminal, so that the output ends even if other
 /// processes of the command remain.
 fn wait(command: &Pty, events: &Sender<ThreadEvent>) {
     let code = command.wait().unwrap_or_else(|error| {
         tracing::error!("{error}");
         1
     });
-    command.close();
     // Sending fails only without a driver, and then the event is of no use.
     drop(events.send(ThreadEvent::Ended(code)));
+    command.close();
 }
 
 /// Passes the person's keys to the driver.

@@ -215,7 +215,7 @@ fn doctor_reports_every_check_and_changes_nothing() {
 
 /// Runs `doctor`. Returns the state of one check, and its detail with the remedy.
 #[track_caller]
-fn check(mut doctor: Command, id: &str, code: i32) -> (String, String) {
+pub(crate) fn check(mut doctor: Command, id: &str, code: i32) -> (String, String) {
     doctor.args(["doctor", "--json"]);
     let printed = output(doctor);
     assert_eq!(printed.status.code(), Some(code), "{printed:?}");
@@ -554,6 +554,29 @@ fn bench_reuses_its_names() {
     let names = known();
     run(&sandbox, &["bench", "--quick"], DONE);
     assert_eq!(known(), names);
+}
+
+#[test]
+fn bench_of_attacks_leaves_nothing() {
+    let sandbox = Sandbox::empty();
+    let mut bench = sandbox.command(["bench", "--hostile", "--quick", "--json"]);
+    let temporary = sandbox.directory().join("temporary");
+    platform::paths::make_private_dir(&temporary).unwrap();
+    for name in ["TMPDIR", "TEMP", "TMP"] {
+        bench.env(name, &temporary);
+    }
+    let bench = output(bench);
+    assert!(bench.status.success(), "{bench:?}");
+    let report: serde_json::Value = serde_json::from_str(&out(&bench)).unwrap();
+    assert_eq!(report["schema"], "agent-relay.bench-hostile/1");
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 20);
+    for row in rows {
+        assert!(row["idle"]["p99"].as_f64() > Some(0.0), "{row}");
+        assert!(row["held"].is_boolean(), "{row}");
+    }
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    assert!(!sandbox.home().exists(), "no daemon of the user's was started");
 }
 
 #[test]

@@ -33,7 +33,11 @@ pub(crate) fn crashes() -> usize {
 }
 
 /// Joins once a daemon accepts the name. Returns `None` if the test ends before.
-fn join(endpoint: &Endpoint, name: &str, is_over: &AtomicBool) -> Option<FallibleClient> {
+pub(crate) fn join(
+    endpoint: &Endpoint,
+    name: &str,
+    is_over: &AtomicBool,
+) -> Option<FallibleClient> {
     let end = Instant::now() + WATCHDOG;
     while !is_over.load(Ordering::Acquire) {
         assert!(Instant::now() < end, "{name} finds no daemon");

@@ -32,9 +32,9 @@ use agent_relay::{
             Welcome,
         },
         relay::{
-            Agents, HistoryRequest, InboxRequest, MessageRequest, MessageRow, Messages, Page,
-            Piece, Process, RedeliverRequest, Redelivered, ReplyMeta, ReportRequest, Status, Stop,
-            TapCopy,
+            Agents, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, MessageRow,
+            Messages, Page, Piece, Process, PurgeRequest, Purged, RedeliverRequest, Redelivered,
+            ReplyMeta, ReportRequest, Status, Stop, TapCopy,
         },
         topic::{Pattern, TOPIC_BYTES_MAX},
     },
@@ -46,7 +46,22 @@ use serde_json::Value;
 const PROTOCOL: &str = include_str!("../../docs/PROTOCOL.md");
 const RELAY_API: &str = include_str!("../../docs/RELAY-API.md");
 const WRAPPER: &str = include_str!("../../docs/WRAPPER.md");
+const INSTALLER: &str = include_str!("../../package/agent-relay.wxs");
 const CONFIGURATION: &str = include_str!("../../docs/CONFIGURATION.md");
+
+#[test]
+fn installer_contains_every_document() {
+    let listed: BTreeSet<_> = INSTALLER
+        .split('"')
+        .filter_map(|text| text.strip_prefix("docs/"))
+        .map(str::to_owned)
+        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let present =
+        names.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md"));
+    assert_eq!(listed, present.collect());
+}
 
 #[test]
 fn examples_are_envelopes_of_every_type() {
@@ -63,7 +78,7 @@ fn examples_are_envelopes_of_every_type() {
 
 #[test]
 fn examples_of_answers_have_every_member() {
-    for body in ["status", "agents", "redeliver"] {
+    for body in ["status", "agents", "redeliver", "purge"] {
         let example = examples()
             .into_iter()
             .map(|example| serde_json::from_str::<Value>(&example).unwrap())
@@ -73,6 +88,7 @@ fn examples_of_answers_have_every_member() {
         let written = match body {
             "status" => written_again::<Status<'_>>(&data),
             "redeliver" => written_again::<Redelivered>(&data),
+            "purge" => written_again::<Purged>(&data),
             _ => written_again::<Agents<'_>>(&data),
         };
         let example: Value = serde_json::from_str(&data).unwrap();
@@ -392,6 +408,8 @@ fn check_message(envelope: &Envelope<'_>) {
         ("request", "inbox") => check::<InboxRequest>(data),
         ("request", "history") => check::<HistoryRequest>(data),
         ("request", "redeliver") => check::<RedeliverRequest>(data),
+        ("request", "forget") => check::<ForgetRequest>(data),
+        ("request", "purge") => check::<PurgeRequest>(data),
         ("request", "report") => check::<ReportRequest>(data),
         ("request", "stop") => check::<Stop>(data),
         ("request", "status" | "tap" | "reload") => check::<Empty>(data),
@@ -400,9 +418,12 @@ fn check_message(envelope: &Envelope<'_>) {
             check::<Messages<MessageRow<'_>>>(data);
         }
         ("response", "redeliver") if from_relay => check::<Redelivered>(data),
+        ("response", "purge") if from_relay => check::<Purged>(data),
         ("response", "agents") if from_relay => check::<Agents<'_>>(data),
         ("response", "status") if from_relay => check::<Status<'_>>(data),
-        ("response", "report" | "tap" | "reload" | "stop") if from_relay => check::<Empty>(data),
+        ("response", "forget" | "report" | "tap" | "reload" | "stop") if from_relay => {
+            check::<Empty>(data)
+        }
         ("tap", _) if from_relay => check::<TapCopy<'_>>(data),
         ("message", _) => {}
         other => panic!("an example of {other:?} wants a check of its own"),

@@ -2,9 +2,9 @@
 
 use crate::{
     raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, until, wait},
+    sandbox::{Sandbox, WATCHDOG, example_program, until, wait},
     terminal::{SIZE, Terminal},
-    wrap::{example_program, fullscreen, send, wait_until_all_typed},
+    wrap::{fullscreen, send, wait_until_all_typed},
 };
 use platform::process::SYSTEM;
 use serde_json::{Value, json};

@@ -7,9 +7,11 @@
 //! calls fail.
 
 mod cell;
+mod moments;
 mod talk;
+mod traced;
 
-use crate::sandbox::{Sandbox, not_tried, output, wait};
+use crate::sandbox::{Sandbox, output, wait};
 use cell::{Cell, Setup};
 use parking_lot::Mutex;
 use rand_chacha::ChaCha8Rng;
@@ -20,11 +22,12 @@ use std::{
     fs::{self, File},
     panic::{self, AssertUnwindSafe},
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
 use talk::{Conversation, Messages, Watchdog};
+use traced::{has_strace, traced};
 
 /// The number of cells that are tried without a setting.
 const CELLS_BY_DEFAULT: usize = 12;
@@ -34,8 +37,8 @@ const WORKERS: usize = 3;
 
 #[test]
 fn failed_system_call_loses_no_accepted_message() {
-    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
-        return not_tried("strace is not installed (ci/setup does it)");
+    if !has_strace() {
+        return;
     }
     let options = Options::read();
     let mut cells: VecDeque<_> = [Setup::Fresh, Setup::Used].into_iter().flat_map(table).collect();
@@ -209,16 +212,16 @@ fn run(sandbox: &Sandbox, setup: Setup, cell: Option<&Cell>) -> RunResult {
     RunResult { messages, log: read(log), stderr: read(stderr), end }
 }
 
-/// Starts a daemon under strace. With `-D`, the daemon is the child of this process, not of strace.
+/// Starts a daemon under strace.
 fn start(sandbox: &Sandbox, cell: Option<&Cell>, log: &PathBuf, stderr: &PathBuf) -> Child {
-    let mut command = sandbox.program("strace");
-    command.args(["-D", "-f", "-y", "-qq", "-s", "0"]).arg("-o").arg(log);
+    let mut arguments = vec!["-f".into(), "-o".into(), log.into()];
     match cell {
-        Some(cell) => command.args(cell.arguments(sandbox.directory())),
-        None => command.args(["-e", &format!("trace={}", cell::calls())]),
-    };
-    let daemon = sandbox.command(["up", "--foreground"]);
-    command.arg(daemon.get_program()).args(daemon.get_args());
+        Some(cell) => {
+            arguments.extend(cell.arguments(sandbox.directory()).into_iter().map(Into::into))
+        }
+        None => arguments.extend(["-e".into(), format!("trace={}", cell::calls()).into()]),
+    }
+    let mut command = traced(sandbox, arguments);
     command.stdout(Stdio::null()).stderr(File::create(stderr).unwrap()).spawn().unwrap()
 }
 

@@ -10,3 +10,5 @@ mod floods;
 mod limits;
 mod paths;
 mod tokens;
+
+pub(crate) use attack::Pair;

@@ -5,7 +5,9 @@
 
 use crate::{
     crash::{self, SharedRecord},
+    roles,
     sandbox::{self, Sandbox, until, wait},
+    wrap,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -148,6 +150,94 @@ fn killed_receivers_and_senders_lose_nothing() {
     finish(&sandbox, &shared);
 }
 
+/// The daemon, a receiver and senders die together, as in a machine that is reset.
+#[test]
+fn everything_killed_again_and_again_loses_nothing() {
+    let (mut sandbox, shared) = (Sandbox::new(), SharedRecord::default());
+    sandbox.join("Rob").leave();
+    thread::scope(|scope| {
+        for round in 1..=crash::crashes() / 4 {
+            let received = shared.record().received.len();
+            let rob = Listener::start(scope, &sandbox, &shared);
+            let mut senders: Vec<_> = (0..4)
+                .map(|number| {
+                    let name = format!("Sender{number}");
+                    let body = format!("{name}>Rob:{round}");
+                    let mut command = sandbox.command(["send", "--as", &name, "Rob", &body]);
+                    command.stdout(Stdio::null()).stderr(Stdio::null());
+                    (body, command.spawn().unwrap())
+                })
+                .collect();
+            shared.wait_until("Rob receives some", |record| {
+                record.received.len() > received + round % 3
+            });
+            sandbox.kill();
+            senders.iter_mut().for_each(|(_, sender)| drop(sender.kill()));
+            drop(rob);
+            for (body, mut sender) in senders {
+                if wait(&mut sender, "`agent-relay send`").success() {
+                    shared.update(|record| record.accepted.insert(body));
+                }
+            }
+            // A sender that came too late has started a daemon before it was killed.
+            sandbox.start_in_place_of_others();
+        }
+    });
+    finish(&sandbox, &shared);
+}
+
+/// A wrapper dies when it has begun to type, when the text stands there, and when the program has
+/// read it: only the last one may have acknowledged the message.
+#[test]
+fn message_of_a_killed_wrapper_is_typed_again_with_a_mark() {
+    thread::scope(|scope| {
+        for moment in ["[relay ", "the message", "heard: the message"] {
+            scope.spawn(move || kill_wrapper_at(moment));
+        }
+    });
+}
+
+/// Kills a wrapper that types a message, as soon as its terminal shows these words.
+fn kill_wrapper_at(moment: &str) {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ann = wrap::wrap_line_reader(&sandbox, "Ann", &[]);
+    wrap::send(&mut bob, "Ann", "the message");
+    ann.wait_for(moment);
+    // Dropping a terminal kills the processes in it.
+    drop(ann);
+    until("the daemon knows", || {
+        bob.agents().iter().any(|it| it["name"] == "Ann" && it["here"] == false)
+    });
+    let ann = wrap::wrap_line_reader(&sandbox, "Ann", &[]);
+    wrap::send(&mut bob, "Ann", "the last one");
+    wrap::wait_until_heard(&ann, "the last one");
+    let text = ann.text();
+    let heard = text.matches("heard: the message\n").count();
+    assert!(heard <= 1, "twice:\n{text}");
+    assert!(heard == 1 || moment.starts_with("heard"), "lost:\n{text}");
+    assert_eq!(text.contains(", again]"), heard == 1, "{text}");
+}
+
+/// Only the wrapper dies, while it types: its program gets a hangup.
+#[test]
+fn program_of_a_killed_wrapper_ends_and_its_name_is_free() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ann = wrap::wrap_line_reader(&sandbox, "Ann", &[]);
+    let count = || roles::all_processes(&sandbox, &mut Vec::new());
+    // No process is counted where the system does not show them.
+    until("the daemon, the wrapper and its program run", || matches!(count(), 0 | 3));
+    wrap::send(&mut bob, "Ann", "the message");
+    ann.wait_for("[relay ");
+    wrap::signal(&sandbox, "-KILL", &ann);
+    until("only the daemon is left", || count() <= 1);
+    drop(ann);
+    let again = wrap::wrap_line_reader(&sandbox, "Ann", &[]);
+    wrap::send(&mut bob, "Ann", "the last one");
+    wrap::wait_until_heard(&again, "the last one");
+}
+
 /// Receives the remaining messages, and checks that there are no dead letters.
 fn finish(sandbox: &Sandbox, shared: &SharedRecord) {
     thread::scope(|scope| {
@@ -212,7 +302,7 @@ fn processes_suspended_beyond_two_heartbeats_lose_nothing() {
 }
 
 /// Suspends a process while `meanwhile` runs.
-fn suspend(sandbox: &Sandbox, process: &str, meanwhile: impl FnOnce()) {
+pub(crate) fn suspend(sandbox: &Sandbox, process: &str, meanwhile: impl FnOnce()) {
     let signal = |name| {
         let mut kill = sandbox.program("kill");
         kill.args([name, process]);

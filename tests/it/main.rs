@@ -12,9 +12,11 @@
 mod agent_corpus;
 mod backlog;
 mod brief;
+mod churn;
 mod commands;
 mod corpus;
 mod crash;
+mod descriptors;
 mod document;
 mod echoes;
 mod every_system;
@@ -27,6 +29,7 @@ mod hostile;
 mod independent;
 mod keyboard;
 mod killed;
+mod memory;
 #[path = "../model/mod.rs"]
 mod model;
 mod outage;
@@ -46,6 +49,8 @@ mod taken_endpoint;
 #[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
 mod terminal;
 mod tidy;
+mod unread_log;
 mod upgrade;
+mod vanished;
 mod wire;
 mod wrap;

@@ -2,17 +2,21 @@
 //! messages arrive.
 
 use crate::{
+    commands::{Detached, err},
+    hostile::Pair,
+    killed::suspend,
     sandbox::{self, Sandbox, until},
     terminal::Terminal,
     upgrade::DetachedDaemon,
     wrap::{wait_for_notice, wait_until_heard, wrap_line_reader},
 };
 use platform::process::SYSTEM;
-use platform::{clock, lock::Lock};
+use platform::{clock, lock::Lock, transport::Listener};
 use serde_json::{Value, json};
 use std::{
     fs, path,
     process::{Child, Stdio},
+    thread,
 };
 
 /// Parts of lines that a wrapper writes into the daemon's log.
@@ -35,7 +39,7 @@ fn is_marked(sandbox: &Sandbox) -> bool {
 }
 
 /// Returns the daemon's process id, if one is up.
-fn daemon(sandbox: &Sandbox) -> Option<u64> {
+pub(crate) fn daemon(sandbox: &Sandbox) -> Option<u64> {
     let status = sandbox.run(["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).ok()?;
     status["status"]["daemon"]["pid"].as_u64()
@@ -84,7 +88,7 @@ fn agent(sandbox: &Sandbox, name: &str) -> Option<Value> {
 }
 
 #[track_caller]
-fn wait_until_here(sandbox: &Sandbox, name: &str) {
+pub(crate) fn wait_until_here(sandbox: &Sandbox, name: &str) {
     until(&format!("{name} is here"), || {
         agent(sandbox, name).is_some_and(|agent| agent["here"] == true)
     });
@@ -258,4 +262,100 @@ fn agent_cut_off_by_a_crash_is_listed_as_reconnecting() {
     assert!(listed.contains("away for "), "{listed}");
     let _ann = sandbox.join("Ann");
     assert_eq!(agent(&sandbox, "Ann").unwrap()["here"], true);
+}
+
+/// A killed daemon's listener accepts until the system has closed it, and its locks are free only
+/// after that.
+#[test]
+fn up_waits_until_a_killed_daemon_is_gone() {
+    let sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let lock = Lock::take(&sandbox.home().join("daemon.lock")).unwrap().unwrap();
+    let listener = Listener::bind(&sandbox.endpoint()).unwrap();
+    let _detached = Detached(&sandbox);
+    thread::scope(|scope| {
+        let up = scope.spawn(|| sandbox.run(["up"]));
+        for _ in 0..3 {
+            drop(listener.accept().unwrap());
+        }
+        drop((listener, lock));
+        let up = up.join().unwrap();
+        assert!(up.status.success(), "{up:?}");
+    });
+    assert!(daemon(&sandbox).is_some());
+}
+
+#[test]
+fn up_succeeds_directly_after_a_loaded_daemon_was_killed() {
+    const CLIENTS: usize = 200;
+    let detached = DetachedDaemon::new();
+    let sandbox = &detached.0;
+    let name = |number: usize| format!("ring-{}", number % CLIENTS);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|number| sandbox.join(&name(number))).collect();
+    for round in 0..3 {
+        let pid = daemon(sandbox).unwrap();
+        for (number, client) in clients.iter_mut().enumerate() {
+            for message in 0..5 {
+                let body = format!("{round}-{message}");
+                client.send(&name(number + 1), &body, json!({"requires_ack": true}));
+            }
+        }
+        kill(sandbox, pid);
+        detached.run_ok(&["up"]);
+        clients = (0..CLIENTS).map(|number| sandbox.join(&name(number))).collect();
+    }
+}
+
+#[test]
+fn up_on_a_full_daemon_succeeds() {
+    let sandbox = Sandbox::with_config("max_clients = 1\n");
+    let _ann = sandbox.join("Ann");
+    let up = sandbox.run(["up"]);
+    assert!(up.status.success(), "{up:?}");
+    assert!(String::from_utf8(up.stdout).unwrap().starts_with("the daemon was up already"));
+    let up = sandbox.run(["up", "--json"]);
+    assert!(up.status.success(), "{up:?}");
+    let up: Value = serde_json::from_slice(&up.stdout).unwrap();
+    assert_eq!((&up["schema"], &up["started"]), (&"agent-relay.up/1".into(), &false.into()));
+}
+
+#[test]
+fn person_runs_an_agent_while_guests_have_no_place() {
+    let sandbox = Sandbox::with_config("max_clients = 4\n");
+    let mut guests = [(); 3].map(|()| sandbox.connect());
+    for (guest, answer) in guests.iter_mut().zip(["WELCOME", "WELCOME", "ERROR"]) {
+        let payload = json!({"mode": "guest"});
+        guest.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 1, "payload": payload}));
+        guest.expect(answer);
+    }
+    let exe = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let run = sandbox.run(["run", "-n", "Ann", "--", exe.to_str().unwrap(), "--version"]);
+    assert!(run.status.success(), "{run:?}");
+}
+
+#[test]
+fn suspended_daemon_keeps_its_home_and_commands_say_what_to_do() {
+    let mut sandbox = Sandbox::new();
+    let mut pair = Pair::join(&sandbox);
+    pair.talk(1);
+    suspend(&sandbox, &sandbox.daemon_pid().to_string(), || {
+        let lines: [&[&str]; 4] =
+            [&["up"], &["up", "--foreground"], &["send", "Ann", "hello"], &["down"]];
+        thread::scope(|scope| {
+            let sandbox = &sandbox;
+            let commands = lines.map(|line| scope.spawn(move || (line, sandbox.run(line))));
+            for command in commands {
+                let (line, failed) = command.join().unwrap();
+                assert_eq!(failed.status.code(), Some(1), "{line:?}: {failed:?}");
+                let words = match line {
+                    [_, "--foreground"] => "is already running",
+                    _ => "if its process is suspended, continue or end it",
+                };
+                assert!(err(&failed).contains(words), "{line:?}: {failed:?}");
+            }
+        });
+    });
+    pair.talk(5);
+    assert!(sandbox.is_up());
+    assert!(sandbox.run(["status"]).status.success());
 }

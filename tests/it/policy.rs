@@ -1,7 +1,7 @@
 //! Keys and policy files as people make and check them, and the operator's key.
 
 use crate::{
-    commands::{Detached, err, out, run},
+    commands::{Detached, check, err, out, run},
     sandbox::{Sandbox, not_tried, until},
 };
 use serde_json::Value;
@@ -170,6 +170,62 @@ fn daemon_does_not_start_with_a_broken_policy() {
     let failed = err(&run(&sandbox, &["up"], FAILED));
     let why = format!("{}:3: unknown key \"per_hour\"", path.display());
     assert!(failed.contains(&why), "{failed}");
+}
+
+#[test]
+fn missing_policy_that_was_in_force_keeps_its_rules_until_cleared() {
+    let mut sandbox = Sandbox::empty();
+    platform::paths::make_private_dir(&sandbox.home()).unwrap();
+    let path = sandbox.home().join("policy.toml");
+    let nothing = out(&run(&sandbox, &["policy", "clear"], DONE));
+    assert_eq!(nothing, "no rules were in force\n");
+    policy_file(&path, "[[rule]]\nto = 'Bob'\nallow = false\n");
+    sandbox.start();
+    let refused = err(&run(&sandbox, &["policy", "clear"], FAILED));
+    assert!(refused.contains(&format!("{} exists: remove it first", path.display())), "{refused}");
+
+    fs::remove_file(&path).unwrap();
+    let missing = format!(
+        "{}: the file is missing, but its rules were in force: restore it, or run `agent-relay \
+         policy clear` to go on without rules",
+        path.display()
+    );
+    let kept = err(&run(&sandbox, &["policy", "reload"], FAILED));
+    assert!(kept.contains(&missing), "{kept}");
+    let bob = sandbox.join("Bob");
+    let forbidden = err(&run(&sandbox, &["send", "Bob", "hello"], NOT_DELIVERED));
+    assert!(forbidden.contains("FORBIDDEN"), "{forbidden}");
+    bob.leave();
+    sandbox.kill();
+    let failed = err(&run(&sandbox, &["up"], FAILED));
+    assert!(failed.contains(&missing), "{failed}");
+    let (_, checked) = check(sandbox.command([""; 0]), "policy", FAILED);
+    assert!(checked.contains("its rules were in force"), "{checked}");
+
+    let cleared = json(&sandbox, &["policy", "clear", "--json"]);
+    assert_eq!(
+        (&cleared["schema"], &cleared["cleared"]),
+        (&"agent-relay.policy-clear/1".into(), &true.into())
+    );
+    sandbox.start();
+    let mut bob = sandbox.join("Bob");
+    run(&sandbox, &["send", "Bob", "hello"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "hello");
+}
+
+#[test]
+fn cleared_policy_ends_with_a_reload() {
+    let sandbox = Sandbox::new();
+    let path = sandbox.home().join("policy.toml");
+    policy_file(&path, "[[rule]]\nto = 'Bob'\nallow = false\n");
+    run(&sandbox, &["policy", "reload"], DONE);
+    fs::remove_file(&path).unwrap();
+    run(&sandbox, &["policy", "clear"], DONE);
+    let mut bob = sandbox.join("Bob");
+    run(&sandbox, &["send", "Bob", "hello"], NOT_DELIVERED);
+    run(&sandbox, &["policy", "reload"], DONE);
+    run(&sandbox, &["send", "Bob", "hello"], DONE);
+    assert_eq!(bob.expect("DELIVER")["payload"]["body"], "hello");
 }
 
 fn change_mode(sandbox: &Sandbox, path: &Path, mode: &str) {

@@ -35,14 +35,20 @@ fn durability_disk_syncs_before_each_acceptance() {
     }
 }
 
+/// Beside messages, the log is synced when it is begun anew, and by a checkpoint, which syncs the
+/// database too.
 #[test]
 fn durability_process_accepts_without_a_sync() {
     let Some(steps) = run_conversation("process") else { return };
     for number in 1..=MESSAGES {
-        let steps_of_message = steps_until_acceptance(&steps, number);
-        assert!(steps_of_message.iter().any(Step::writes_log), "message {number} is not written");
-        assert!(!steps_of_message.contains(&Step::Synced(LOG)), "message {number} is synced");
+        let mut steps_of_message = steps_until_acceptance(&steps, number).iter();
+        assert!(steps_of_message.any(Step::writes_log), "message {number} is not written");
     }
+    let count = |is_counted: fn(&Step) -> bool| steps.iter().filter(|it| is_counted(it)).count();
+    let synced = count(|step| *step == Step::Synced(LOG));
+    let begun = count(|step| matches!(step, Step::Wrote(LOG, Write::At(0, _))));
+    let checkpoints = count(|step| *step == Step::Synced("relay.db"));
+    assert!(synced <= begun + checkpoints, "{synced} of {begun} and {checkpoints}");
 }
 
 #[test]
@@ -63,6 +69,30 @@ fn accepted_messages_survive_a_power_loss() {
         }
     }
     assert_eq!(accepted, MESSAGES);
+}
+
+/// Before each sync of the first start, the writes since the last one are lost or kept at random.
+#[test]
+fn first_start_survives_a_power_loss() {
+    let Some(steps) = run_conversation("disk") else { return };
+    let (mut disk, mut random, mut losses) = (Disk::default(), ChaCha8Rng::seed_from_u64(6), 0);
+    for step in steps.iter().take_while(|step| !matches!(step, Step::Received(_))) {
+        if matches!(step, Step::Synced(_)) {
+            assert_delivered(&disk.after_loss(|| random.next_u32().is_multiple_of(2)), 0);
+            losses += 1;
+        }
+        disk.take(step);
+    }
+    assert!(losses >= 3, "{losses}");
+    // A file that was never synced may be empty.
+    for name in ["operator.key", "endpoint", "daemon.lock", "relay.db"] {
+        let mut sandbox = Sandbox::new();
+        sandbox.kill();
+        fs::write(sandbox.home().join(name), "").unwrap();
+        sandbox.start();
+        assert!(sandbox.run(["send", "--as", "Ann", "Ann", "hello"]).status.success(), "{name}");
+        assert!(sandbox.run(["status"]).status.success(), "{name}");
+    }
 }
 
 /// A relevant step of a daemon.

@@ -6,6 +6,7 @@ use crate::{
     terminal::Terminal,
     wrap::{PARAGRAPH, fullscreen},
 };
+use platform::terminal::Size;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs};
 
@@ -73,6 +74,58 @@ fn expired_message_is_redelivered_once() {
     assert_eq!(out(&run(&sandbox, &["inbox", "--as", "Bob"], DONE)), "nothing waits for Bob\n");
     let over = err(&run(&sandbox, &["redeliver", id], FAILED));
     assert!(over.contains("it is no dead letter"), "{over}");
+}
+
+#[test]
+fn purge_and_forget_remove_an_agent_that_is_away() {
+    let sandbox = Sandbox::new();
+    drop(sandbox.join("Bob"));
+    let sent = send(&sandbox, &["Bob", "old news"]);
+    let refused = err(&run(&sandbox, &["forget", "Bob"], FAILED));
+    assert!(refused.contains("Bob has mail: purge it first"), "{refused}");
+    assert_eq!(out(&run(&sandbox, &["purge", "Bob"], DONE)), "purged 1 message of Bob\n");
+    assert_eq!(await_state(&sandbox, &sent, "dead")["code"], "EXPIRED");
+    let again = rows(&sandbox, &["purge", "Bob"]);
+    assert_eq!(
+        (&again[0]["schema"], &again[0]["purged"]),
+        (&"agent-relay.purged/1".into(), &0.into())
+    );
+    assert_eq!(out(&run(&sandbox, &["forget", "Bob"], DONE)), "Bob is forgotten\n");
+    let unknown = err(&run(&sandbox, &["purge", "Bob"], FAILED));
+    assert!(unknown.contains("no agent Bob is known"), "{unknown}");
+}
+
+#[test]
+fn purge_ends_mail_in_flight_by_force_only() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    send(&sandbox, &["Bob", "given"]);
+    bob.expect("DELIVER");
+    let refused = err(&run(&sandbox, &["purge", "Bob"], FAILED));
+    assert!(refused.contains("all mail of Bob is in flight"), "{refused}");
+    let forced = out(&run(&sandbox, &["purge", "Bob", "--force"], DONE));
+    assert_eq!(forced, "purged 1 message of Bob\n");
+}
+
+#[test]
+fn purge_deletes_for_good_after_a_question() {
+    let sandbox = Sandbox::new();
+    drop(sandbox.join("Bob"));
+    let sent = send(&sandbox, &["Bob", "secret words"]);
+    let unasked = err(&run(&sandbox, &["purge", "Bob", "--delete"], USAGE));
+    assert!(unasked.contains("give --yes"), "{unasked}");
+    for (answer, code) in [("n\r", FAILED), ("y\r", DONE)] {
+        let size = Size { rows: 24, cols: 80 };
+        let mut asked = Terminal::command_in(&sandbox, size, &["purge", "Bob", "--delete"]);
+        asked.wait_for("for good? [y/N]");
+        asked.press(answer);
+        assert_eq!(asked.finish(), code);
+    }
+    assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
+    let gone = err(&run(&sandbox, &["status", &sent], FAILED));
+    assert!(gone.contains("no longer kept"), "{gone}");
+    let again = out(&run(&sandbox, &["purge", "Bob", "--delete", "--yes"], DONE));
+    assert_eq!(again, "purged 0 messages of Bob\n");
 }
 
 #[test]
@@ -303,4 +356,17 @@ fn all_commands_agree_on_state_and_reason_for_an_agent() {
         ann.press(&format!("say Bob {PARAGRAPH}\r"));
     }
     sent.are_typed();
+}
+
+#[test]
+fn store_is_closed_to_other_processes() {
+    let sandbox = Sandbox::new();
+    drop(sandbox.join("Bob"));
+    send(&sandbox, &["Bob", "the tests are green"]);
+    // Answers come from a second connection.
+    assert_eq!(rows(&sandbox, &["history"]).len(), 1);
+    let other = rusqlite::Connection::open(sandbox.home().join("relay.db")).unwrap();
+    let read = other.query_row("SELECT count(*) FROM agent", [], |row| row.get::<_, u32>(0));
+    let error = read.unwrap_err().sqlite_error_code();
+    assert_eq!(error, Some(rusqlite::ErrorCode::DatabaseBusy));
 }

@@ -37,6 +37,9 @@ struct Watchdog {
 
 const STALLED: u64 = u64::MAX;
 
+/// The most bytes of one read of [`Raw::receive_last`].
+const CHUNK_BYTES: usize = 256 << 10;
+
 impl Watchdog {
     fn over(stream: Stream) -> Self {
         let (sender, ended) = mpsc::channel::<()>();
@@ -103,9 +106,9 @@ impl Raw {
         self.watchdog.watch(|| (&self.stream).write_all(bytes)).unwrap();
     }
 
-    /// Sends bytes to a daemon that may have ended the connection.
-    pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) {
-        self.watchdog.watch(|| (&self.stream).write_all(bytes)).ok();
+    /// Sends bytes to a daemon that may have ended the connection. Returns false if it has.
+    pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.watchdog.watch(|| (&self.stream).write_all(bytes)).is_ok()
     }
 
     /// Sends a message. Returns its id.
@@ -155,6 +158,29 @@ impl Raw {
     /// Receives the next envelope, or `None` at the end.
     pub(crate) fn receive(&mut self) -> Option<Value> {
         self.receive_text().map(|text| serde_json::from_str(&text).unwrap())
+    }
+
+    /// Receives all envelopes as fast as they come, and returns the last one.
+    pub(crate) fn receive_last(&mut self) -> Option<Value> {
+        let (mut unread, mut last) = (Vec::new(), None);
+        let mut chunk = vec![0; CHUNK_BYTES];
+        while let Ok(count @ 1..) = self.watchdog.watch(|| (&self.stream).read(&mut chunk)) {
+            unread.extend_from_slice(&chunk[..count]);
+            let mut rest = &unread[..];
+            while let Some((length, behind)) = rest.split_first_chunk()
+                && let Some((json, behind)) =
+                    behind.split_at_checked(u32::from_be_bytes(*length) as usize)
+            {
+                rest = behind;
+                let text = str::from_utf8(json).unwrap();
+                if !(self.answers_pings && self.answer_ping(text)) {
+                    last = Some(text.to_owned());
+                }
+            }
+            unread = rest.to_vec();
+        }
+        assert!(unread.is_empty(), "the connection ended within a frame");
+        last.map(|text| serde_json::from_str(&text).unwrap())
     }
 
     /// Receives the next envelope, and checks its type.

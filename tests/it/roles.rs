@@ -4,15 +4,17 @@
 use crate::{
     commands::{Detached, err, out, run},
     raw::Raw,
-    sandbox::{Sandbox, not_tried, output, until},
-    wrap::{without_blanks, wrap_line_reader},
+    sandbox::{Sandbox, example_program, not_tried, output, until, wait},
+    terminal::Terminal,
+    wrap::{self, wait_until_heard, without_blanks, wrap_line_reader},
 };
 use agent_relay::bridge::agents::AGENTS;
 use serde_json::{Value, json};
 use std::{
     env, fs,
+    io::Write,
     path::{self, Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 const DONE: i32 = 0;
@@ -276,7 +278,7 @@ fn all_files(directory: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 
 /// Collects the command lines and environments of the sandbox's processes, if the system shows
 /// them.
-fn all_processes(sandbox: &Sandbox, found: &mut Vec<(String, Vec<u8>)>) -> usize {
+pub(crate) fn all_processes(sandbox: &Sandbox, found: &mut Vec<(String, Vec<u8>)>) -> usize {
     // Under Wine, /proc is Linux's, and lacks the environments of Windows programs.
     let is_windows = env::var_os("ComSpec").is_some();
     let Some(processes) = fs::read_dir("/proc").ok().filter(|_| !is_windows) else { return 0 };
@@ -364,4 +366,68 @@ fn no_secret_is_revealed() {
         }
     }
     drop(detached);
+}
+
+/// Everything runs with a umask that lets other users read and write new files.
+#[test]
+fn bodies_and_keys_are_only_in_private_files() {
+    const BODIES: [&str; 4] = ["planted-typed", "planted-spoken", "planted-piped", "planted-dead"];
+    const OPEN: [&str; 3] = ["sh", "-c", "umask 0; exec \"$0\" \"$@\""];
+    let sandbox = Sandbox::empty();
+    let open = |command: Command| {
+        let mut shell = sandbox.program(OPEN[0]);
+        shell.args(&OPEN[1..]).arg(command.get_program()).args(command.get_args());
+        shell.env("AGENT_RELAY_LOG", "trace");
+        shell
+    };
+    let detached = Detached(&sandbox);
+    assert!(output(open(sandbox.command(["up"]))).status.success());
+    let mut bob = sandbox.join("Bob");
+    sandbox.join("Cid").leave();
+    let wrap = path::absolute(env!("CARGO_BIN_EXE_agent-relay-wrap")).unwrap();
+    let lines = example_program("lines");
+    let wrap = [wrap.to_str().unwrap(), "-n", "Ann", "--accepts-text", "--", &lines, "--keys"];
+    let mut ann = Terminal::run(&sandbox, &[&OPEN[..], &wrap].concat());
+    ann.wait_for_row("ready");
+    wrap::send(&mut bob, "Ann", BODIES[0]);
+    wait_until_heard(&ann, BODIES[0]);
+    ann.press(&format!("say Bob {}\r", BODIES[1]));
+    expect_message(&mut bob, "Ann", "claim", BODIES[1]);
+    let mut send = open(sandbox.command(["send", "--as", "Bob-2", "Cid", "-"]));
+    let mut send = send.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    send.stdin.as_mut().unwrap().write_all(BODIES[2].as_bytes()).unwrap();
+    let mut found = Vec::new();
+    until("the daemon, the wrapper, its program and `send` are found", || {
+        let processes = all_processes(&sandbox, &mut found);
+        processes == 0 || processes >= 4
+    });
+    drop(send.stdin.take());
+    assert!(wait(&mut send, "`agent-relay send`").success());
+    bob.send("Cid", BODIES[3], json!({"requires_ack": true, "ttl_ms": 1}));
+    until("it is a dead letter", || {
+        let dead = run(&sandbox, &["dead-letters", "--json"], DONE).stdout;
+        contains(&dead, BODIES[3])
+    });
+    for key in ["operator.key", "run/Ann.key"] {
+        platform::paths::check_private(&sandbox.home().join(key)).unwrap();
+    }
+    ann.press("exit\r");
+    ann.finish();
+    drop(detached);
+    until("the log is whole", || {
+        contains(&fs::read(sandbox.home().join("daemon.log")).unwrap(), "stopped")
+    });
+    for (what, bytes) in &found {
+        assert!(!BODIES.iter().any(|body| contains(bytes, body)), "{what} contains a body");
+    }
+    let (mut files, mut stores) = (Vec::new(), 0);
+    all_files(&sandbox.home(), &mut files);
+    for (path, bytes) in &files {
+        platform::paths::check_private(Path::new(path)).unwrap();
+        let planted = BODIES.iter().filter(|body| contains(bytes, body)).count();
+        let is_store = path.ends_with("relay.db");
+        assert_eq!(planted, if is_store { BODIES.len() } else { 0 }, "{path}");
+        stores += usize::from(is_store);
+    }
+    assert_eq!(stores, 1, "{:?}", files.iter().map(|(path, _)| path).collect::<Vec<_>>());
 }

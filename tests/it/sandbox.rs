@@ -4,7 +4,7 @@ use crate::raw::Raw;
 use platform::{endpoint::Endpoint, lock::Lock, transport::Stream};
 use std::{
     ffi::OsStr,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, PipeWriter, Read},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
@@ -18,6 +18,9 @@ use std::{
 /// The time after which a wait for one event fails, since a test would hang otherwise. No test
 /// measures speed by it: even a busy machine needs a small part of it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(300);
+
+/// The most daemons of other processes that a test stops before its own starts.
+const OTHERS_MAX: usize = 10;
 
 /// Timeouts for silent clients, too long for any test to reach. A client of a test answers a PING
 /// only while it reads, and on a busy machine it may not read for long. A daemon that waited for a
@@ -99,7 +102,25 @@ impl Sandbox {
         self.start_lock = None;
     }
 
-    /// Kills the daemon, as a crash would. After that, only the test starts the next one.
+    /// As [`Self::start`]. A daemon that a person's command has started in the meantime, which that
+    /// command does whatever holds the start lock, is stopped first.
+    pub(crate) fn start_in_place_of_others(&mut self) {
+        for _ in 0..OTHERS_MAX {
+            match Daemon::try_start(self.command(["up", "--foreground"])) {
+                Ok(daemon) => {
+                    self.daemon = Some(daemon);
+                    self.start_lock = None;
+                    return;
+                }
+                Err(log) => assert!(log.contains("is already running"), "{log}"),
+            }
+            self.stop_others();
+        }
+        panic!("others start daemons again and again");
+    }
+
+    /// Kills the daemon, as a crash would. After that, only the test starts the next one, and
+    /// people's commands.
     pub(crate) fn kill(&mut self) {
         if let Some(daemon) = self.daemon.take() {
             // Without a home, there is no lock to take.
@@ -129,8 +150,12 @@ impl Sandbox {
 
     /// Waits for the daemon to end by itself.
     pub(crate) fn await_daemon_end(&mut self) -> ExitStatus {
-        let mut daemon = self.daemon.take().expect("a daemon was started");
-        wait(&mut daemon.process, "the daemon")
+        self.daemon.take().expect("a daemon was started").await_end()
+    }
+
+    /// The process id of the daemon.
+    pub(crate) fn daemon_pid(&self) -> u64 {
+        self.daemon.as_ref().expect("a daemon was started").process.id().into()
     }
 
     /// Reports whether the daemon is up.
@@ -212,8 +237,26 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
+    /// Starts a daemon whose standard error is this pipe, and waits until it listens.
+    pub(crate) fn start_into(sandbox: &Sandbox, mut command: Command, pipe: PipeWriter) -> Self {
+        let process = command.stdout(Stdio::null()).stderr(pipe).spawn().unwrap();
+        let daemon = Self { process, log: None };
+        until("the daemon listens", || Stream::connect(&sandbox.endpoint()).is_ok());
+        daemon
+    }
+
+    /// Waits until the process has ended by itself.
+    pub(crate) fn await_end(mut self) -> ExitStatus {
+        wait(&mut self.process, "the daemon")
+    }
+
     /// Starts a daemon in the foreground, and waits until it listens.
-    pub(crate) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(command: Command) -> Self {
+        Self::try_start(command).unwrap_or_else(|log| panic!("the daemon does not listen:\n{log}"))
+    }
+
+    /// As [`Daemon::start`]. If the daemon ends before it listens, returns its log.
+    pub(crate) fn try_start(mut command: Command) -> Result<Self, String> {
         let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let err = process.stderr.take().unwrap();
         let (ready, is_ready) = mpsc::channel();
@@ -231,10 +274,9 @@ impl Daemon {
         let mut daemon = Self { process, log: Some(log) };
         if is_ready.recv_timeout(WATCHDOG).is_err() {
             daemon.process.kill().ok();
-            let log = daemon.log.take().unwrap().join().unwrap();
-            panic!("the daemon does not listen:\n{log}");
+            return Err(daemon.log.take().unwrap().join().unwrap());
         }
-        daemon
+        Ok(daemon)
     }
 }
 
@@ -249,6 +291,15 @@ impl Drop for Daemon {
             eprintln!("--- the log of the daemon\n{log}---");
         }
     }
+}
+
+/// The path of a program that plays an agent, which `cargo test` builds beside the tests.
+pub(crate) fn example_program(name: &str) -> String {
+    let tests = std::env::current_exe().unwrap();
+    let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
+    let program = built.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(program.exists(), "{} is missing: run cargo build --examples", program.display());
+    program.into_os_string().into_string().unwrap()
 }
 
 /// Runs a command to its end, within [`WATCHDOG`].

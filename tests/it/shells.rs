@@ -3,9 +3,11 @@
 
 use crate::{
     commands::{DONE, FAILED, err, known, out, run, run_with},
+    raw::Raw,
     sandbox::{Sandbox, not_tried, output, until},
     wrap::fullscreen,
 };
+use platform::{endpoint::Endpoint, transport::Stream};
 use serde_json::Value;
 use std::{
     env, fs,
@@ -198,7 +200,8 @@ impl Example {
 fn home_path_may_have_blanks_and_umlauts() {
     let sandbox = Sandbox::empty();
     let home = sandbox.directory().join("Zo\u{eb} M\u{fc}ller \u{5c71}");
-    let relay = Away { sandbox: &sandbox, data: sandbox.directory().to_owned(), home: Some(home) };
+    let data = sandbox.directory().to_owned();
+    let relay = Away { sandbox: &sandbox, data, home: Some(home), endpoint: sandbox.endpoint() };
     relay.keeps_mail();
     relay.run(&["spawn", "Ann", "--", &fullscreen()]);
     until("she is here", || out(&relay.run(&["agents", "--json"])).contains(r#""name":"Ann""#));
@@ -214,11 +217,36 @@ fn home_path_may_be_long() {
         data.push("a folder with a name of s\u{f6}me length");
     }
     fs::create_dir_all(&data).unwrap();
-    let relay = Away { sandbox: &sandbox, data, home: None };
+    let relay = Away { sandbox: &sandbox, data, home: None, endpoint: sandbox.endpoint() };
     relay.keeps_mail();
     let status: Value = serde_json::from_slice(&relay.run(&["status", "--json"]).stdout).unwrap();
     let home = PathBuf::from(status["status"]["daemon"]["home"].as_str().unwrap());
     assert!(home.starts_with(&relay.data) && home.join("relay.db").exists(), "{home:?}");
+}
+
+/// An endpoint of the longest length that the system allows works, and a longer one is refused in
+/// one line.
+#[test]
+fn endpoint_may_have_blanks_umlauts_and_the_longest_name() {
+    let sandbox = Sandbox::empty();
+    let directory = sandbox.directory().join("Zo\u{eb} M\u{fc}ller \u{5c71}");
+    fs::create_dir(&directory).unwrap();
+    let named = |length| Endpoint::inside(&directory, &"r".repeat(length));
+    let longest = (1..1_000).find(|length| named(*length + 1).is_err()).unwrap();
+    for length in [1, longest] {
+        let (endpoint, data) = (named(length).unwrap(), sandbox.directory().to_owned());
+        let relay = Away { sandbox: &sandbox, data, home: None, endpoint };
+        relay.keeps_mail();
+    }
+    let endpoint = named(longest).unwrap();
+    for excess in [1, 100] {
+        let mut up = sandbox.program(RELAY);
+        up.args(["--endpoint", &(endpoint.as_text().to_owned() + &"x".repeat(excess)), "up"]);
+        let refused = output(up);
+        let printed = err(&refused);
+        assert!(!refused.status.success() && printed.lines().count() == 1, "{refused:?}");
+        assert!(printed.contains("this system's limit") && printed.contains("choose"), "{printed}");
+    }
 }
 
 /// An environment of commands with its own data directory. Dropping it stops the daemon.
@@ -227,13 +255,14 @@ struct Away<'a> {
     data: PathBuf,
     /// The home that `--home` names, or `None` for the default home.
     home: Option<PathBuf>,
+    endpoint: Endpoint,
 }
 
 impl Away<'_> {
     /// Checks that a message survives a restart of the daemon, is found, and is delivered.
     fn keeps_mail(&self) {
         self.run(&["up"]);
-        drop(self.sandbox.join("Bob"));
+        Raw::over(Stream::connect(&self.endpoint).unwrap()).hello("Bob");
         let note = self.data.join("a note.txt");
         fs::write(&note, "from far away").unwrap();
         self.run(&["send", "Bob", "--file", note.to_str().unwrap()]);
@@ -255,7 +284,7 @@ impl Away<'_> {
         if let Some(home) = &self.home {
             command.arg("--home").arg(home);
         }
-        command.arg("--endpoint").arg(self.sandbox.endpoint().as_text()).args(line);
+        command.arg("--endpoint").arg(self.endpoint.as_text()).args(line);
         output(command)
     }
 

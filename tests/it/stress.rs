@@ -3,11 +3,15 @@
 //! The router's thread and a client's writer thread write to one stream in turn. A reader that
 //! stalls at random moments makes them alternate often.
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, output};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};
-use std::{collections::HashMap, thread, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    thread,
+    time::Duration,
+};
 
 const SENDERS: usize = 3;
 const MESSAGES: usize = 4_000;
@@ -70,4 +74,44 @@ fn stalling_reader_gets_every_frame_whole_and_in_order() {
         assert!(names.iter().all(|name| next[name] == MESSAGES));
     });
     assert_eq!(reader.drain(), Vec::<Value>::new(), "and nothing twice");
+}
+
+/// Each sender is a process of its own. Each is accepted or says why not.
+#[test]
+fn hundreds_of_send_commands_at_once_are_all_answered() {
+    const ROUNDS: usize = 2;
+    const AT_ONCE: usize = 200;
+    let mut sandbox = Sandbox::new();
+    let mut reader = sandbox.join("Reader");
+    let mut accepted = BTreeSet::new();
+    for round in 0..ROUNDS {
+        let results = thread::scope(|scope| {
+            let senders: Vec<_> = (0..AT_ONCE)
+                .map(|number| {
+                    let body = format!("{round}-{number}");
+                    scope.spawn(|| (output(sandbox.command(["send", "Reader", &body])), body))
+                })
+                .collect();
+            // Meanwhile newcomers are welcomed.
+            sandbox.join("Newcomer").leave();
+            senders.into_iter().map(|sender| sender.join().unwrap()).collect::<Vec<_>>()
+        });
+        for (sent, body) in results {
+            let printed = String::from_utf8_lossy(&sent.stderr);
+            assert!(sent.status.success() || printed.starts_with("agent-relay: "), "{sent:?}");
+            if sent.status.success() {
+                accepted.insert(body);
+            }
+        }
+    }
+    eprintln!("{} of {} were accepted", accepted.len(), ROUNDS * AT_ONCE);
+    assert!(accepted.len() > AT_ONCE, "{} were accepted", accepted.len());
+    let mut received = BTreeSet::new();
+    while !received.is_superset(&accepted) {
+        let deliver = reader.expect("DELIVER");
+        let body = deliver["payload"]["body"].as_str().unwrap().to_owned();
+        assert!(received.insert(body), "twice: {deliver}");
+        reader.acknowledge(&deliver);
+    }
+    assert!(sandbox.is_up());
 }

@@ -211,7 +211,7 @@ fn wait_for_end(pty: &Pty, at_most: Duration) -> Option<i32> {
     ended.recv_timeout(at_most).ok()
 }
 
-fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
+pub(crate) fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
     let set = [
         ("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text().into()),
         ("AGENT_RELAY_HOME", sandbox.home().into_os_string()),

@@ -1,10 +1,11 @@
 //! Replacement of a daemon while agents run, which reconnect by themselves.
 
 use crate::{
+    raw::Raw,
     sandbox::{Sandbox, output, until},
     wrap::wrap_line_reader,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     fs,
     path::Path,
@@ -193,4 +194,72 @@ fn killed_daemon_is_replaced_despite_an_open_connection() {
     detached.run_ok(&["send", "--as", "Bob", "Cid", "this one hears"]);
     assert_eq!(cid.expect("DELIVER")["payload"]["body"], "this one hears");
     drop(held);
+}
+
+/// The client sends only what version 1.0 knew.
+#[test]
+fn client_of_version_1_0_is_served() {
+    let sandbox = Sandbox::new();
+    let join = |name: &str, resume_token: Option<&Value>| {
+        let mut raw = sandbox.connect();
+        raw.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
+            "agent": name,
+            "capabilities": {"ack": true, "resume": true, "max_inflight": 64, "supports_topics": true},
+            "session": crate::raw::session(resume_token),
+        }}));
+        let welcome = raw.expect("WELCOME")["payload"].take();
+        (raw, welcome)
+    };
+    let ((mut ann, _), (mut bob, welcome)) = (join("Ann", None), join("Bob", None));
+    bob.send_json(&json!({"v": 1, "type": "SUBSCRIBE", "id": "s", "ts": 0, "topic": "builds",
+        "payload": {}}));
+    bob.expect("ACK");
+    let send = |ann: &mut Raw, id: &str, header: Value| {
+        let mut envelope = json!({"v": 1, "type": "SEND", "id": id, "ts": 0,
+            "payload": {"kind": "message", "body": id, "data": {}},
+            "payload_meta": {"requires_ack": true}});
+        envelope.as_object_mut().unwrap().extend(header.as_object().unwrap().clone());
+        ann.send_json(&envelope);
+        let ack = ann.expect("ACK");
+        assert_eq!(ack["payload"]["ack_id"], id, "{ack}");
+    };
+    let receive = |bob: &mut Raw, body: &str| {
+        let deliver = bob.expect("DELIVER");
+        let read = (&deliver["v"], &deliver["from"], &deliver["payload"]["body"]);
+        assert_eq!(read, (&json!(1), &json!("Ann"), &json!(body)));
+        assert!(
+            deliver["delivery"]["seq"].is_u64() && deliver["delivery"]["session_id"].is_string()
+        );
+        bob.acknowledge(&deliver);
+    };
+    send(&mut ann, "direct", json!({"to": "Bob"}));
+    receive(&mut bob, "direct");
+    send(&mut ann, "to a topic", json!({"to": "*", "topic": "builds"}));
+    receive(&mut bob, "to a topic");
+    bob.drain();
+    bob.hang_up();
+    drop(bob);
+    let (mut bob, back) = join("Bob", Some(&welcome["resume_token"]));
+    assert_eq!(back["session_id"], welcome["session_id"]);
+    send(&mut ann, "after a resume", json!({"to": "Bob"}));
+    receive(&mut bob, "after a resume");
+    bob.leave();
+}
+
+#[test]
+fn newer_store_is_refused_with_both_versions() {
+    let mut sandbox = Sandbox::new();
+    sandbox.run(["down"]);
+    sandbox.await_daemon_end();
+    let store = rusqlite::Connection::open(sandbox.home().join("relay.db")).unwrap();
+    let known: u32 = store.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    store.execute_batch(&format!("PRAGMA user_version = {}", known + 1)).unwrap();
+    store.close().unwrap();
+    let refused = sandbox.run(["up"]);
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{printed}");
+    let both = format!("schema {}, this one knows {known}", known + 1);
+    assert!(printed.contains(&both) && printed.contains("run that version"), "{printed}");
+    let files = fs::read_dir(sandbox.home()).unwrap().map(|file| file.unwrap().file_name());
+    assert!(!files.into_iter().any(|name| name.to_string_lossy().contains("damaged")));
 }

@@ -136,22 +136,82 @@ with socket.socket(socket.AF_UNIX) as stream:
 sys.stdout.write(told[4:].decode())
 ";
 
+/// A script that connects, and lets another user connect who passes the connection along. Prints the
+/// answer to the passed connection, and then, as the other user, the answer to its own one. A
+/// descriptor that it sends along with its first byte must not stay open in the daemon.
+const PASSED_CONNECTIONS: &str = "
+import os, socket, sys
+said = sys.argv[2].encode()
+frame = len(said).to_bytes(4, 'big') + said
+def connect():
+    stream = socket.socket(socket.AF_UNIX)
+    stream.connect(sys.argv[1])
+    return stream
+def told(stream):
+    length = int.from_bytes(stream.recv(4, socket.MSG_WAITALL), 'big')
+    print(stream.recv(length, socket.MSG_WAITALL).decode(), flush=True)
+own = connect()
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    try:
+        os.setuid(65534)
+    except PermissionError:
+        os._exit(77)
+    connection = connect()
+    socket.send_fds(theirs, [b'x'], [connection.fileno()])
+    os._exit(0)
+code = os.waitstatus_to_exitcode(os.wait()[1])
+if code:
+    sys.exit(code)
+passed = socket.socket(fileno=socket.recv_fds(ours, 1, 1)[1][0])
+passed.sendall(frame)
+told(passed)
+os.setuid(65534)
+reader, writer = os.pipe()
+socket.send_fds(own, [frame[:1]], [writer])
+os.close(writer)
+own.sendall(frame[1:])
+told(own)
+assert os.read(reader, 1) == b''
+";
+
+/// The process that connected has ended, so that its id could be another's.
+#[test]
+fn user_at_the_connect_decides_whoever_holds_the_connection_later() {
+    with_bystander(|sandbox| {
+        let Some(answers) = other_user(sandbox, PASSED_CONNECTIONS) else { return };
+        let answers = String::from_utf8(answers).unwrap();
+        let [passed, own] = answers.lines().collect::<Vec<_>>()[..] else { panic!("{answers}") };
+        let [passed, own]: [Value; 2] = [passed, own].map(|it| serde_json::from_str(it).unwrap());
+        assert_eq!(passed["payload"]["code"], "UNAUTHORIZED", "{passed}");
+        assert_eq!(own["type"], "WELCOME", "{own}");
+    });
+}
+
+/// Runs a script that becomes another user, with the endpoint and a HELLO as its arguments. Returns
+/// what it prints, or `None` if it cannot become another user.
+fn other_user(sandbox: &Sandbox, script: &str) -> Option<Vec<u8>> {
+    let endpoint = sandbox.endpoint().as_text().to_owned();
+    let mut open = sandbox.program("chmod");
+    open.args(["a+rwx", sandbox.directory().to_str().unwrap(), &endpoint]);
+    assert!(output(open).status.success());
+    let mut other_user = sandbox.program("python3");
+    other_user.args(["-c", script, &endpoint, &hello(json!({"agent": "Ann"})).to_string()]);
+    let answer = output(other_user);
+    if answer.status.code() == Some(77) {
+        not_tried("only root can become another user");
+        return None;
+    }
+    assert!(answer.status.success(), "{answer:?}");
+    Some(answer.stdout)
+}
+
 /// The other user is refused even if the mode of the socket allows the connection.
 #[test]
 fn another_user_is_refused() {
     with_bystander(|sandbox| {
-        let endpoint = sandbox.endpoint().as_text().to_owned();
-        let mut open = sandbox.program("chmod");
-        open.args(["a+rwx", sandbox.directory().to_str().unwrap(), &endpoint]);
-        assert!(output(open).status.success());
-        let mut other_user = sandbox.program("python3");
-        other_user.args(["-c", OTHER_USER, &endpoint, &hello(json!({"agent": "Ann"})).to_string()]);
-        let answer = output(other_user);
-        if answer.status.code() == Some(77) {
-            not_tried("only root can become another user");
-            return;
-        }
-        let error: Value = serde_json::from_slice(&answer.stdout).expect("one frame, and the end");
+        let Some(answer) = other_user(sandbox, OTHER_USER) else { return };
+        let error: Value = serde_json::from_slice(&answer).expect("one frame, and the end");
         assert_eq!((&error["type"], &error["payload"]["fatal"]), (&json!("ERROR"), &json!(true)));
         assert_eq!(error["payload"]["code"], "UNAUTHORIZED");
         assert!(error["payload"]["message"].as_str().unwrap().contains("65534"), "{error}");

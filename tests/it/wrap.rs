@@ -3,16 +3,12 @@
 use crate::{
     commands::run,
     raw::Raw,
-    sandbox::{self, Sandbox, until},
+    sandbox::{self, Sandbox, example_program, until},
     terminal::{Terminal, shown},
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
-use std::{
-    env, fs,
-    path::{self, PathBuf},
-    thread,
-};
+use std::{env, fs, path, thread};
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
@@ -79,7 +75,7 @@ fn ann(asking: &mut Raw) -> Option<Value> {
 }
 
 #[track_caller]
-fn signal(sandbox: &Sandbox, signal: &str, terminal: &Terminal) {
+pub(crate) fn signal(sandbox: &Sandbox, signal: &str, terminal: &Terminal) {
     let mut kill = sandbox.program("kill");
     kill.args([signal, &terminal.pty.pid().to_string()]);
     assert!(sandbox::output(kill).status.success());
@@ -220,15 +216,6 @@ pub(crate) fn wait_until_heard(terminal: &Terminal, line: &str) {
 /// The path of the line reader.
 fn lines() -> String {
     example_program("lines")
-}
-
-/// The path of a program that plays an agent, which `cargo test` builds beside the tests.
-pub(crate) fn example_program(name: &str) -> String {
-    let tests = env::current_exe().unwrap();
-    let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
-    let program = built.join(format!("{name}{}", env::consts::EXE_SUFFIX));
-    assert!(program.exists(), "{} is missing: run cargo build --examples", program.display());
-    program.into_os_string().into_string().unwrap()
 }
 
 /// A text that screens break into several rows.

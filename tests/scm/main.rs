@@ -197,6 +197,45 @@ fn failed_start_reports_the_cause() {
     fs::remove_file(home.join("config.toml")).unwrap();
 }
 
+/// As the installer of an update stops it, which must not find the old program running again.
+#[test]
+fn service_stopped_in_order_is_not_started_by_agents() {
+    let stage = Stage::set_up();
+    stage.succeeds(["service", "install"]);
+    let listener = stage.listen("Bob");
+    until("Bob is connected", || stage.text(["agents"]).contains("Bob"));
+    stage.tool("sc.exe", &["stop", NAME]);
+    until("the service is stopped", || stage.state() == State::Stopped);
+    let refused = stage.run_in_agent(&["up"]);
+    assert!(stderr(&refused).contains("the daemon was stopped on purpose"), "{refused:?}");
+    assert_eq!(stage.state(), State::Stopped);
+    stage.succeeds(["up"]);
+    stage.succeeds(["send", "--as", "Cyd", "Bob", "it is up again"]);
+    assert!(listener.wait_for_output().contains("it is up again"));
+}
+
+/// The system's restart is played by `sc.exe start`, unless it has come already.
+#[test]
+fn stop_of_a_failed_service_prevents_its_restart() {
+    let stage = Stage::set_up();
+    let installed = stage.json(["service", "install", "--json"]);
+    let config = stage::path(&installed["home"]).join("config.toml");
+    stage.succeeds(["service", "stop"]);
+    fs::write(&config, "nonsense = 1\n").unwrap();
+    stage.fails(["service", "start"]);
+    assert!(matches!(stage.state(), State::Failed(_)));
+    stage.succeeds(["service", "stop"]);
+    assert_eq!(stage.state(), State::Stopped);
+    fs::remove_file(&config).unwrap();
+    let mark = stage::path(&installed["home"]).join("restart.cancelled");
+    if mark.exists() {
+        stage.tool("sc.exe", &["start", NAME]);
+    }
+    until("the restart has ended", || !mark.exists() && stage.state() == State::Stopped);
+    stage.succeeds(["service", "start"]);
+    assert!(matches!(stage.state(), State::Running(_)));
+}
+
 #[test]
 fn owner_reloads_the_policy_that_an_administrator_writes() {
     let stage = Stage::set_up();

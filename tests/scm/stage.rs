@@ -101,6 +101,13 @@ impl Stage {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// Runs a command as the wrapped agent Ann does.
+    pub(crate) fn run_in_agent(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        command.env("AGENT_RELAY_AGENT", "Ann");
+        run_with_watchdog(command)
+    }
+
     /// Starts an agent that receives one message.
     pub(crate) fn listen(&self, name: &str) -> Listener {
         let mut command = self.command(&["listen", "--as", name, "--count", "1"]);

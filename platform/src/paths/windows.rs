@@ -4,7 +4,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::windows::{fs::OpenOptionsExt as _, io::FromRawHandle as _},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf, Prefix, absolute},
     ptr::null_mut,
 };
 
@@ -13,8 +13,9 @@ use windows_sys::Win32::{
     Storage::FileSystem::{
         CREATE_NEW, CreateFileW, FILE_ADD_FILE, FILE_ADD_SUBDIRECTORY, FILE_ATTRIBUTE_NORMAL,
         FILE_CREATION_DISPOSITION, FILE_FLAG_BACKUP_SEMANTICS, FILE_SHARE_DELETE, FILE_SHARE_READ,
-        FILE_SHARE_WRITE, OPEN_ALWAYS,
+        FILE_SHARE_WRITE, GetDriveTypeW, OPEN_ALWAYS,
     },
+    System::WindowsProgramming::DRIVE_REMOTE,
 };
 
 use crate::{
@@ -45,6 +46,38 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
                 "this user has no directory for data: set LOCALAPPDATA, or name a directory",
             )
         })
+}
+
+/// Refuses a directory on another machine. There, locks and the store's shared memory do not exclude
+/// other machines, and SQLite's files may be damaged.
+pub(crate) fn check_local(path: &Path) -> io::Result<()> {
+    let path = absolute(path).map_err(naming(path.display()))?;
+    // Links to another machine are seen in what exists of the path.
+    let real = || path.ancestors().find_map(|existing| existing.canonicalize().ok());
+    if !is_remote(&path) && !real().is_some_and(|real| is_remote(&real)) {
+        return Ok(());
+    }
+    Err(refusal(
+        io::ErrorKind::Unsupported,
+        format!(
+            "{} is on another machine, where files cannot be locked reliably: choose a directory on a local \
+             disk",
+            path.display()
+        ),
+    ))
+}
+
+fn is_remote(path: &Path) -> bool {
+    let Some(Component::Prefix(prefix)) = path.components().next() else { return false };
+    match prefix.kind() {
+        Prefix::UNC(..) | Prefix::VerbatimUNC(..) => true,
+        Prefix::Disk(letter) | Prefix::VerbatimDisk(letter) => {
+            let root = wide(format!("{}:\\", char::from(letter)));
+            // SAFETY: the text ends with a zero.
+            unsafe { GetDriveTypeW(root.as_ptr()) == DRIVE_REMOTE }
+        }
+        _ => false,
+    }
 }
 
 /// The default path of a user's data directory. The path may have been changed, which the system
@@ -98,6 +131,11 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     open(path, OPEN_ALWAYS, &Descriptor::private()?)
 }
 
+/// Windows has no call for this.
+pub(crate) const fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 /// Requests a handle with the rights to make files and directories. FILE_FLAG_BACKUP_SEMANTICS is
 /// needed to open a directory.
 pub(crate) fn check_writable(directory: &Path) -> io::Result<()> {
@@ -138,4 +176,21 @@ fn open(path: &Path, how: FILE_CREATION_DISPOSITION, descriptor: &Descriptor) ->
     }
     // SAFETY: the call has succeeded, so that the handle is open and ours.
     Ok(unsafe { File::from_raw_handle(file) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_on_another_machine_is_refused_without_a_look_at_it() {
+        for path in [r"\\server\share\home", r"\\?\UNC\server\share\home"] {
+            let error = check_local(Path::new(path)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+            for word in [path, "local disk"] {
+                assert!(error.to_string().contains(word), "{error}");
+            }
+        }
+        check_local(&std::env::temp_dir().join("not here")).unwrap();
+    }
 }

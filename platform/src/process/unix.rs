@@ -1,10 +1,11 @@
 //! Unix: a detached process has a session of its own.
 
 use std::{
+    fs::File,
     io,
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
-    process::{Child, Command, ExitStatus},
+    process::{self, Command, ExitStatus, Stdio},
 };
 
 pub(super) fn may_run_in(_: &Path) -> bool {
@@ -14,15 +15,79 @@ pub(super) fn may_run_in(_: &Path) -> bool {
 /// The suffixes that a program's file name may have beside the command's name.
 pub(super) const PROGRAM_ENDINGS: [&str; 1] = [""];
 
-pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    let leave_session = || {
-        // SAFETY: setsid touches no memory, and may be called between fork and exec.
-        if unsafe { libc::setsid() } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    // SAFETY: the closure only makes that one call, and allocates nothing.
-    unsafe { command.pre_exec(leave_session) };
-    command.spawn()
+#[derive(Debug)]
+pub(super) struct Child(process::Child);
+
+impl Child {
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(super) fn exited(&mut self) -> io::Result<Option<i32>> {
+        Ok(self.0.try_wait()?.map(exit_code))
+    }
+
+    #[expect(clippy::unused_self, reason = "on Windows it depends on the process")]
+    pub(super) const fn ends_with_others(&self) -> bool {
+        false
+    }
 }
+
+pub(super) fn spawn(command: &mut Command, output: File) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    let leave = || {
+        // SAFETY: setsid touches no memory, and may be called between fork and exec.
+        if unsafe { libc::setsid() } == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        keep_only_streams();
+        Ok(())
+    };
+    // SAFETY: the closure only makes system calls, and allocates nothing.
+    unsafe { command.pre_exec(leave) };
+    command.spawn().map(Child)
+}
+
+/// The descriptors after the standard streams.
+const FIRST_OTHER: libc::c_int = 3;
+/// The descriptor after the last one that is looked at by itself.
+const LOOKED_AT_MAX: libc::c_int = 1 << 16;
+
+/// Has the next exec close all descriptors but the standard streams, also those that this process
+/// has got from its starter: a shell's lock file, say, would stay locked.
+fn keep_only_streams() {
+    #[cfg(target_os = "linux")]
+    {
+        let (first, last) = (FIRST_OTHER as libc::c_uint, libc::c_uint::MAX);
+        let flag = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
+        // SAFETY: no pointers. Fails on a Linux before 5.11.
+        if unsafe { libc::syscall(libc::SYS_close_range, first, last, flag) } == 0 {
+            return;
+        }
+    }
+    // SAFETY: no pointers.
+    let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
+    // A negative number means that there is no limit.
+    let limit = libc::c_int::try_from(limit).ok().filter(|limit| *limit > 0);
+    let limit = limit.map_or(LOOKED_AT_MAX, |limit| limit.min(LOOKED_AT_MAX));
+    for descriptor in FIRST_OTHER..limit {
+        // SAFETY: no pointers. Fails for a descriptor that is not open.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// The arenas of the GNU allocator, which otherwise makes eight for each processor.
+#[cfg(target_env = "gnu")]
+const ARENAS: libc::c_int = 2;
+
+#[cfg(target_env = "gnu")]
+pub(crate) fn limit_arenas() {
+    // SAFETY: no pointers. A refusal changes nothing.
+    let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, ARENAS) };
+}
+
+#[cfg(not(target_env = "gnu"))]
+pub(crate) const fn limit_arenas() {}
 
 pub(crate) fn allow_open_files(wanted: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -41,10 +106,15 @@ pub(crate) fn allow_open_files(wanted: u64) -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+pub(super) const fn ends_with_others() -> io::Result<bool> {
+    Ok(false)
+}
+
 pub(crate) fn end_before_others() -> io::Result<()> {
     Ok(())
 }
 
+/// The exit code by the convention of shells: 128 + n if signal n ended the process.
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }

@@ -1,24 +1,38 @@
-//! Windows: a detached process has no console, and is in no job that would end it.
+//! Windows: a detached process has no console, inherits nothing but its streams, and is in no job
+//! that would end it, if this process may leave its job.
 
 use std::{
+    fs::File,
     io,
-    os::windows::process::CommandExt as _,
+    mem::zeroed,
+    os::windows::io::{AsRawHandle as _, OwnedHandle},
     path::Path,
-    process::{Child, Command, ExitStatus},
+    process::Command,
+    ptr::null_mut,
 };
 
 use windows_sys::Win32::{
-    Foundation::{ERROR_ACCESS_DENIED, HANDLE_FLAG_INHERIT, SetHandleInformation},
+    Foundation::{
+        ERROR_ACCESS_DENIED, HANDLE_FLAG_INHERIT, SetHandleInformation, WAIT_OBJECT_0, WAIT_TIMEOUT,
+    },
     System::{
-        Console::{GetStdHandle, STD_ERROR_HANDLE, STD_INPUT_HANDLE, STD_OUTPUT_HANDLE},
+        JobObjects::{
+            IsProcessInJob, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+            JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectExtendedLimitInformation,
+            QueryInformationJobObject,
+        },
         Threading::{
             CREATE_BREAKAWAY_FROM_JOB, CREATE_NEW_PROCESS_GROUP, DETACHED_PROCESS,
-            SetProcessShutdownParameters,
+            GetCurrentProcess, GetExitCodeProcess, GetProcessId, SetProcessShutdownParameters,
+            WaitForSingleObject,
         },
     },
 };
 
-use crate::security::checked;
+use crate::{
+    create_process::{Inheritance, Program},
+    security::checked,
+};
 
 /// The suffixes that a program's file name may have beside the command's name.
 pub(super) const PROGRAM_ENDINGS: [&str; 4] = [".exe", ".cmd", ".bat", ""];
@@ -35,17 +49,92 @@ pub(super) fn may_run_in(directory: &Path) -> bool {
     directory.as_os_str().len() <= WORKING_DIRECTORY_MAX
 }
 
-pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    keep_standard_streams();
-    let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
-    match command.creation_flags(alone | CREATE_BREAKAWAY_FROM_JOB).spawn() {
-        // The job of this process does not let its processes leave the job.
-        Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
-            command.creation_flags(alone).spawn()
-        }
-        result => result,
+#[derive(Debug)]
+pub(super) struct Child {
+    process: OwnedHandle,
+    ends_with_others: bool,
+}
+
+impl Child {
+    pub(super) fn id(&self) -> u32 {
+        // SAFETY: the handle is open.
+        unsafe { GetProcessId(self.process.as_raw_handle()) }
+    }
+
+    pub(super) fn exited(&mut self) -> io::Result<Option<i32>> {
+        exit_code_of(&self.process, 0)
+    }
+
+    pub(super) fn ends_with_others(&self) -> bool {
+        self.ends_with_others
     }
 }
+
+pub(super) fn spawn(command: &mut Command, output: File) -> io::Result<Child> {
+    let input = File::open("NUL")?;
+    // The same file twice, since no handle may be listed twice.
+    let (output, errors) = (output.try_clone()?, output);
+    let streams = [input.as_raw_handle(), output.as_raw_handle(), errors.as_raw_handle()];
+    for stream in streams {
+        // SAFETY: the handle is open.
+        checked(unsafe { SetHandleInformation(stream, HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT) })?;
+    }
+    let mut inheritance = Inheritance::of_streams(&streams)?;
+    let mut program = Program::inheriting(Path::new(command.get_program()), command)?;
+    let alone = DETACHED_PROCESS | CREATE_NEW_PROCESS_GROUP;
+    let mut start = |flags| program.start(&mut inheritance, alone | flags);
+    match start(CREATE_BREAKAWAY_FROM_JOB) {
+        // The job of this process does not let its processes leave the job.
+        Err(error) if error.raw_os_error() == Some(ERROR_ACCESS_DENIED as i32) => {
+            let (process, _) = start(0)?;
+            // If the system does not tell, it may.
+            Ok(Child { process, ends_with_others: ends_with_others().unwrap_or(true) })
+        }
+        started => started.map(|(process, _)| Child { process, ends_with_others: false }),
+    }
+}
+
+pub(super) fn ends_with_others() -> io::Result<bool> {
+    let mut is_in_job = 0;
+    // SAFETY: the process is our own, null means any job, and the pointer is to a number of ours.
+    checked(unsafe { IsProcessInJob(GetCurrentProcess(), null_mut(), &mut is_in_job) })?;
+    if is_in_job == 0 {
+        return Ok(false);
+    }
+    // SAFETY: all-zero is a valid value of the type.
+    let mut limits: JOBOBJECT_EXTENDED_LIMIT_INFORMATION = unsafe { zeroed() };
+    // SAFETY: null means the job of this process; the pointer and the length are those of one value,
+    // and null asks for no length.
+    checked(unsafe {
+        QueryInformationJobObject(
+            null_mut(),
+            JobObjectExtendedLimitInformation,
+            (&raw mut limits).cast(),
+            size_of_val(&limits) as u32,
+            null_mut(),
+        )
+    })?;
+    Ok(limits.BasicLimitInformation.LimitFlags & JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE != 0)
+}
+
+/// Waits for the end of a process, and returns its exit code; `None` if the time is over before.
+pub(crate) fn exit_code_of(process: &OwnedHandle, ms: u32) -> io::Result<Option<i32>> {
+    let process = process.as_raw_handle();
+    // SAFETY: the handle is open.
+    match unsafe { WaitForSingleObject(process, ms) } {
+        WAIT_OBJECT_0 => {
+            let mut code = 0;
+            // SAFETY: as above, and the pointer is to a number of ours.
+            checked(unsafe { GetExitCodeProcess(process, &mut code) })?;
+            Ok(Some(code as i32))
+        }
+        WAIT_TIMEOUT => Ok(None),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Changes nothing: the process's heap has no arenas.
+pub(crate) const fn limit_arenas() {}
 
 /// Changes nothing: on Windows, only memory limits the number of pipes.
 pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
@@ -55,20 +144,6 @@ pub(crate) fn allow_open_files(_wanted: u64) -> io::Result<u64> {
 pub(crate) fn end_before_others() -> io::Result<()> {
     // SAFETY: no pointers.
     checked(unsafe { SetProcessShutdownParameters(SHUTDOWN_LEVEL, 0) })
-}
-
-pub(crate) fn exit_code(status: ExitStatus) -> i32 {
-    status.code().unwrap_or(1)
-}
-
-/// Makes the standard streams uninheritable. A child gets every inheritable handle, so a reader of
-/// this process's output would otherwise also wait for the child's end. For children that need the
-/// streams, Rust makes inheritable copies.
-fn keep_standard_streams() {
-    for stream in [STD_INPUT_HANDLE, STD_OUTPUT_HANDLE, STD_ERROR_HANDLE] {
-        // SAFETY: no pointers. Fails for a missing stream or a console's, which need no change.
-        unsafe { SetHandleInformation(GetStdHandle(stream), HANDLE_FLAG_INHERIT, 0) };
-    }
 }
 
 pub(super) fn children(_: u32) -> Vec<u32> {

@@ -16,25 +16,23 @@ use std::{
     process::Command,
     ptr::null,
     sync::{Arc, Mutex},
+    thread,
 };
 
-use windows_sys::Win32::{
-    Foundation::{WAIT_OBJECT_0, WAIT_TIMEOUT},
-    System::{
-        JobObjects::{
-            CreateJobObjectW, JOB_OBJECT_LIMIT_BREAKAWAY_OK, JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
-            JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JobObjectExtendedLimitInformation,
-            SetInformationJobObject, TerminateJobObject,
-        },
-        Threading::{
-            GetExitCodeProcess, GetProcessId, INFINITE, TerminateProcess, WaitForSingleObject,
-        },
+use windows_sys::Win32::System::{
+    JobObjects::{
+        CreateJobObjectW, JOB_OBJECT_LIMIT, JOB_OBJECT_LIMIT_BREAKAWAY_OK,
+        JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE, JOBOBJECT_EXTENDED_LIMIT_INFORMATION,
+        JobObjectExtendedLimitInformation, SetInformationJobObject, TerminateJobObject,
     },
+    Threading::{GetProcessId, INFINITE, TerminateProcess},
 };
 
 use super::{Size, handshake::Handshake, has_directory, not_found, variable};
 use crate::{
-    locked, refusal,
+    locked,
+    process::exit_code_of,
+    refusal,
     security::{self, checked},
 };
 use console::Console;
@@ -63,7 +61,7 @@ type SharedWriter = Arc<Mutex<Option<PipeWriter>>>;
 impl Pty {
     pub(crate) fn spawn(program: &Path, command: &Command, size: Size) -> io::Result<Self> {
         let (console, writer) = Console::open(size)?;
-        let job = job()?;
+        let job = job(JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | JOB_OBJECT_LIMIT_BREAKAWAY_OK)?;
         let process = start::start(program, command, &console, &job)?;
         Ok(Self {
             console: Mutex::new(Some(console)),
@@ -126,17 +124,23 @@ impl Pty {
         checked(unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) })
     }
 
-    /// Closes the console, which ends attached processes and lets readers see the end. Older
-    /// versions of Windows block here until the rest of the output has been read.
+    /// Closes the console, which ends attached processes and lets readers see the end. The call waits
+    /// for neither: before Windows 11 24H2, the system's call can block until the rest of the output
+    /// is read and the processes have ended, which may be never.
     pub(crate) fn close(&self) {
-        // Closing waits for the answer to the console's first question. If no reader was made,
-        // nothing answers it. Dropping the input pipe ends that wait.
-        if locked(&self.reader).is_some() {
-            *locked(&self.writer) = None;
+        let Some(console) = locked(&self.console).take() else { return };
+        // A write that waits for the console holds the lock. Without the input, the console does not
+        // wait for the answer to its first question.
+        if let Ok(mut writer) = self.writer.try_lock() {
+            *writer = None;
         }
-        let console = locked(&self.console).take();
-        drop(console);
-        *locked(&self.writer) = None;
+        let writer = self.writer.clone();
+        let close = move || {
+            drop(console);
+            *locked(&writer) = None;
+        };
+        // The thread is not joined. If it cannot be started, the console is closed here.
+        let _ = thread::Builder::new().name("console".into()).spawn(close);
     }
 
     fn hang_up(&self) -> io::Result<()> {
@@ -145,18 +149,7 @@ impl Pty {
     }
 
     fn wait_at_most(&self, ms: u32) -> io::Result<Option<i32>> {
-        let process = self.process.as_raw_handle();
-        // SAFETY: the handle is open.
-        match unsafe { WaitForSingleObject(process, ms) } {
-            WAIT_OBJECT_0 => {
-                let mut code = 0;
-                // SAFETY: as above, and the pointer is to a number of ours.
-                checked(unsafe { GetExitCodeProcess(process, &mut code) })?;
-                Ok(Some(code as i32))
-            }
-            WAIT_TIMEOUT => Ok(None),
-            _ => Err(io::Error::last_os_error()),
-        }
+        exit_code_of(&self.process, ms)
     }
 }
 
@@ -263,7 +256,7 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
 
 /// A job that ends all its processes when its last handle is closed, also by the end of this
 /// process. Processes can be started outside the job on request, as a daemon is.
-fn job() -> io::Result<OwnedHandle> {
+fn job(flags: JOB_OBJECT_LIMIT) -> io::Result<OwnedHandle> {
     // SAFETY: null means no attributes and no name.
     let job = unsafe { CreateJobObjectW(security::NO_ATTRIBUTES, null()) };
     if job.is_null() {
@@ -273,8 +266,7 @@ fn job() -> io::Result<OwnedHandle> {
     let job = unsafe { OwnedHandle::from_raw_handle(job) };
     // SAFETY: all-zero is a valid value of it, which limits nothing.
     let mut limits: JOBOBJECT_EXTENDED_LIMIT_INFORMATION = unsafe { zeroed() };
-    limits.BasicLimitInformation.LimitFlags =
-        JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | JOB_OBJECT_LIMIT_BREAKAWAY_OK;
+    limits.BasicLimitInformation.LimitFlags = flags;
     // SAFETY: the handle is open; the pointer and the length are those of one value.
     checked(unsafe {
         SetInformationJobObject(
@@ -309,15 +301,101 @@ fn is_in(process: &OwnedHandle, job: &OwnedHandle) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::{ends_with_others, spawn_detached};
+    use std::{
+        env,
+        ffi::OsString,
+        fs,
+        io::{BufRead as _, BufReader},
+        process::{Stdio, exit, id},
+        time::Duration,
+    };
+    use windows_sys::Win32::System::{
+        JobObjects::AssignProcessToJobObject,
+        Threading::{
+            OpenProcess, PROCESS_QUERY_INFORMATION, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
+        },
+    };
+
+    /// Tells a process that it is one of those in the job, and where the detached one's log is.
+    const IN_JOB: &str = "AGENT_RELAY_TEST_IN_JOB";
+    const WATCHDOG: Duration = Duration::from_secs(60);
 
     #[test]
     fn command_starts_in_its_job() {
         let mut command = Command::new("cmd");
-        command.args(["/c", "exit"]).envs(std::env::vars_os());
+        command.args(["/c", "exit"]).envs(env::vars_os());
         let program = find(&command, Path::new(r"C:\")).unwrap();
         let pty = Pty::spawn(&program, &command, Size { rows: 24, cols: 80 }).unwrap();
         assert!(is_in(&pty.process, &pty.job));
         pty.kill().unwrap();
         pty.wait().unwrap();
+    }
+
+    /// Starts a process in a job that ends with its last handle; that process starts a detached one. Returns the job, the detached process, and what the first one
+    /// says of [`ends_with_others`]. Both processes run the test `name`, which calls this again.
+    fn start_in_job(name: &str, flags: JOB_OBJECT_LIMIT) -> (OwnedHandle, OwnedHandle, String) {
+        let arguments = [name, "--nocapture"].map(OsString::from);
+        let program = env::current_exe().unwrap();
+        if let Some(log) = env::var_os(IN_JOB) {
+            // Only the first process has an input.
+            if io::stdin().lines().next().is_none() {
+                thread::sleep(WATCHDOG);
+            } else {
+                let started = spawn_detached(&program, &arguments, Path::new(&log)).unwrap();
+                println!("\n{IN_JOB} {} {}", ends_with_others().unwrap(), started.pid());
+            }
+            exit(0);
+        }
+        let log = env::temp_dir().join(format!("{name}-{}", id()));
+        let mut first = Command::new(&program);
+        first.args(&arguments).env(IN_JOB, &log).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut first = first.spawn().unwrap();
+        let job = job(JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | flags).unwrap();
+        // SAFETY: both handles are open.
+        checked(unsafe { AssignProcessToJobObject(job.as_raw_handle(), first.as_raw_handle()) })
+            .unwrap();
+        writeln!(first.stdin.take().unwrap(), "it is in the job").unwrap();
+        let mut said = BufReader::new(first.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let answer = said.find(|line| line.starts_with(IN_JOB)).unwrap();
+        let [_, ends_with_others, pid] = answer.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{answer}");
+        };
+        let access = PROCESS_SYNCHRONIZE | PROCESS_QUERY_INFORMATION | PROCESS_TERMINATE;
+        // SAFETY: no pointers.
+        let detached = unsafe { OpenProcess(access, 0, pid.parse().unwrap()) };
+        assert!(!detached.is_null(), "{}", io::Error::last_os_error());
+        fs::remove_file(log).ok();
+        // SAFETY: the call has succeeded, so that the handle is open and ours.
+        let detached = unsafe { OwnedHandle::from_raw_handle(detached) };
+        (job, detached, ends_with_others.to_owned())
+    }
+
+    #[test]
+    fn detached_process_leaves_a_job_that_allows_it() {
+        let (job, detached, _) = start_in_job(
+            "detached_process_leaves_a_job_that_allows_it",
+            JOB_OBJECT_LIMIT_BREAKAWAY_OK,
+        );
+        assert!(!is_in(&detached, &job));
+        // SAFETY: the handle is open.
+        checked(unsafe { TerminateProcess(detached.as_raw_handle(), KILLED) }).unwrap();
+    }
+
+    #[test]
+    fn detached_process_that_must_stay_in_a_job_ends_with_it() {
+        let (job, detached, _) =
+            start_in_job("detached_process_that_must_stay_in_a_job_ends_with_it", 0);
+        assert!(is_in(&detached, &job));
+        drop(job);
+        let ended = exit_code_of(&detached, WATCHDOG.as_millis() as u32 / 2).unwrap();
+        assert!(ended.is_some(), "the detached process runs on");
+    }
+
+    #[test]
+    fn process_that_must_stay_in_a_job_knows_that_it_ends_with_others() {
+        let (_job, _, ends_with_others) =
+            start_in_job("process_that_must_stay_in_a_job_knows_that_it_ends_with_others", 0);
+        assert_eq!(ends_with_others, "true");
     }
 }

@@ -3,11 +3,10 @@
 use std::{
     ffi::OsString,
     io,
+    os::windows::ffi::OsStringExt as _,
     ptr::{null, null_mut},
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    slice,
+    sync::{Mutex, OnceLock},
     time::Duration,
 };
 
@@ -25,16 +24,12 @@ use windows_sys::Win32::System::EventLog::{
     ReportEventW,
 };
 
-use super::{Body, NAME, Running};
+use super::{Body, Cause, NAME, PENDING_MAX, Running};
 use crate::{
     locked, naming, refusal, registry,
     security::wide,
     stop_signals::{self, Signal},
 };
-
-/// The time that the system waits for a start or a stop. After it, the system considers the service
-/// hung.
-const PENDING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The exit code of a failed service.
 const FAILED: u32 = 1;
@@ -51,7 +46,8 @@ const EVENT_TYPES: u32 = 7;
 /// The service's body. Static, since the system calls a function without parameters to run it.
 static BODY: Mutex<Option<Body>> = Mutex::new(None);
 static STATUS: OnceLock<ServiceStatusHandle> = OnceLock::new();
-static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+/// The last state that was reported.
+static REPORTED: Mutex<Option<ServiceState>> = Mutex::new(None);
 
 pub(super) fn run(body: Body) -> io::Result<()> {
     stop_signals::leave_console();
@@ -79,20 +75,23 @@ pub(super) fn unregister_log() -> io::Result<bool> {
     registry::remove(SOURCE).map_err(naming("take the service out of the event log"))
 }
 
-extern "system" fn main(_: u32, _: *mut *mut u16) {
+extern "system" fn main(count: u32, words: *mut *mut u16) {
+    // SAFETY: the system passes this number of texts, each of which ends with a zero.
+    let cause = unsafe { arguments_of(count, words) }.get(1).and_then(cause_named);
     let Some(body) = locked(&BODY).take() else { return };
     match service_control_handler::register(NAME, control) {
         Ok(status) => drop(STATUS.set(status)),
         Err(error) => return Event::Failed.log(&sentence(error)),
     }
     report(ServiceState::StartPending, 0);
-    let running = Running(Box::new(|| {
+    let report_ready = Box::new(|| {
         report(ServiceState::Running, 0);
         Event::Started.log("Agent Relay is up.");
-    }));
+    });
+    let running = Running { cause: cause.unwrap_or(Cause::Other), report_ready };
     let code = match body(&running) {
-        Ok(()) => {
-            Event::Stopped.log("Agent Relay is down.");
+        Ok(why) => {
+            Event::Stopped.log(why);
             0
         }
         Err(why) => {
@@ -107,8 +106,7 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
     match control {
         ServiceControl::Interrogate => ServiceControlHandlerResult::NoError,
         ServiceControl::Stop | ServiceControl::Shutdown | ServiceControl::Preshutdown => {
-            if !IS_STOPPING.swap(true, Ordering::SeqCst) {
-                report(ServiceState::StopPending, 0);
+            if report(ServiceState::StopPending, 0) {
                 stop_signals::notify(Signal::Stop);
             }
             ServiceControlHandlerResult::NoError
@@ -117,9 +115,67 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
     }
 }
 
-/// Reports a state. Stop requests are accepted only in the state `Running`, since before that
-/// nothing would act on them.
-fn report(state: ServiceState, code: u32) {
+/// The arguments that [`main`] gets from the system: the service's name and those of the command that
+/// started it.
+///
+/// # Safety
+/// `words` points to `count` pointers to texts, each of which ends with a zero.
+unsafe fn arguments_of(count: u32, words: *mut *mut u16) -> Vec<OsString> {
+    if words.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: see above.
+    let words = unsafe { slice::from_raw_parts(words, count as usize) };
+    let text = |word: &*mut u16| {
+        // SAFETY: see above.
+        let length = (0..).take_while(|at| unsafe { *word.add(*at) } != 0).count();
+        // SAFETY: see above.
+        OsString::from_wide(unsafe { slice::from_raw_parts(*word, length) })
+    };
+    words.iter().map(text).collect()
+}
+
+/// The argument with which a command says why it starts the service.
+pub(super) const fn argument(cause: Cause) -> Option<&'static str> {
+    match cause {
+        Cause::Command => Some("command"),
+        Cause::Cancel => Some("cancel"),
+        Cause::Other => None,
+    }
+}
+
+fn cause_named(said: &OsString) -> Option<Cause> {
+    [Cause::Command, Cause::Cancel]
+        .into_iter()
+        .find(|cause| argument(*cause).is_some_and(|argument| said == argument))
+}
+
+/// The order of the states. A process reports each of them at most once.
+fn rank(state: ServiceState) -> u8 {
+    match state {
+        ServiceState::StartPending => 1,
+        ServiceState::Running => 2,
+        ServiceState::StopPending => 3,
+        ServiceState::Stopped => 4,
+        _ => 0,
+    }
+}
+
+/// Reports a state, unless the same or a later one was reported: the system's thread reports that the
+/// service stops, perhaps when it has stopped already. Returns whether the state is new.
+fn report(state: ServiceState, code: u32) -> bool {
+    let mut reported = locked(&REPORTED);
+    let is_new = reported.is_none_or(|before| rank(before) < rank(state));
+    if is_new {
+        *reported = Some(state);
+        notify(state, code);
+    }
+    is_new
+}
+
+/// Notifies the system of a state. Stop requests are accepted only in the state `Running`, since
+/// before that nothing would act on them.
+fn notify(state: ServiceState, code: u32) {
     let is_running = state == ServiceState::Running;
     let controls_accepted = if is_running {
         ServiceControlAccept::STOP
@@ -138,7 +194,7 @@ fn report(state: ServiceState, code: u32) {
             code => ServiceExitCode::ServiceSpecific(code),
         },
         checkpoint: u32::from(is_pending),
-        wait_hint: if is_pending { PENDING_TIMEOUT } else { Duration::ZERO },
+        wait_hint: if is_pending { PENDING_MAX } else { Duration::ZERO },
         process_id: None,
     };
     if let Some(handle) = STATUS.get()
@@ -185,5 +241,38 @@ fn sentence(error: Error) -> String {
     match error {
         Error::Winapi(error) => error.to_string(),
         error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_state_is_reported_after_a_later_one() {
+        use ServiceState::{Running, StartPending, StopPending, Stopped};
+        let reports = [StartPending, Running, StopPending, Running, StopPending, Stopped];
+        let new = reports.map(|state| report(state, 0));
+        assert_eq!(new, [true, true, true, false, false, true]);
+        assert!(!report(StopPending, 0), "the service has stopped");
+    }
+
+    #[test]
+    fn causes_are_named_by_words() {
+        for cause in [Cause::Command, Cause::Cancel] {
+            assert_eq!(cause_named(&argument(cause).unwrap().into()), Some(cause));
+        }
+        assert_eq!(cause_named(&"anything".into()), None);
+    }
+
+    #[test]
+    fn arguments_of_a_start_are_read() {
+        let mut texts = [wide("agent-relay"), wide("cancel")];
+        let mut words: Vec<_> = texts.iter_mut().map(|text| text.as_mut_ptr()).collect();
+        // SAFETY: there are two texts, which end with a zero.
+        let read = unsafe { arguments_of(2, words.as_mut_ptr()) };
+        assert_eq!(read, ["agent-relay", "cancel"]);
+        // SAFETY: there is no text.
+        assert!(unsafe { arguments_of(0, null_mut()) }.is_empty());
     }
 }

@@ -1,7 +1,6 @@
 //! Windows: the service, managed by the service manager.
 
 use std::{
-    ffi::OsString,
     io,
     path::{Path, PathBuf},
     ptr::{null, null_mut},
@@ -31,7 +30,10 @@ use windows_sys::Win32::{
     },
 };
 
-use super::{Installed, Kind, NAME, Program, Site, State, command_line, host, program, words};
+use super::{
+    Cause, Installed, Kind, NAME, PENDING_MAX, Program, RESTART_MAX, Site, State, command_line,
+    host, program, words,
+};
 use crate::{
     access::{self, Advice},
     naming, paths,
@@ -52,16 +54,16 @@ const ACCOUNT_NAME: &str = r"NT SERVICE\agent-relay";
 const PRIVILEGE: &str = "SeChangeNotifyPrivilege";
 
 /// The delays before a restart: after the first, the second and every later failure within a day.
-const RESTARTS: [Duration; 3] =
-    [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(60)];
+const RESTARTS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), RESTART_MAX];
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The time that the system's shutdown waits for the service.
 const PRESHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The time that a service may take to stop before it is replaced or removed.
-const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The most attempts to cancel the restart of a service that fails at each start.
+const CANCELLATIONS_MAX: usize = 3;
 
 /// The access to the service manager that an installation needs.
 const INSTALL_ACCESS: ServiceManagerAccess =
@@ -111,16 +113,60 @@ pub(super) fn remove_rest() -> io::Result<bool> {
 }
 
 pub(super) fn start() -> io::Result<()> {
-    let service = open(ServiceAccess::START)?.ok_or_else(not_installed)?;
-    match service.start::<OsString>(&[]) {
-        Err(error) if code(&error) == Some(ERROR_SERVICE_ALREADY_RUNNING) => Ok(()),
-        started => started.map_err(service_error("start")),
-    }
+    let access = ServiceAccess::START | ServiceAccess::QUERY_STATUS;
+    let service = open(access)?.ok_or_else(not_installed)?;
+    start_because(&service, Cause::Command)?.map_err(service_error("start"))
 }
 
 pub(super) fn stop() -> io::Result<()> {
-    let access = ServiceAccess::STOP | ServiceAccess::QUERY_STATUS;
-    stop_and_wait(&open(access)?.ok_or_else(not_installed)?)
+    let access = ServiceAccess::START | ServiceAccess::STOP | ServiceAccess::QUERY_STATUS;
+    let service = open(access)?.ok_or_else(not_installed)?;
+    stop_and_wait(&service)?;
+    for _ in 0..CANCELLATIONS_MAX {
+        if !matches!(state(&service)?, State::Failed(_)) {
+            return Ok(());
+        }
+        match start_because(&service, Cause::Cancel)? {
+            Err(error) if code(&error) == Some(ERROR_ACCESS_DENIED) => {
+                return Err(service_error("prevent the restart of")(error));
+            }
+            // It is disabled, or may not log on, for example: the system's restart would fail, too.
+            Err(_) => return Ok(()),
+            Ok(()) => {}
+        }
+        // The system may have restarted it just before that, and then it may have failed again.
+        stop_and_wait(&service)?;
+    }
+    match state(&service)? {
+        State::Failed(why) => Err(refusal(
+            io::ErrorKind::Other,
+            format!(
+                "the system will start the failed service again ({why}), since it does not run \
+                 long enough to cancel that: correct the cause, or disable the service"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Starts the service. Succeeds if it is running or starting already; a service that is stopping is
+/// waited for.
+fn start_because(service: &Service, cause: Cause) -> io::Result<Result<(), Error>> {
+    let arguments: Vec<&str> = host::argument(cause).into_iter().collect();
+    loop {
+        match service.start(&arguments) {
+            Err(error) if code(&error) == Some(ERROR_SERVICE_ALREADY_RUNNING) => {
+                let status = service.query_status().map_err(service_error("ask about"))?;
+                match status.current_state {
+                    ServiceState::StopPending => stop_and_wait(service)?,
+                    // It has stopped since.
+                    ServiceState::Stopped => {}
+                    _ => return Ok(Ok(())),
+                }
+            }
+            started => return Ok(started),
+        }
+    }
 }
 
 pub(super) fn installed() -> io::Result<Option<Installed>> {
@@ -162,7 +208,8 @@ fn replace(service: &Service, program: &Program, site: &Site) -> io::Result<()> 
         let line = before.executable_path.to_string_lossy();
         let put_back = set_start(service, before.start_type, &line);
         let started = if ran && put_back.is_ok() {
-            service.start::<OsString>(&[]).map_err(service_error("start"))
+            start_because(service, Cause::Command)
+                .and_then(|started| started.map_err(service_error("start")))
         } else {
             Ok(())
         };
@@ -174,7 +221,7 @@ fn replace(service: &Service, program: &Program, site: &Site) -> io::Result<()> 
 fn configure_and_start(service: &Service, program: &Program, site: &Site) -> io::Result<()> {
     configure(service, program, site)?;
     host::register_log()?;
-    service.start::<OsString>(&[]).map_err(|error| start_error(error, program))
+    start_because(service, Cause::Command)?.map_err(|error| start_error(error, program))
 }
 
 fn replacement_error(
@@ -354,18 +401,23 @@ fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
 }
 
 /// Stops the service and waits until it has stopped. Succeeds if it is stopped already. A starting
-/// service cannot be stopped before it has started.
+/// service cannot be stopped before it has started. The wait is as long as the service says that its
+/// step may take.
 fn stop_and_wait(service: &Service) -> io::Result<()> {
-    let give_up = Instant::now() + STOP_TIMEOUT;
+    let (mut step, mut since) = (None, Instant::now());
     while !is_down(service)? {
-        if matches!(state(service)?, State::Running(_)) {
+        let status = service.query_status().map_err(service_error("ask about"))?;
+        if status.current_state == ServiceState::Running {
             request_stop(service)?;
         }
-        if Instant::now() > give_up {
-            let words = format!(
-                "the service still runs {} s after the request to stop",
-                STOP_TIMEOUT.as_secs()
-            );
+        let now = Some((status.current_state, status.checkpoint));
+        if step != now {
+            (step, since) = (now, Instant::now());
+        }
+        let wait = status.wait_hint.max(PENDING_MAX);
+        if since.elapsed() > wait {
+            let seconds = wait.as_secs();
+            let words = format!("the service has been starting or stopping for {seconds} s");
             return Err(refusal(io::ErrorKind::TimedOut, words));
         }
         thread::sleep(POLL_INTERVAL);

@@ -5,8 +5,8 @@
 use std::{
     io,
     sync::Mutex,
-    sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
-    thread::{self, JoinHandle},
+    sync::mpsc::{RecvTimeoutError, SyncSender, TryRecvError, sync_channel},
+    thread,
     time::Duration,
 };
 
@@ -24,29 +24,29 @@ use crate::{locked, naming, security::checked, terminal};
 /// The interval at which the size is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The thread that polls the window's size, if there is a window.
+/// The thread that polls the window's size, if there is a window. The thread ends when this is
+/// dropped; nobody waits for that, since a console whose output nobody reads does not answer the
+/// thread.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// Dropped to end the thread.
-    end: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _end: Option<SyncSender<()>>,
 }
 
 pub(crate) fn watch() -> io::Result<Watch> {
     register_handler()?;
-    let mut watch = Watch { end: None, thread: None };
-    let Some(mut size) = terminal::size() else { return Ok(watch) };
+    let Some(mut size) = terminal::size() else { return Ok(Watch { _end: None }) };
     let (end, ended) = sync_channel(0);
-    watch.end = Some(end);
-    watch.thread = Some(thread::Builder::new().name("signals".to_owned()).spawn(move || {
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            if let Some(now) = terminal::size().filter(|now| *now != size) {
+            if let Some(now) = terminal::size().filter(|now| *now != size)
+                && ended.try_recv() == Err(TryRecvError::Empty)
+            {
                 size = now;
                 notify(Signal::Resize);
             }
         }
-    })?);
-    Ok(watch)
+    })?;
+    Ok(Watch { _end: Some(end) })
 }
 
 /// Registers the handler once for the process. It is never removed, because removing would wait for
@@ -80,18 +80,6 @@ unsafe extern "system" fn handle_event(event: u32) -> BOOL {
             }
         }
         _ => BOOL::from(false),
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.end = None;
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != thread::current().id()
-        {
-            // A panic in the listener has been reported already.
-            let _ = thread.join();
-        }
     }
 }
 

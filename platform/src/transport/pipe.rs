@@ -7,7 +7,7 @@
 
 use std::{
     io,
-    os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle},
+    os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
     process, thread,
     time::{Duration, Instant},
 };
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// The size of the system's buffer for a side that does not read.
-pub(super) const BUFFER_BYTES: u32 = 64 << 10;
+const BUFFER_BYTES: u32 = 64 << 10;
 /// The rights to read and write. FILE_APPEND_DATA is left out: for a pipe, the same bit is
 /// FILE_CREATE_PIPE_INSTANCE.
 pub(super) const CONNECT: u32 = (FILE_GENERIC_READ | FILE_GENERIC_WRITE) & !FILE_APPEND_DATA;
@@ -62,6 +62,35 @@ pub(super) fn guarded_access() -> io::Result<String> {
 /// The label that denies writing, and so connecting, to processes at a lower integrity level.
 fn label(integrity: u32) -> &'static str {
     if integrity >= HIGH { "S:(ML;;NW;;;HI)" } else { "S:(ML;;NW;;;ME)" }
+}
+
+/// Checks the integrity level of a pipe that a client has opened; `server` is the id of its server's
+/// process. A process at a low level, such as a browser's, runs as this user and could make the pipe
+/// before the daemon does.
+pub(super) fn check_integrity(pipe: RawHandle, server: Option<u32>) -> io::Result<()> {
+    if integrity(&security::sddl(pipe)?) >= MEDIUM {
+        return Ok(());
+    }
+    let process = server.map_or_else(String::new, |pid| format!(" (process {pid})"));
+    Err(refusal(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "a program with few rights{process}, such as a sandboxed one, listens there: end it"
+        ),
+    ))
+}
+
+/// The integrity level of a pipe, as its description in SDDL states it. Without a label, the level
+/// is that of ordinary programs.
+fn integrity(sddl: &str) -> u32 {
+    let Some((_, label)) = sddl.split_once("(ML;") else { return MEDIUM };
+    let entry = label.split(')').next().unwrap_or_default();
+    match entry.rsplit(';').next().unwrap_or_default() {
+        "ME" | "MP" => MEDIUM,
+        "HI" | "SI" => HIGH,
+        // Low, or a level by its number.
+        other => other.strip_prefix("S-1-16-").and_then(|level| level.parse().ok()).unwrap_or(0),
+    }
 }
 
 /// The state of the instances under a pipe's name.
@@ -154,6 +183,22 @@ pub(super) fn instance(name: &str, access: &Descriptor, flag: u32) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integrity_is_that_of_the_label() {
+        for (label, expected) in [
+            ("", MEDIUM),
+            (label(MEDIUM), MEDIUM),
+            (label(HIGH), HIGH),
+            ("S:(ML;;NW;;;LW)", 0),
+            ("S:AI(ML;;NWNR;;;MP)", MEDIUM),
+            ("S:AI(ML;;NWNR;;;S-1-16-8448)", 0x2100),
+            ("S:(ML;;NW;;;S-1-16-0)", 0),
+            ("S:(ML;;NW;;;", 0),
+        ] {
+            assert_eq!(integrity(&format!("O:BAD:P(A;;GA;;;SY){label}")), expected, "{label}");
+        }
+    }
 
     #[test]
     fn elevated_listener_admits_only_elevated_clients() {

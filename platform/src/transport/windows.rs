@@ -4,6 +4,9 @@
 //! from all later calls, cancels those in progress until they have released it, and closes it. The
 //! other side can still read what was written. (DisconnectNamedPipe would discard it.)
 
+#[path = "windows/accept.rs"]
+mod accept;
+
 use std::{
     io::{self, Read as _, Write as _},
     os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle, RawHandle},
@@ -16,10 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use interprocess::os::windows::{
-    named_pipe::{DuplexPipeStream, PipeListener, PipeListenerOptions, pipe_mode::Bytes},
-    security_descriptor::{AsSecurityDescriptorExt as _, BorrowedSecurityDescriptor},
-};
+use interprocess::os::windows::named_pipe::{DuplexPipeStream, pipe_mode::Bytes};
 use windows_sys::{
     Wdk::Storage::FileSystem::{FileModeInformation, NtQueryInformationFile},
     Win32::{
@@ -28,8 +28,8 @@ use windows_sys::{
             INVALID_HANDLE_VALUE,
         },
         Storage::FileSystem::{
-            CreateFileW, FILE_FLAG_OVERLAPPED, OPEN_EXISTING, SECURITY_IDENTIFICATION,
-            SECURITY_SQOS_PRESENT,
+            CreateFileW, FILE_FLAG_FIRST_PIPE_INSTANCE, FILE_FLAG_OVERLAPPED, OPEN_EXISTING,
+            SECURITY_IDENTIFICATION, SECURITY_SQOS_PRESENT,
         },
         System::{
             IO::{CancelIoEx, IO_STATUS_BLOCK},
@@ -38,9 +38,11 @@ use windows_sys::{
     },
 };
 
+use accept::Event;
+
 use super::{
     EndpointState, Written,
-    pipe::{self, BUFFER_BYTES, CONNECT, PipeState},
+    pipe::{self, CONNECT, PipeState},
 };
 use crate::{
     endpoint::Endpoint,
@@ -59,12 +61,13 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The listening pipe.
 pub(crate) struct Listener {
-    pipe: PipeListener<Bytes, Bytes>,
     endpoint: Endpoint,
+    /// The owner and the access list, in SDDL.
+    access: String,
+    /// The instance that the next client opens. `None` if the system refused to make one.
+    next: Mutex<Option<OwnedHandle>>,
     stopped: AtomicBool,
-    /// A connection of this process to its own pipe, which wakes a waiting accept. The connection
-    /// stays open, since accept would continue to wait after the client has disconnected.
-    wake: Mutex<Option<OwnedHandle>>,
+    stop: Event,
 }
 
 /// Succeeds always, since a pipe, unlike a socket, needs no directory.
@@ -90,14 +93,14 @@ pub(crate) fn is_foreign(endpoint: &Endpoint) -> io::Result<bool> {
 
 impl Listener {
     pub(crate) fn bind(endpoint: &Endpoint, user: &User) -> io::Result<Self> {
-        Self::bind_with(endpoint, &pipe::access(user)?)
+        Self::bind_with(endpoint, pipe::access(user)?)
     }
 
     pub(crate) fn bind_guarded(endpoint: &Endpoint) -> io::Result<Self> {
-        Self::bind_with(endpoint, &pipe::guarded_access()?)
+        Self::bind_with(endpoint, pipe::guarded_access()?)
     }
 
-    fn bind_with(endpoint: &Endpoint, access: &str) -> io::Result<Self> {
+    fn bind_with(endpoint: &Endpoint, access: String) -> io::Result<Self> {
         let taken = || {
             refusal(
                 io::ErrorKind::AddrInUse,
@@ -106,66 +109,83 @@ impl Listener {
                 ),
             )
         };
-        let access = Descriptor::of(access)?;
-        // SAFETY: the descriptor is valid, and lives until after its copy is made.
-        let owned =
-            unsafe { BorrowedSecurityDescriptor::from_ptr(access.as_ptr()) }.to_owned_sd()?;
-        let options = PipeListenerOptions::new()
-            .path(endpoint.as_text())
-            .accept_remote(false)
-            .input_buffer_size_hint(BUFFER_BYTES)
-            .output_buffer_size_hint(BUFFER_BYTES)
-            .security_descriptor(Some(owned));
-        let pipe = match pipe::settled_state(endpoint) {
+        let descriptor = Descriptor::of(&access)?;
+        let first = match pipe::settled_state(endpoint) {
             PipeState::Listening => return Err(taken()),
-            PipeState::Absent => options.create_duplex(),
-            PipeState::Unattended => pipe::join(endpoint, &access).and_then(|pipe| {
-                Ok(PipeListener::from_handle_and_options(pipe, options.to_owned()?))
-            }),
+            PipeState::Absent => {
+                pipe::instance(endpoint.as_text(), &descriptor, FILE_FLAG_FIRST_PIPE_INSTANCE)
+            }
+            PipeState::Unattended => pipe::join(endpoint, &descriptor),
         };
-        let pipe = pipe
+        let first = first
             // With this error, Windows reports that the name belongs to another user's pipe.
             .map_err(|error| if is(&error, ERROR_ACCESS_DENIED) { taken() } else { error })
             .map_err(naming(format!("listen at {endpoint}")))?;
         Ok(Self {
-            pipe,
             endpoint: endpoint.clone(),
+            access,
+            next: Mutex::new(Some(first)),
             stopped: AtomicBool::new(false),
-            wake: Mutex::new(None),
+            stop: Event::new()?,
         })
     }
 
     pub(crate) fn accept(&self) -> io::Result<Stream> {
-        self.check_stop()?;
-        let pipe = self.pipe.accept().map_err(naming(format!("accept at {}", self.endpoint)))?;
-        self.check_stop()?;
-        Stream::new(pipe)
+        let pipe = self.next_client().map_err(naming(format!("accept at {}", self.endpoint)))?;
+        match pipe {
+            Some(pipe) if !self.stopped.load(Ordering::SeqCst) => Stream::new(pipe),
+            _ => Err(refusal(
+                io::ErrorKind::Interrupted,
+                format!("listening at {} was stopped", self.endpoint),
+            )),
+        }
+    }
+
+    /// Returns an instance that a client has opened, after making the next one. `None` once the
+    /// listener is stopped.
+    fn next_client(&self) -> io::Result<Option<OwnedHandle>> {
+        let mut next = locked(&self.next);
+        loop {
+            let pipe = next.take().map_or_else(|| self.instance(), Ok)?;
+            match accept::wait_for_client(&pipe, &self.stop) {
+                Ok(true) => {
+                    // If this fails, the next call tries again, and reports the error.
+                    *next = self.instance().ok();
+                    return Ok(Some(pipe));
+                }
+                Ok(false) => {
+                    *next = Some(pipe);
+                    return Ok(None);
+                }
+                // The client has left again. Its instance keeps the name until there is another:
+                // otherwise other clients would find no pipe, and another process could make one.
+                Err(error) if is(&error, ERROR_NO_DATA) => {
+                    *next = Some(pipe);
+                    *next = Some(self.instance()?);
+                }
+                Err(error) => {
+                    *next = Some(pipe);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn instance(&self) -> io::Result<OwnedHandle> {
+        pipe::instance(self.endpoint.as_text(), &Descriptor::of(&self.access)?, 0)
     }
 
     pub(crate) fn stop(&self) {
-        if !self.stopped.swap(true, Ordering::SeqCst) {
-            // If this fails, a client has opened the pipe, and accept returns for that client.
-            *locked(&self.wake) = open(&self.endpoint).ok();
-        }
+        self.stopped.store(true, Ordering::SeqCst);
+        self.stop.set();
     }
 
     pub(crate) fn endpoint_state(&self) -> io::Result<EndpointState> {
         Ok(EndpointState::Mine)
     }
-
-    fn check_stop(&self) -> io::Result<()> {
-        if !self.stopped.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        Err(refusal(
-            io::ErrorKind::Interrupted,
-            format!("listening at {} was stopped", self.endpoint),
-        ))
-    }
 }
 
 impl std::fmt::Debug for Listener {
-    /// Does not use the implementation of interprocess, which would wait for an accept to end.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Listener").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
@@ -177,12 +197,11 @@ pub(crate) struct Stream(Mutex<Option<Arc<Pipe>>>);
 
 impl Stream {
     pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
-        let pipe = open(endpoint)?;
-        Self::new(
-            DuplexPipeStream::try_from(pipe).map_err(|error| {
-                error.cause.unwrap_or_else(|| io::ErrorKind::InvalidInput.into())
-            })?,
-        )
+        let stream = Self::new(open(endpoint)?)?;
+        if let Some(pipe) = stream.pipe() {
+            pipe::check_integrity(pipe.handle(), pipe.0.peer_process_id().ok())?;
+        }
+        Ok(stream)
     }
 
     pub(crate) fn hang_up(&self) {
@@ -236,11 +255,13 @@ impl Stream {
         }
     }
 
-    fn new(pipe: DuplexPipeStream<Bytes>) -> io::Result<Self> {
+    fn new(pipe: OwnedHandle) -> io::Result<Self> {
         debug_assert!(
             is_overlapped(pipe.as_raw_handle()),
             "reads and writes would exclude each other"
         );
+        let pipe = DuplexPipeStream::try_from(pipe)
+            .map_err(|error| error.cause.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))?;
         Ok(Self(Mutex::new(Some(Arc::new(Pipe(pipe))))))
     }
 
@@ -388,7 +409,13 @@ mod tests {
             for _ in 0..CLIENTS {
                 scope.spawn(|| {
                     together.wait();
-                    let client = Stream::connect(&endpoint).unwrap();
+                    let client = loop {
+                        match Stream::connect(&endpoint) {
+                            // On a busy machine, all others may be faster.
+                            Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                            connected => break connected.unwrap(),
+                        }
+                    };
                     assert_eq!(client.read(&mut [0]).unwrap(), 1);
                 });
             }
@@ -397,6 +424,31 @@ mod tests {
                 assert_eq!(listener.accept().unwrap().write(b"x").unwrap(), 1);
             }
         });
+    }
+
+    #[test]
+    fn clients_that_leave_unaccepted_are_skipped_and_the_name_stays() {
+        let endpoint = endpoint("leaving");
+        let listener = listener(&endpoint);
+        for _ in 0..50 {
+            drop(open(&endpoint).unwrap());
+            thread::scope(|scope| {
+                let accepted = scope.spawn(|| listener.accept().unwrap());
+                let client = Stream::connect(&endpoint).unwrap();
+                assert_eq!(client.write(b"x").unwrap(), 1);
+                assert_eq!(accepted.join().unwrap().read(&mut [0]).unwrap(), 1);
+            });
+        }
+    }
+
+    #[test]
+    fn pipe_of_a_program_with_low_integrity_is_refused() {
+        let endpoint = endpoint("low");
+        let me = User::me().unwrap();
+        let low = Descriptor::of(&format!("O:{me}D:P(A;;GA;;;{me})S:(ML;;NW;;;LW)")).unwrap();
+        let _theirs = pipe::instance(endpoint.as_text(), &low, 0).unwrap();
+        let error = Stream::connect(&endpoint).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use platform::{
+    foreground::FileId,
     lock::Lock,
     paths,
     peer::User,
@@ -136,6 +137,21 @@ pub(crate) fn unwritable_directory_is_refused() {
         assert_eq!(error.kind(), kind);
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
+}
+
+pub(crate) fn file_identity_changes_with_its_replacement() {
+    let folder = Folder::new();
+    let (file, copy) = (folder.path("file"), folder.path("copy"));
+    assert_eq!(FileId::of(&file).unwrap_err().kind(), io::ErrorKind::NotFound);
+    paths::write_private_file(&file, b"x").unwrap();
+    let first = FileId::of(&file).unwrap();
+    let held = fs::File::open(&file).unwrap();
+    fs::write(&file, "xy").unwrap();
+    assert_eq!(FileId::of(&file).unwrap(), first, "new content");
+    fs::copy(&file, &copy).unwrap();
+    fs::rename(&copy, &file).unwrap();
+    assert_ne!(FileId::of(&file).unwrap(), first, "another file");
+    drop(held);
 }
 
 /// The other user can see that the directory exists, but cannot write to it.

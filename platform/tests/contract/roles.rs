@@ -362,11 +362,15 @@ fn deaf() {
     io::copy(&mut io::stdin(), &mut io::sink()).unwrap_or_default();
 }
 
-/// Starts a detached process and ends.
+/// Starts a detached process, waits until nobody else has an inheritable pipe open, and ends.
 fn starter(log: &str, endpoint: &str) {
     let arguments = [PLAY, "detached", endpoint].map(Into::into);
     let exe = env::current_exe().unwrap();
+    let (mut reader, writer) = io::pipe().unwrap();
+    system::make_inheritable(&writer);
     let mut detached = spawn_detached(&exe, &arguments, Path::new(log)).unwrap();
+    drop(writer);
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0);
     assert!(detached.exited().unwrap().is_none());
     say(&format!("started {} from {}", detached.pid(), system::session()));
 }

@@ -3,7 +3,7 @@
 
 use std::{
     ffi::OsString,
-    io,
+    io::{self, PipeWriter},
     path::Path,
     process::Command,
     thread,
@@ -154,6 +154,11 @@ pub(crate) fn erase_command_line() {
     imp::erase_command_line();
 }
 
+/// Lets the processes that this one starts inherit an end of a pipe.
+pub(crate) fn make_inheritable(end: &PipeWriter) {
+    imp::make_inheritable(end);
+}
+
 /// Makes a symbolic link.
 pub(crate) fn symbolic_link(file: &Path, link: &Path) {
     imp::symbolic_link(file, link);
@@ -202,8 +207,11 @@ mod imp {
         env,
         ffi::OsString,
         fs::{self, Permissions},
-        io,
-        os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+        io::{self, PipeWriter},
+        os::{
+            fd::AsRawFd as _,
+            unix::{fs::PermissionsExt as _, process::CommandExt as _},
+        },
         path::{Path, PathBuf},
         process::Command,
     };
@@ -334,6 +342,11 @@ mod imp {
         unsafe { command_line().write_bytes(b'x', bytes - 1) };
     }
 
+    pub(crate) fn make_inheritable(end: &PipeWriter) {
+        // SAFETY: the descriptor is open, and the flag is cleared, which takes no pointer.
+        assert_eq!(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+    }
+
     pub(crate) fn symbolic_link(file: &Path, link: &Path) {
         std::os::unix::fs::symlink(file, link).unwrap();
     }
@@ -385,10 +398,10 @@ mod imp {
 #[cfg(windows)]
 mod imp {
     use std::{
-        ffi::OsString,
-        io,
+        ffi::{CStr, OsString},
+        io::{self, PipeWriter},
         mem::zeroed,
-        os::windows::{ffi::OsStrExt as _, process::CommandExt as _},
+        os::windows::{ffi::OsStrExt as _, io::AsRawHandle as _, process::CommandExt as _},
         path::Path,
         process::Command,
         ptr::{null, null_mut},
@@ -397,7 +410,7 @@ mod imp {
     };
 
     use windows_sys::Win32::{
-        Foundation::{CloseHandle, LocalFree},
+        Foundation::{CloseHandle, HANDLE_FLAG_INHERIT, LocalFree, SetHandleInformation},
         Security::{
             Authorization::{
                 ConvertStringSecurityDescriptorToSecurityDescriptorW, ConvertStringSidToSidW,
@@ -432,11 +445,17 @@ mod imp {
 
     pub(crate) fn run_kinds() -> Vec<&'static str> {
         // SAFETY: both names end with a zero, and ntdll is always loaded.
-        let wine = unsafe {
+        let version = unsafe {
             let ntdll = GetModuleHandleA(c"ntdll.dll".as_ptr().cast());
-            GetProcAddress(ntdll, c"wine_get_version".as_ptr().cast()).is_some()
+            GetProcAddress(ntdll, c"wine_get_version".as_ptr().cast())
         };
-        if wine { vec!["windows", "wine"] } else { vec!["windows"] }
+        let Some(version) = version else { return vec!["windows"] };
+        // SAFETY: the function takes nothing and returns a text that stays.
+        let version = unsafe { CStr::from_ptr(version() as *const _) };
+        match version.to_bytes().starts_with(b"8.") {
+            true => vec!["windows", "wine", "wine 8"],
+            false => vec!["windows", "wine"],
+        }
     }
 
     pub(crate) fn endpoint_in(folder: &Path) -> OsString {
@@ -599,6 +618,12 @@ mod imp {
                 unit = unit.add(1);
             }
         }
+    }
+
+    pub(crate) fn make_inheritable(end: &PipeWriter) {
+        let (end, flag) = (end.as_raw_handle(), HANDLE_FLAG_INHERIT);
+        // SAFETY: the handle is open.
+        assert_ne!(unsafe { SetHandleInformation(end, flag, flag) }, 0);
     }
 
     pub(crate) fn symbolic_link(_: &Path, _: &Path) {

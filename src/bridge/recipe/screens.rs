@@ -4,7 +4,7 @@
 //! The first line of a snapshot states the cursor and the screen's modes. Rows follow. The line
 //! below a row may state the columns that are dim or inverse.
 
-use super::{Book, ReaderState, Spot};
+use super::{Book, Form, Obstacle, ReaderState, Spot};
 use crate::bridge::keyboard::Reader;
 use crate::bridge::screen::{NoObserver, Screen};
 use std::{fmt::Write as _, fs, path::Path};
@@ -50,15 +50,20 @@ fn screen(snapshot: &str) -> Screen {
     screen
 }
 
-#[track_caller]
-fn check(name: &str, expected: &str) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/screens");
-    let snapshot = fs::read_to_string(directory.join(format!("{name}.txt"))).unwrap();
-    let command = name.split('-').next().unwrap().to_owned();
-    let recipe = Book::default().choose(&[command], "linux", None);
+const SCREENS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/screens");
+
+/// Returns the form in which a text may be typed while an agent CLI shows a screen.
+fn form(command: &str, snapshot: &str) -> Result<Form, Obstacle> {
+    let recipe = Book::default().choose(&[command.to_owned()], "linux", None);
     let reader = Reader::Agent(recipe.name.clone());
     let state = ReaderState { reader: &reader, prompts: &[], at_work: false };
-    let form = recipe.form(&Spot::of(&screen(&snapshot)), state);
+    recipe.form(&Spot::of(&screen(snapshot)), state)
+}
+
+#[track_caller]
+fn check(name: &str, expected: &str) {
+    let snapshot = fs::read_to_string(Path::new(SCREENS).join(format!("{name}.txt"))).unwrap();
+    let form = form(name.split('-').next().unwrap(), &snapshot);
     assert_eq!(
         form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),
         expected,
@@ -130,4 +135,31 @@ fn shell_mode_gets_no_text() {
     }
     // The composer of opencode looks the same in both modes, so another word on the screen decides.
     check("opencode-shell-mode", "Busy");
+}
+
+/// The screens of other CLIs, and a composer with another mark, stand for those of a new version.
+#[test]
+fn unknown_screen_gets_no_text() {
+    let mut tried = 0;
+    for file in fs::read_dir(SCREENS).unwrap().map(Result::unwrap) {
+        let name = file.file_name().into_string().unwrap();
+        let snapshot = fs::read_to_string(file.path()).unwrap();
+        let row_of_cursor = snapshot.lines().find(|line| line.contains(">|"));
+        let (number, _) = row_of_cursor.unwrap_or(" 0>|").split_once('|').unwrap();
+        let marked = |line: &str| match row_of_cursor == Some(line) {
+            true => format!("{number}|» Write to the agent\n"),
+            false => format!("{line}\n"),
+        };
+        let with_another_mark: String = snapshot.lines().map(marked).collect();
+        for command in ["claude", "codex", "gemini", "opencode", "aider"] {
+            let shown = match name.starts_with(command) {
+                true => &with_another_mark,
+                false => &snapshot,
+            };
+            let form = form(command, shown);
+            assert!(form.is_err(), "{command} at the screen of {name}: {form:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 5 * 35, "{tried}");
 }

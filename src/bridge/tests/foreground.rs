@@ -112,12 +112,41 @@ fn output_of_a_nested_wrapper_is_not_sent() {
         run bash
         0 prints ->relay:Bob <<<before>>>\r\n$\srun\r\n
             250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "before", data: None, meta: None, reply_to: None }
-        400 foreground relay
+        400 inner begins
+        410 foreground relay
         500 prints ->relay:Bob <<<inside>>>\r\nsome text\r\n
         1000 prints ->relay:Bob <<<at the end>>>\r\n
-        1010 foreground self
+        1010 inner ends
+        1015 foreground self
         1020 prints ->relay:Bob <<<after>>>\r\n$\s
             1270 sends 1: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "after", data: None, meta: None, reply_to: None }
+        9000 ends
+    "#]]);
+}
+
+#[test]
+fn output_after_a_killed_inner_run_is_sent_once_the_foreground_has_shown_its_end() {
+    check(expect![[r#"
+        run bash
+        0 inner begins
+        10 foreground relay
+        2000 foreground self
+        2001 prints ->relay:Bob <<<inside>>>\r\nsome text\r\n
+        4000 prints ->relay:Bob <<<after>>>\r\n$\s
+            4250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "after", data: None, meta: None, reply_to: None }
+        9000 ends
+    "#]]);
+}
+
+#[test]
+fn output_of_an_inner_run_without_marks_is_not_sent_once_the_foreground_has_shown_its_start() {
+    check(expect![[r#"
+        run bash
+        0 foreground relay
+        2000 prints ->relay:Bob <<<inside>>>\r\nsome text\r\n
+        3000 foreground self
+        3001 prints ->relay:Bob <<<after>>>\r\n$\s
+            3251 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "after", data: None, meta: None, reply_to: None }
         9000 ends
     "#]]);
 }

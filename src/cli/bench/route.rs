@@ -34,13 +34,20 @@ impl End {
         Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX) }
     }
 
-    /// Connects and joins a daemon as an agent.
+    /// Connects and joins a daemon as an agent that can resume, as a wrapper and a listener can:
+    /// the daemon retains what it delivers, which is part of its work.
     pub(super) fn join(daemon: &Daemon, name: &str, window: u64) -> io::Result<Self> {
+        let capabilities =
+            Capabilities { resume: true, max_inflight: window, ..Capabilities::default() };
+        let agent = Some(name.to_owned());
+        Self::join_with(daemon, &Hello { agent, capabilities, ..Hello::default() })
+    }
+
+    /// Connects and joins a daemon with this HELLO.
+    pub(super) fn join_with(daemon: &Daemon, hello: &Hello) -> io::Result<Self> {
         let stream = Stream::connect_among(&daemon.endpoint, daemon.server.as_slice())?;
         let mut end = Self::over(stream);
-        let capabilities = Capabilities { max_inflight: window, ..Capabilities::default() };
-        let hello = Hello { agent: Some(name.to_owned()), capabilities, ..Hello::default() };
-        end.send(&Header::new(Kind::Hello, "hello", 0), &hello)?;
+        end.send(&Header::new(Kind::Hello, "hello", 0), hello)?;
         end.await_kind(Kind::Welcome)?;
         Ok(end)
     }
@@ -50,6 +57,41 @@ impl End {
         let header = Header { topic: Some(topic), ..Header::new(Kind::Subscribe, "subscribe", 0) };
         self.send(&header, &Empty {})?;
         self.await_kind(Kind::Ack)
+    }
+
+    /// Ends the session, so that the daemon retains nothing for it.
+    pub(super) fn leave(self) -> io::Result<()> {
+        self.send(&Header::new(Kind::Bye, "bye", 0), &Empty {})
+    }
+
+    /// Ends the session, and waits until the daemon has closed the connection.
+    pub(super) fn leave_and_wait(&mut self) -> io::Result<()> {
+        self.send(&Header::new(Kind::Bye, "bye", 0), &Empty {})?;
+        while self.discard().is_ok() {}
+        Ok(())
+    }
+
+    /// Reads once, and discards what has come. Answers a PING.
+    pub(super) fn discard(&mut self) -> io::Result<()> {
+        self.await_frames(0)
+    }
+
+    /// Reads until this many frames besides PINGs have come, but at least once, and discards them.
+    pub(super) fn await_frames(&mut self, count: usize) -> io::Result<()> {
+        let mut seen = 0;
+        loop {
+            let mut pings = Vec::new();
+            for json in self.read()? {
+                match stated_kind(json) {
+                    Some(Kind::Ping) => pings.push(json.to_vec()),
+                    _ => seen += 1,
+                }
+            }
+            pings.iter().try_for_each(|json| self.answer(json))?;
+            if seen >= count {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes all bytes.
@@ -215,6 +257,31 @@ impl Template {
 mod tests {
     use super::*;
     use crate::protocol::frame::Batch;
+    use platform::{paths, transport::Listener};
+    use std::{env, fs, process, thread};
+
+    #[test]
+    fn end_can_resume_until_it_leaves() {
+        let folder = env::temp_dir().join(format!("agent-relay-route-{}", process::id()));
+        paths::make_private_dir(&folder).unwrap();
+        let endpoint = Endpoint::inside(&folder, "daemon").unwrap();
+        let listener = Listener::bind(&endpoint).unwrap();
+        let daemon = Daemon { endpoint, server: None };
+        thread::scope(|scope| {
+            let joined = scope.spawn(|| End::join(&daemon, "bench-a", 7).unwrap().leave().unwrap());
+            let mut near = End::over(listener.accept().unwrap());
+            let hello = near.read().unwrap().next().unwrap().to_vec();
+            let hello = Envelope::read(&hello).unwrap();
+            let hello: Hello = hello.decode_member(hello.payload).unwrap();
+            assert!(hello.capabilities.resume);
+            assert_eq!(hello.capabilities.max_inflight, 7);
+            near.send(&Header::new(Kind::Welcome, "welcome", 0), &Empty {}).unwrap();
+            near.await_kind(Kind::Bye).unwrap();
+            joined.join().unwrap();
+        });
+        drop(listener);
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn frames_of_a_template_have_different_ids() {

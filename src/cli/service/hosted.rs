@@ -10,12 +10,26 @@ use crate::cli::{
     program::{AS_AGENT_RELAY, own_program},
     serve,
 };
+use crate::daemon::mark::RESTART_CANCELLED;
 use platform::{
     paths,
     peer::User,
-    service::{self, OWNER, Program, Running, Site},
+    service::{self, Cause, OWNER, Program, RESTART_MAX, Running, Site},
 };
-use std::ffi::OsString;
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// The time by which a restart of the system may be late.
+const LATE_MAX: Duration = Duration::from_secs(10);
+
+/// What the system's log says of the service's end.
+const DOWN: &str = "Agent Relay is down.";
+const CANCELLED: &str = "Agent Relay does not run: a command has stopped it after a failure, and \
+                         this was its restart.";
 
 /// The arguments of a service's daemon.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,10 +67,16 @@ impl Hosted {
     /// Runs the daemon until the service manager stops it.
     pub(crate) fn run(self) -> Result<i32, Failure> {
         let serve = move |running: &Running| {
-            let served = self.context().and_then(|(context, owner)| {
-                serve::run(context, owner, |_| running.report_ready())
-            });
-            served.map(drop).map_err(|failure| {
+            let (home, owner) = self.home().map_err(Failure::into_message)?;
+            let _logging = log::begin_in(&home, &owner).map_err(Failure::into_message)?;
+            if take_cancellation(&home, running.cause()).map_err(|error| error.to_string())? {
+                tracing::info!("{CANCELLED}");
+                return Ok(CANCELLED);
+            }
+            let served = self
+                .context()
+                .and_then(|context| serve::run(context, owner, false, |_| running.report_ready()));
+            served.map(|_| DOWN).map_err(|failure| {
                 let message = failure.into_message();
                 tracing::error!("{message}");
                 message
@@ -66,14 +86,34 @@ impl Hosted {
         Ok(DONE)
     }
 
-    fn context(&self) -> Result<(Context, User), Failure> {
+    fn options(&self) -> GlobalOptions {
+        GlobalOptions { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) }
+    }
+
+    /// Makes the home. Returns it with its owner.
+    fn home(&self) -> Result<(PathBuf, User), Failure> {
         let owner = User::parse(&self.owner).map_err(Failure::because)?;
-        let options =
-            GlobalOptions { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) };
-        let home = options.home()?;
+        let home = self.options().home()?;
         paths::make_private_dir(&home).map_err(Failure::because)?;
-        log::begin_in(&home, &owner)?;
-        Ok((options.context_of_daemon()?, owner))
+        Ok((home, owner))
+    }
+
+    fn context(&self) -> Result<Context, Failure> {
+        self.options().context_of_daemon()
+    }
+}
+
+/// Handles the marks of a cancelled restart. Returns whether the service is to end at once, since
+/// this start is the restart after a failure that `service stop` has cancelled, or its cancellation.
+fn take_cancellation(home: &Path, cause: Cause) -> io::Result<bool> {
+    match cause {
+        Cause::Cancel => RESTART_CANCELLED.set(home).map(|()| true),
+        Cause::Command => RESTART_CANCELLED.clear(home).map(|_| false),
+        Cause::Other => {
+            let age = RESTART_CANCELLED.age(home)?;
+            RESTART_CANCELLED.clear(home)?;
+            Ok(age.is_some_and(|age| age <= RESTART_MAX + LATE_MAX))
+        }
     }
 }
 
@@ -81,7 +121,12 @@ impl Hosted {
 mod tests {
     use super::*;
     use platform::endpoint::Endpoint;
-    use std::path::Path;
+    use std::{
+        env,
+        fs::{self, File},
+        process,
+        time::SystemTime,
+    };
 
     #[test]
     fn installed_arguments_are_recognized_at_the_start() {
@@ -100,5 +145,26 @@ mod tests {
             assert_eq!(Hosted::of(&words[1..n]), None);
         }
         assert_eq!(Hosted::of(&words), None);
+    }
+
+    #[test]
+    fn cancelled_restart_ends_at_once() {
+        let home = env::temp_dir().join(format!("ar-cancelled-{}", process::id()));
+        paths::make_private_dir(&home).unwrap();
+        let is_cancelled = |cause| take_cancellation(&home, cause).unwrap();
+        assert!(!is_cancelled(Cause::Other), "nothing was cancelled");
+        assert!(is_cancelled(Cause::Cancel));
+        assert!(is_cancelled(Cause::Other));
+        assert!(!is_cancelled(Cause::Other), "there is one restart");
+        assert!(is_cancelled(Cause::Cancel));
+        assert!(!is_cancelled(Cause::Command));
+        assert!(!is_cancelled(Cause::Other), "a command has started it since");
+        assert!(is_cancelled(Cause::Cancel));
+        let long_ago = SystemTime::now() - RESTART_MAX - LATE_MAX - Duration::from_secs(1);
+        let mark = File::options().write(true).open(home.join("restart.cancelled")).unwrap();
+        mark.set_modified(long_ago).unwrap();
+        drop(mark);
+        assert!(!is_cancelled(Cause::Other), "the restart would have come before");
+        fs::remove_dir_all(&home).unwrap();
     }
 }

@@ -25,7 +25,7 @@ const STEADY_MS: u64 = 60_000;
 pub(crate) fn supervise(options: &GlobalOptions) -> Result<i32, Failure> {
     let (program, home) = (own_program()?, options.home()?);
     make_home(&home)?;
-    log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
+    let _logging = log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
     process::end_before_others().map_err(Failure::because)?;
     let arguments = launch::arguments_for(&home, options.endpoint.as_deref(), "--service");
     let mut failures = Failures(0);

@@ -6,7 +6,7 @@ use super::{
     step::Output,
 };
 use crate::{
-    client::message::{Ended, Event, State},
+    client::message::{Ended, Event, LastFailure, State},
     protocol::{
         Now,
         envelope::Kind,
@@ -27,7 +27,7 @@ impl Session {
 
     pub(super) fn send_hello(&mut self, now: Now, out: &mut Vec<Output>) {
         self.phase = Phase::Handshaking { until: now.monotonic.plus(WELCOME_MS) };
-        self.absent = false;
+        self.last_failure = LastFailure::Other;
         out.push(Output::Event(Event::State(State::Handshaking)));
         let token = self.token.clone();
         let session = token.map(|token| SessionClaim { resume_token: Some(token) });
@@ -93,7 +93,7 @@ impl Session {
             self.waits += 1;
             return self.back_off(now, wait_ms, why, out);
         }
-        let gave_up = Ended::GaveUp { attempts: self.attempts, why, absent: self.absent };
+        let gave_up = Ended::GaveUp { attempts: self.attempts, why, last: self.last_failure };
         self.end_cycle(now, gave_up, out);
     }
 

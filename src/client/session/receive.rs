@@ -2,7 +2,7 @@
 
 use super::{Phase, SYNC_MS, Session, dedup::Verdict, step::Output, subscriptions::Request};
 use crate::{
-    client::message::{Answer, Delivery, Ended, Event, SendId, State},
+    client::message::{Answer, Delivery, Ended, Event, LastFailure, SendId, State},
     protocol::{
         Now,
         code::{ErrorCode, NackCode, Violation},
@@ -120,6 +120,18 @@ impl Session {
         let held_back = self.resume.clear();
         out.push(Output::Event(Event::Missed { why }));
         self.accept_all(now, held_back, out);
+    }
+
+    /// Handles a RESUME that was not answered in time. The connection ends, since a late replay
+    /// after later deliveries would be out of order.
+    pub(super) fn resume_timed_out(&mut self, now: Now, out: &mut Vec<Output>) {
+        let why = format!("the daemon did not answer RESUME within {SYNC_MS} ms");
+        if !self.resume.time_out() {
+            self.resume_failed(now, why.clone(), out);
+            // Without positions, the next connection sends no RESUME.
+            self.resume.clear();
+        }
+        self.lose_connection(now, why, 0, out);
     }
 
     fn envelope(
@@ -276,12 +288,15 @@ impl Session {
         }
         match code {
             Some(
-                ErrorCode::HandshakeTimeout
+                code @ (ErrorCode::HandshakeTimeout
                 | ErrorCode::HeartbeatTimeout
                 | ErrorCode::TooManyClients
                 | ErrorCode::ShuttingDown
-                | ErrorCode::Internal,
-            ) => self.rejected(now, format!("{} ({})", error.message, error.code), out),
+                | ErrorCode::Internal),
+            ) => {
+                self.last_failure = LastFailure::Refused(code);
+                self.rejected(now, format!("{} ({})", error.message, error.code), out);
+            }
             // The client that has the name may leave.
             Some(ErrorCode::NameInUse) if self.next_cycle_after().is_some() => {
                 out.push(Output::Event(Event::Error(error.clone())));

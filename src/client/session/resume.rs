@@ -44,6 +44,8 @@ pub(super) struct ResumeState {
     /// A buffer for the key of a lookup, which saves an allocation for each delivery.
     key: String,
     request: Option<Request>,
+    /// Whether the last connection ended because its RESUME was not answered in time.
+    timed_out: bool,
     held_back: VecDeque<Delivery>,
     held_back_bytes: usize,
 }
@@ -136,6 +138,13 @@ impl ResumeState {
         self.request.as_ref().map(|request| request.until)
     }
 
+    /// Handles a RESUME that was not answered in time. Returns whether the next connection may send
+    /// another one: two in a row without an answer are enough.
+    pub(super) fn time_out(&mut self) -> bool {
+        self.request = None;
+        !mem::replace(&mut self.timed_out, true)
+    }
+
     /// Holds a delivery back until RESUME is answered. Beyond a limit, returns all deliveries that
     /// were held back: out of order is better than lost.
     pub(super) fn hold_back(&mut self, delivery: Delivery) -> VecDeque<Delivery> {
@@ -177,7 +186,7 @@ impl ResumeState {
     }
 
     fn release(&mut self) -> VecDeque<Delivery> {
-        self.request = None;
+        (self.request, self.timed_out) = (None, false);
         self.held_back_bytes = 0;
         mem::take(&mut self.held_back)
     }

@@ -95,7 +95,7 @@ fn cycle_of_ten_attempts_ends_with_an_error() {
         wait
           HangUp
           State(Disconnected)
-          Ended(GaveUp { attempts: 10, why: "the daemon did not send WELCOME within 10000 ms", absent: false })
+          Ended(GaveUp { attempts: 10, why: "the daemon did not send WELCOME within 10000 ms: if its process is suspended, continue or end it", last: Other })
     "#]]);
 }
 
@@ -112,7 +112,7 @@ fn first_join_makes_the_stated_number_of_attempts() {
           Connect
         not-connected
           State(Disconnected)
-          Ended(GaveUp { attempts: 2, why: "nobody there", absent: true })
+          Ended(GaveUp { attempts: 2, why: "nobody there", last: NoListener })
     "#]]);
 }
 
@@ -193,7 +193,7 @@ fn short_connections_do_not_begin_a_new_cycle() {
         gone
           HangUp
           State(Disconnected)
-          Ended(GaveUp { attempts: 10, why: "the stream ended", absent: false })
+          Ended(GaveUp { attempts: 10, why: "the stream ended", last: Disconnected })
     "#]]);
 }
 

@@ -1,10 +1,26 @@
-//! A connection to one client: its stage, its window and its deferred frames.
+//! A connection to one client: its stage and its window.
 
-use super::{deferred::Deferred, send_window::Window};
+use super::send_window::Window;
 use crate::{
-    protocol::{Moment, deliver::Proof, name::Name, payload::Capabilities, secret::Hash},
-    router::{keys::AgentKey, sender::SenderAuth},
+    protocol::{
+        Moment,
+        deliver::{Proof, RecipientText},
+        name::Name,
+        payload::Capabilities,
+        secret::Hash,
+    },
+    router::{
+        context::Context,
+        interface::{ClientId, Output},
+        keys::AgentKey,
+        sender::SenderAuth,
+    },
 };
+use std::sync::Arc;
+
+/// `answers_bytes_max` divided by this number is the most bytes of unread answers of a client whose
+/// principal has used up its share of the memory.
+const UNREAD_PARTS: usize = 16;
 
 /// A connection to one client.
 #[derive(Debug)]
@@ -13,15 +29,17 @@ pub(in crate::router) struct Client {
     /// The agent in whose name the client sends, from WELCOME to the end of the connection.
     pub(in crate::router) agent: Option<AgentKey>,
     pub(in crate::router) window: Window,
-    /// The time of the last frame from the client.
+    /// The time at which the last frame from the client arrived.
     pub(super) last_frame: Moment,
-    /// The time of the last PING, until a frame from the client follows.
+    /// The time of the last PING, until a frame from the client arrives.
     pub(super) pinged: Option<Moment>,
     /// The moment at which the client's timer fires.
     pub(in crate::router) timer: Option<Moment>,
-    /// Whether reading is paused: the client leaves its answers unread, or waits for a name.
+    /// Whether the client's frames wait, because the client leaves its answers unread or waits for
+    /// a name.
     pub(in crate::router) is_paused: bool,
-    pub(in crate::router) deferred: Deferred,
+    /// Whether a frame of the client has arrived.
+    pub(in crate::router) has_spoken: bool,
 }
 
 impl Client {
@@ -34,7 +52,45 @@ impl Client {
             pinged: None,
             timer: None,
             is_paused: false,
-            deferred: Deferred::default(),
+            has_spoken: false,
+        }
+    }
+
+    /// Returns the most bytes of unread answers with which the client's frames are handled. It is
+    /// less while its principal's share of the memory is used up, as that may have many clients.
+    pub(super) fn unread_max(&self, ctx: &Context) -> usize {
+        let most = ctx.limits.answers_bytes_max;
+        match self.agent {
+            Some(agent)
+                if self.window.answers() > most / UNREAD_PARTS
+                    && !ctx.has_share_of_memory(agent, 0) =>
+            {
+                most / UNREAD_PARTS
+            }
+            _ => most,
+        }
+    }
+
+    /// Charges the client's agent for answers. A client without a handshake has no agent.
+    pub(super) fn charge_answers(&self, ctx: &mut Context, bytes: usize) {
+        match self.agent {
+            Some(agent) => ctx.charge_memory(agent, bytes),
+            None => ctx.memory.charge(bytes),
+        }
+    }
+
+    pub(super) fn release_answers(&self, ctx: &mut Context, bytes: usize) {
+        match self.agent {
+            Some(agent) => ctx.release_memory(agent, bytes),
+            None => ctx.memory.release(bytes),
+        }
+    }
+
+    /// Makes the client's frames wait, or lets them be handled again.
+    pub(super) fn set_paused(&mut self, ctx: &mut Context, id: ClientId, is_paused: bool) {
+        if self.is_paused != is_paused {
+            self.is_paused = is_paused;
+            ctx.emit(Output::SetPaused(id, is_paused));
         }
     }
 }
@@ -77,7 +133,10 @@ pub(in crate::router) struct WaitingForName {
 /// A client's right to send in an agent's name, from WELCOME to the end of the connection.
 #[derive(Debug)]
 pub(in crate::router) struct Membership {
-    pub(in crate::router) auth: SenderAuth,
+    /// The sender of what the client sends.
+    pub(in crate::router) auth: Arc<SenderAuth>,
+    /// The recipient of what the client gets, as DELIVERs state it.
+    pub(in crate::router) text: RecipientText,
     pub(in crate::router) capabilities: Capabilities,
     /// Whether the store has recorded that the agent is connected. At-least-once DELIVERs wait for
     /// that: after a crash, the record tells that messages may have been sent to the agent.
@@ -87,17 +146,19 @@ pub(in crate::router) struct Membership {
 }
 
 impl Membership {
-    pub(in crate::router) const fn new(
+    pub(in crate::router) fn new(
+        name: &Name,
         auth: SenderAuth,
         capabilities: Capabilities,
         companion_key: Option<Hash>,
     ) -> Self {
-        Self { auth, capabilities, is_recorded: false, companion_key }
+        let text = RecipientText::new(name.as_str(), &auth.session);
+        Self { auth: Arc::new(auth), text, capabilities, is_recorded: false, companion_key }
     }
 
     /// Whether the client is a companion or an operator. Such a client sends and gets answers, but
     /// no mail.
-    pub(in crate::router) const fn is_beside(&self) -> bool {
+    pub(in crate::router) fn is_beside(&self) -> bool {
         matches!(self.auth.proof, Proof::Companion | Proof::Operator)
     }
 

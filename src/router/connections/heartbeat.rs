@@ -55,7 +55,7 @@ impl Connections {
     ) -> Option<Violation> {
         let client = self.clients.get_mut(&id)?;
         client.timer = None;
-        if due(client, self.woke, &ctx.limits).is_some_and(|due| due > ctx.now.monotonic) {
+        if due(client, self.woke, &ctx.limits).is_none_or(|due| due > ctx.now.monotonic) {
             self.set_timer(ctx, id);
             return None;
         }
@@ -104,6 +104,8 @@ impl Connections {
 /// Returns the moment of a client's next deadline.
 fn due(client: &Client, woke: Moment, limits: &Limits) -> Option<Moment> {
     let (since, ms) = match &client.stage {
+        // A frame that waits for the client's turn counts as a HELLO in time.
+        Stage::Unauthenticated { .. } if client.has_spoken => return None,
         Stage::Unauthenticated { since } => (*since, limits.handshake_ms),
         Stage::WaitingForName(waiting) => (waiting.since, TAKEOVER_PROBE_MS),
         Stage::Member(_) => match client.pinged {

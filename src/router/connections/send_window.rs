@@ -1,10 +1,6 @@
 //! A client's window: the frames that were handed out and are not written yet.
 
-use crate::router::{
-    interface::ClientId,
-    keys::{AgentKey, MessageKey},
-    sender::SendId,
-};
+use crate::router::{keys::MessageKey, mail::Sent};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The outcome of a message, as a frame for its sender.
@@ -43,13 +39,11 @@ pub(in crate::router) enum Content {
     Copy,
     /// An at-most-once message.
     AtMostOnce {
-        from: AgentKey,
-        /// The connection that sent the message, if it is a companion's or an operator's, as in
-        /// [`Message`](crate::router::mail::Message).
-        by: Option<ClientId>,
-        send_id: SendId,
+        sent: Arc<Sent>,
         /// The message's order, by which a retained message is found.
         order: u64,
+        /// The bytes that the message counts in its recipient's queue.
+        charged: usize,
     },
     /// An at-least-once message.
     AtLeastOnce(MessageKey),

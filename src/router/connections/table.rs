@@ -1,23 +1,24 @@
 //! The table of connections: how connections enter and leave it, the frames handed to them, and
-//! read pauses.
+//! pauses.
 
 use super::{
     client::{Applicant, Client, Membership, Stage, WaitingForName},
-    deferred,
-    send_window::{Content, Notice, Unwritten, Window},
+    send_window::{Content, Notice, Window},
 };
 use crate::{
     protocol::{
         Moment,
-        code::{ErrorCode, NackCode, Violation},
+        code::NackCode,
         envelope::{Header, Kind},
         payload::{Ack, Nack},
     },
     router::{
+        accounts::Class,
         context::Context,
         frame::Frame,
         interface::{ClientId, Output},
         keys::AgentKey,
+        mail::Message,
         timers::Timer,
     },
 };
@@ -39,21 +40,11 @@ pub(in crate::router) struct Connections {
     pub(super) clients: FxHashMap<ClientId, Client>,
     /// Clients without a handshake, the oldest first.
     unauthenticated: BTreeSet<ClientId>,
-    members: usize,
     /// Clients that wait for the name of a connected agent, in the order of their HELLOs.
     waiting: BTreeMap<AgentKey, Vec<ClientId>>,
     /// The last time at which the driver woke late. Silence before that does not count against
     /// clients.
     pub(super) woke: Moment,
-}
-
-/// The decision when a frame is handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) enum Handling {
-    /// The frame is handled at once.
-    Now,
-    /// The frame is handled once the client has read its answers.
-    Deferred,
 }
 
 impl Connections {
@@ -75,100 +66,41 @@ impl Connections {
         self.unauthenticated.first().copied().filter(|_| is_over)
     }
 
-    /// Notes a frame for the client's heartbeat, and returns when to handle the frame.
-    pub(in crate::router) fn note_frame(
-        &mut self,
-        ctx: &mut Context,
-        id: ClientId,
-        json: &[u8],
-    ) -> Option<Handling> {
-        let client = self.clients.get_mut(&id)?;
-        let is_paused = client.is_paused;
-        if matches!(client.stage, Stage::Member(_)) {
-            client.last_frame = ctx.now.monotonic;
-            if client.pinged.take().is_some() {
-                self.set_timer(ctx, id);
-            }
-        }
-        let is_deferred = is_paused && self.has_to_wait(ctx, id, json);
-        Some(if is_deferred { Handling::Deferred } else { Handling::Now })
-    }
-
-    fn has_to_wait(&self, ctx: &Context, id: ClientId, json: &[u8]) -> bool {
-        let client = &self.clients[&id];
-        !matches!(client.stage, Stage::Member(_) | Stage::Unauthenticated { .. })
-            || !client.deferred.is_empty()
-            || !ctx.has_memory_for(0)
-            || deferred::can_have_long_answer(json)
-    }
-
-    /// Defers a frame. Returns a violation if a limit does not allow that.
-    pub(in crate::router) fn defer(
-        &mut self,
-        ctx: &mut Context,
-        id: ClientId,
-        json: &[u8],
-    ) -> Option<Violation> {
-        let client = self.clients.get_mut(&id)?;
-        match &client.stage {
-            Stage::Closing { .. } | Stage::HungUp => None,
-            Stage::WaitingForName(waiting)
-                if client.deferred.bytes() + json.len() > 2 * ctx.limits.frame_bytes_max =>
-            {
-                let name = &waiting.applicant.name;
-                let message = format!("{name} is connected, and this is too much to wait");
-                Some(Violation::new(ErrorCode::NameInUse, message))
-            }
-            Stage::Member(_) | Stage::Unauthenticated { .. } if !ctx.has_memory_for(json.len()) => {
-                let message = "answers wait to be read, and the daemon has no memory for more";
-                Some(Violation::new(ErrorCode::TooManyClients, message))
-            }
-            Stage::WaitingForName(_) | Stage::Member(_) | Stage::Unauthenticated { .. } => {
-                client.deferred.push(json);
-                ctx.memory.charge(json.len());
-                None
-            }
+    /// Notes the arrival of frames, which is a sign of life.
+    pub(in crate::router) fn note_arrival(&mut self, ctx: &mut Context, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.has_spoken = true;
+        client.last_frame = ctx.now.monotonic;
+        if client.pinged.take().is_some() {
+            self.set_timer(ctx, id);
         }
     }
 
-    /// Removes and returns the next deferred frame, if the client has read enough of its answers.
-    pub(in crate::router) fn next_deferred(
-        &mut self,
-        ctx: &mut Context,
-        id: ClientId,
-    ) -> Option<Box<[u8]>> {
-        if !self.may_be_read(ctx, id) {
-            return None;
+    /// Notes that a frame of a client was handled. If the frame did not complete the handshake, the
+    /// client has to send another one.
+    pub(in crate::router) fn note_first_frame(&mut self, ctx: &mut Context, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id)
+            && let Stage::Unauthenticated { .. } = client.stage
+        {
+            client.has_spoken = false;
+            self.set_timer(ctx, id);
         }
-        let json = self.clients.get_mut(&id)?.deferred.pop()?;
-        ctx.memory.release(json.len());
-        Some(json)
     }
 
-    /// Ends a client's read pause, if the client has read enough of its answers.
-    pub(in crate::router) fn resume_reading(&mut self, ctx: &mut Context, id: ClientId) {
-        if self.may_be_read(ctx, id) {
+    /// Lets a client's frames be handled again, if the client has read enough of its answers.
+    pub(in crate::router) fn end_pause(&mut self, ctx: &mut Context, id: ClientId) {
+        let may_end = self.clients.get(&id).is_some_and(|client| {
+            matches!(client.stage, Stage::Member(_) | Stage::Unauthenticated { .. })
+                && client.window.answers() <= client.unread_max(ctx) / 2
+        });
+        if may_end {
             self.set_paused(ctx, id, false);
         }
     }
 
-    fn may_be_read(&self, ctx: &Context, id: ClientId) -> bool {
-        self.clients.get(&id).is_some_and(|client| {
-            matches!(client.stage, Stage::Member(_) | Stage::Unauthenticated { .. })
-                && client.window.answers() <= ctx.limits.answers_bytes_max / 2
-        })
-    }
-
-    pub(in crate::router) fn is_paused(&self, id: ClientId) -> bool {
-        self.clients.get(&id).is_some_and(|client| client.is_paused)
-    }
-
     fn set_paused(&mut self, ctx: &mut Context, id: ClientId, is_paused: bool) {
-        if let Some(client) = self.clients.get_mut(&id)
-            && client.is_paused != is_paused
-        {
-            client.is_paused = is_paused;
-            ctx.emit(Output::SetReading(id, !is_paused));
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.set_paused(ctx, id, is_paused);
         }
     }
 
@@ -220,20 +152,44 @@ impl Connections {
         frame: Frame,
         content: Content,
     ) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        if matches!(client.stage, Stage::Closing { .. } | Stage::HungUp) {
-            return;
+        if let Some(client) = self.clients.get_mut(&id)
+            && !matches!(client.stage, Stage::Closing { .. } | Stage::HungUp)
+        {
+            Self::hand_to(ctx, id, client, frame, content);
         }
+    }
+
+    /// Hands a frame to a client whose connection is open.
+    fn hand_to(
+        ctx: &mut Context,
+        id: ClientId,
+        client: &mut Client,
+        frame: Frame,
+        content: Content,
+    ) {
         let bytes = frame.bytes();
         if content.is_answer() {
-            ctx.memory.charge(bytes);
+            client.charge_answers(ctx, bytes);
         }
         client.window.push(bytes, content);
-        let unread = client.window.answers();
         ctx.emit(Output::Frame(id, frame));
-        if unread > ctx.limits.answers_bytes_max {
-            self.set_paused(ctx, id, true);
+        if client.window.answers() > client.unread_max(ctx) {
+            client.set_paused(ctx, id, true);
         }
+    }
+
+    /// Hands out a message's next DELIVER.
+    pub(in crate::router) fn deliver(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+        message: &Message,
+        content: Content,
+    ) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Stage::Member(membership) = &client.stage else { return };
+        let frame = message.frame(ctx, &membership.text);
+        Self::hand_to(ctx, id, client, frame, content);
     }
 
     /// Whether a member's window has room for a DELIVER.
@@ -241,30 +197,43 @@ impl Connections {
         self.clients[&id].window.has_room(bytes, ctx.limits.window_bytes)
     }
 
-    /// Counts bytes that were written to a client; [`next_written`](Self::next_written) returns
-    /// their frames.
-    pub(in crate::router) fn add_written(&mut self, ctx: &Context, id: ClientId, bytes: usize) {
+    /// Returns how many at-least-once DELIVERs may be in flight to a member whose window has room
+    /// for an at-most-once DELIVER.
+    pub(in crate::router) fn room_for_one(
+        &self,
+        ctx: &Context,
+        id: ClientId,
+        bytes: usize,
+    ) -> Option<u64> {
+        let client = self.clients.get(&id)?;
+        let Stage::Member(membership) = &client.stage else { return None };
+        let has_room = client.window.has_room(bytes, ctx.limits.window_bytes);
+        has_room.then(|| membership.in_flight_max())
+    }
+
+    /// Counts bytes that were written to a client, and takes the contents of the frames that are
+    /// now completely written, the oldest first.
+    pub(in crate::router) fn take_written(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+        bytes: usize,
+        mut take: impl FnMut(&mut Context, Content),
+    ) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.window.add_written(bytes);
         if client.is_paused && matches!(client.stage, Stage::Member(_)) {
-            // The client reads slowly. Its silence is due to the read pause and does not count
+            // The client reads slowly. Its silence is due to the pause and does not count
             // against it.
             client.last_frame = ctx.now.monotonic;
             client.pinged = client.pinged.map(|_| ctx.now.monotonic);
         }
-    }
-
-    /// Removes and returns a client's oldest frame, if it is completely written.
-    pub(in crate::router) fn next_written(
-        &mut self,
-        ctx: &mut Context,
-        id: ClientId,
-    ) -> Option<Unwritten> {
-        let written = self.clients.get_mut(&id)?.window.next_written()?;
-        if written.content.is_answer() {
-            ctx.memory.release(written.bytes);
+        while let Some(frame) = client.window.next_written() {
+            if frame.content.is_answer() {
+                client.release_answers(ctx, frame.bytes);
+            }
+            take(ctx, frame.content);
         }
-        Some(written)
     }
 
     /// Turns those unwritten at-most-once frames for which `is_retained` holds into copies, which
@@ -302,7 +271,7 @@ impl Connections {
         line.len() == 1
     }
 
-    /// Pauses reading from a client that waits for a name.
+    /// Makes the frames of a client wait while it waits for a name.
     pub(in crate::router) fn pause_for_name(&mut self, ctx: &mut Context, id: ClientId) {
         self.set_paused(ctx, id, true);
         self.set_timer(ctx, id);
@@ -336,14 +305,15 @@ impl Connections {
     /// Completes a client's handshake: from now on, the client sends in the agent's name.
     pub(in crate::router) fn join(
         &mut self,
-        ctx: &Context,
+        ctx: &mut Context,
         id: ClientId,
         agent: AgentKey,
         membership: Membership,
     ) {
-        self.members += 1;
+        ctx.accounts.charge(Class::Members, agent, 1);
         self.unauthenticated.remove(&id);
         let Some(client) = self.clients.get_mut(&id) else { return };
+        ctx.accounts.charge(Class::Memory, agent, client.window.answers());
         client.agent = Some(agent);
         client.last_frame = ctx.now.monotonic;
         client.stage = Stage::Member(Box::new(membership));
@@ -370,11 +340,11 @@ impl Connections {
         id: ClientId,
     ) -> Option<(AgentKey, Box<Membership>)> {
         let client = self.clients.get_mut(&id)?;
-        ctx.memory.release(mem::take(&mut client.deferred).bytes());
         match mem::replace(&mut client.stage, Stage::HungUp) {
             Stage::Member(membership) => {
-                self.members -= 1;
-                Some((client.agent?, membership))
+                let agent = client.agent?;
+                ctx.accounts.release(Class::Members, agent, 1);
+                Some((agent, membership))
             }
             Stage::WaitingForName(waiting) => {
                 self.unauthenticated.remove(&id);
@@ -412,7 +382,7 @@ impl Connections {
         if let Some(at) = client.timer {
             ctx.timers.cancel(at, Timer::Client(id));
         }
-        ctx.memory.release(client.window.answers());
+        client.release_answers(ctx, client.window.answers());
         Some((client.agent, client.window))
     }
 
@@ -446,10 +416,6 @@ impl Connections {
     /// Returns the agent in whose name a client sends or has sent.
     pub(in crate::router) fn agent_of(&self, id: ClientId) -> Option<AgentKey> {
         self.clients.get(&id)?.agent
-    }
-
-    pub(in crate::router) const fn members(&self) -> usize {
-        self.members
     }
 
     pub(in crate::router) fn len(&self) -> usize {

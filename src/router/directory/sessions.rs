@@ -1,6 +1,6 @@
 //! The directory's sessions: how they begin, continue and end, and their subscriptions.
 
-use super::{session::Session, subscriptions, table::Directory};
+use super::{session::Session, table::Directory};
 use crate::{
     protocol::{
         payload::Capabilities,
@@ -121,21 +121,9 @@ impl Directory {
             self.tokens.remove(hash);
         }
         for pattern in &session.subscriptions {
-            self.subscriptions.remove(pattern, agent);
+            self.subscriptions.remove(ctx, pattern, agent);
         }
-        ctx.memory.set_subscriptions(self.subscriptions.bytes());
         true
-    }
-
-    /// Whether memory has room for another subscription. Subscriptions take at most half of
-    /// `memory_bytes_max`, so that the other half remains for messages.
-    pub(in crate::router) fn has_room_to_subscribe(
-        &self,
-        ctx: &Context,
-        pattern: &Pattern,
-    ) -> bool {
-        let (bytes, most) = (subscriptions::bytes_of(pattern), ctx.limits.memory_bytes_max);
-        self.subscriptions.bytes() + bytes <= most / 2 && ctx.has_memory_for(bytes)
     }
 
     /// Adds a subscription to an agent's session.
@@ -146,9 +134,8 @@ impl Directory {
         pattern: Pattern,
     ) {
         let Some(session) = self.agents[agent.0].session.as_deref_mut() else { return };
-        self.subscriptions.add(&pattern, agent);
+        self.subscriptions.add(ctx, &pattern, agent);
         session.subscriptions.push(pattern);
-        ctx.memory.set_subscriptions(self.subscriptions.bytes());
         self.record_session(ctx, agent);
     }
 
@@ -163,8 +150,7 @@ impl Directory {
         let index = session.subscriptions.iter().position(|other| other == pattern);
         let Some(index) = index else { return };
         session.subscriptions.swap_remove(index);
-        self.subscriptions.remove(pattern, agent);
-        ctx.memory.set_subscriptions(self.subscriptions.bytes());
+        self.subscriptions.remove(ctx, pattern, agent);
         self.record_session(ctx, agent);
     }
 
@@ -181,9 +167,8 @@ impl Directory {
         let patterns = record.subscriptions.iter().filter_map(|text| Pattern::parse(text).ok());
         let subscriptions: Vec<_> = patterns.collect();
         for pattern in &subscriptions {
-            self.subscriptions.add(pattern, agent);
+            self.subscriptions.add(ctx, pattern, agent);
         }
-        ctx.memory.set_subscriptions(self.subscriptions.bytes());
         for hash in [Some(record.token), record.spent].into_iter().flatten() {
             self.tokens.insert(hash, agent);
         }

@@ -3,7 +3,8 @@
 use super::{agent::Agent, session::Session, subscriptions::Subscriptions};
 use crate::{
     protocol::{
-        name::{GUEST, NAME_BYTES_MAX, Name},
+        Moment,
+        name::{NAME_BYTES_MAX, Name},
         secret::Hash,
     },
     record::{AgentRecord, Change},
@@ -11,26 +12,41 @@ use crate::{
         context::Context,
         hash::{HashKey, KeyedMap},
         interface::ClientId,
-        keys::{AgentKey, AgentSlot},
+        keys::{AgentKey, AgentSlot, count_step},
         timers::Timer,
+        work::NODE_WORK,
     },
 };
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
-use std::ops::Index;
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, Index},
+};
 
 const DAY_MS: u64 = 86_400_000;
+
+/// The shortest time from a search that found no name to forget to the next search.
+const SEARCH_INTERVAL_MS: u64 = 1_000;
+
+/// Agents by their names in lower case.
+type ByName = BTreeMap<Box<[u8]>, AgentKey>;
 
 /// All known agents.
 #[derive(Debug)]
 pub(in crate::router) struct Directory {
     pub(super) agents: SlotMap<AgentSlot, Agent>,
     names: KeyedMap<Box<[u8]>, AgentKey>,
-    /// Connected agents.
-    here: Vec<AgentKey>,
+    /// All agents by their names in lower case, without guests and operators.
+    by_name: ByName,
+    /// Connected agents by their names in lower case, without guests.
+    here: ByName,
+    guests: usize,
     /// The agent of each known token, used or not.
     pub(super) tokens: FxHashMap<Hash, AgentKey>,
     pub(super) subscriptions: Subscriptions,
+    /// The moment until which the next search for names that are not needed is put off.
+    search_after: Moment,
     /// Names that became free while the current input is handled.
     freed: Vec<AgentKey>,
 }
@@ -40,9 +56,12 @@ impl Directory {
         Self {
             agents: SlotMap::default(),
             names: KeyedMap::with_hasher(hash_key),
-            here: Vec::new(),
+            by_name: BTreeMap::new(),
+            here: BTreeMap::new(),
+            guests: 0,
             tokens: FxHashMap::default(),
             subscriptions: Subscriptions::new(hash_key),
+            search_after: Moment(0),
             freed: Vec::new(),
         }
     }
@@ -59,6 +78,7 @@ impl Directory {
     /// Adds a name.
     pub(in crate::router) fn add(&mut self, name: Name, number: u64) -> AgentKey {
         let folded = name.folded().into_bytes().into_boxed_slice();
+        let (is_daemons, is_guest) = (name.is_daemons(), name.is_guests());
         let agent = AgentKey(self.agents.insert(Agent {
             number,
             name,
@@ -68,6 +88,10 @@ impl Directory {
             is_expected: false,
             forget_at: None,
         }));
+        self.guests += usize::from(is_guest);
+        if !is_daemons {
+            self.by_name.insert(folded.clone(), agent);
+        }
         self.names.insert(folded, agent);
         agent
     }
@@ -82,7 +106,10 @@ impl Directory {
     /// Removes a name.
     pub(in crate::router) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {
         let removed = self.agents.remove(agent.0)?;
-        self.names.remove(removed.name.folded().as_bytes());
+        let folded = removed.name.folded();
+        self.names.remove(folded.as_bytes());
+        self.by_name.remove(folded.as_bytes());
+        self.guests -= usize::from(removed.is_guest());
         Some(removed)
     }
 
@@ -100,7 +127,7 @@ impl Directory {
         arrived.is_expected = false;
         arrived.since_unix_ms = ctx.now.unix_ms;
         if !arrived.name.is_daemons() {
-            self.here.push(agent);
+            self.here.insert(arrived.name.folded().into_bytes().into(), agent);
         }
         self.cancel_forgetting(ctx, agent);
         self.record_agent(ctx, agent);
@@ -111,9 +138,7 @@ impl Directory {
         let left = &mut self.agents[agent.0];
         left.client = None;
         left.since_unix_ms = unix_ms;
-        if let Some(index) = self.here.iter().position(|other| *other == agent) {
-            self.here.swap_remove(index);
-        }
+        self.here.remove(left.name.folded().as_bytes());
     }
 
     /// Sets the time at which the name of an absent agent is forgotten.
@@ -182,30 +207,38 @@ impl Directory {
         self.freed.pop()
     }
 
-    /// Returns connected agents, in no order.
-    pub(in crate::router) fn here(&self) -> &[AgentKey] {
-        &self.here
+    /// Returns connected agents, by name.
+    pub(in crate::router) fn here(&self) -> impl ExactSizeIterator<Item = AgentKey> {
+        self.here.values().copied()
     }
 
     /// Appends all agents that subscribe to `topic`, each once.
-    pub(in crate::router) fn subscribers(&self, topic: &str, agents: &mut Vec<AgentKey>) {
-        self.subscriptions.collect(topic, agents);
+    pub(in crate::router) fn subscribers(
+        &self,
+        ctx: &mut Context,
+        topic: &str,
+        agents: &mut Vec<AgentKey>,
+    ) {
+        ctx.spend(NODE_WORK * self.subscriptions.collect(topic, agents));
     }
 
-    /// Returns the number of known agents and the number of guests.
-    pub(in crate::router) fn count(&self) -> (usize, usize) {
-        let starting = |prefix: &'static str| {
-            self.names.keys().filter(move |folded| folded.starts_with(prefix.as_bytes())).count()
-        };
-        (self.len() - starting("@"), starting(GUEST))
+    /// Returns the number of known agents, without guests and operators.
+    pub(in crate::router) fn agents(&self) -> usize {
+        self.by_name.len()
     }
 
-    /// Returns the number of known names.
+    /// Returns the number of guests.
+    pub(in crate::router) const fn guests(&self) -> usize {
+        self.guests
+    }
+
+    /// Returns the number of known names, without the operators'.
     pub(in crate::router) fn len(&self) -> usize {
-        self.agents.len()
+        self.agents() + self.guests
     }
 
     pub(in crate::router) fn get(&self, agent: AgentKey) -> Option<&Agent> {
+        count_step();
         self.agents.get(agent.0)
     }
 
@@ -233,12 +266,29 @@ impl Directory {
         agents.iter().filter_map(|agent| Some(self.get(*agent)?.number)).collect()
     }
 
-    /// Returns the names of all agents in lower case, sorted, without guests and operators.
-    pub(in crate::router) fn by_name(&self) -> Vec<(&[u8], AgentKey)> {
-        let names = self.names.iter().filter(|(folded, _)| !folded.starts_with(b"@"));
-        let mut names: Vec<_> = names.map(|(folded, agent)| (&**folded, *agent)).collect();
-        names.sort_unstable();
-        names
+    /// Returns the agents that are away, in no order, without operators.
+    pub(in crate::router) fn absent(&self) -> impl Iterator<Item = AgentKey> {
+        let absent = self
+            .agents
+            .iter()
+            .filter(|(_, agent)| agent.client.is_none() && !agent.name.is_daemons());
+        absent.map(|(slot, _)| AgentKey(slot))
+    }
+
+    /// Whether names that are not needed may be searched now.
+    pub(in crate::router) fn may_search(&self, ctx: &Context) -> bool {
+        ctx.now.monotonic >= self.search_after
+    }
+
+    /// Puts off the next search, because this one found nothing.
+    pub(in crate::router) const fn put_off_search(&mut self, ctx: &Context) {
+        self.search_after = ctx.now.monotonic.plus(SEARCH_INTERVAL_MS);
+    }
+
+    /// Returns the agents after a name in lower case, by name, without guests and operators.
+    pub(in crate::router) fn after(&self, name: &[u8]) -> impl Iterator<Item = AgentKey> {
+        let range = (Bound::Excluded(name), Bound::Unbounded);
+        self.by_name.range::<[u8], _>(range).map(|(_, agent)| *agent)
     }
 
     /// Returns all agents, in the order in which they became known.
@@ -257,17 +307,13 @@ impl Directory {
     pub(in crate::router) fn tokens(&self) -> usize {
         self.tokens.len()
     }
-
-    #[cfg(test)]
-    pub(in crate::router) const fn subscription_bytes(&self) -> usize {
-        self.subscriptions.bytes()
-    }
 }
 
 impl Index<AgentKey> for Directory {
     type Output = Agent;
 
     fn index(&self, agent: AgentKey) -> &Agent {
+        count_step();
         &self.agents[agent.0]
     }
 }

@@ -1,17 +1,32 @@
 //! The latest dead letters, so that a late ACK finds them. Their records are in the store.
 
+use crate::router::accounts::{Holders, size_class};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use uuid::Uuid;
 
-/// The most dead letters that are remembered. A late ACK of an older one is ignored.
+/// The most dead letters that are remembered. Beyond it, the oldest one of a sender that has about
+/// the most is forgotten, and a late ACK of it is ignored.
 const LETTERS_MAX: usize = 1 << 16;
 
 /// The latest dead letters.
 #[derive(Debug, Default)]
 pub(super) struct DeadLetters {
     by_id: FxHashMap<Uuid, Letter>,
-    by_age: VecDeque<Uuid>,
+    /// The letters of each sender, by the sender's number.
+    by_sender: FxHashMap<u64, Letters>,
+    /// All senders, by the size classes of their letters.
+    senders: Holders<u64>,
+    /// The number of letters in all lists.
+    listed: usize,
+}
+
+/// A sender's letters, the oldest first.
+#[derive(Debug, Default)]
+struct Letters {
+    ids: VecDeque<Uuid>,
+    /// The size class in which the letters are listed.
+    class: usize,
 }
 
 #[derive(Debug)]
@@ -24,15 +39,29 @@ struct Letter {
 }
 
 impl DeadLetters {
-    pub(super) fn add(&mut self, id: Uuid, delivery: u64, to: u64) {
+    pub(super) fn add(&mut self, id: Uuid, delivery: u64, to: u64, sender: u64) {
         let letter = Letter { delivery, to, is_acknowledged: false };
         if self.by_id.insert(id, letter).is_none() {
-            self.by_age.push_back(id);
+            self.change(sender, |ids| ids.push_back(id));
         }
-        while self.by_age.len() > LETTERS_MAX
-            && let Some(oldest) = self.by_age.pop_front()
+        while self.listed > LETTERS_MAX
+            && let Some((_, sender)) = self.senders.largest()
         {
-            self.by_id.remove(&oldest);
+            let mut oldest = None;
+            self.change(sender, |ids| oldest = ids.pop_front());
+            self.by_id.remove(&oldest.unwrap_or_default());
+        }
+    }
+
+    /// Changes a sender's list.
+    fn change(&mut self, sender: u64, change: impl FnOnce(&mut VecDeque<Uuid>)) {
+        let letters = self.by_sender.entry(sender).or_default();
+        self.listed -= letters.ids.len();
+        change(&mut letters.ids);
+        self.listed += letters.ids.len();
+        self.senders.hold(sender, &mut letters.class, size_class(letters.ids.len()));
+        if letters.ids.is_empty() {
+            self.by_sender.remove(&sender);
         }
     }
 
@@ -65,7 +94,7 @@ mod tests {
     fn letter_is_acknowledged_once_and_by_its_recipient_only() {
         let mut dead = DeadLetters::default();
         let id = Uuid::from_u128(1);
-        dead.add(id, 7, 3);
+        dead.add(id, 7, 3, 1);
         assert_eq!(dead.acknowledge(id, 4), None);
         assert!(!dead.is_acknowledged(id));
         assert_eq!(dead.acknowledge(id, 3), Some(7));
@@ -74,12 +103,15 @@ mod tests {
     }
 
     #[test]
-    fn oldest_letters_are_forgotten_first() {
+    fn oldest_letters_of_the_largest_sender_are_forgotten_first() {
         let mut dead = DeadLetters::default();
-        for number in 0..=LETTERS_MAX as u64 {
-            dead.add(Uuid::from_u128(number.into()), number, 1);
+        dead.add(Uuid::from_u128(0), 0, 1, 8);
+        for number in 1..=LETTERS_MAX as u64 {
+            dead.add(Uuid::from_u128(number.into()), number, 1, 7);
         }
-        assert_eq!(dead.acknowledge(Uuid::from_u128(0), 1), None);
-        assert_eq!(dead.acknowledge(Uuid::from_u128(1), 1), Some(1));
+        assert_eq!(dead.acknowledge(Uuid::from_u128(0), 1), Some(0));
+        assert_eq!(dead.acknowledge(Uuid::from_u128(1), 1), None);
+        assert_eq!(dead.acknowledge(Uuid::from_u128(2), 1), Some(2));
+        assert_eq!(dead.by_id.len(), LETTERS_MAX);
     }
 }

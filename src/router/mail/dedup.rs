@@ -53,6 +53,18 @@ pub(in crate::router) struct DedupWindow {
     records: FxHashMap<SendDigest, Record>,
     recent: VecDeque<(u64, SendDigest)>,
     last_number: u64,
+    /// The bytes of the lists of recipients that SENDs have not reached.
+    left_bytes: usize,
+}
+
+impl SendState {
+    /// Returns the bytes of the list of recipients that the SEND has not reached.
+    pub(super) fn left_bytes(&self) -> usize {
+        match self {
+            Self::Complete { .. } => 0,
+            Self::Partial { left, .. } => size_of_val(left.as_slice()),
+        }
+    }
 }
 
 impl DedupWindow {
@@ -69,15 +81,25 @@ impl DedupWindow {
         self.recent.len()
     }
 
+    /// Returns the bytes of the lists of recipients that the window's SENDs have not reached.
+    pub(in crate::router) const fn left_bytes(&self) -> usize {
+        self.left_bytes
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) fn summed_left_bytes(&self) -> usize {
+        self.records.values().map(|record| record.state.left_bytes()).sum()
+    }
+
     /// Remembers a SEND, or the new state of a remembered one. `opened` deliveries are new.
     pub(super) fn note(&mut self, digest: SendDigest, state: SendState, opened: u32, most: usize) {
         if let Some(record) = self.records.get_mut(&digest) {
             record.open += opened;
-            record.state = state;
-            return;
+            return self.set_state(digest, state);
         }
         self.last_number += 1;
         let number = self.last_number;
+        self.left_bytes += state.left_bytes();
         self.records.insert(digest, Record { number, open: opened, state });
         self.recent.push_back((number, digest));
         self.keep_last(most);
@@ -101,6 +123,8 @@ impl DedupWindow {
     /// Replaces the state of a SEND that is remembered.
     pub(super) fn set_state(&mut self, digest: SendDigest, state: SendState) {
         if let Some(record) = self.records.get_mut(&digest) {
+            self.left_bytes += state.left_bytes();
+            self.left_bytes -= record.state.left_bytes();
             record.state = state;
         }
     }
@@ -117,12 +141,14 @@ impl DedupWindow {
     /// Forgets an at-most-once SEND that reached all its recipients. The next equal SEND is a new
     /// message.
     pub(super) fn forget(&mut self, digest: SendDigest) {
-        self.records.remove(&digest);
+        if let Some(record) = self.records.remove(&digest) {
+            self.left_bytes -= record.state.left_bytes();
+        }
     }
 
     fn forget_if_closed(&mut self, digest: SendDigest, also: impl Fn(&Record) -> bool) {
         if self.records.get(&digest).is_some_and(|record| record.open == 0 && also(record)) {
-            self.records.remove(&digest);
+            self.forget(digest);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The dedup windows of all senders, and the bound for all together.
 
 use super::{
-    dedup::{self, Holder, SendState},
+    dedup::{self, DedupWindow, Holder, SendState},
     table::Mail,
 };
 use crate::{
@@ -25,27 +25,44 @@ impl Mail {
         self.mailboxes.get(sender.0).is_some_and(|mailbox| !mailbox.dedup.is_empty())
     }
 
+    /// Changes an agent's window, with the count of all SENDs, and charges the agent for the lists
+    /// of recipients in the window.
+    pub(super) fn change_dedup(
+        &mut self,
+        ctx: &mut Context,
+        sender: AgentKey,
+        change: impl FnOnce(&mut DedupWindow),
+    ) {
+        let Some(mailbox) = self.mailboxes.get_mut(sender.0) else { return };
+        let window = &mut mailbox.dedup;
+        let (entries, bytes) = (window.len(), window.left_bytes());
+        change(window);
+        self.dedup_entries = self.dedup_entries - entries + window.len();
+        if window.left_bytes() != bytes {
+            ctx.charge_memory(sender, window.left_bytes());
+            ctx.release_memory(sender, bytes);
+        }
+    }
+
     /// Remembers the state of a SEND. `opened` deliveries are new; the sender's window keeps the
     /// latest `most` SENDs.
     pub(in crate::router) fn remember_send(
         &mut self,
+        ctx: &mut Context,
         sender: AgentKey,
         digest: SendDigest,
         state: SendState,
         opened: u32,
         most: usize,
     ) {
-        let window = &mut self.mailboxes[sender.0].dedup;
-        self.dedup_entries -= window.len();
-        window.note(digest, state, opened, most);
-        self.dedup_entries += window.len();
+        self.change_dedup(ctx, sender, |window| window.note(digest, state, opened, most));
     }
 
     /// Shrinks windows if all together have too many SENDs. `forget_at` tells when an absent
     /// agent's name is forgotten.
     pub(in crate::router) fn bound_dedup(
         &mut self,
-        ctx: &Context,
+        ctx: &mut Context,
         forget_at: impl Fn(AgentKey) -> Option<Moment>,
     ) {
         if self.dedup_entries <= ctx.limits.dedup_total_max {
@@ -58,9 +75,9 @@ impl Mail {
             Holder { agent, forget_at: forget_at(agent), count: mailbox.dedup.len() }
         });
         let mut holders: Vec<_> = holders.collect();
-        self.dedup_entries = dedup::share_out(&mut holders, ctx.limits.dedup_total_max);
+        dedup::share_out(&mut holders, ctx.limits.dedup_total_max);
         for Holder { agent, count, .. } in holders {
-            self.mailboxes[agent.0].dedup.keep_last(count);
+            self.change_dedup(ctx, agent, |window| window.keep_last(count));
         }
     }
 
@@ -82,23 +99,26 @@ impl Mail {
     }
 
     /// Forgets an at-most-once SEND that reached all its recipients.
-    pub(in crate::router) fn forget_send(&mut self, sender: AgentKey, digest: SendDigest) {
-        if let Some(mailbox) = self.mailboxes.get_mut(sender.0) {
-            mailbox.dedup.forget(digest);
-        }
+    pub(in crate::router) fn forget_send(
+        &mut self,
+        ctx: &mut Context,
+        sender: AgentKey,
+        digest: SendDigest,
+    ) {
+        self.change_dedup(ctx, sender, |window| window.forget(digest));
     }
 
     /// Undoes the deliveries of a SEND to these recipients: a repeat goes to them again. Recipients
     /// that have the message from an earlier SEND keep it.
     pub(in crate::router) fn undo_send(
         &mut self,
+        ctx: &mut Context,
         sender: AgentKey,
         digest: SendDigest,
         deliveries: usize,
         mut recipients: Vec<AgentKey>,
     ) {
-        let Some(mailbox) = self.mailboxes.get_mut(sender.0) else { return };
-        let Some(state) = mailbox.dedup.state(digest).cloned() else { return };
+        let Some(state) = self.send_state(sender, digest).cloned() else { return };
         let (had, number) = match state {
             SendState::Complete { recipients, number, .. } => (recipients.unwrap_or(1), number),
             SendState::Partial { recipients: had, left, number, .. } => {
@@ -107,12 +127,10 @@ impl Mail {
             }
         };
         let had = had.saturating_sub(deliveries as u64);
-        if had == 0 {
-            mailbox.dedup.forget(digest);
-        } else {
-            let left = recipients;
-            let state = SendState::Partial { recipients: had, left, number, ticket: 0 };
-            mailbox.dedup.set_state(digest, state);
-        }
+        let state = SendState::Partial { recipients: had, left: recipients, number, ticket: 0 };
+        self.change_dedup(ctx, sender, |window| match had {
+            0 => window.forget(digest),
+            _ => window.set_state(digest, state),
+        });
     }
 }

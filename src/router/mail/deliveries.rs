@@ -12,7 +12,7 @@ use crate::{
         keys::{AgentKey, MessageKey, StreamKey},
     },
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 use uuid::Uuid;
 
 /// The number of failures after which a message becomes a dead letter.
@@ -80,10 +80,11 @@ impl Mail {
     pub(in crate::router) fn begin_attempt(&mut self, ctx: &mut Context, key: MessageKey) {
         let message = &mut self.messages[key.0];
         let (stream, seq, to) = (message.stream, message.seq, message.to);
+        let attempts = message.attempts + 1;
         let Some(reliable) = message.reliable_mut() else { return };
-        reliable.attempts += 1;
         reliable.state = State::InFlight { written: false };
-        let is_recorded = reliable.attempts <= reliable.recorded;
+        let is_recorded = attempts <= reliable.recorded;
+        message.attempts = attempts;
         let stream = &mut self.streams[stream];
         stream.forget_waiting(seq);
         stream.in_flight.insert(seq, key);
@@ -109,12 +110,12 @@ impl Mail {
         key: MessageKey,
         ending: Ending,
     ) -> Option<Message> {
-        let message = self.messages.get_mut(key.0)?;
+        let message = self.messages.get(key.0)?;
         let delivery = message.order;
-        if let Some(reliable) = message.reliable_mut() {
-            if ending == Ending::Acknowledged {
-                let reported = reliable.reported.take();
-                reliable.reported = reported.filter(|reported| !reported.is_waiting());
+        if let Some(reliable) = message.reliable() {
+            let waits = reliable.reported.as_deref().is_some_and(Reported::is_waiting);
+            if ending == Ending::Acknowledged && waits {
+                self.set_report(key, None);
             }
             ctx.record(Change::Ended { delivery, ending, unix_ms: ctx.now.unix_ms });
         }
@@ -128,14 +129,15 @@ impl Mail {
     }
 
     /// Returns the open delivery with this id, if it was handed out to this agent.
-    pub(in crate::router) fn delivered_to(&self, agent: AgentKey, id: &str) -> Option<MessageKey> {
-        let key = *self.deliveries.get(&Uuid::try_parse(id).ok()?)?;
+    pub(in crate::router) fn delivered_to(&self, agent: AgentKey, id: Uuid) -> Option<MessageKey> {
+        let key = *self.deliveries.get(&id)?;
         let is_own = self.messages[key.0].to == agent && self.was_delivered(key);
         is_own.then_some(key)
     }
 
     fn was_delivered(&self, key: MessageKey) -> bool {
-        self.messages[key.0].reliable().is_some_and(|reliable| reliable.attempts > 0)
+        let message = &self.messages[key.0];
+        message.reliable.is_some() && message.attempts > 0
     }
 
     /// Returns all deliveries that an ACK of this delivery ends. With `cumulative_seq`, these
@@ -158,14 +160,41 @@ impl Mail {
     /// Queues a delivery again that its recipient returned. The whole stream waits until `until`.
     pub(in crate::router) fn delay(&mut self, ctx: &mut Context, key: MessageKey, until: Moment) {
         let message = &mut self.messages[key.0];
-        let (stream, seq, to) = (message.stream, message.seq, message.to);
-        let Some(reliable) = message.reliable_mut() else { return };
-        reliable.take_back(State::Delayed(until));
-        self.mailboxes[to.0].outbox.in_flight -= 1;
+        let (stream, seq) = (message.stream, message.seq);
+        if message.reliable().is_none() {
+            return;
+        }
+        self.end_flight(key, State::Delayed(until));
         self.streams[stream].in_flight.remove(&seq);
         self.streams[stream].wait(seq, key);
         self.refresh_turn(stream);
         self.set_timer(ctx, key);
+    }
+
+    /// Sets the state of a delivery that is no longer in flight, with the counts of its recipient.
+    pub(super) fn end_flight(&mut self, key: MessageKey, state: State) {
+        let message = &mut self.messages[key.0];
+        let (to, order) = (message.to, message.order);
+        if let Some(reliable) = message.reliable_mut() {
+            let outbox = &mut self.mailboxes[to.0].outbox;
+            outbox.in_flight -= 1;
+            outbox.reports.remove(order, reliable.reported.as_deref());
+            reliable.take_back(state);
+        }
+    }
+
+    /// Replaces the recipient's report on a delivery that is in flight.
+    fn set_report(&mut self, key: MessageKey, reported: Option<Box<Reported>>) {
+        let Some(message) = self.messages.get_mut(key.0) else { return };
+        let (to, order) = (message.to, message.order);
+        if let Some(reliable) = message.reliable_mut()
+            && matches!(reliable.state, State::InFlight { .. })
+        {
+            let reports = &mut self.mailboxes[to.0].outbox.reports;
+            reports.remove(order, reliable.reported.as_deref());
+            reports.add(order, key, reported.as_deref());
+            reliable.reported = reported;
+        }
     }
 
     /// Ends a message's delay. Does nothing to a message that is not delayed.
@@ -197,10 +226,10 @@ impl Mail {
 
     fn record_attempt(&mut self, ctx: &mut Context, key: MessageKey) {
         let message = &mut self.messages[key.0];
-        let delivery = message.order;
+        let (delivery, attempts) = (message.order, message.attempts);
         let Some(reliable) = message.reliable_mut() else { return };
-        reliable.recorded = reliable.attempts;
-        let (attempts, failures) = (reliable.attempts, reliable.failures);
+        reliable.recorded = attempts;
+        let failures = reliable.failures;
         ctx.record(Change::Attempted { delivery, attempts, failures });
     }
 
@@ -213,9 +242,8 @@ impl Mail {
     ) -> Option<(AgentKey, Uuid)> {
         let message = self.messages.get_mut(key.0)?;
         let (stream, to) = (message.stream, message.to);
-        let reliable = message.reliable_mut()?;
-        reliable.state = State::Waiting;
-        let id = reliable.id;
+        let id = message.id;
+        message.reliable_mut()?.state = State::Waiting;
         self.set_timer(ctx, key);
         self.refresh_turn(stream);
         Some((to, id))
@@ -229,7 +257,7 @@ impl Mail {
         agent: AgentKey,
     ) -> Option<MessageKey> {
         let mut suspect: Option<(u64, MessageKey)> = None;
-        let streams: Vec<_> = self.mailboxes[agent.0].receives.iter().copied().collect();
+        let streams: Vec<_> = self.mailboxes[agent.0].in_flight_streams.iter().copied().collect();
         for stream in streams {
             for key in self.streams[stream].take_back(0) {
                 let message = &mut self.messages[key.0];
@@ -240,11 +268,10 @@ impl Mail {
                 {
                     suspect = Some((order, key));
                 }
-                reliable.take_back(State::Waiting);
+                self.end_flight(key, State::Waiting);
             }
             self.refresh_turn(stream);
         }
-        self.mailboxes[agent.0].outbox.in_flight = 0;
         for stream in ctx.planted.lost(&self.mailboxes[agent.0].receives) {
             if let Some((_, key)) = self.streams[stream].waiting.front().copied() {
                 self.remove(ctx, key);
@@ -259,12 +286,9 @@ impl Mail {
         agent: AgentKey,
         is_wanted: impl Fn(&Message) -> bool,
     ) -> Vec<MessageKey> {
-        let waiting = self.streams_to(agent).flat_map(|(_, stream)| &stream.waiting);
-        let waiting = waiting.map(|(_, key)| *key).filter(|key| {
-            let message = &self.messages[key.0];
-            message.reliable().is_none() && is_wanted(message)
-        });
-        waiting.collect()
+        let mailbox = self.mailboxes.get(agent.0).into_iter();
+        let waiting = mailbox.flat_map(|mailbox| mailbox.at_most_once.values().copied());
+        waiting.filter(|key| is_wanted(&self.messages[key.0])).collect()
     }
 
     /// Returns the messages of a stream that wait.
@@ -279,22 +303,46 @@ impl Mail {
         &self,
         agent: AgentKey,
         after: u64,
-    ) -> Vec<MessageKey> {
-        let keys = self.streams_to(agent).flat_map(|(_, stream)| {
-            stream.waiting.iter().map(|(_, key)| *key).chain(stream.in_flight.values().copied())
+    ) -> impl Iterator<Item = MessageKey> {
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        let mailbox = self.mailboxes.get(agent.0).into_iter();
+        mailbox.flat_map(move |mailbox| mailbox.at_least_once.range(range)).map(|(_, key)| *key)
+    }
+
+    /// Returns the messages in an agent's queue that were not handed out, and with `in_flight` also
+    /// those in flight. Replays are not among them.
+    pub(in crate::router) fn mail_of(
+        &self,
+        agent: AgentKey,
+        in_flight: bool,
+    ) -> impl Iterator<Item = MessageKey> {
+        let mailbox = self.mailboxes.get(agent.0).into_iter();
+        let keys = mailbox.flat_map(|mailbox| {
+            mailbox.at_most_once.values().chain(mailbox.at_least_once.values())
         });
-        let open = keys
-            .map(|key| (self.messages[key.0].order, key))
-            .filter(|(order, key)| *order > after && self.messages[key.0].reliable().is_some());
-        let mut open: Vec<_> = open.collect();
-        open.sort_unstable_by_key(|(order, _)| *order);
-        open.into_iter().map(|(_, key)| key).collect()
+        keys.copied().filter(move |key| {
+            let message = &self.messages[key.0];
+            let state = message.reliable().map(|reliable| reliable.state);
+            !message.is_replay && (in_flight || !matches!(state, Some(State::InFlight { .. })))
+        })
+    }
+
+    /// Returns the number of deliveries in flight to an agent.
+    pub(in crate::router) fn in_flight(&self, agent: AgentKey) -> u64 {
+        self.mailboxes[agent.0].outbox.in_flight
     }
 
     /// Notes that a delivery is a dead letter. A late ACK from the recipient, whose number is `to`,
-    /// still acknowledges it.
-    pub(in crate::router) fn note_dead_letter(&mut self, id: Uuid, delivery: u64, to: u64) {
-        self.dead_letters.add(id, delivery, to);
+    /// still acknowledges it. `sender` is the number of its sender, or 0 for a guest or an unknown
+    /// one.
+    pub(in crate::router) fn note_dead_letter(
+        &mut self,
+        id: Uuid,
+        delivery: u64,
+        to: u64,
+        sender: u64,
+    ) {
+        self.dead_letters.add(id, delivery, to, sender);
     }
 
     /// Records a late ACK of a dead letter. Ignores the ACK if the agent with the number `agent`
@@ -324,12 +372,8 @@ impl Mail {
     /// Handles a recipient's report on a delivery. Returns whether the delivery is open. A report
     /// on a delivery that is not in flight comes too late and changes nothing.
     pub(in crate::router) fn report(&mut self, id: Uuid, reported: &Reported) -> bool {
-        let Some(key) = self.deliveries.get(&id) else { return false };
-        if let Some(reliable) = self.messages.get_mut(key.0).and_then(Message::reliable_mut)
-            && matches!(reliable.state, State::InFlight { .. })
-        {
-            reliable.reported = Some(Box::new(reported.clone()));
-        }
+        let Some(key) = self.deliveries.get(&id).copied() else { return false };
+        self.set_report(key, Some(Box::new(reported.clone())));
         true
     }
 
@@ -337,27 +381,13 @@ impl Mail {
     /// reports on deliveries.
     pub(in crate::router) fn progress(&self, agent: AgentKey, reports: bool) -> Progress<'_> {
         let outbox = &self.mailboxes[agent.0].outbox;
-        let waiting = outbox.total().messages as u64;
-        let mut progress = Progress { waiting, ..Progress::default() };
-        if outbox.in_flight == 0 {
-            return progress;
+        let in_flight = outbox.reports.not_waiting(outbox.in_flight, reports);
+        let oldest = outbox.reports.oldest_reason();
+        Progress {
+            waiting: outbox.total().messages as u64 - in_flight,
+            in_flight,
+            why: oldest.and_then(|key| self.message(key)?.reliable()?.reported.as_deref()),
         }
-        let mut oldest = u64::MAX;
-        for key in self.streams_to(agent).flat_map(|(_, stream)| stream.in_flight.values()) {
-            let message = &self.messages[key.0];
-            let Some(reliable) = message.reliable() else { continue };
-            if reliable.progress(reports).1.is_none() {
-                progress.in_flight += 1;
-            } else if let Some(reported) = reliable.reported.as_deref()
-                && reported.why.is_some()
-                && message.order < oldest
-            {
-                oldest = message.order;
-                progress.why = Some(reported);
-            }
-        }
-        progress.waiting -= progress.in_flight;
-        progress
     }
 
     /// Returns the obstacle that keeps a waiting message from going out. `in_flight_max` is the
@@ -401,7 +431,7 @@ impl Mail {
             to: self.mailboxes[message.to.0].number,
             to_name: to_name.clone(),
             seq: message.seq,
-            id: reliable.id,
+            id: message.id,
             expires: message.expires,
             attempts: reliable.recorded,
             failures: reliable.failures,
@@ -412,16 +442,8 @@ impl Mail {
     pub(in crate::router) fn message_record(&self, key: MessageKey) -> Option<MessageRecord> {
         let message = &self.messages[key.0];
         let reliable = message.reliable()?;
-        Some(MessageRecord {
-            number: reliable.message,
-            sender: self.streams[message.stream].from_number,
-            session: reliable.auth.session.clone(),
-            proof: reliable.auth.proof,
-            send_id: message.send_id.as_str().into(),
-            to_everyone: reliable.to_everyone,
-            unix_ms: reliable.unix_ms,
-            shared: reliable.shared.clone(),
-        })
+        let sender = self.streams[message.stream].sender_number();
+        Some(message.sent.record(reliable.message, sender, reliable.unix_ms))
     }
 
     /// Returns all accepted at-least-once deliveries, by the number of their message.
@@ -445,8 +467,8 @@ impl Mail {
     pub(in crate::router) fn record_stop(&mut self, ctx: &mut Context) {
         self.record_last_numbers(ctx);
         let differs = |key: &MessageKey| {
-            let reliable = self.messages[key.0].reliable();
-            reliable.is_some_and(|reliable| reliable.attempts != reliable.recorded)
+            let message = &self.messages[key.0];
+            message.reliable().is_some_and(|reliable| message.attempts != reliable.recorded)
         };
         let mut differing: Vec<_> = self.deliveries.values().copied().filter(differs).collect();
         differing.sort_unstable_by_key(|key| self.messages[key.0].order);

@@ -1,8 +1,11 @@
 //! A mailbox: everything in the mail that belongs to one agent.
 
 use super::{dedup::DedupWindow, outbox::Outbox, replay::Replay};
-use crate::router::keys::StreamKey;
-use std::collections::BTreeSet;
+use crate::{
+    protocol::Moment,
+    router::keys::{MessageKey, StreamKey},
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An agent's mailbox.
 #[derive(Debug)]
@@ -12,10 +15,18 @@ pub(in crate::router) struct Mailbox {
     pub(super) is_guest: bool,
     /// The queue of messages for the agent.
     pub(in crate::router) outbox: Outbox,
+    /// At-least-once messages for the agent that have not ended, by their order.
+    pub(in crate::router) at_least_once: BTreeMap<u64, MessageKey>,
+    /// At-most-once messages that wait for the agent, by their order.
+    pub(in crate::router) at_most_once: BTreeMap<u64, MessageKey>,
+    /// Streams with messages in flight to the agent.
+    pub(in crate::router) in_flight_streams: BTreeSet<StreamKey>,
     /// Streams to the agent.
     pub(in crate::router) receives: BTreeSet<StreamKey>,
     /// Streams from the agent.
     pub(super) sends: BTreeSet<StreamKey>,
+    /// The moments until which the agent's next searches for idle streams are put off.
+    pub(super) search_after: [Moment; 2],
     /// The floor above which the numbers of new streams from the agent begin.
     pub(super) floor: Floor,
     pub(in crate::router) dedup: DedupWindow,
@@ -36,12 +47,21 @@ impl Mailbox {
             number,
             is_guest,
             outbox: Outbox::default(),
+            at_least_once: BTreeMap::new(),
+            at_most_once: BTreeMap::new(),
+            in_flight_streams: BTreeSet::new(),
             receives: BTreeSet::new(),
             sends: BTreeSet::new(),
+            search_after: [Moment(0); 2],
             floor: Floor::default(),
             dedup: DedupWindow::default(),
             replay: Replay::default(),
         }
+    }
+
+    /// Returns the messages of one kind that are in the table, by their order.
+    pub(super) const fn index(&mut self, is_reliable: bool) -> &mut BTreeMap<u64, MessageKey> {
+        if is_reliable { &mut self.at_least_once } else { &mut self.at_most_once }
     }
 
     /// Returns the floor, and the number of its record.

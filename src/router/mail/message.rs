@@ -1,19 +1,17 @@
 //! A message for one recipient, from its queueing to its end.
 
+use super::sent::Sent;
 use crate::{
     protocol::{
         Moment,
-        deliver::{Delivery, Head, Sender},
-        name::EVERYONE,
+        deliver::{Head, RecipientText},
         relay::Reported,
     },
     router::{
         context::Context,
         frame::Frame,
-        interface::ClientId,
         keys::{AgentKey, StreamKey},
         send_digest::SendDigest,
-        sender::{SendId, SenderAuth},
     },
 };
 use std::sync::Arc;
@@ -22,44 +20,43 @@ use uuid::Uuid;
 /// The longest head of a DELIVER: the part that is not shared, with every number at its longest.
 pub(in crate::router) const HEAD_BYTES_MAX: usize = 512;
 
+/// The longest shared part that is copied into each frame. For short parts, copying costs less than
+/// counting references.
+const COPIED_BYTES_MAX: usize = 2048;
+
 /// A message for one recipient.
 #[derive(Debug)]
 pub(in crate::router) struct Message {
-    pub(in crate::router) from: AgentKey,
-    /// The connection that sent the message, if it is a companion's or an operator's. NACKs go to
-    /// that connection. Once it has left, the agent gets only those of failed at-least-once
-    /// deliveries.
-    pub(in crate::router) by: Option<ClientId>,
+    pub(in crate::router) sent: Arc<Sent>,
     pub(in crate::router) to: AgentKey,
     pub(in crate::router) stream: StreamKey,
     pub(in crate::router) seq: u64,
     /// The message's position in the order of all messages.
     pub(in crate::router) order: u64,
-    pub(in crate::router) send_id: SendId,
+    /// The DELIVER's id.
+    pub(in crate::router) id: Uuid,
     /// The bytes that count in the queue.
     pub(in crate::router) bytes: usize,
     pub(in crate::router) expires: Moment,
     /// The time of the message's timer.
     pub(in crate::router) timer: Moment,
+    /// The number of the last attempt to deliver the message. The only attempt of an at-most-once
+    /// message counts from the start.
+    pub(in crate::router) attempts: u32,
     /// Whether the message is a replay: it was delivered before, and its recipient asked for it
     /// again. A replay counts in no queue, and its sender gets no NACK.
     pub(in crate::router) is_replay: bool,
-    pub(in crate::router) body: Body,
+    /// The state of an at-least-once delivery.
+    pub(in crate::router) reliable: Option<Box<Reliable>>,
 }
 
 impl Message {
-    pub(in crate::router) const fn reliable(&self) -> Option<&Reliable> {
-        match &self.body {
-            Body::AtLeastOnce(reliable) => Some(reliable),
-            Body::AtMostOnce(_) => None,
-        }
+    pub(in crate::router) fn reliable(&self) -> Option<&Reliable> {
+        self.reliable.as_deref()
     }
 
-    pub(super) const fn reliable_mut(&mut self) -> Option<&mut Reliable> {
-        match &mut self.body {
-            Body::AtLeastOnce(reliable) => Some(reliable),
-            Body::AtMostOnce(_) => None,
-        }
+    pub(super) fn reliable_mut(&mut self) -> Option<&mut Reliable> {
+        self.reliable.as_deref_mut()
     }
 
     /// Whether neither the message nor those after it in its stream may go out yet.
@@ -67,32 +64,40 @@ impl Message {
         self.reliable()
             .is_some_and(|own| matches!(own.state, State::Persisting | State::Delayed(_)))
     }
-}
 
-/// The content of a message, by how it is delivered.
-#[derive(Debug)]
-pub(in crate::router) enum Body {
-    /// The frame for the one connection that will get it.
-    AtMostOnce(Frame),
-    /// The delivery from which each attempt writes its frame.
-    AtLeastOnce(Reliable),
+    /// Returns the frame of the message's next DELIVER. The end of the frame is a separate part if
+    /// it is large.
+    pub(in crate::router) fn frame(&self, ctx: &mut Context, to: &RecipientText) -> Frame {
+        let mut text = Uuid::encode_buffer();
+        let shared = &self.sent.shared;
+        let is_copied = shared.len() <= COPIED_BYTES_MAX;
+        let mut bytes = ctx.head_buffer(HEAD_BYTES_MAX + if is_copied { shared.len() } else { 0 });
+        let head = Head {
+            id: self.id.hyphenated().encode_lower(&mut text),
+            ts: ctx.now.unix_ms,
+            to,
+            seq: self.seq,
+            attempt: ctx.planted.attempt(self.attempts),
+            requires_ack: self.reliable.is_some(),
+            to_everyone: self.sent.to_everyone,
+            sender: &self.sent.auth.text,
+        };
+        head.append(&mut bytes, shared.len());
+        if !is_copied {
+            return Frame { head: bytes, shared: Some(Arc::clone(shared)) };
+        }
+        bytes.extend_from_slice(shared);
+        Frame { head: bytes, shared: None }
+    }
 }
 
 /// An at-least-once delivery.
 #[derive(Debug)]
 pub(in crate::router) struct Reliable {
-    /// The DELIVER's id.
-    pub(in crate::router) id: Uuid,
     /// The message's number in records.
     pub(in crate::router) message: u64,
-    /// The part of the DELIVER that is the same for every recipient and attempt.
-    pub(in crate::router) shared: Arc<[u8]>,
-    pub(in crate::router) to_everyone: bool,
     /// The time at which the SEND came.
     pub(in crate::router) unix_ms: u64,
-    pub(in crate::router) auth: SenderAuth,
-    /// The number of times that the message was handed out.
-    pub(in crate::router) attempts: u32,
     /// The number of attempts that the store has recorded.
     pub(in crate::router) recorded: u32,
     pub(in crate::router) failures: u32,
@@ -141,36 +146,4 @@ pub(in crate::router) enum State {
         /// Whether the operating system has accepted all bytes of the DELIVER.
         written: bool,
     },
-}
-
-/// The facts about a recipient that its DELIVERs state.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::router) struct Recipient<'r> {
-    pub(in crate::router) name: &'r str,
-    /// The id of the recipient's session.
-    pub(in crate::router) session: &'r str,
-}
-
-/// Returns the frame of an at-least-once message's next DELIVER.
-pub(in crate::router) fn deliver_frame(
-    ctx: &Context,
-    mut head: Vec<u8>,
-    message: &Message,
-    reliable: &Reliable,
-    to: Recipient<'_>,
-    requires_ack: bool,
-) -> Frame {
-    let Reliable { id, shared, auth, .. } = reliable;
-    let delivery = Delivery {
-        seq: message.seq,
-        session_id: to.session.into(),
-        original_to: reliable.to_everyone.then(|| EVERYONE.into()),
-        attempt: ctx.planted.attempt(reliable.attempts),
-        requires_ack,
-        sender: Some(Sender { session: (&*auth.session).into(), auth: auth.proof }),
-    };
-    let mut text = Uuid::encode_buffer();
-    let id = id.hyphenated().encode_lower(&mut text);
-    Head { id, ts: ctx.now.unix_ms, to: to.name, delivery }.append(&mut head, shared.len());
-    Frame { head, shared: Some(shared.clone()) }
 }

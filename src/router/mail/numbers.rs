@@ -110,7 +110,7 @@ impl Mail {
         }
         StreamRecord {
             number: stream.number,
-            from: stream.from_number,
+            from: stream.sender_number(),
             to: self.mailboxes[stream.to().0].number,
             topic: stream.topic().cloned(),
             reserved,

@@ -5,6 +5,7 @@
 //! yet. The messages themselves are in their streams; the outbox only knows which stream's turn it
 //! is.
 
+use super::report_counts::ReportCounts;
 use crate::router::{
     keys::{AgentKey, StreamKey},
     limits::Limits,
@@ -20,14 +21,14 @@ pub(in crate::router) struct Load {
 }
 
 impl Load {
-    const fn add(&mut self, bytes: usize) {
+    pub(in crate::router) const fn add(&mut self, bytes: usize) {
         self.messages += 1;
         self.bytes += bytes;
     }
 
-    const fn subtract(&mut self, bytes: usize) {
-        self.messages -= 1;
-        self.bytes -= bytes;
+    const fn subtract(&mut self, load: Self) {
+        self.messages -= load.messages;
+        self.bytes -= load.bytes;
     }
 
     const fn fits(self, bytes: usize, messages_max: usize, bytes_max: usize) -> bool {
@@ -56,6 +57,8 @@ pub(in crate::router) struct Outbox {
     at_least_once: BTreeMap<u64, StreamKey>,
     /// The number of at-least-once DELIVERs in flight.
     pub(in crate::router) in_flight: u64,
+    /// The recipient's reports on these.
+    pub(super) reports: ReportCounts,
 }
 
 impl Outbox {
@@ -79,13 +82,18 @@ impl Outbox {
         self.shares.entry(from).or_default().add(bytes);
     }
 
-    pub(super) fn release(&mut self, from: AgentKey, bytes: usize) {
-        self.total.subtract(bytes);
+    pub(super) fn release(&mut self, from: AgentKey, load: Load) {
+        self.total.subtract(load);
         let share = self.shares.get_mut(&from).expect("only charged bytes are released");
-        share.subtract(bytes);
+        share.subtract(load);
         if share.messages == 0 {
             self.shares.remove(&from);
         }
+    }
+
+    /// Returns the part of each sender in the total.
+    pub(super) fn shares(&self) -> impl Iterator<Item = (AgentKey, Load)> {
+        self.shares.iter().map(|(from, load)| (*from, *load))
     }
 
     /// Replaces a stream's turn.

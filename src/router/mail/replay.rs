@@ -5,47 +5,63 @@
 //! dropped first.
 
 use super::{message::Message, stream::Streams};
-use crate::router::{context::Context, frame::Frame};
-use std::{collections::BTreeMap, sync::Arc};
+use crate::router::{
+    accounts::{Holders, size_class},
+    keys::AgentKey,
+};
+use std::collections::VecDeque;
 
 /// A session's replay buffer.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Replay {
-    /// The messages, by their order.
-    messages: BTreeMap<u64, Message>,
+    /// The messages, by their order. Most messages are added at the end.
+    messages: VecDeque<Message>,
     bytes: usize,
+    /// The size class in which the buffer is listed among all.
+    class: usize,
 }
 
 impl Replay {
+    #[cfg(test)]
     pub(in crate::router) const fn bytes(&self) -> usize {
         self.bytes
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Returns all messages, the oldest first.
     pub(in crate::router) fn iter(&self) -> impl Iterator<Item = &Message> {
-        self.messages.values()
+        self.messages.iter()
     }
 
     /// Returns the order of the oldest message.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.messages.first_key_value().map(|(order, _)| *order)
+        self.messages.front().map(|message| message.order)
     }
 
     pub(super) fn get_mut(&mut self, order: u64) -> Option<&mut Message> {
-        self.messages.get_mut(&order)
+        let index = self.find(order).ok()?;
+        self.messages.get_mut(index)
     }
 
     /// Removes and returns a message, if its stream is still open.
     pub(super) fn take(&mut self, order: u64, streams: &Streams) -> Option<Message> {
-        streams.get(self.messages.get(&order)?.stream)?;
-        let message = self.messages.remove(&order)?;
+        let index = self.find(order).ok()?;
+        streams.get(self.messages[index].stream)?;
+        let message = self.messages.remove(index)?;
         self.bytes -= message.bytes;
         Some(message)
     }
 
     pub(super) fn put(&mut self, message: Message) {
         self.bytes += message.bytes;
-        self.messages.insert(message.order, message);
+        if self.messages.back().is_none_or(|last| last.order < message.order) {
+            return self.messages.push_back(message);
+        }
+        let (Ok(index) | Err(index)) = self.find(message.order);
+        self.messages.insert(index, message);
     }
 
     /// Removes and returns the oldest message, if the buffer exceeds these bounds.
@@ -53,18 +69,20 @@ impl Replay {
         if self.messages.len() <= messages_max && self.bytes <= bytes_max {
             return None;
         }
-        let (_, message) = self.messages.pop_first()?;
+        let message = self.messages.pop_front()?;
         self.bytes -= message.bytes;
+        if self.messages.is_empty() {
+            self.messages = VecDeque::new();
+        }
         Some(message)
     }
-}
 
-/// Converts a frame into shared bytes, which can be handed out more than once.
-pub(in crate::router) fn repeatable(ctx: &mut Context, frame: Frame) -> Frame {
-    if frame.shared.is_some() {
-        return frame;
+    /// Updates the buffer's place among all.
+    pub(super) fn list(&mut self, agent: AgentKey, all: &mut Holders<AgentKey>) {
+        all.hold(agent, &mut self.class, size_class(self.bytes));
     }
-    let shared = Some(Arc::from(frame.head.as_slice()));
-    ctx.recycle(frame);
-    Frame { head: Vec::new(), shared }
+
+    fn find(&self, order: u64) -> Result<usize, usize> {
+        self.messages.binary_search_by_key(&order, |message| message.order)
+    }
 }

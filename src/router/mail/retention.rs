@@ -1,13 +1,14 @@
 //! Retention of delivered messages: how they enter a replay buffer, leave it, and are queued again.
 
 use super::{
-    message::{Body, HEAD_BYTES_MAX, Message, Recipient, State, deliver_frame},
+    message::{Message, State},
     stream::Streams,
     table::Mail,
 };
 use crate::router::{
     context::Context,
     keys::{AgentKey, StreamKey},
+    work::{self, DELIVERY_WORK, NODE_WORK},
 };
 use rustc_hash::FxHashMap;
 
@@ -26,11 +27,13 @@ impl Mail {
             return self.note_gone(message.stream, message.seq);
         };
         ctx.memory.charge_replay(message.bytes);
+        let agent = message.to;
         mailbox.replay.put(message);
         while let Some(oldest) = mailbox.replay.pop_beyond(messages_max, bytes_max) {
             ctx.memory.release_replay(oldest.bytes);
             note_gone(&mut self.streams, oldest.stream, oldest.seq);
         }
+        mailbox.replay.list(agent, &mut self.replays);
         self.make_room(ctx, 0);
     }
 
@@ -39,20 +42,15 @@ impl Mail {
         note_gone(&mut self.streams, stream, seq);
     }
 
-    /// Drops replay buffers, the largest first, until memory has room for this number of bytes.
+    /// Drops replay buffers until memory has room for this number of bytes. Each of them is at
+    /// least half as large as the largest one.
     pub(in crate::router) fn make_room(&mut self, ctx: &mut Context, bytes: usize) {
         while ctx.memory.replay() > 0
             && !ctx.has_memory_for(bytes)
-            && let Some(agent) = self.largest_replay()
+            && let Some((_, agent)) = self.replays.largest()
         {
             self.drop_replay(ctx, agent);
         }
-    }
-
-    fn largest_replay(&self) -> Option<AgentKey> {
-        let mailboxes = self.mailboxes.iter();
-        let sizes = mailboxes.map(|(slot, of)| (of.replay.bytes(), of.number, AgentKey(slot)));
-        sizes.max().map(|(_, _, agent)| agent)
     }
 
     /// Drops an agent's replay buffer.
@@ -62,6 +60,7 @@ impl Mail {
             ctx.memory.release_replay(message.bytes);
             note_gone(&mut self.streams, message.stream, message.seq);
         }
+        mailbox.replay.list(agent, &mut self.replays);
     }
 
     /// Removes and returns an at-most-once message from a replay buffer, to be queued again.
@@ -71,7 +70,9 @@ impl Mail {
         agent: AgentKey,
         order: u64,
     ) -> Option<Message> {
-        let message = self.mailboxes.get_mut(agent.0)?.replay.take(order, &self.streams)?;
+        let replay = &mut self.mailboxes.get_mut(agent.0)?.replay;
+        let message = replay.take(order, &self.streams)?;
+        replay.list(agent, &mut self.replays);
         ctx.memory.release_replay(message.bytes);
         Some(message)
     }
@@ -83,19 +84,20 @@ impl Mail {
         ctx: &mut Context,
         agent: AgentKey,
         after: &FxHashMap<StreamKey, u64>,
-        to: Recipient<'_>,
     ) {
+        if after.is_empty() {
+            return;
+        }
         for (stream, after) in after {
             // When an older connection was replaced, a forgotten sender's last message may have
             // ended, which closes its stream.
             let Some(stream) = self.streams.get_mut(*stream) else { continue };
             for key in stream.take_back(*after) {
-                self.mailboxes[agent.0].outbox.in_flight -= 1;
-                if let Some(reliable) = self.messages[key.0].reliable_mut() {
-                    reliable.take_back(State::Waiting);
-                }
+                ctx.spend(DELIVERY_WORK);
+                self.end_flight(key, State::Waiting);
             }
         }
+        ctx.spend(NODE_WORK * self.mailboxes[agent.0].replay.len() as u64);
         let missed = self.mailboxes[agent.0].replay.iter().filter(|message| {
             let (stream, seq) = (message.stream, message.seq);
             after.get(&stream).is_some_and(|after| seq > *after)
@@ -104,7 +106,8 @@ impl Mail {
         });
         let missed = missed.map(|message| message.order).skip(ctx.planted.skipped_replays());
         for order in missed.collect::<Vec<_>>() {
-            if let Some(copy) = self.replay_copy(ctx, agent, order, to) {
+            if let Some(copy) = self.replay_copy(agent, order) {
+                ctx.spend(DELIVERY_WORK + work::of_bytes(copy.bytes));
                 self.insert(ctx, copy);
             }
         }
@@ -116,26 +119,14 @@ impl Mail {
     }
 
     /// Returns a copy of a retained message, to be handed out once more.
-    fn replay_copy(
-        &mut self,
-        ctx: &Context,
-        agent: AgentKey,
-        order: u64,
-        to: Recipient<'_>,
-    ) -> Option<Message> {
+    fn replay_copy(&mut self, agent: AgentKey, order: u64) -> Option<Message> {
         let message = self.mailboxes.get_mut(agent.0)?.replay.get_mut(order)?;
-        if let Some(reliable) = message.reliable_mut() {
-            reliable.attempts += 1;
+        if message.reliable.is_some() {
+            message.attempts += 1;
         }
-        let frame = match &message.body {
-            Body::AtMostOnce(frame) => frame.clone(),
-            // The message is already acknowledged, so its copy requires no ACK.
-            Body::AtLeastOnce(reliable) => {
-                deliver_frame(ctx, Vec::with_capacity(HEAD_BYTES_MAX), message, reliable, to, false)
-            }
-        };
-        let (send_id, body) = (message.send_id.clone(), Body::AtMostOnce(frame));
-        Some(Message { send_id, is_replay: true, body, ..*message })
+        // An at-least-once message is already acknowledged, so its copy requires no ACK.
+        let sent = message.sent.clone();
+        Some(Message { sent, is_replay: true, reliable: None, ..*message })
     }
 }
 

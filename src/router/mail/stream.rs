@@ -5,7 +5,7 @@ use crate::{
     protocol::Moment,
     router::{
         hash::{HashKey, KeyedMap},
-        keys::{AgentKey, MessageKey, StreamKey, StreamSlot},
+        keys::{AgentKey, MessageKey, StreamKey, StreamSlot, count_step},
     },
 };
 use slotmap::SlotMap;
@@ -25,9 +25,9 @@ const CLOSED_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(in crate::router) struct Stream {
     identity: Identity,
-    /// The stream's own number and its sender's, in records.
+    from: AgentKey,
+    /// The stream's own number in records.
     pub(in crate::router) number: u64,
-    pub(in crate::router) from_number: u64,
     /// Whether the store has a record of the stream.
     pub(in crate::router) is_recorded: bool,
     /// The order of the stream's last message, by which the longest idle stream is found.
@@ -49,6 +49,8 @@ pub(in crate::router) struct Stream {
     pub(in crate::router) in_flight: BTreeMap<u64, MessageKey>,
     /// The stream's turn in its recipient's outbox.
     pub(in crate::router) turn: Option<Turn>,
+    /// Whether the stream counts as one with messages in flight to its recipient.
+    pub(super) is_in_flight: bool,
     /// Whether the sender is forgotten, so that the stream ends with its last message.
     pub(in crate::router) is_orphan: bool,
 }
@@ -59,6 +61,11 @@ impl Stream {
     }
 
     pub(in crate::router) const fn from(&self) -> AgentKey {
+        self.from
+    }
+
+    /// Returns the sender's number in records.
+    pub(in crate::router) const fn sender_number(&self) -> u64 {
         self.identity.from
     }
 
@@ -141,27 +148,28 @@ impl Stream {
     }
 }
 
-/// A stream's sender, recipient and topic. No two open streams have the same identity.
+/// A stream's sender, recipient and topic. No two open streams have the same identity. The sender
+/// is given by its number in records, which it has even after its name was forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Identity {
-    from: AgentKey,
+    from: u64,
     to: AgentKey,
     topic: Option<Arc<str>>,
 }
 
 /// An identity or its borrowed parts, so that a look-up needs no owned topic.
 trait Identified {
-    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>);
+    fn parts(&self) -> (u64, AgentKey, Option<&str>);
 }
 
 impl Identified for Identity {
-    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>) {
+    fn parts(&self) -> (u64, AgentKey, Option<&str>) {
         (self.from, self.to, self.topic.as_deref())
     }
 }
 
-impl Identified for (AgentKey, AgentKey, Option<&str>) {
-    fn parts(&self) -> (AgentKey, AgentKey, Option<&str>) {
+impl Identified for (u64, AgentKey, Option<&str>) {
+    fn parts(&self) -> (u64, AgentKey, Option<&str>) {
         *self
     }
 }
@@ -206,8 +214,8 @@ pub(super) struct Streams {
     closed: KeyedMap<Identity, u64>,
     /// Whether some of these numbers were forgotten.
     is_cut: bool,
-    /// The moment until which the next search for idle streams is put off.
-    pub(super) search_after: Moment,
+    /// The moments until which searches for idle streams by forgotten senders are put off.
+    pub(super) search_after: [Moment; 2],
 }
 
 impl Streams {
@@ -217,16 +225,12 @@ impl Streams {
             keys: KeyedMap::with_hasher(hash_key),
             closed: KeyedMap::with_hasher(hash_key),
             is_cut: false,
-            search_after: Moment(0),
+            search_after: [Moment(0); 2],
         }
     }
 
-    pub(super) fn find(
-        &self,
-        from: AgentKey,
-        to: AgentKey,
-        topic: Option<&str>,
-    ) -> Option<StreamKey> {
+    /// Returns the open stream from the agent with the number `from`.
+    pub(super) fn find(&self, from: u64, to: AgentKey, topic: Option<&str>) -> Option<StreamKey> {
         self.keys.get(&(from, to, topic) as &dyn Identified).copied()
     }
 
@@ -239,13 +243,13 @@ impl Streams {
         topic: Option<&str>,
         (last_seq, reserved): (u64, u64),
     ) -> StreamKey {
-        let identity = Identity { from, to, topic: topic.map(Arc::from) };
+        let identity = Identity { from: from_number, to, topic: topic.map(Arc::from) };
         let closed = self.closed.remove(&identity as &dyn Identified);
         let gone = closed.unwrap_or(if self.is_cut { last_seq } else { 0 });
         let stream = StreamKey(self.streams.insert(Stream {
             identity: identity.clone(),
+            from,
             number: 0,
-            from_number,
             is_recorded: false,
             last_order: 0,
             last_seq,
@@ -256,6 +260,7 @@ impl Streams {
             waiting: VecDeque::new(),
             in_flight: BTreeMap::new(),
             turn: None,
+            is_in_flight: false,
             is_orphan: false,
         }));
         self.keys.insert(identity, stream);
@@ -275,7 +280,7 @@ impl Streams {
 
     /// Returns the last sequence number of an idle stream that was closed and is not open again; 0
     /// if none is known.
-    pub(super) fn closed_at(&self, from: AgentKey, to: AgentKey, topic: Option<&str>) -> u64 {
+    pub(super) fn closed_at(&self, from: u64, to: AgentKey, topic: Option<&str>) -> u64 {
         self.closed.get(&(from, to, topic) as &dyn Identified).copied().unwrap_or(0)
     }
 
@@ -298,6 +303,7 @@ impl Streams {
     }
 
     pub(super) fn get(&self, stream: StreamKey) -> Option<&Stream> {
+        count_step();
         self.streams.get(stream.0)
     }
 
@@ -319,12 +325,14 @@ impl Index<StreamKey> for Streams {
     type Output = Stream;
 
     fn index(&self, stream: StreamKey) -> &Stream {
+        count_step();
         &self.streams[stream.0]
     }
 }
 
 impl IndexMut<StreamKey> for Streams {
     fn index_mut(&mut self, stream: StreamKey) -> &mut Stream {
+        count_step();
         &mut self.streams[stream.0]
     }
 }

@@ -1,19 +1,21 @@
 //! Opening of streams, for new messages and for those that an earlier daemon recorded.
 
 use super::{
-    message::{Body, HEAD_BYTES_MAX, Message, Reliable, State},
+    message::{HEAD_BYTES_MAX, Message, Reliable, State},
+    sent::Sent,
     stream::Stream,
     table::Mail,
 };
 use crate::{
     record::{DeliveryRecord, MessageRecord, StreamRecord},
     router::{
+        accounts::Class,
         context::Context,
         keys::{AgentKey, MessageKey, StreamKey},
         send_digest::SendDigest,
-        sender::{SendId, SenderAuth},
     },
 };
+use std::sync::Arc;
 
 impl Mail {
     pub(in crate::router) fn find_stream(
@@ -22,17 +24,18 @@ impl Mail {
         to: AgentKey,
         topic: Option<&str>,
     ) -> Option<StreamKey> {
-        self.streams.find(from, to, topic)
+        self.streams.find(self.mailboxes.get(from.0)?.number, to, topic)
     }
 
     /// Opens the stream of two known agents. Its numbers begin above the sender's floor.
     pub(in crate::router) fn open_stream(
         &mut self,
-        ctx: &Context,
+        ctx: &mut Context,
         from: AgentKey,
         to: AgentKey,
         topic: Option<&str>,
     ) -> StreamKey {
+        ctx.accounts.charge(Class::Streams, from, 1);
         let sender = &self.mailboxes[from.0];
         let floor = ctx.planted.floor(sender.floor.seq);
         let reserved = if sender.is_guest { u64::MAX } else { floor };
@@ -45,11 +48,12 @@ impl Mail {
     /// Opens a recorded stream of a sender that is known.
     pub(in crate::router) fn restore_stream(
         &mut self,
-        ctx: &Context,
+        ctx: &mut Context,
         record: &StreamRecord,
         from: AgentKey,
         to: AgentKey,
     ) -> StreamKey {
+        ctx.accounts.charge(Class::Streams, from, 1);
         let numbers = (ctx.planted.restored_seq(record.reserved), record.reserved);
         let key = self.streams.open((from, record.from), to, record.topic.as_deref(), numbers);
         self.mailboxes[from.0].sends.insert(key);
@@ -61,11 +65,13 @@ impl Mail {
     /// the stream, and all of them may go out.
     pub(in crate::router) fn restore_orphan(
         &mut self,
+        ctx: &mut Context,
         record: &StreamRecord,
         ghost: AgentKey,
         to: AgentKey,
         last_seq: u64,
     ) -> StreamKey {
+        ctx.accounts.charge(Class::Streams, ghost, 1);
         let numbers = (last_seq, u64::MAX);
         let key = self.streams.open((ghost, record.from), to, record.topic.as_deref(), numbers);
         self.note_restored(key, record, true);
@@ -84,37 +90,31 @@ impl Mail {
         ctx: &mut Context,
         stream: StreamKey,
         delivery: &DeliveryRecord,
-        message: &MessageRecord,
+        (message, sent): (&MessageRecord, Arc<Sent>),
         attempts: u32,
         digest: SendDigest,
     ) -> MessageKey {
-        let (from, to) = (self.streams[stream].from(), self.streams[stream].to());
         let restored = Message {
-            from,
-            by: None,
-            to,
+            to: self.streams[stream].to(),
             stream,
             seq: delivery.seq,
             order: delivery.number,
-            send_id: SendId::new(&message.send_id),
-            bytes: message.shared.len() + HEAD_BYTES_MAX,
+            id: delivery.id,
+            bytes: sent.shared.len() + HEAD_BYTES_MAX,
+            sent,
             expires: delivery.expires,
             timer: delivery.expires,
+            attempts,
             is_replay: false,
-            body: Body::AtLeastOnce(Reliable {
-                id: delivery.id,
+            reliable: Some(Box::new(Reliable {
                 message: message.number,
-                shared: message.shared.clone(),
-                to_everyone: message.to_everyone,
                 unix_ms: message.unix_ms,
-                auth: SenderAuth { session: message.session.clone(), proof: message.proof },
-                attempts,
                 recorded: attempts,
                 failures: delivery.failures,
                 state: State::Waiting,
                 digest,
                 reported: None,
-            }),
+            })),
         };
         self.insert(ctx, restored)
     }
@@ -135,11 +135,7 @@ impl Mail {
         sender: u64,
         topic: Option<&str>,
     ) -> Option<StreamKey> {
-        let streams = self.mailboxes[to.0].receives.iter();
-        streams.copied().find(|key| {
-            let stream = &self.streams[*key];
-            stream.from_number == sender && stream.topic().map(|topic| &**topic) == topic
-        })
+        self.streams.find(sender, to, topic)
     }
 
     /// Returns the streams to an agent.
@@ -149,6 +145,21 @@ impl Mail {
     ) -> impl Iterator<Item = (StreamKey, &Stream)> {
         let keys = self.mailboxes.get(agent.0).into_iter().flat_map(|mailbox| &mailbox.receives);
         keys.filter_map(|key| Some((*key, self.streams.get(*key)?)))
+    }
+
+    /// Whether an agent has, or had, a stream to or from it, or a SEND that is remembered.
+    pub(in crate::router) fn has_had_mail(&self, agent: AgentKey) -> bool {
+        self.mailboxes.get(agent.0).is_some_and(|mailbox| {
+            !mailbox.receives.is_empty()
+                || !mailbox.sends.is_empty()
+                || mailbox.floor.seq > 0
+                || !mailbox.dedup.is_empty()
+        })
+    }
+
+    /// Returns the number of streams to an agent.
+    pub(in crate::router) fn count_streams_to(&self, agent: AgentKey) -> usize {
+        self.mailboxes.get(agent.0).map_or(0, |mailbox| mailbox.receives.len())
     }
 
     /// Returns the last sequence number of an open stream whose message cannot be replayed.
@@ -164,6 +175,7 @@ impl Mail {
         to: AgentKey,
         topic: Option<&str>,
     ) -> u64 {
-        self.streams.closed_at(from, to, topic)
+        let number = self.mailboxes.get(from.0).map(|sender| sender.number);
+        number.map_or(0, |from| self.streams.closed_at(from, to, topic))
     }
 }

@@ -4,29 +4,33 @@ use super::{
     dead_letters::DeadLetters,
     mailbox::Mailbox,
     message::{Message, State},
-    outbox::Turn,
+    messages::Messages,
+    outbox::{Load, Turn},
     stream::{Stream, Streams},
 };
 use crate::router::{
+    accounts::Holders,
     context::Context,
     hash::HashKey,
-    keys::{AgentKey, AgentSlot, MessageKey, MessageSlot, StreamKey},
+    keys::{AgentKey, AgentSlot, MessageKey, StreamKey},
     timers::Timer,
 };
 use rustc_hash::FxHashMap;
-use slotmap::{SecondaryMap, SlotMap};
+use slotmap::SecondaryMap;
 use std::mem;
 use uuid::Uuid;
 
 /// All mail.
 #[derive(Debug)]
 pub(in crate::router) struct Mail {
-    pub(super) messages: SlotMap<MessageSlot, Message>,
+    pub(super) messages: Messages,
     /// At-least-once messages by the id of their DELIVER.
     pub(super) deliveries: FxHashMap<Uuid, MessageKey>,
     pub(super) streams: Streams,
     pub(super) mailboxes: SecondaryMap<AgentSlot, Mailbox>,
     pub(super) dead_letters: DeadLetters,
+    /// All replay buffers, by their size classes.
+    pub(super) replays: Holders<AgentKey>,
     /// The number of SENDs in all dedup windows.
     pub(super) dedup_entries: usize,
 }
@@ -34,11 +38,12 @@ pub(in crate::router) struct Mail {
 impl Mail {
     pub(in crate::router) fn new(hash_key: HashKey) -> Self {
         Self {
-            messages: SlotMap::default(),
+            messages: Messages::default(),
             deliveries: FxHashMap::default(),
             streams: Streams::new(hash_key),
             mailboxes: SecondaryMap::default(),
             dead_letters: DeadLetters::default(),
+            replays: Holders::default(),
             dedup_entries: 0,
         }
     }
@@ -49,22 +54,23 @@ impl Mail {
         ctx: &mut Context,
         mut message: Message,
     ) -> MessageKey {
-        let Message { from, to, stream, seq, order, bytes, expires, .. } = message;
+        let Message { id, to, stream, seq, order, bytes, expires, .. } = message;
         if message.is_replay {
-            ctx.memory.charge(bytes);
+            ctx.charge_memory(to, bytes);
         } else {
-            self.charge(ctx, to, from, bytes);
+            self.charge(ctx, to, message.sent.from, bytes);
         }
         message.timer = expires;
-        let delivery = message.reliable().map(|reliable| (reliable.id, reliable.state));
+        let state = message.reliable().map(|reliable| reliable.state);
         let key = MessageKey(self.messages.insert(message));
         // A message that is being persisted gets its timer when it is accepted.
-        if !matches!(delivery, Some((_, State::Persisting))) {
+        if state != Some(State::Persisting) {
             ctx.timers.set(expires, Timer::Message(key));
         }
-        if let Some((id, _)) = delivery {
+        if state.is_some() {
             self.deliveries.insert(id, key);
         }
+        self.mailboxes[to.0].index(state.is_some()).insert(order, key);
         let joined = &mut self.streams[stream];
         joined.last_order = joined.last_order.max(order);
         joined.wait(seq, key);
@@ -81,16 +87,16 @@ impl Mail {
     ) -> Option<Message> {
         let message = self.take_out(ctx, key)?;
         if !message.is_replay {
-            self.release(ctx, message.to, message.from, message.bytes);
+            self.release(ctx, message.to, message.sent.from, message.bytes);
         }
         if let Some(reliable) = message.reliable() {
-            self.deliveries.remove(&reliable.id);
+            self.deliveries.remove(&message.id);
             if matches!(reliable.state, State::InFlight { .. }) {
-                self.mailboxes[message.to.0].outbox.in_flight -= 1;
+                let outbox = &mut self.mailboxes[message.to.0].outbox;
+                outbox.in_flight -= 1;
+                outbox.reports.remove(message.order, reliable.reported.as_deref());
             }
-            if let Some(sender) = self.mailboxes.get_mut(message.from.0) {
-                sender.dedup.close_one(reliable.digest);
-            }
+            self.change_dedup(ctx, message.sent.from, |window| window.close_one(reliable.digest));
         }
         self.settle_stream(ctx, message.stream);
         Some(message)
@@ -107,13 +113,16 @@ impl Mail {
         let message = self.messages.remove(key.0)?;
         ctx.timers.cancel(message.timer, Timer::Message(key));
         self.streams[message.stream].forget(message.seq);
+        if let Some(recipient) = self.mailboxes.get_mut(message.to.0) {
+            recipient.index(message.reliable().is_some()).remove(&message.order);
+        }
         if message.is_replay {
-            ctx.memory.release(message.bytes);
+            ctx.release_memory(message.to, message.bytes);
         }
         Some(message)
     }
 
-    /// Charges an agent's queue for a message.
+    /// Charges an agent's queue, and the sender's share of the memory, for a message.
     pub(in crate::router) fn charge(
         &mut self,
         ctx: &mut Context,
@@ -122,7 +131,7 @@ impl Mail {
         bytes: usize,
     ) {
         self.mailboxes[to.0].outbox.charge(from, bytes);
-        ctx.memory.charge(bytes);
+        ctx.charge_memory(from, bytes);
     }
 
     /// Releases an agent's queue from the charge for a message, unless the agent is forgotten.
@@ -133,9 +142,22 @@ impl Mail {
         from: AgentKey,
         bytes: usize,
     ) {
-        if let Some(mailbox) = self.mailboxes.get_mut(to.0) {
-            mailbox.outbox.release(from, bytes);
-            ctx.memory.release(bytes);
+        self.release_all(ctx, Some(to), Some((from, Load { messages: 1, bytes })));
+    }
+
+    /// Releases the queue of an agent, if there is one, from the charge for several messages of one
+    /// sender.
+    pub(in crate::router) fn release_all(
+        &mut self,
+        ctx: &mut Context,
+        to: Option<AgentKey>,
+        load: Option<(AgentKey, Load)>,
+    ) {
+        if let (Some(to), Some((from, load))) = (to, load)
+            && let Some(mailbox) = self.mailboxes.get_mut(to.0)
+        {
+            mailbox.outbox.release(from, load);
+            ctx.release_memory(from, load.bytes);
         }
     }
 
@@ -151,9 +173,19 @@ impl Mail {
     }
 
     /// Updates a stream's turn in its recipient's outbox: the stream's first message, if it may go
-    /// out.
+    /// out. Also updates whether the stream has messages in flight.
     pub(super) fn refresh_turn(&mut self, key: StreamKey) {
         let stream = &mut self.streams[key];
+        let is_in_flight = !stream.in_flight.is_empty();
+        if is_in_flight != stream.is_in_flight {
+            stream.is_in_flight = is_in_flight;
+            let streams = &mut self.mailboxes[stream.to().0].in_flight_streams;
+            if is_in_flight {
+                streams.insert(key)
+            } else {
+                streams.remove(&key)
+            };
+        }
         let turn = stream.waiting.front().and_then(|(seq, message)| {
             let message = &self.messages[message.0];
             let turn = Turn { order: message.order, is_reliable: message.reliable().is_some() };
@@ -182,8 +214,17 @@ impl Mail {
         }
     }
 
-    /// Opens a mailbox for an agent.
-    pub(in crate::router) fn open_mailbox(&mut self, agent: AgentKey, number: u64, is_guest: bool) {
+    /// Opens a mailbox for an agent. An agent that is no guest is a principal.
+    pub(in crate::router) fn open_mailbox(
+        &mut self,
+        ctx: &mut Context,
+        agent: AgentKey,
+        number: u64,
+        is_guest: bool,
+    ) {
+        if !is_guest {
+            ctx.accounts.open(agent);
+        }
         self.mailboxes.insert(agent.0, Mailbox::new(number, is_guest));
     }
 
@@ -223,7 +264,11 @@ impl Mail {
     ) -> (u64, bool) {
         let Some(mailbox) = self.mailboxes.remove(agent.0) else { return (0, false) };
         // Only unwritten frames of a connection that has not ended can still be charged here.
-        ctx.memory.release(mailbox.outbox.total().bytes);
+        ctx.release_memory(agent, mailbox.dedup.left_bytes());
+        for (from, load) in mailbox.outbox.shares() {
+            ctx.release_memory(from, load.bytes);
+        }
+        ctx.accounts.close(agent);
         self.dedup_entries -= mailbox.dedup.len();
         (mailbox.floor.number, !mailbox.dedup.is_empty())
     }
@@ -259,6 +304,11 @@ impl Mail {
     #[cfg(test)]
     pub(in crate::router) fn all_mailboxes(&self) -> impl Iterator<Item = (AgentKey, &Mailbox)> {
         self.mailboxes.iter().map(|(slot, mailbox)| (AgentKey(slot), mailbox))
+    }
+
+    #[cfg(test)]
+    pub(in crate::router) fn replay_holders(&self) -> impl Iterator<Item = (usize, AgentKey)> {
+        self.replays.all()
     }
 
     #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::{
         name::{NAME_BYTES_MAX, Name, RELAY},
         payload::MessagePayload,
         relay::{
-            HistoryRequest, InboxRequest, MessageRequest, Page, REQUEST, RedeliverRequest,
-            ReportRequest, Stop,
+            ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page, PurgeRequest,
+            REQUEST, RedeliverRequest, ReportRequest, Stop,
         },
         text::Quoted,
         typed,
@@ -34,6 +34,8 @@ pub(super) enum Request {
     History(HistoryRequest),
     DeadLetters(Page),
     Redeliver(RedeliverRequest),
+    Forget(ForgetRequest),
+    Purge(PurgeRequest),
     Report(ReportRequest),
     Tap,
     Reload,
@@ -55,6 +57,8 @@ impl Request {
             "history" => Self::History(data(spoken)?),
             "dead-letters" => Self::DeadLetters(data(spoken)?),
             "redeliver" => Self::Redeliver(data(spoken)?),
+            "forget" => Self::Forget(data(spoken)?),
+            "purge" => Self::Purge(data(spoken)?),
             "report" => Self::Report(data(spoken)?),
             "tap" => Self::Tap,
             "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
@@ -62,7 +66,7 @@ impl Request {
             other => {
                 return Err(invalid(format!(
                     "{} is no request; ask for status, agents, message, inbox, history, \
-                     dead-letters, redeliver, report, tap, reload or stop",
+                     dead-letters, redeliver, forget, purge, report, tap, reload or stop",
                     Quoted(other)
                 )));
             }
@@ -79,6 +83,8 @@ impl Request {
             | Self::DeadLetters(_) => true,
             Self::Status
             | Self::Redeliver(_)
+            | Self::Forget(_)
+            | Self::Purge(_)
             | Self::Report(_)
             | Self::Tap
             | Self::Reload
@@ -96,6 +102,8 @@ impl Request {
             Self::History(_) => "history",
             Self::DeadLetters(_) => "dead-letters",
             Self::Redeliver(_) => "redeliver",
+            Self::Forget(_) => "forget",
+            Self::Purge(_) => "purge",
             Self::Report(_) => "report",
             Self::Tap => "tap",
             Self::Reload => "reload",

@@ -26,6 +26,7 @@ use crate::{
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
+use std::borrow::Borrow;
 
 /// The bytes reserved for the parts of an answer other than its rows.
 const PAGE_BYTES: usize = 4 * HEAD_BYTES_MAX;
@@ -70,8 +71,7 @@ impl<'r> Rows<'r> {
             found.rows.retain(|row| row.delivery.number < before);
         }
         let wanted = rows_wanted(request.limit);
-        let more = found.more || found.rows.len() > wanted;
-        Ok(raw(&self.page(found.rows.iter().take(wanted), more)))
+        Ok(raw(&self.page(found.rows.iter(), wanted, found.more)))
     }
 
     /// Returns a part of a message's text, at most half of a frame: escapes in JSON may double its
@@ -104,30 +104,34 @@ impl<'r> Rows<'r> {
             return Err((NackCode::UnknownAgent, format!("no agent {of} was ever here")));
         };
         let open = self.mail.open_deliveries(agent, cursor(after)?.unwrap_or(0));
-        let wanted = rows_wanted(limit);
-        let rows: Vec<_> = open.iter().take(wanted).filter_map(|key| self.row_of(*key)).collect();
-        Ok(self.page(rows.iter(), open.len() > wanted))
+        Ok(self.page(open.filter_map(|key| self.row_of(key)), rows_wanted(limit), false))
     }
 
     /// Returns the row of an open delivery, as the store would return it.
     fn row_of(&self, key: MessageKey) -> Option<DeliveryRow> {
         let message = self.mail.message(key)?;
         let delivery = self.mail.delivery_record(key, self.directory.name(message.to)?)?;
-        let attempts = message.reliable()?.attempts;
+        let attempts = message.attempts;
         let delivery = DeliveryRecord { attempts, ..delivery };
         Some(DeliveryRow { delivery, message: self.mail.message_record(key)?, ended: None })
     }
 
-    /// Returns as many rows as fit into a frame. A row that is too long for a frame is sent without
-    /// its payload.
-    pub(super) fn page<'a>(
+    /// Returns as many of the first `most` rows as fit into a frame. `more` tells whether others
+    /// follow the last row. A row that is too long for a frame is sent without its payload.
+    pub(super) fn page<R: Borrow<DeliveryRow>>(
         &self,
-        rows: impl Iterator<Item = &'a DeliveryRow>,
+        rows: impl Iterator<Item = R>,
+        most: usize,
         mut more: bool,
     ) -> Messages<Box<RawValue>> {
         let (room, mut bytes) = (self.room_for_rows(), 0);
         let (mut messages, mut last) = (Vec::new(), None);
         for row in rows {
+            let row = row.borrow();
+            if messages.len() == most {
+                more = true;
+                break;
+            }
             let mut json = self.message_row(row, true);
             if messages.is_empty() && json.get().len() > room {
                 json = self.message_row(row, false);
@@ -189,7 +193,7 @@ impl<'r> Rows<'r> {
         let state =
             DeliveryProgress { attempts, failures, reported, ..DeliveryProgress::default() };
         match &row.ended {
-            None => DeliveryProgress { state: "over".into(), ..state },
+            None | Some((Ending::Erased, _)) => DeliveryProgress { state: "over".into(), ..state },
             Some((Ending::Acknowledged, at)) => {
                 DeliveryProgress { state: "acknowledged".into(), ended: Some(*at), ..state }
             }
@@ -223,7 +227,7 @@ impl<'r> Rows<'r> {
             state: state.into(),
             waits_for: waits_for.map(Into::into),
             until: until.map(|until| self.unix_ms_at(until)),
-            attempts: reliable.attempts,
+            attempts: message.attempts,
             failures: reliable.failures,
             expires: Some(self.unix_ms_at(message.expires)),
             why: waiting.and_then(|reported| reported.why.as_deref()).map(Into::into),
@@ -248,14 +252,12 @@ impl<'r> Rows<'r> {
         let bytes = self.ctx.limits.frame_bytes_max.saturating_sub(2 * HEAD_BYTES_MAX);
         let rows = rows_wanted(page.limit).min((bytes / ROW_BYTES).max(1));
         let after = page.cursor.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let names = self.directory.by_name();
-        let first = names.partition_point(|(folded, _)| *folded <= after.as_bytes());
-        let shown = &names[first..(first + rows).min(names.len())];
-        let more = first + shown.len() < names.len();
-        let last = shown.last().filter(|_| more);
+        let mut following = self.directory.after(after.as_bytes());
+        let shown: Vec<_> = following.by_ref().take(rows).collect();
+        let last = shown.last().filter(|_| following.next().is_some());
         Agents {
-            agents: shown.iter().map(|(_, agent)| self.agent_row(*agent)).collect(),
-            next_cursor: last.map(|(_, agent)| self.directory[*agent].name.as_str().into()),
+            agents: shown.iter().map(|agent| self.agent_row(*agent)).collect(),
+            next_cursor: last.map(|agent| self.directory[*agent].name.as_str().into()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     protocol::{
         PROTOCOL,
         code::NackCode,
-        deliver::{Delivery, Head, Proof, Sender, append_shared},
+        deliver::{Head, Proof, SenderText, append_shared},
         envelope::Kind,
         frame,
         name::RELAY,
@@ -28,6 +28,7 @@ use crate::{
         interface::{ClientId, Output},
         mail::HEAD_BYTES_MAX,
         send_request::{Refusal, SendRequest},
+        work::{self, ROW_WORK},
     },
 };
 use serde_json::value::RawValue;
@@ -138,6 +139,7 @@ impl Router {
         let found = found.map_err(|why| {
             (NackCode::StoreFailed, format!("the store could not answer the request: {why}"))
         })?;
+        self.ctx.spend(ROW_WORK * found.rows.len() as u64);
         self.check_room_to_answer(request)?;
         let data = match request {
             Request::Message(message) => {
@@ -146,7 +148,7 @@ impl Router {
             }
             Request::Redeliver(of) if found.rows.is_empty() => return Err(not_found(&of.id)),
             Request::Redeliver(_) => raw(&self.redeliver(&found.rows)?),
-            _ => raw(&self.rows().page(found.rows.iter(), found.more)),
+            _ => raw(&self.rows().page(found.rows.iter(), usize::MAX, found.more)),
         };
         self.respond(pending, request.name(), &data);
         Ok(())
@@ -185,8 +187,16 @@ impl Router {
         let client = pending.client;
         let query = |query| Served::Operation(Operation::Query(query));
         Ok(match request {
-            Request::Status => Served::Answer(raw(&self.status())),
-            Request::Agents(page) => Served::Answer(raw(&self.rows().agents(page))),
+            Request::Status => {
+                self.ctx.spend(ROW_WORK);
+                Served::Answer(raw(&self.status()))
+            }
+            Request::Agents(page) => {
+                let page = self.rows().agents(page);
+                let (rows, answer) = (page.agents.len(), raw(&page));
+                self.ctx.spend(ROW_WORK * rows as u64);
+                Served::Answer(answer)
+            }
             Request::Tap => {
                 self.requests.begin_tap(client, &pending.send_id);
                 Served::Answer(raw(&Empty {}))
@@ -199,6 +209,7 @@ impl Router {
                 let of = self.asker(client).owner(inbox.of.as_deref())?;
                 let rows = self.rows();
                 let page = rows.inbox(of.as_ref(), inbox.cursor.as_deref(), inbox.limit)?;
+                self.ctx.spend(ROW_WORK * page.messages.len() as u64);
                 Served::Answer(raw(&page))
             }
             Request::History(history) => query(self.history(client, history)?),
@@ -206,6 +217,11 @@ impl Router {
                 dead: true,
                 ..self.filter(page.cursor.as_deref(), page.limit)?
             })),
+            Request::Forget(of) => {
+                self.forget_name(of)?;
+                Served::Answer(raw(&Empty {}))
+            }
+            Request::Purge(of) => Served::Answer(raw(&self.purge(of)?)),
             Request::Report(report) => {
                 self.report(client, report)?;
                 Served::Answer(raw(&Empty {}))
@@ -295,15 +311,14 @@ impl Router {
     }
 
     fn status(&self) -> Status<'_> {
-        let (known, guests) = self.directory.count();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             protocol: PROTOCOL.into(),
             uptime_ms: self.lifecycle.uptime_ms(self.ctx.now.monotonic),
             connections: self.connections.len() as u64,
             agents_here: self.directory.here().len() as u64,
-            agents_known: known as u64,
-            guests: guests as u64,
+            agents_known: self.directory.agents() as u64,
+            guests: self.directory.guests() as u64,
             streams: self.mail.streams() as u64,
             messages: self.mail.messages() as u64,
             memory_bytes: self.ctx.memory.held() as u64,
@@ -323,6 +338,7 @@ impl Router {
             let ack = Ack { ack_id, state: Some("accepted".into()), ..Ack::default() };
             self.connections.answer(&mut self.ctx, *client, Kind::Ack, &ack);
         }
+        self.ctx.spend(work::of_json(data.get().len()));
         if let Some(frame) = self.relay_frame(*client, RESPONSE, body, data, send_id) {
             self.connections.hand(&mut self.ctx, *client, frame, Content::Answer);
         }
@@ -339,23 +355,23 @@ impl Router {
     ) -> Option<Frame> {
         let id = self.ctx.new_id();
         let agent = self.connections.agent_of(client)?;
-        let to = self.directory.name(agent)?;
         let seq = self.requests.next_seq(agent);
-        let delivery = Delivery {
-            seq,
-            session_id: (&*self.connections.membership(client)?.auth.session).into(),
-            original_to: None,
-            attempt: 1,
-            requires_ack: false,
-            sender: Some(Sender { session: SESSION.into(), auth: Proof::Operator }),
-        };
         let spoken =
             MessagePayload { kind: kind.into(), body: body.into(), data: Some(data), thread: None };
         let (payload, meta) = (raw(&spoken), raw(&ReplyMeta { reply_to: Some(reply_to.into()) }));
         let mut bytes = Vec::with_capacity(HEAD_BYTES_MAX + payload.get().len() + meta.get().len());
         let mut text = Uuid::encode_buffer();
-        let id = id.hyphenated().encode_lower(&mut text);
-        Head { id, ts: self.ctx.now.unix_ms, to: to.as_str(), delivery }.append(&mut bytes, 0);
+        let head = Head {
+            id: id.hyphenated().encode_lower(&mut text),
+            ts: self.ctx.now.unix_ms,
+            to: &self.connections.membership(client)?.text,
+            seq,
+            attempt: 1,
+            requires_ack: false,
+            to_everyone: false,
+            sender: &SenderText::new(SESSION, Proof::Operator),
+        };
+        head.append(&mut bytes, 0);
         append_shared(&mut bytes, RELAY, None, payload.get(), Some(meta.get()));
         frame::seal(&mut bytes, 0, 0);
         Some(Frame { head: bytes, shared: None })

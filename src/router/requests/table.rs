@@ -24,6 +24,9 @@ pub(in crate::router) struct Requests {
     /// The last sequence number in the stream of answers to each agent, counted from `seq_base`.
     seqs: FxHashMap<AgentKey, u64>,
     seq_base: u64,
+    /// The work for agents that no frame of theirs has paid for: answers that waited for the store,
+    /// repeated deliveries.
+    debts: FxHashMap<AgentKey, u64>,
     about_daemon: Option<Box<RawValue>>,
 }
 
@@ -75,9 +78,22 @@ impl Requests {
         self.queues.remove(&client);
     }
 
+    /// Adds work that an agent's next frame pays for, on this connection or a later one.
+    pub(in crate::router) fn add_debt(&mut self, agent: AgentKey, work: u64) {
+        if work > 0 {
+            *self.debts.entry(agent).or_default() += work;
+        }
+    }
+
+    /// Removes and returns the work that an agent has not paid for.
+    pub(in crate::router) fn take_debt(&mut self, agent: AgentKey) -> u64 {
+        if self.debts.is_empty() { 0 } else { self.debts.remove(&agent).unwrap_or(0) }
+    }
+
     /// Forgets an agent.
     pub(in crate::router) fn forget(&mut self, agent: AgentKey) {
         self.seqs.remove(&agent);
+        self.debts.remove(&agent);
     }
 
     /// Begins a client's tap. A tap that the client has already begins anew for this request.

@@ -4,13 +4,17 @@ use super::{
     disk::Disk,
     promises::{Key, number_of},
 };
-use crate::router::{
-    Router,
-    connections::{Client, Content, Stage},
-    directory::bytes_of,
-    keys::AgentKey,
-    mail::{Load, Mailbox, Message, State, Stream},
-    testbed::{Checked, ensure},
+use crate::{
+    protocol::relay::Reported,
+    router::{
+        Router,
+        accounts::{Class, Principal, size_class},
+        connections::{Client, Content, Stage},
+        directory::bytes_of,
+        keys::AgentKey,
+        mail::{Load, Mailbox, Message, State, Stream},
+        testbed::{Checked, ensure},
+    },
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +27,7 @@ impl Router {
             .all_mailboxes()
             .try_for_each(|(agent, mailbox)| self.audit_queue(agent, mailbox))?;
         self.mail.all_streams().try_for_each(|stream| self.audit_stream(stream))?;
+        self.audit_accounts()?;
         self.connections.all().try_for_each(|(_, client)| self.audit_client(client))?;
         let messages = self.mail.all_messages();
         let kept = messages.filter(|message| message.reliable().is_some()).count();
@@ -32,7 +37,9 @@ impl Router {
         ensure(self.connections.unauthenticated() <= limits.unauthenticated_max, || {
             "too many unauthenticated connections".into()
         })?;
-        ensure(self.connections.members() <= limits.clients_max, || "too many members".into())?;
+        ensure(self.ctx.accounts.total(Class::Members) <= limits.clients_max, || {
+            "too many members".into()
+        })?;
         ensure(self.directory.len() <= limits.names_max, || "too many names".into())
     }
 
@@ -49,11 +56,25 @@ impl Router {
             }
         }
         ensure(owned == *here, || format!("the members are {owned:?}, and {here:?} got WELCOMEs"))?;
+        self.audit_counts()?;
         let listed = self.directory.here().len();
         let agents = owned.iter().filter(|name| !name.starts_with('@')).count();
-        ensure(listed == agents && self.connections.members() == owned.len(), || {
+        ensure(listed == agents && self.ctx.accounts.total(Class::Members) == owned.len(), || {
             format!("{listed} agents are listed and {agents} are connected")
         })
+    }
+
+    /// Checks what `status` counts, and the order in which `agents` lists.
+    fn audit_counts(&self) -> Checked {
+        let names = self.directory.keys().into_iter().map(|key| &self.directory[key].name);
+        let (own, all): (Vec<_>, Vec<_>) = names.partition(|name| name.is_daemons());
+        let guests = own.iter().filter(|name| name.is_guests()).count();
+        let mut all: Vec<_> = all.into_iter().map(|name| name.folded()).collect();
+        all.sort_unstable();
+        let listed = self.directory.after(b"").map(|agent| self.directory[agent].name.folded());
+        ensure(all == listed.collect::<Vec<_>>(), || "the list of names is wrong".into())?;
+        let counted = (self.directory.agents(), self.directory.guests());
+        ensure(counted == (all.len(), guests), || format!("{counted:?} agents and guests"))
     }
 
     /// Checks that every member has a session, and that the counts of tokens, replay buffers and
@@ -90,11 +111,16 @@ impl Router {
             })?;
             replay += bytes;
         }
+        let listed =
+            self.mail.all_mailboxes().map(|(agent, mailbox)| (agent, mailbox.replay.bytes()));
+        let listed = listed.map(|(agent, bytes)| (size_class(bytes), agent));
+        let listed: BTreeSet<_> = listed.filter(|(class, _)| *class > 0).collect();
+        ensure(self.mail.replay_holders().eq(listed), || "a replay buffer is misplaced".into())?;
         let counted = self.directory.tokens();
         ensure(tokens == counted, || {
             format!("the sessions have {tokens} tokens, but the directory counts {counted}")
         })?;
-        let counted = self.directory.subscription_bytes();
+        let counted = self.ctx.accounts.total(Class::Subscriptions);
         ensure(subscribed == counted, || {
             format!("the subscriptions take {subscribed} bytes, but the directory counts {counted}")
         })?;
@@ -104,7 +130,7 @@ impl Router {
         })
     }
 
-    /// Checks the bytes that queues, answers, notices, questions and deferred frames are charged
+    /// Checks the bytes that queues, answers, notices and questions are charged
     /// for.
     fn audit_loads(&self) -> Checked {
         let mut loads: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
@@ -116,18 +142,19 @@ impl Router {
         let (again, queued): (Vec<_>, Vec<_>) =
             self.mail.all_messages().partition(|message| message.is_replay);
         for message in queued {
-            add(message.to, message.from, message.bytes);
+            add(message.to, message.sent.from, message.bytes);
         }
         let mut inside: usize = again.iter().map(|message| message.bytes).sum();
-        inside += self.questions.bytes();
-        inside += self.notices.bytes();
+        let charged = self.questions.charged().chain(self.notices.charged());
+        inside += charged.map(|(_, bytes)| bytes).sum::<usize>();
+        inside += self.ctx.accounts.total(Class::Subscriptions);
         for (_, client) in self.connections.all() {
-            inside += client.window.answers() + client.deferred.bytes();
+            inside += client.window.answers();
             for handed in client.window.frames() {
-                if let (Content::AtMostOnce { from, .. }, Some(to)) =
+                if let (Content::AtMostOnce { sent, charged, .. }, Some(to)) =
                     (&handed.content, client.agent)
                 {
-                    add(to, *from, handed.bytes);
+                    add(to, sent.from, *charged);
                 }
             }
         }
@@ -150,6 +177,11 @@ impl Router {
         ensure(queued == there, || {
             format!("the queues count {queued} messages, the table has {there}")
         })?;
+        for mailbox in mailboxes.values() {
+            let (counted, summed) = (mailbox.dedup.left_bytes(), mailbox.dedup.summed_left_bytes());
+            ensure(counted == summed, || format!("{counted} bytes of recipients, not {summed}"))?;
+            inside += counted;
+        }
         let entries: usize = mailboxes.values().map(|mailbox| mailbox.dedup.len()).sum();
         let counted = self.mail.dedup_entry_count();
         ensure(entries == counted, || format!("{entries} dedup entries, not {counted}"))?;
@@ -159,6 +191,50 @@ impl Router {
         ensure(counted == inside, || {
             format!("the memory counts {counted} bytes, but the messages take {inside}")
         })
+    }
+
+    /// Checks what each principal is charged with.
+    fn audit_accounts(&self) -> Checked {
+        let mut held: BTreeMap<(usize, Principal), usize> = BTreeMap::new();
+        let mut add = |class: Class, agent: AgentKey, amount: usize| {
+            let principal = self.ctx.accounts.principal(agent);
+            *held.entry((class as usize, principal)).or_default() += amount;
+        };
+        for stream in self.mail.all_streams() {
+            add(Class::Streams, stream.from(), 1);
+        }
+        for message in self.mail.all_messages() {
+            let payer = if message.is_replay { message.to } else { message.sent.from };
+            add(Class::Memory, payer, message.bytes);
+        }
+        for (_, client) in self.connections.all() {
+            if let (Stage::Member(_), Some(agent)) = (&client.stage, client.agent) {
+                add(Class::Members, agent, 1);
+            }
+            if let Some(agent) = client.agent {
+                add(Class::Memory, agent, client.window.answers());
+            }
+            for handed in client.window.frames() {
+                if let Content::AtMostOnce { sent, charged, .. } = &handed.content {
+                    add(Class::Memory, sent.from, *charged);
+                }
+            }
+        }
+        for (agent, mailbox) in self.mail.all_mailboxes() {
+            add(Class::Memory, agent, mailbox.dedup.left_bytes());
+        }
+        for key in self.directory.keys() {
+            let session = self.directory[key].session.as_deref();
+            let patterns = session.into_iter().flat_map(|session| &session.subscriptions);
+            add(Class::Subscriptions, key, patterns.map(bytes_of).sum());
+        }
+        for (payer, bytes) in self.questions.charged().chain(self.notices.charged()) {
+            add(Class::Memory, payer, bytes);
+        }
+        let charged = self.ctx.accounts.all().into_iter().filter(|(_, amount)| *amount > 0);
+        let charged: BTreeMap<_, _> = charged.collect();
+        held.retain(|_, amount| *amount > 0);
+        ensure(charged == held, || format!("{charged:?} is charged, {held:?} is held"))
     }
 
     fn audit_queue(&self, agent: AgentKey, mailbox: &Mailbox) -> Checked {
@@ -174,6 +250,7 @@ impl Router {
             self.mail.streams_to(agent).map(|(_, stream)| stream.in_flight.len()).sum::<usize>();
         let counted = mailbox.outbox.in_flight;
         ensure(in_flight as u64 == counted, || format!("{in_flight} in flight, not {counted}"))?;
+        self.audit_mailbox(agent, mailbox)?;
         let agent = &self.directory[agent];
         let Some(client) = agent.client.and_then(|client| self.connections.get(client)) else {
             return ensure(in_flight == 0, || "messages in flight to an absent agent".into());
@@ -187,6 +264,38 @@ impl Router {
         ensure(!is_idle || mailbox.outbox.next(most).is_none(), || {
             format!("{} could get more messages and gets none", agent.name)
         })
+    }
+
+    /// Checks the orders in which requests find an agent's messages, and what they count.
+    fn audit_mailbox(&self, agent: AgentKey, mailbox: &Mailbox) -> Checked {
+        let (mut kept, mut once, mut in_flight) = (BTreeSet::new(), BTreeSet::new(), 0);
+        let mut oldest: Option<(u64, &Reported)> = None;
+        for message in self.mail.all_messages().filter(|message| message.to == agent) {
+            let Some(reliable) = message.reliable() else {
+                once.insert(message.order);
+                continue;
+            };
+            kept.insert(message.order);
+            let waits = reliable.progress(false).1.is_some();
+            let is_in_flight = matches!(reliable.state, State::InFlight { .. });
+            in_flight += u64::from(is_in_flight && !waits);
+            let why = reliable.reported.as_deref().filter(|reported| reported.why.is_some());
+            if let Some(why) = why.filter(|_| is_in_flight && waits)
+                && oldest.is_none_or(|(order, _)| message.order < order)
+            {
+                oldest = Some((message.order, why));
+            }
+        }
+        let progress = self.mail.progress(agent, false);
+        ensure(mailbox.at_least_once.keys().eq(&kept), || "a delivery is not listed".into())?;
+        ensure(mailbox.at_most_once.keys().eq(&once), || "a message is not listed".into())?;
+        ensure(progress.in_flight == in_flight, || {
+            format!("{in_flight} deliveries do not wait, not {}", progress.in_flight)
+        })?;
+        ensure(progress.why == oldest.map(|(_, why)| why), || "another reason is shown".into())?;
+        let flying = self.mail.streams_to(agent).filter(|(_, stream)| !stream.in_flight.is_empty());
+        let flying: BTreeSet<_> = flying.map(|(key, _)| key).collect();
+        ensure(mailbox.in_flight_streams == flying, || "a stream in flight is not listed".into())
     }
 
     fn audit_stream(&self, stream: &Stream) -> Checked {
@@ -218,7 +327,9 @@ impl Router {
             format!("a window of {sum}")
         })?;
         let needs_timer = !matches!(client.stage, Stage::HungUp);
-        ensure(client.timer.is_some() == needs_timer, || {
+        // A client whose first frame waits for its turn is in time.
+        let is_in_time = matches!(client.stage, Stage::Unauthenticated { .. }) && client.has_spoken;
+        ensure(client.timer.is_some() == needs_timer || is_in_time, || {
             format!("the timer of {client:?} is wrong")
         })
     }
@@ -232,11 +343,12 @@ impl Router {
         let name = |agent: AgentKey| self.directory.name(agent).map(|name| name.folded());
         let queued = self.mail.all_messages().filter(|message| !message.is_replay);
         let queued = queued.filter(|message| message.reliable().is_none());
-        let queued = queued.map(|message| (message.send_id.as_str(), message.to, message.from));
+        let queued =
+            queued.map(|message| (message.sent.id.as_str(), message.to, message.sent.from));
         let handed = self.connections.all().flat_map(|(_, client)| {
             client.window.frames().filter_map(|handed| match (&handed.content, client.agent) {
-                (Content::AtMostOnce { send_id, from, .. }, Some(to)) => {
-                    Some((send_id.as_str(), to, *from))
+                (Content::AtMostOnce { sent, .. }, Some(to)) => {
+                    Some((sent.id.as_str(), to, sent.from))
                 }
                 _ => None,
             })
@@ -252,7 +364,9 @@ impl Router {
     /// Returns a list of all state that the router still holds.
     pub(super) fn rest(&self) -> String {
         let messages = self.mail.all_messages().map(|message| format!("{message:.300?}; "));
-        let bytes = (self.ctx.memory.inside() > 0).then(|| "bytes; ".to_owned());
+        let left = self.mail.all_mailboxes().map(|(_, mailbox)| mailbox.dedup.left_bytes());
+        let lasting = self.ctx.accounts.total(Class::Subscriptions) + left.sum::<usize>();
+        let bytes = (self.ctx.memory.inside() > lasting).then(|| "bytes; ".to_owned());
         messages.chain(bytes).collect()
     }
 

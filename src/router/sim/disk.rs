@@ -156,6 +156,11 @@ impl Disk {
         Some((&row.delivery, row.ended.is_some()))
     }
 
+    /// Whether an agent was connected, as far as is synced.
+    pub(super) fn is_here(&self, agent: u64) -> bool {
+        self.synced.agents.get(&agent).is_some_and(|agent| agent.forget_at.is_none())
+    }
+
     /// Returns how many recipients of a SEND have a delivery that was ever synced.
     pub(super) fn recipients(&self, send_id: &str) -> u64 {
         self.of_send.get(send_id).map_or(0, |numbers| numbers.len() as u64)

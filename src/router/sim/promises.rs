@@ -68,6 +68,8 @@ pub(super) struct Promises {
     numbers: BTreeMap<Stream, BTreeMap<u64, usize>>,
     /// At-least-once deliveries that were handed to a connection.
     delivered: BTreeSet<Uuid>,
+    /// Those that the daemon has to know of from an earlier one.
+    delivered_earlier: BTreeSet<Uuid>,
     /// Deliveries that applications acknowledged, and deliveries that they refused.
     pub(super) acknowledged: BTreeSet<Uuid>,
     pub(super) given_up: BTreeSet<Uuid>,
@@ -159,7 +161,7 @@ impl Promises {
                     Ending::Dead { code: NackCode::GaveUp, .. } => {
                         self.failures.get(id).is_some_and(|count| *count >= FAILURES_MAX)
                     }
-                    Ending::Dead { .. } => false,
+                    Ending::Dead { .. } | Ending::Erased => false,
                 };
                 if matches!(ending, Ending::Dead { code: NackCode::GaveUp, .. }) {
                     self.exhausted.insert(*id);
@@ -202,10 +204,10 @@ impl Promises {
         }
     }
 
-    /// Returns a delivery that another connection was handed.
-    pub(super) fn in_flight_elsewhere(&self, client: ClientId) -> Option<Uuid> {
-        let mut others = self.in_flight.iter().filter(|(other, _)| **other != client);
-        others.find_map(|(_, ids)| ids.first().copied())
+    /// Returns a delivery that one of the chosen connections was handed.
+    pub(super) fn in_flight_at(&self, chosen: impl Fn(ClientId) -> bool) -> Option<Uuid> {
+        let mut chosen = self.in_flight.iter().filter(|(client, _)| chosen(**client));
+        chosen.find_map(|(_, ids)| ids.first().copied())
     }
 
     /// Checks that a SEND which the router acknowledges is on the disk for all its recipients.
@@ -292,9 +294,15 @@ impl Promises {
             }
         }
         self.in_flight.clear();
-        // A message that waited for an absent agent goes out before its attempt is persisted.
-        self.delivered
-            .retain(|id| disk.delivery(*id).is_none_or(|(record, _)| record.attempts > 0));
+        // A message goes out before its attempt is persisted, but after its recipient's arrival is.
+        let Self { delivered, delivered_earlier, .. } = self;
+        delivered.retain(|id| {
+            delivered_earlier.contains(id)
+                || disk
+                    .delivery(*id)
+                    .is_none_or(|(record, _)| record.attempts > 0 || disk.is_here(record.to))
+        });
+        delivered_earlier.clone_from(delivered);
         let mut streams = Vec::new();
         for change in lost {
             if let Change::Stream(record) = change

@@ -11,7 +11,7 @@ use crate::{
     },
     router::{
         ClientId, Input,
-        testbed::{Checked, End},
+        testbed::{Arrival, Checked, End},
     },
 };
 use rand_core::Rng;
@@ -236,16 +236,14 @@ impl World {
     fn intrude(&mut self) -> Checked {
         let name = NAMES[self.below(NAMES.len())];
         let token = self.one_in(2).then_some("stolen");
-        let id = self.connect(None)?;
+        let id = self.connect(None, name)?;
         let hello = json!({"agent": name, "session": {"resume_token": token}});
         self.say(id, Header::new(Kind::Hello, "h", 1), &hello)
     }
 
     /// Makes a client break the protocol. Other clients must not be affected.
     fn break_protocol(&mut self) -> Checked {
-        let Some(id) = self.some_connection().filter(|id| !self.is_paused(*id)) else {
-            return Ok(());
-        };
+        let Some(id) = self.some_connection() else { return Ok(()) };
         let header = |kind| Header::new(kind, "l", 1);
         match self.below(8) {
             0 => self.frame(id, b"[]"),
@@ -253,7 +251,11 @@ impl World {
             2 => self.say(id, header(Kind::Welcome), &json!({"agent": "ann"})),
             3 => self.say(id, header(Kind::Hello), &json!({"agent": "admin"})),
             4 => {
-                let foreign = self.promises.in_flight_elsewhere(id);
+                // The client may get the name that it asked for before the router reads the frame.
+                let name = self.connections[&id].name;
+                let of_another =
+                    |other| self.connections.get(&other).is_some_and(|it| it.name != name);
+                let foreign = self.promises.in_flight_at(of_another);
                 let foreign = foreign.map_or_else(|| "none".to_owned(), |id| id.to_string());
                 self.say(id, header(Kind::Ack), &json!({"ack_id": foreign}))
             }
@@ -267,7 +269,7 @@ impl World {
             }
             _ => {
                 let broken = Violation::new(ErrorCode::FrameTooLarge, "too large");
-                self.handle(Input::Violated(id, broken))
+                self.arrive(id, Arrival::Violated(broken))
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::{
     router::{
         ClientId, Input, Output,
         planted::Bug,
-        testbed::{Checked, Event, Testbed},
+        testbed::{Arrival, Checked, Event, Testbed, ensure},
     },
 };
 use rand_chacha::ChaCha8Rng;
@@ -42,6 +42,8 @@ use std::{
 pub(super) struct Connection {
     /// The application that uses the connection. Intruders and abandoned connections have none.
     pub(super) owner: Option<usize>,
+    /// The name that the client asks for.
+    pub(super) name: &'static str,
     /// Frames that have not reached the router.
     pub(super) inbound: VecDeque<Vec<u8>>,
     /// Whether the client closes the connection once the router has read all frames.
@@ -129,9 +131,13 @@ impl World {
 
 /// Connections of applications and intruders.
 impl World {
-    pub(super) fn connect(&mut self, owner: Option<usize>) -> Result<ClientId, String> {
+    pub(super) fn connect(
+        &mut self,
+        owner: Option<usize>,
+        name: &'static str,
+    ) -> Result<ClientId, String> {
         let id = self.bed.new_end();
-        self.connections.insert(id, Connection { owner, ..Connection::default() });
+        self.connections.insert(id, Connection { owner, name, ..Connection::default() });
         self.handle(Input::Connected(id))?;
         Ok(id)
     }
@@ -145,7 +151,7 @@ impl World {
                 self.drive(index, session::Input::NotConnected { why, absent: true })?;
                 continue;
             }
-            let id = self.connect(Some(index))?;
+            let id = self.connect(Some(index), NAMES[index])?;
             self.apps[index].connection = Some(id);
             self.note(|| format!("{} is {id:?}", NAMES[index]));
             if self.bug == Some(Bug::ForgetfulLibrary) {
@@ -161,49 +167,75 @@ impl World {
         self.connections.keys().nth(index).copied()
     }
 
-    pub(super) fn is_paused(&self, id: ClientId) -> bool {
-        self.bed.ends.get(&id).is_some_and(|end| end.is_paused)
-    }
-
+    /// Carries some frames of one client or of several to the router, which handles some of all
+    /// frames that it has.
     pub(super) fn carry_some_in(&mut self) -> Checked {
-        let Some(id) = self.some_connection().filter(|id| !self.is_paused(*id)) else {
-            return Ok(());
-        };
-        // The router reads the frames together: a read pause because of one of them does not stop
-        // the others.
-        for _ in 0..=self.below(4) {
-            self.carry_in(id)?;
+        for _ in 0..=self.below(3) {
+            let Some(id) = self.some_connection() else { return Ok(()) };
+            for _ in 0..=self.below(8) {
+                self.carry_in(id)?;
+            }
+        }
+        for _ in 0..=self.below(12) {
+            self.serve()?;
         }
         Ok(())
     }
 
     /// Carries a frame to the router.
-    pub(super) fn carry_in(&mut self, id: ClientId) -> Checked {
+    fn carry_in(&mut self, id: ClientId) -> Checked {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         match connection.inbound.pop_front() {
-            Some(bytes) => self.frame(id, &bytes[PREFIX..]),
+            Some(bytes) => self.arrive(id, Arrival::Frame(bytes[PREFIX..].into())),
             None if connection.is_leaving => self.disconnect(id),
             None => Ok(()),
         }
     }
 
+    /// Carries all frames of a client to the router, which handles all frames that it has.
     pub(super) fn carry_all_in(&mut self, id: ClientId) -> Checked {
-        while self.connections.get(&id).is_some_and(|connection| !connection.inbound.is_empty())
-            && !self.is_paused(id)
-        {
+        while self.connections.get(&id).is_some_and(|connection| !connection.inbound.is_empty()) {
             self.carry_in(id)?;
         }
+        while self.serve()? {}
         Ok(())
     }
 
+    /// Brings a frame to the router, which handles all frames that it has.
     pub(super) fn frame(&mut self, id: ClientId, json: &[u8]) -> Checked {
-        self.note(|| format!("{id:?} > {:.300}", String::from_utf8_lossy(json)));
-        if let Ok(envelope) = Envelope::read(json) {
-            let name = self.bed.ends.get(&id).and_then(|end| end.name.as_deref());
-            let name = name.filter(|_| !self.is_paused(id));
-            self.promises.reads(name, &envelope, self.bed.now.monotonic);
+        self.arrive(id, Arrival::Frame(json.into()))?;
+        while self.serve()? {}
+        Ok(())
+    }
+
+    /// Appends an entry to a client's queue.
+    pub(super) fn arrive(&mut self, id: ClientId, arrival: Arrival) -> Checked {
+        let events = self.bed.arrive(id, arrival)?;
+        // The router only notes that the client is alive, which costs no audit.
+        if events.is_empty() { Ok(()) } else { self.carry_out(events) }
+    }
+
+    /// Lets the router handle the entry whose turn it is. Returns false if there is none.
+    pub(super) fn serve(&mut self) -> Result<bool, String> {
+        let Some((id, arrival)) = self.bed.next_arrival() else { return Ok(false) };
+        match &arrival {
+            Arrival::Frame(json) => {
+                self.note(|| format!("{id:?} > {:.300}", String::from_utf8_lossy(json)));
+                if let Ok(envelope) = Envelope::read(json) {
+                    let name = self.bed.ends.get(&id).and_then(|end| end.name.as_deref());
+                    self.promises.reads(name, &envelope, self.bed.now.monotonic);
+                }
+            }
+            Arrival::Violated(_) => {}
+            Arrival::Ended => {
+                self.note(|| format!("{id:?} ends"));
+                self.promises.ends(id);
+            }
         }
-        self.handle(Input::Frame(id, json))
+        if let Some(events) = self.bed.serve()? {
+            self.carry_out(events)?;
+        }
+        Ok(true)
     }
 
     pub(super) fn write_some(&mut self) -> Checked {
@@ -259,9 +291,10 @@ impl World {
     /// Ends a connection for both sides.
     pub(super) fn disconnect(&mut self, id: ClientId) -> Checked {
         let Some(connection) = self.connections.remove(&id) else { return Ok(()) };
-        self.note(|| format!("{id:?} ends"));
-        self.promises.ends(id);
-        self.handle(Input::Disconnected(id))?;
+        self.arrive(id, Arrival::Ended)?;
+        while self.bed.ends.contains_key(&id) {
+            ensure(self.serve()?, || format!("{id:?} is gone, and its end is not handled"))?;
+        }
         self.lose(id, &connection)
     }
 
@@ -280,6 +313,10 @@ impl World {
 impl World {
     pub(super) fn handle(&mut self, input: Input<'_>) -> Checked {
         let events = self.bed.handle(input)?;
+        self.carry_out(events)
+    }
+
+    fn carry_out(&mut self, events: Vec<Event>) -> Checked {
         let ends = self.bed.ends.iter();
         let members = ends.filter_map(|(id, end)| Some((end.name.clone()?, *id))).collect();
         let before = std::mem::replace(&mut self.members, members);
@@ -321,7 +358,7 @@ impl World {
                         self.promises.outcomes.drops(&name.to_lowercase());
                     }
                 }
-                Event::Other(Output::SetReading(..) | Output::HangUp(_)) => {}
+                Event::Other(Output::SetPaused(..) | Output::Operator(_) | Output::HangUp(_)) => {}
                 Event::Other(output) => return Err(format!("{output:?} to nobody")),
             }
         }
@@ -541,6 +578,9 @@ impl World {
             if unwritten > 0 || !connection.inbound.is_empty() {
                 waits.push_str(&format!("frames on {id:?}; "));
             }
+        }
+        if self.bed.unserved() > 0 {
+            waits.push_str("frames in the schedule; ");
         }
         waits.push_str(&self.bed.router.rest());
         if !self.disk.is_even() {

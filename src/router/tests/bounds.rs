@@ -1,4 +1,4 @@
-//! Bounds and their outcomes: queues, memory, unread answers, deferred frames.
+//! Bounds and their outcomes: queues, memory, unread answers, frames that wait.
 
 use super::script::{check, run};
 use expect_test::expect;
@@ -131,7 +131,7 @@ fn broadcast_without_free_recipient_is_not_accepted() {
 #[test]
 fn memory_is_bounded_over_all_queues() {
     check(expect![[r#"
-        limits memory_bytes_max=2000
+        limits memory_bytes_max=4000
         here: ann bob
         outside 1000
         bob stalls
@@ -144,7 +144,7 @@ fn memory_is_bounded_over_all_queues() {
         bob reads
         ann> Bob: 4
             bob < DELIVER d3 Ann -> Bob seq 3 {"body":"4"}
-        outside 2000
+        outside 3500
         ann>> Bob: 5
             ann < BUSY {"ack_id":"a5","queue_depth":0,"retry_after_ms":50}
         outside 0
@@ -157,7 +157,7 @@ fn memory_is_bounded_over_all_queues() {
 #[test]
 fn subscriptions_get_half_of_the_memory() {
     check(expect![[r#"
-        limits memory_bytes_max=3200
+        limits memory_bytes_max=11428
         here: ann bob
         bob says SUBSCRIBE id=1 topic=t*250 {}
             bob < ACK {"ack_id":"1"}
@@ -172,6 +172,8 @@ fn subscriptions_get_half_of_the_memory() {
         bob goes
         cid joins
             cid < WELCOME {"agent":"Cid"}
+        cid says SUBSCRIBE id=5 topic=a.* {}
+            cid < ACK {"ack_id":"5"}
         cid says SUBSCRIBE id=5 topic=b.* {}
             cid < NACK {"ack_id":"5","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
         bob joins
@@ -180,7 +182,7 @@ fn subscriptions_get_half_of_the_memory() {
             cid < ACK {"ack_id":"6"}
         cid says UNSUBSCRIBE id=7 topic=b.* {}
             cid < ACK {"ack_id":"7"}
-        outside 3100
+        outside 11328
         cid says SUBSCRIBE id=8 topic=b.* {}
             cid < NACK {"ack_id":"8","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
     "#]]);
@@ -206,7 +208,7 @@ fn window_keeps_the_order_of_waiting_messages() {
 }
 
 #[test]
-fn reads_pause_for_a_client_with_unread_answers() {
+fn frames_of_a_client_with_unread_answers_wait() {
     check(expect![[r#"
         limits answers_bytes_max=300
         here: ann
@@ -215,11 +217,11 @@ fn reads_pause_for_a_client_with_unread_answers() {
             ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann> Zoe: 2
             ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann gate shuts
+            ann waits
         ann> Zoe: 3
-            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann reads
-            ann gate opens
+            ann goes on
+            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann> Zoe: 4
             ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
     "#]]);
@@ -237,22 +239,25 @@ fn frames_read_before_the_pause_are_answered_in_order() {
         ann stalls
         ann asks inbox
             ann < DELIVER d2 @relay -> Ann seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
-            ann gate shuts
+            ann waits
         ann asks inbox
         ann> Bob: between them
         ann asks inbox {"limit":1,"cursor":"9"}
         ann says BYE {"reason":"done"}
         ann> Bob: beyond the end
         ann reads
+            ann goes on
             ann < DELIVER d3 @relay -> Ann seq 2 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"x*700","expires":87401000,"failures":0,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"waiting","to":"Ann","waits_for":"window"}]},"kind":"response"}
-            ann < DELIVER d4 @relay -> Ann seq 3 {"body":"inbox","data":{"messages":[]},"kind":"response"}
-            bob < DELIVER d5 Ann -> Bob seq 1 {"body":"between them"}
+            ann waits
+            ann goes on
+            bob < DELIVER d4 Ann -> Bob seq 1 {"body":"between them"}
+            ann < DELIVER d5 @relay -> Ann seq 3 {"body":"inbox","data":{"messages":[]},"kind":"response"}
             ann close Bye
     "#]]);
 }
 
 #[test]
-fn deferred_frames_are_handled_while_the_client_reads() {
+fn waiting_frames_are_handled_while_the_client_reads() {
     check(expect![[r#"
         limits answers_bytes_max=600
         here: ann
@@ -265,30 +270,32 @@ fn deferred_frames_are_handled_while_the_client_reads() {
             ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann> Zoe: 4
             ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann gate shuts
+            ann waits
         ann> Zoe: is told at once
-            ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann says RESUME {}
         ann> Zoe: 6
         ann takes 200
         ann takes 200
         ann takes 200
-        ann takes 200
+            ann goes on
+            ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
             ann < SYNC {"session_id":"s1","streams":[]}
+            ann < NACK {"ack_id":"a6","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
+            ann waits
+        ann takes 200
         ann> Zoe: 7
         ann takes 200
-            ann < NACK {"ack_id":"a6","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann takes 200
+            ann goes on
             ann < NACK {"ack_id":"a7","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann takes 200
-            ann gate opens
         ann> Zoe: 8
             ann < NACK {"ack_id":"a8","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
     "#]]);
 }
 
 #[test]
-fn deferred_frames_end_with_their_connection() {
+fn frames_of_a_client_that_left_are_handled() {
     check(expect![[r#"
         limits answers_bytes_max=300
         here: bob op ann
@@ -297,40 +304,20 @@ fn deferred_frames_end_with_their_connection() {
             ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
         ann> Zoe: 2
             ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
-            ann gate shuts
+            ann waits
         ann> *: unheard
         ann> Bob: unheard
         op asks status
-            op < DELIVER d1 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":532,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-            op gate shuts
-            op gate opens
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":378,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op waits
+            op goes on
         ann goes
+            bob < DELIVER d2 Ann -> Bob seq 1 originalTo "*" {"body":"unheard"}
+            bob < DELIVER d3 Ann -> Bob seq 2 {"body":"unheard"}
         op asks status
-            op < DELIVER d2 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":0},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
-            op gate shuts
-            op gate opens
-    "#]]);
-}
-
-#[test]
-fn deferred_frames_count_as_memory() {
-    check(expect![[r#"
-        limits answers_bytes_max=300 memory_bytes_max=1500
-        here: ann
-        ann stalls
-        ann> Zoe: 1
-            ann < NACK {"ack_id":"a1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-        ann> Zoe: 2
-            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann gate shuts
-        ann> Zoe: 3
-            ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-        ann> Zoe: 4
-            ann < NACK {"ack_id":"a4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-        outside 1000
-        ann> Zoe: 5
-            ann < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"answers wait to be read, and the daemon has no memory for more"}
-            ann close Fault(TooManyClients)
+            op < DELIVER d4 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":2},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op waits
+            op goes on
     "#]]);
 }
 
@@ -383,7 +370,7 @@ fn paused_client_survives_while_draining() {
             ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
         ann> Zoe: 3
             ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here is Ann"}
-            ann gate shuts
+            ann waits
         wait 5000
             ann < PING {}
         wait 9000

@@ -223,6 +223,89 @@ fn unwritten_delivery_does_not_fail() {
     assert!(!transcript.contains("GAVE_UP"), "{transcript}");
 }
 
+/// Each second, the wall clock is a second earlier than before.
+#[test]
+fn clock_that_goes_back_changes_neither_order_nor_ttl() {
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob 3000ms: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        back 2000
+        wait 1000
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        bob goes
+        back 2000
+        wait 1000
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
+        back 2000
+        wait 999
+        wait 1
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        back 2000
+        wait 1000
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        ann>> Bob: 4
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
+        back 2000
+        crash
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 3 requires_ack true {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 3 attempt 2 requires_ack true {"body":"3"}
+            bob < DELIVER d4 Ann -> Bob seq 4 attempt 2 requires_ack true {"body":"4"}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        ann>> Bob: 5
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 1025 requires_ack true {"body":"5"}
+    "#]]);
+}
+
+/// Before each line in turn, the wall clock is set to a year later, to 2038, to 2100 or to 1970.
+#[test]
+fn jump_of_the_wall_clock_changes_nothing() {
+    const JUMPS: [u64; 4] = [31_537_000_000, 2_147_483_648_000, 4_102_444_800_000, 0];
+    const SILENT: &str = "wait 1000\nann says PONG {\"nonce\":\"n\"}";
+    let mut script: Vec<&str> = r#"
+ann joins
+bob joins {"capabilities":{"resume":true}}
+cid joins
+ann>> Bob 4000ms: expires
+ann says SEND to=Bob meta={"sync":{"correlationId":"c","timeoutMs":7000}} {"n":1}
+ann>> Bob: stays
+bob goes"#
+        .trim()
+        .lines()
+        .collect();
+    script.extend(SILENT.lines().cycle().take(2 * 16));
+    script.push(r#"bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}"#);
+    script.push("bob goes");
+    script.extend(["wait 599999", "wait 1"]);
+    script.push(r#"bob joins {"session":{"resume_token":"bob:2"}}"#);
+    let without = run(&script.join("\n"));
+    for event in ["EXPIRED", "SYNC_TIMEOUT", "HEARTBEAT_TIMEOUT", "stays", "RESUME_REJECTED"] {
+        assert!(without.contains(event), "no {event}: {without}");
+    }
+    for jump in JUMPS {
+        for at in 0..script.len() {
+            let mut jumping = script.clone();
+            let jump = format!("wall {jump}");
+            jumping.insert(at, &jump);
+            let transcript = run(&jumping.join("\n"));
+            let same: Vec<_> = transcript.lines().filter(|line| *line != jump).collect();
+            assert_eq!(same.join("\n"), without.trim_end(), "{jump} before {}", script[at]);
+        }
+    }
+}
+
 #[test]
 fn message_expires_after_its_ttl() {
     check(expect![[r#"
@@ -245,6 +328,19 @@ fn message_expires_after_its_ttl() {
         ann>> Bob: next
             ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
             bob < DELIVER d3 Ann -> Bob seq 4 requires_ack true {"body":"next"}
+    "#]]);
+}
+
+#[test]
+fn ttl_is_at_most_30_days() {
+    check(expect![[r#"
+        limits mailbox_days=60
+        here: ann bob
+        bob goes
+        ann says SEND to=Bob id=long meta={"requires_ack":true,"ttl_ms":18446744073709551615} {"n":1}
+            ann < ACK {"ack_id":"long","away":true,"durability":"disk","state":"accepted"}
+        ann asks message {"id":"long"}
+            ann < DELIVER d2 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":0,"body":null,"expires":2593001000,"failures":0,"from":"Ann","id":"d1","send_id":"long","seq":1,"state":"waiting","to":"Bob","waits_for":"recipient"}]},"kind":"response"}
     "#]]);
 }
 

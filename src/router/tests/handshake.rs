@@ -1,6 +1,6 @@
 //! Handshakes, names in use, heartbeats, and the end of connections and of the daemon.
 
-use super::script::check;
+use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
@@ -165,9 +165,13 @@ fn clients_and_names_are_bounded() {
         cid joins
             cid < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 clients are connected already","ref":"h"}
             cid close Fault(TooManyClients)
+        bob says SUBSCRIBE topic=t {}
+            bob < ACK {"ack_id":"x"}
         bob goes
         cid2 joins
             cid2 < WELCOME {"agent":"Cid"}
+        ann says SUBSCRIBE topic=t {}
+            ann < ACK {"ack_id":"x"}
         ann goes
         dan joins
             dan < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
@@ -178,13 +182,78 @@ fn clients_and_names_are_bounded() {
 }
 
 #[test]
+fn operators_join_a_full_daemon() {
+    check(expect![[r#"
+        limits clients_max=1 names_max=1
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks agents {"limit":1}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        gus joins {"mode":"guest"}
+            gus < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 clients are connected already","ref":"h"}
+            gus close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn full_table_forgets_names_without_mail_key_and_session() {
+    check(expect![[r#"
+        limits names_max=5
+        policy key Kay k
+        here: ann bob
+        kay joins {"auth":{"key":"k"}}
+            kay < WELCOME {"agent":"Kay"}
+        kay says BYE {"reason":"done"}
+            kay close Bye
+        ann>> Bob: mail
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"mail"}
+        bob says BYE {"reason":"done"}
+            bob close Bye
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        cid says BYE {"reason":"done"}
+            cid close Bye
+        wait 1
+        dan joins
+            dan < WELCOME {"agent":"Dan"}
+        dan says BYE {"reason":"done"}
+            dan close Bye
+        eve joins
+            eve < WELCOME {"agent":"Eve"}
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks agents {"limit":5}
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":1,"queued_bytes":588,"since":1001000,"subscriptions":0,"waiting":1},{"here":false,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"since":1001001,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Eve","queued":0,"queued_bytes":0,"session":"s-f9880bd21be61006","since":1001001,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Kay","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+        fay joins
+            fay < WELCOME {"agent":"Fay"}
+        guy joins
+            guy < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"5 names are known already","ref":"h"}
+            guy close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn many_short_stays_do_not_shut_newcomers_out() {
+    let mut script = "limits names_max=64\n".to_owned();
+    for at in 0..200 {
+        script.push_str(&format!("a{at} joins {{\"agent\":\"A{at}\"}}\n"));
+        script.push_str(&format!("a{at} says BYE {{\"reason\":\"done\"}}\n"));
+    }
+    let transcript = run(&script);
+    assert_eq!(transcript.matches("WELCOME").count(), 200, "{transcript}");
+}
+
+#[test]
 fn name_in_use_is_refused_once_its_owner_was_pinged() {
     check(expect![[r#"
         ann joins
             ann < WELCOME {"agent":"Ann"}
         ann2 joins
             ann < PING {}
-            ann2 gate shuts
+            ann2 waits
         wait 249
         wait 1
             ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
@@ -201,7 +270,7 @@ fn names_ignore_case() {
             ann < WELCOME {"agent":"Ann"}
         ann2 joins {"agent":"aNN"}
             ann < PING {}
-            ann2 gate shuts
+            ann2 waits
         wait 250
             ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"aNN is connected already; choose another name, or end that one"}
             ann2 close Fault(NameInUse)
@@ -219,14 +288,14 @@ fn freed_name_goes_to_the_first_waiting_connection() {
             ann < WELCOME {"agent":"Ann"}
         ann2 joins
             ann < PING {}
-            ann2 gate shuts
+            ann2 waits
         ann2> Ann: said while waiting
         ann3 joins
-            ann3 gate shuts
+            ann3 waits
         wait 100
         ann goes
             ann2 < WELCOME {"agent":"Ann"}
-            ann2 gate opens
+            ann2 goes on
             ann2 < DELIVER d1 Ann -> Ann seq 1 {"body":"said while waiting"}
         wait 150
             ann3 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
@@ -241,7 +310,7 @@ fn waiting_connection_that_ends_is_forgotten() {
             ann < WELCOME {"agent":"Ann"}
         ann2 joins
             ann < PING {}
-            ann2 gate shuts
+            ann2 waits
         ann2 goes
         ann goes
         ann3 joins

@@ -385,3 +385,35 @@ fn delivery_after_a_crash_is_marked_as_another_attempt() {
             bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"one"}
     "#]]);
 }
+
+/// Bob may have received the message before the first crash, and the second daemon ends before he
+/// is back.
+#[test]
+fn delivery_that_an_earlier_daemon_may_have_made_is_an_attempt_for_later_daemons() {
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        ann>> Bob: hello
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        disk holds
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        disk keeps 2
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"hello"}
+        disk shows
+        crash
+            keep Ann away
+            keep Bob away
+            keep session of agent 1 with [] until 601000
+            keep session of agent 2 with [] until 601000
+            keep delivery 1: 1 attempts, 0 failures
+        crash
+        disk keeps
+        bob joins
+            keep Bob here
+            keep session of agent 2 with []
+            bob < WELCOME {"agent":"Bob"}
+            keep delivery 1: 2 attempts, 0 failures
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"hello"}
+    "#]]);
+}

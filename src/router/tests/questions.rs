@@ -158,8 +158,8 @@ fn notices_wait_for_a_sender_that_is_away() {
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
             ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
+            ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
     "#]]);
 }
 
@@ -362,8 +362,8 @@ fn notices_survive_a_crash() {
             keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
             keep answer 2 for agent 2
         wait 100
-            keep delivery 4: Dead { code: Expired, why: "its time to live ran out" }
             keep answer 3 for agent 2
+            keep delivery 4: Dead { code: Expired, why: "its time to live ran out" }
             keep answer 4 for agent 2
         crash
             keep Bob away
@@ -374,8 +374,8 @@ fn notices_survive_a_crash() {
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
             ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
+            ann < NACK {"ack_id":"4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
             keep answer 1 ended
             keep answer 2 ended
             keep answer 3 ended

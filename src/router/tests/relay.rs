@@ -1,6 +1,6 @@
 //! Requests to `@relay` about the daemon itself, and taps.
 
-use super::script::check;
+use super::script::{check, run};
 use expect_test::expect;
 
 #[test]
@@ -50,7 +50,7 @@ fn unknown_request_is_refused() {
         ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
             ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
         ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-            ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, report, tap, reload or stop"}
+            ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, forget, purge, report, tap, reload or stop"}
         ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
             ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
         ann says SEND id=q4 to=@relay {"kind":"request","body":7}
@@ -153,5 +153,101 @@ fn operator_stops_the_daemon() {
         ann goes
         op goes
             stopped
+    "#]]);
+}
+
+#[test]
+fn purge_makes_waiting_mail_dead_letters_and_tells_its_senders() {
+    check(expect![[r#"
+        here: ann bob op
+        ann>> Bob: given
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"given"}
+        bob goes
+        bob joins {"capabilities":{"ack":true,"max_inflight":1}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":1,"resume":false,"supports_topics":true}}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"given"}
+        ann>> Bob: waits
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+        ann> Bob: waits, too
+        op asks purge {"name":"bob"}
+            ann < NACK {"ack_id":"a3","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
+            ann < NACK {"ack_id":"a2","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"purge","data":{"in_flight":1,"purged":2},"kind":"response"}
+        op asks purge {"name":"Bob"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"all mail of Bob is in flight: end it with `force`"}
+        op asks inbox {"of":"Bob"}
+            op < DELIVER d3 @relay -> @operator seq 2 {"body":"inbox","data":{"messages":[{"attempts":2,"body":"given","expires":87401000,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"delivered","to":"Bob"}]},"kind":"response"}
+        op asks purge {"name":"Bob","force":true}
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"purge","data":{"purged":1},"kind":"response"}
+        op asks purge {"name":"Bob","force":true}
+            op < DELIVER d5 @relay -> @operator seq 4 {"body":"purge","data":{"purged":0},"kind":"response"}
+        op asks dead-letters
+            op < DELIVER d7 @relay -> @operator seq 5 {"body":"dead-letters","data":{"messages":[{"attempts":1,"body":"waits","code":"EXPIRED","ended":1001000,"failures":0,"from":"Ann","id":"d6","send_id":"a2","seq":2,"state":"dead","to":"Bob","why":"an operator purged the mail of its recipient"},{"attempts":2,"body":"given","code":"EXPIRED","ended":1001000,"failures":1,"from":"Ann","id":"d1","send_id":"a1","seq":1,"state":"dead","to":"Bob","why":"an operator purged the mail of its recipient"}]},"kind":"response"}
+        bob acks d1
+        ann>> Bob: secret
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d8 Ann -> Bob seq 4 requires_ack true {"body":"secret"}
+        bob goes
+        disk shows
+        op asks purge {"name":"Bob","delete":true}
+            keep delivery 4: Erased
+            ann < NACK {"ack_id":"a4","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
+            op < DELIVER d9 @relay -> @operator seq 6 {"body":"purge","data":{"purged":1},"kind":"response"}
+        op asks message {"id":"a4"}
+            op < NACK {"ack_id":"q","code":"NOT_FOUND","message":"\"a4\" is not a message's id, or that message is no longer kept"}
+        op asks purge {"name":"Cid"}
+            op < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent Cid is known"}
+        op asks purge {"name":"@operator"}
+            op < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent @operator is known"}
+        ann asks purge {"name":"Ann"}
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"\"purge\" is for operators, who join with what is in the home's operator.key"}
+    "#]]);
+}
+
+#[test]
+fn purge_ends_500_messages_at_once() {
+    let mut script = "here: ann op\nbob joins\nbob goes\n".to_owned();
+    for _ in 0..501 {
+        script.push_str("ann>> Bob: x\n");
+    }
+    script.push_str("op asks purge {\"name\":\"Bob\"}\nop asks purge {\"name\":\"Bob\"}\n");
+    let transcript = run(&script);
+    assert!(transcript.contains(r#""data":{"more":true,"purged":500}"#), "{transcript}");
+    assert!(transcript.contains(r#""data":{"purged":1}"#), "{transcript}");
+    assert_eq!(transcript.matches("EXPIRED").count(), 501);
+}
+
+#[test]
+fn forget_refuses_names_that_are_connected_keyed_or_have_mail() {
+    check(expect![[r#"
+        policy key Kay k
+        here: ann bob op
+        kay joins {"auth":{"key":"k"}}
+            kay < WELCOME {"agent":"Kay"}
+        kay goes
+        bob goes
+        ann>> Bob: mail
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        op asks forget {"name":"Ann"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"Ann is connected: end it first"}
+        op asks forget {"name":"kay"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"policy.toml has a key for Kay: remove the key first"}
+        op asks forget {"name":"Bob"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"Bob has mail: purge it first"}
+        op asks forget {"name":"Cid"}
+            op < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent Cid is known"}
+        ann asks forget {"name":"Bob"}
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"\"forget\" is for operators, who join with what is in the home's operator.key"}
+        op asks purge {"name":"Bob"}
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"purge","data":{"purged":1},"kind":"response"}
+        op asks forget {"name":"BOB"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"forget","data":{},"kind":"response"}
+        op asks forget {"name":"Bob"}
+            op < NACK {"ack_id":"q","code":"UNKNOWN_AGENT","message":"no agent Bob is known"}
+        ann> Bob: x
+            ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here is Ann"}
     "#]]);
 }

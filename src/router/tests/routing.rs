@@ -245,7 +245,7 @@ fn broadcast_too_large_to_deliver_is_refused_per_recipient() {
 #[test]
 fn streams_are_bounded() {
     check(expect![[r#"
-        limits streams_max=2
+        limits streams_max=3
         here: ann bob cid
         ann>> Bob: 1
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
@@ -254,9 +254,9 @@ fn streams_are_bounded() {
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob #t seq 1 requires_ack true {"body":"2"}
         ann> Cid: 3
-            ann < NACK {"ack_id":"a3","code":"LIMIT","message":"2 streams are open already"}
+            ann < NACK {"ack_id":"a3","code":"LIMIT","message":"2 of 3 streams are open, and the sender's share of them is used up"}
         ann>> *: 4
-            ann < NACK {"ack_id":"a4","code":"LIMIT","message":"2 streams are open already","to":"Cid"}
+            ann < NACK {"ack_id":"a4","code":"LIMIT","message":"2 of 3 streams are open, and the sender's share of them is used up","to":"Cid"}
             ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
             bob < DELIVER d3 Ann -> Bob seq 2 originalTo "*" requires_ack true {"body":"4"}
         ann> Bob: 5

@@ -23,7 +23,9 @@
 //! ann goes                          her connection ends
 //! ann breaks CODE                   her bytes are not a frame
 //! wait 300                          milliseconds pass, with a tick at every deadline
-//! sleep 20000                       milliseconds pass, with one tick after them
+//! sleep 20000                       milliseconds pass, with ticks only after them
+//! back 2000                         the wall clock goes back by milliseconds
+//! wall 0                            the wall clock is set to these milliseconds since 1970
 //! outside 1000 | stop upgrade       bytes held outside the router | the daemon stops
 //! disk holds | keeps | fails        the store persists nothing for now | all | all but messages
 //! disk keeps 1 | fails 1            the first change only; the store holds the rest
@@ -54,9 +56,9 @@ use crate::{
     },
     record::{Change, Clock, Query, QuestionRecord, oracle::Oracle},
     router::{
-        ClientId, Input, Limits, Output,
+        ClientId, Input, Limits, Output, keys,
         policy::{Glob, Policy, Rule},
-        testbed::{End, Event, Testbed},
+        testbed::{Arrival, End, Event, Testbed},
     },
 };
 use expect_test::Expect;
@@ -77,6 +79,25 @@ pub(super) fn run(script: &str) -> String {
         world.echoed_line(line);
     }
     shortened(&world.transcript)
+}
+
+/// The cost of a line of a script.
+#[derive(Debug)]
+pub(super) struct Cost {
+    /// The units of work that the router has counted.
+    pub(super) work: u64,
+    /// The comparisons and look-ups of keys.
+    pub(super) steps: u64,
+}
+
+/// Returns the cost of the last line of a script.
+pub(super) fn cost_of_last(lines: &[String]) -> Cost {
+    let mut world = World::new();
+    let (last, others) = lines.split_last().expect("a script has lines");
+    others.iter().for_each(|line| world.echoed_line(line));
+    let before = (world.bed.router.ctx.work, keys::steps());
+    world.echoed_line(last);
+    Cost { work: world.bed.router.ctx.work - before.0, steps: keys::steps() - before.1 }
 }
 
 /// Returns the inputs of a transcript: the lines that are not indented.
@@ -280,8 +301,10 @@ impl World {
             "wait" => self.wait(rest.parse().unwrap()),
             "sleep" => {
                 self.bed.advance(rest.parse().unwrap());
-                self.handle(Input::Tick);
+                self.wait(0);
             }
+            "back" => self.bed.now.unix_ms -= rest.parse::<u64>().unwrap(),
+            "wall" => self.bed.now.unix_ms = rest.parse().unwrap(),
             "disk" => self.disk(rest),
             "log" => self.log_shows = true,
             "limits" => self.limit(rest),
@@ -361,12 +384,12 @@ impl World {
             }
             "goes" => {
                 let id = self.clients[client].id;
-                self.handle(Input::Disconnected(id));
+                self.arrive(id, Arrival::Ended);
             }
             "breaks" => {
                 let id = self.clients[client].id;
                 let code = ErrorCode::parse(rest).expect("a code");
-                self.handle(Input::Violated(id, Violation::new(code, "broken")));
+                self.arrive(id, Arrival::Violated(Violation::new(code, "broken")));
             }
             _ => panic!("no such line: {client} {line}"),
         }
@@ -460,7 +483,7 @@ impl World {
 
     fn frame(&mut self, client: &str, json: Vec<u8>) {
         let id = self.clients[client].id;
-        self.handle(Input::Frame(id, &json));
+        self.arrive(id, Arrival::Frame(json.into()));
     }
 
     fn wait(&mut self, ms: u64) {
@@ -474,8 +497,26 @@ impl World {
 
     fn handle(&mut self, input: Input<'_>) {
         let events = self.bed.handle(input).unwrap();
+        self.carry_out(&events);
+        self.serve();
+    }
+
+    /// Appends an entry to a client's queue, and serves all clients.
+    fn arrive(&mut self, id: ClientId, arrival: Arrival) {
+        let events = self.bed.arrive(id, arrival).unwrap();
+        self.carry_out(&events);
+        self.serve();
+    }
+
+    fn serve(&mut self) {
+        while let Some(events) = self.bed.serve().unwrap() {
+            self.carry_out(&events);
+        }
+    }
+
+    fn carry_out(&mut self, events: &[Event]) {
         let mut written = Vec::new();
-        for event in &events {
+        for event in events {
             if let Event::Frame(id, _) = event {
                 written.push(*id);
             }
@@ -584,8 +625,8 @@ impl World {
 
     fn output_text(&mut self, output: &Output) -> Option<String> {
         let text = match output {
-            Output::SetReading(id, open) => {
-                format!("{} gate {}", self.names[id], if *open { "opens" } else { "shuts" })
+            Output::SetPaused(id, is_paused) => {
+                format!("{} {}", self.names[id], if *is_paused { "waits" } else { "goes on" })
             }
             Output::Close(id, reason) => format!("{} close {reason:?}", self.names[id]),
             Output::HangUp(id) => format!("{} hang up", self.names[id]),

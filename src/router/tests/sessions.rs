@@ -154,7 +154,7 @@ fn wrong_token_waits_for_a_name_in_use() {
         ann2 joins {"agent":"Ann","session":{"resume_token":"made up"}}
             ann2 < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
             ann < PING {}
-            ann2 gate shuts
+            ann2 waits
         wait 250
             ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
             ann2 close Fault(NameInUse)
@@ -167,7 +167,7 @@ fn takeover_does_not_free_a_name_for_waiting_connections() {
         here: ann
         ann2 joins {"agent":"Ann"}
             ann < PING {}
-            ann2 gate shuts
+            ann2 waits
         ann3 joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
             ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
             ann close Fault(SessionReplaced)

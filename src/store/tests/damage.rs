@@ -2,15 +2,14 @@
 
 use super::{
     super::{
-        self as store, Store, file,
-        schema::{self, Prepared, Schema},
-        write::Writer,
+        self as store, Report, Store, file,
+        schema::{self, Prepared, STEPS, Schema, Step},
     },
-    folder::{Folder, NOW_MS, answers, clock, run, write},
+    folder::{Folder, NOW, NOW_MS, RunningStore, answers, clock, query, run, write},
     world::World,
 };
 use crate::protocol::code::NackCode;
-use crate::record::{Change, Ending, Filter, LastNumbers, NoticeRecord, Query};
+use crate::record::{Change, Ending, Filter, NoticeRecord, Query};
 use std::fs;
 
 /// The names and contents of all files in a folder.
@@ -104,7 +103,7 @@ fn examining_a_sound_file_changes_nothing() {
     newer.execute_batch("PRAGMA user_version = 99").unwrap();
     newer.close().unwrap();
     let error = store::examine(&folder.path()).unwrap_err().to_string();
-    assert!(error.contains("schema 99, this one knows 2"), "{error}");
+    assert!(error.contains("schema 99, this one knows 4"), "{error}");
 }
 
 #[test]
@@ -130,7 +129,7 @@ fn message_that_changed_on_the_disk_becomes_a_dead_letter() {
     assert_eq!(opened.image.dead_letters.len(), 1);
     assert_eq!(opened.remarks, ["1 deliveries with damaged messages are dead letters now"]);
     let dead = Filter { dead: true, limit: 9, bytes_max: 9_999, ..Filter::default() };
-    let answers = answers(run(opened.store, vec![super::Job::Query(1, Query::List(dead))]));
+    let answers = answers(run(opened.store, vec![query(1, Query::List(dead))]));
     let [row] = &answers[0].rows[..] else { panic!("{answers:?}") };
     assert!(
         !String::from_utf8_lossy(&row.message.shared).contains("Here"),
@@ -140,6 +139,111 @@ fn message_that_changed_on_the_disk_becomes_a_dead_letter() {
         panic!("{row:?}")
     };
     assert!(why.contains("damaged"), "{why}");
+}
+
+#[test]
+fn damage_that_a_query_meets_is_reported_once() {
+    let folder = folder_with_messages();
+    let ended = |delivery| {
+        let ending = Ending::Acknowledged;
+        Change::Ended { delivery, ending, unix_ms: NOW_MS }
+    };
+    folder.run(vec![write((1..=50).map(ended).collect())]);
+    folder.open().store.0.sweep_all(NOW);
+    let ours = rusqlite::Connection::open(folder.path()).unwrap();
+    let change = "UPDATE history SET seq = 9 WHERE number IN (7, 8);
+        UPDATE message SET shared = x'00' WHERE number = 9;
+        UPDATE history SET name = 'no name' WHERE number = 20";
+    ours.execute_batch(change).unwrap();
+    ours.close().unwrap();
+    let opened = folder.open();
+    assert!(opened.remarks.is_empty(), "a start does not read the history");
+    let live = RunningStore::start(opened.store);
+    let mut met = Vec::new();
+    for before in [8, 8, 10, 21, 21] {
+        let before = Some(before);
+        live.ask(
+            1,
+            Query::List(Filter { before, limit: 9, bytes_max: 9_999, ..Filter::default() }),
+        );
+        loop {
+            match live.next() {
+                Report::Damaged(why) => met.push(why),
+                Report::Answer(..) => break,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    live.end();
+    let store = folder.path().display().to_string();
+    let what = ["delivery 7", "delivery 9 and 1 more", "it contains an invalid name"];
+    let expected = what
+        .map(|what| format!("a query found damage in the store {store}: {what}; check the disk"));
+    assert_eq!(met, expected);
+}
+
+#[test]
+fn delivery_that_names_anothers_message_becomes_a_dead_letter() {
+    for change in ["message = 8", "stream = 101", "recipient = 1", "name = 'Ann'", "seq = 9"] {
+        let folder = folder_with_messages();
+        let ours = rusqlite::Connection::open(folder.path()).unwrap();
+        ours.execute_batch(&format!("UPDATE delivery SET {change} WHERE number = 7")).unwrap();
+        ours.close().unwrap();
+        let opened = folder.open();
+        assert!(!opened.image.deliveries.contains_key(&7), "{change}");
+        assert_eq!(opened.image.deliveries.len(), 199, "{change}");
+        assert_eq!(opened.image.dead_letters.len(), 1, "{change}");
+        assert_eq!(opened.remarks, ["1 deliveries with damaged messages are dead letters now"]);
+        let dead = Filter { dead: true, limit: 9, bytes_max: 9_999, ..Filter::default() };
+        let mut store = opened.store;
+        store.0.sweep_all(NOW);
+        let answers = answers(run(store, vec![query(1, Query::List(dead))]));
+        let [row] = &answers[0].rows[..] else { panic!("{answers:?}") };
+        assert_eq!(row.message.sender, 0, "{change}: the text of another is not shown");
+        let image = folder.image();
+        assert_eq!(image.messages.len(), 199, "{change}: the message without a delivery is gone");
+        assert!(folder.open().remarks.is_empty(), "reported once");
+    }
+}
+
+#[test]
+fn ids_of_damaged_deliveries_leave_their_index() {
+    const OTHER_ID: &str = "00000000-0000-0000-0000-000000000009";
+    let change_id =
+        format!("UPDATE delivery SET id = x'{}' WHERE number = 7", &OTHER_ID.replace('-', ""));
+    let other_message = "UPDATE delivery SET message = 8 WHERE number = 7";
+    let no_message = "DELETE FROM message WHERE number = 7";
+    let other_send = "UPDATE message SET send_id = 'm-x' WHERE number = 7";
+    for (change, found_as) in [
+        (&*change_id, [None, Some(7), None, None]),
+        (other_message, [Some(7), None, None, None]),
+        (no_message, [Some(7), None, None, None]),
+        (other_send, [Some(7), None, None, Some(7)]),
+    ] {
+        let folder = folder_with_messages();
+        folder.open().store.0.sweep_all(NOW);
+        let id = folder.image().deliveries[&7].id.to_string();
+        let ours = rusqlite::Connection::open(folder.path()).unwrap();
+        ours.execute_batch(change).unwrap();
+        ours.close().unwrap();
+        drop(folder.open());
+        let ours = rusqlite::Connection::open(folder.path()).unwrap();
+        let rows = "SELECT count(*) FROM lookup WHERE delivery = 7";
+        let rows: u32 = ours.query_row(rows, [], |row| row.get(0)).unwrap();
+        ours.close().unwrap();
+        assert_eq!(rows as usize, found_as.iter().flatten().count(), "{change}");
+        for stage in ["dead", "in the history"] {
+            let ids = [&id, OTHER_ID, "m-7", "m-x", "m-8"];
+            let jobs = (1..).zip(ids).map(|(number, id)| query(number, Query::Id(id.into())));
+            let answers = answers(run(folder.open().store, jobs.collect()));
+            let numbers: Vec<_> = answers
+                .iter()
+                .map(|found| found.rows.first().map(|row| row.delivery.number))
+                .collect();
+            assert_eq!(numbers, [&found_as[..], &[Some(8)]].concat(), "{stage}: {change}");
+            folder.open().store.0.sweep_all(NOW);
+        }
+    }
 }
 
 #[test]
@@ -165,30 +269,77 @@ fn damaged_notices_are_deleted_and_others_kept() {
     assert!(folder.open().remarks.is_empty(), "reported once");
 }
 
-/// The schema before version 2.
-const VERSION_1: Schema = Schema {
-    version: 1,
-    create: schema::CREATE,
-    tables: &["agent", "delivery", "message"],
-    steps: &[],
-};
+/// Statements that turn a file of one version into one of the version before.
+const BACK_TO_3: &str = include_str!("../../../tests/data/store/back_to_3.sql");
+const BACK_TO_2: &str = include_str!("../../../tests/data/store/back_to_2.sql");
+const BACK_TO_1: &str = include_str!("../../../tests/data/store/back_to_1.sql");
+
+#[test]
+fn file_of_version_2_is_migrated_with_its_history() {
+    let folder = folder_with_messages();
+    let ended = |delivery| {
+        let ending = Ending::Acknowledged;
+        Change::Ended { delivery, ending, unix_ms: NOW_MS - 5_000 }
+    };
+    folder.run(vec![write((1..=50).map(ended).collect())]);
+    folder.open().store.0.sweep_all(NOW);
+    let before = folder.image();
+    let old = rusqlite::Connection::open(folder.path()).unwrap();
+    let columns = "number, checksum, moved, holder, bytes";
+    let rows = |database: &rusqlite::Connection| -> Vec<(i64, u32, i64, String, i64)> {
+        let sql = format!("SELECT {columns} FROM history ORDER BY number");
+        let mut statement = database.prepare(&sql).unwrap();
+        let rows = statement.query_map([], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+        });
+        rows.unwrap().map(Result::unwrap).collect()
+    };
+    let mut expected = rows(&old);
+    assert_eq!(expected.len(), 50);
+    expected.iter_mut().for_each(|row| row.2 = NOW.0 as i64 - 5_000);
+    old.execute_batch(BACK_TO_3).unwrap();
+    old.execute_batch(BACK_TO_2).unwrap();
+    old.close().unwrap();
+    let opened = folder.open();
+    assert_eq!(opened.image, before);
+    drop(opened);
+    assert_eq!(rows(&rusqlite::Connection::open(folder.path()).unwrap()), expected);
+}
+
+#[test]
+fn file_of_version_3_is_migrated_and_its_ids_are_listed() {
+    let folder = folder_with_messages();
+    folder.open().store.0.sweep_all(NOW);
+    let before = folder.image();
+    let file = || rusqlite::Connection::open(folder.path()).unwrap();
+    let listed = || -> u32 {
+        file().query_row("SELECT count(*) FROM lookup", [], |row| row.get(0)).unwrap()
+    };
+    let expected = listed();
+    assert!(expected >= 200, "{expected}");
+    file().execute_batch(BACK_TO_3).unwrap();
+    let mut opened = folder.open();
+    assert_eq!(opened.image, before);
+    assert!(opened.remarks[0].contains("relay.db.before-v3"), "{:?}", opened.remarks);
+    opened.store.0.sweep_all(NOW);
+    drop(opened);
+    assert_eq!(listed(), expected);
+}
 
 #[test]
 fn file_of_version_1_is_migrated_with_its_content() {
     let folder = Folder::new();
-    let mut connection = file::connect(&folder.settings()).unwrap();
-    schema::prepare(&mut connection, &folder.path(), &VERSION_1).unwrap();
     let mut world = World::default();
-    let mut writer = Writer::new(&connection, LastNumbers::default()).unwrap();
-    for n in 0..300 {
-        // The kinds of change that version 1 had.
-        writer
-            .apply(&world.change([0, 1, 3, 4, 5, 7, 8, 9, 10, 13][n as usize % 10], n * n))
-            .unwrap();
+    // The kinds of change that version 1 had.
+    let kinds = [0, 1, 3, 4, 5, 7, 8, 9, 10, 13];
+    let changes = (0..300).map(|n| world.change(kinds[n as usize % 10], n * n)).collect();
+    world.oracle.clock = clock(0);
+    folder.run(vec![write(changes)]);
+    let old = rusqlite::Connection::open(folder.path()).unwrap();
+    for back in [BACK_TO_3, BACK_TO_2, BACK_TO_1] {
+        old.execute_batch(back).unwrap();
     }
-    world.oracle.clock = clock(7);
-    writer.finish(clock(7)).unwrap();
-    file::close(connection).unwrap();
+    old.close().unwrap();
 
     let opened = folder.open();
     assert_eq!(opened.image, world.oracle.image());
@@ -209,15 +360,15 @@ fn file_of_version_1_is_migrated_with_its_content() {
     assert_eq!(folder.files("relay.db.before"), ["relay.db.before-v1"]);
 }
 
+const NOTE: &str =
+    "CREATE TABLE note (text TEXT NOT NULL) STRICT; INSERT INTO note VALUES ('moved')";
+
 /// A version after the current one.
 const NEXT: Schema = Schema {
-    version: 3,
+    version: 5,
     create: "",
     tables: &["agent", "note"],
-    steps: &[
-        schema::NOTICES,
-        "CREATE TABLE note (text TEXT NOT NULL) STRICT; INSERT INTO note VALUES ('moved')",
-    ],
+    steps: &[STEPS[0], STEPS[1], STEPS[2], Step::sql(NOTE)],
 };
 
 #[test]
@@ -226,7 +377,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
     let before = folder.image();
     let mut connection = file::connect(&folder.settings()).unwrap();
     let prepared = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
-    let copy = folder.0.join("relay.db.before-v2");
+    let copy = folder.0.join("relay.db.before-v4");
     assert_eq!(prepared, Prepared::Migrated(copy.display().to_string()));
     platform::paths::check_private(&copy).unwrap();
     let text: String = connection.query_row("SELECT text FROM note", [], |row| row.get(0)).unwrap();
@@ -236,7 +387,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
     file::close(connection).unwrap();
 
     let error = Store::open(folder.settings(), NOW_MS).unwrap_err().to_string();
-    assert!(error.contains("schema 3, this one knows 2"), "{error}");
+    assert!(error.contains("schema 5, this one knows 4"), "{error}");
     assert!(folder.files("relay.db.damaged").is_empty(), "the newer file is not set aside");
 
     fs::rename(&copy, folder.path()).unwrap();
@@ -247,7 +398,8 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
 fn failed_migration_changes_nothing() {
     let folder = folder_with_messages();
     let before = folder.image();
-    let broken = Schema { steps: &["", "CREATE TABLE note (text TEXT); nonsense"], ..NEXT };
+    const BROKEN: Step = Step::sql("CREATE TABLE note (text TEXT); nonsense");
+    let broken = Schema { steps: &[STEPS[0], STEPS[1], STEPS[2], BROKEN], ..NEXT };
     let mut connection = file::connect(&folder.settings()).unwrap();
     schema::prepare(&mut connection, &folder.path(), &broken).unwrap_err();
     file::close(connection).unwrap();

@@ -1,11 +1,12 @@
 //! A temporary folder for a store, and a store in it that runs on a thread of its own.
 
-use super::super::{Job, Opened, Report, Settings, Store, fault::Faults};
+use super::super::{Cancel, Job, Opened, Report, Settings, Store, fault::Faults};
 use crate::protocol::payload::Durability;
 use crate::protocol::{Moment, Now};
 use crate::record::{Change, Clock, Image, Query, QueryResult};
 use crossbeam_channel::{Receiver, Sender};
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::PathBuf,
     process,
@@ -14,14 +15,16 @@ use std::{
     time::Duration,
 };
 
-/// The wall clock's time in these tests, and the length of a day, in milliseconds.
+/// The wall clock's time in these tests, the moment of the daemon's clock at that time, and the
+/// length of a day, in milliseconds.
 pub(super) const NOW_MS: u64 = 1_763_629_200_000;
+pub(super) const NOW: Moment = Moment(1_000_000);
 pub(super) const DAY_MS: u64 = 86_400_000;
 
-pub(super) struct Folder(pub(super) PathBuf);
+pub(in crate::store) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    pub(super) fn new() -> Self {
+    pub(in crate::store) fn new() -> Self {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = env::temp_dir().join(format!("agent-relay-store-{}-{count}", process::id()));
@@ -35,7 +38,7 @@ impl Folder {
         self.0.join("relay.db")
     }
 
-    pub(super) fn settings(&self) -> Settings {
+    pub(in crate::store) fn settings(&self) -> Settings {
         Settings {
             path: self.path(),
             durability: Durability::Process,
@@ -68,8 +71,12 @@ impl Folder {
         let orphaned =
             "SELECT count(*) FROM (SELECT message FROM delivery UNION SELECT message FROM history)
             WHERE message NOT IN (SELECT number FROM message)";
+        let listed = "SELECT count(*) FROM lookup
+            LEFT JOIN delivery ON delivery.number = lookup.delivery
+            LEFT JOIN message ON message.number = delivery.message
+            WHERE key IS NOT delivery.id AND key IS NOT CAST(send_id AS BLOB)";
         let words = "SELECT count(*) FROM words WHERE rowid NOT IN (SELECT number FROM message)";
-        for sql in [miscounted, orphaned, words] {
+        for sql in [miscounted, orphaned, listed, words] {
             let count: u32 = database.query_row(sql, [], |row| row.get(0)).unwrap();
             assert_eq!(count, 0, "{sql}");
         }
@@ -104,36 +111,49 @@ pub(super) fn run(store: Store, jobs: Vec<Job>) -> Vec<Report> {
     reports
 }
 
-pub(super) fn run_with(store: Store, jobs: Vec<Job>, report: impl FnMut(Report)) {
+pub(super) fn run_with(store: Store, jobs: Vec<Job>, mut report: impl FnMut(Report)) {
     let (sender, receiver) = crossbeam_channel::bounded(jobs.len());
+    let mut unanswered = jobs.iter().filter(|job| matches!(job, Job::Query(..))).count();
     for job in jobs {
         sender.send(job).unwrap();
     }
-    drop(sender);
-    store.run(&receiver, report);
+    // The store ends with its last sender, and does not answer queries then.
+    let mut sender = Some(sender).filter(|_| unanswered > 0);
+    store.run(&receiver, |it| {
+        if matches!(it, Report::Answer(..)) {
+            unanswered -= 1;
+            sender = sender.take().filter(|_| unanswered > 0);
+        }
+        report(it);
+    });
 }
 
 /// A clock some milliseconds after [`NOW_MS`].
-pub(super) const fn clock(ms: u64) -> Clock {
-    Clock(Now { monotonic: Moment(1_000_000 + ms), unix_ms: NOW_MS + ms })
+pub(super) fn clock(ms: u64) -> Clock {
+    Clock(Now { monotonic: NOW.plus(ms), unix_ms: NOW_MS + ms })
 }
 
-pub(super) const fn write(changes: Vec<Change>) -> Job {
+pub(super) fn write(changes: Vec<Change>) -> Job {
     Job::Write { changes, clock: clock(0) }
+}
+
+/// A query that is not cancelled.
+pub(super) fn query(number: u64, query: Query) -> Job {
+    Job::Query(number, query, Cancel::default())
 }
 
 /// A query that finds nothing, which ends a group of changes.
 pub(super) fn end_group() -> Job {
-    Job::Query(0, Query::Id(String::new()))
+    query(0, Query::Id(String::new()))
 }
 
-/// The answers to queries among reports.
+/// The answers to queries among reports, by the queries' numbers.
 pub(super) fn answers(reports: Vec<Report>) -> Vec<QueryResult> {
     let answers = reports.into_iter().filter_map(|report| match report {
-        Report::Answer(_, answer) => Some(answer.unwrap()),
+        Report::Answer(number, answer) => Some((number, answer.unwrap())),
         _ => None,
     });
-    answers.collect()
+    answers.collect::<BTreeMap<_, _>>().into_values().collect()
 }
 
 /// A store on a thread of its own.
@@ -165,6 +185,27 @@ impl RunningStore {
                 report => before.push(report),
             }
         }
+    }
+
+    /// Writes changes, and waits for a query's answer, too.
+    pub(super) fn write_amid_answers(&self, changes: Vec<Change>) {
+        let (report, before) = self.write(changes);
+        assert_eq!(report, Report::Persisted(1));
+        if before.is_empty() {
+            assert!(matches!(self.next(), Report::Answer(..)));
+        }
+    }
+
+    /// Sends a query.
+    pub(super) fn ask(&self, number: u64, query: Query) {
+        self.ask_cancellable(number, query);
+    }
+
+    /// Sends a query. Returns what cancels it.
+    pub(super) fn ask_cancellable(&self, number: u64, query: Query) -> Cancel {
+        let cancel = Cancel::default();
+        self.jobs.send(Job::Query(number, query, cancel.clone())).unwrap();
+        cancel
     }
 
     pub(super) fn next(&self) -> Report {

@@ -4,6 +4,7 @@ use super::{part, ticked};
 use crate::tidy::SOURCES;
 
 const SECURITY: &str = include_str!("../../../docs/SECURITY.md");
+const THREATS: &str = include_str!("../../../docs/THREATS.md");
 const WINDOWS: &str = include_str!("../../../docs/WINDOWS.md");
 const SKIPPED: [&str; 2] = [
     include_str!("../../../ci/macos.skipped-tests"),
@@ -22,11 +23,14 @@ fn functions() -> Vec<String> {
 #[test]
 fn tests_named_in_documents_exist() {
     let functions = functions();
-    let named: Vec<_> = ticked(SECURITY).into_iter().filter(|word| word.contains("::")).collect();
-    assert!(named.len() > 9, "{named:?}");
-    for name in named.into_iter().filter(|name| !name.ends_with('…')) {
-        let end = format!("::{name}");
-        assert!(functions.iter().any(|function| function.ends_with(&end)), "SECURITY.md: {name}");
+    for (document, text, least) in [("SECURITY.md", SECURITY, 10), ("THREATS.md", THREATS, 100)] {
+        let named: Vec<_> = ticked(text).into_iter().filter(|word| word.contains("::")).collect();
+        assert!(named.len() >= least, "{document}: {named:?}");
+        for name in named.into_iter().filter(|name| !name.ends_with('…')) {
+            let end = format!("::{name}");
+            let exists = functions.iter().any(|function| function.ends_with(&end));
+            assert!(exists, "{document}: {name}");
+        }
     }
 
     // The document may name several tests by the beginning of their names, as `cargo test` allows.
@@ -41,7 +45,30 @@ fn tests_named_in_documents_exist() {
     }
 }
 
-/// Checks that each row skips what it names: a test or, with `*` at the end, a module. `--skip`
+/// Checks the rows of docs/THREATS.md: every number in order, each with a test or the word that
+/// there is none.
+#[test]
+fn threats_and_faults_are_numbered_without_gaps() {
+    for (heading, letter, count) in [("Threats", 'T', 34), ("Faults", 'F', 68)] {
+        let section = part(THREATS, "## ", heading);
+        let rows: Vec<_> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
+            .filter(|row| row.starts_with(letter) && !row.starts_with("number"))
+            .collect();
+        assert_eq!(rows.len(), count, "{heading}");
+        for (row, number) in rows.into_iter().zip(1..) {
+            let (stated, _) = row.split_once(" | ").expect("cells");
+            let (_, test) = row.rsplit_once(" | ").expect("cells");
+            assert_eq!(stated, format!("{letter}{number}"));
+            let is_told = test == "no test" || test.starts_with("none: ");
+            assert!(is_told || test.contains("::"), "{row}");
+        }
+    }
+}
+
+/// Checks that each row skips what it names: a test, perhaps without its module, or, with `*` at the
+/// end, a module. `--skip`
 /// takes any part of a name, so that a row could skip other tests as well.
 #[test]
 fn lists_of_skipped_tests_skip_what_they_name() {
@@ -51,10 +78,16 @@ fn lists_of_skipped_tests_skip_what_they_name() {
         let (binary, row) = row.split_once(' ').expect("BINARY NAME: REASON");
         let (name, _) = row.split_once(": ").expect("NAME: REASON");
         let (part, is_module) = (name.trim_end_matches('*'), name.ends_with("::*"));
-        let all = format!("crate::tests::{binary}::");
+        let all = match binary {
+            "lib" => "crate::".to_owned(),
+            _ => format!("crate::tests::{binary}::"),
+        };
         let tests = functions.iter().filter_map(|function| function.strip_prefix(&all));
         let skipped: Vec<_> = tests.filter(|test| test.contains(part)).collect();
-        let is_named = |test: &&str| *test == part || is_module && test.starts_with(part);
+        let end = format!("::{part}");
+        let is_named = |test: &&str| {
+            *test == part || test.ends_with(&end) || is_module && test.starts_with(part)
+        };
         assert!(!skipped.is_empty() && skipped.iter().all(is_named), "{name} skips {skipped:?}");
     }
 }

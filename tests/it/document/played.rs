@@ -449,6 +449,13 @@ fn operator_requests(script: &mut Script) {
     let again =
         script.receive(&mut operator, "f47ac10b-58cc-4372-a567-0e02b2c3d479", Members::OnlyThese);
     assert_eq!(again["payload"]["data"], json!({"redelivered": 1}));
+    script.send(&mut operator, "o-37");
+    let purged =
+        script.receive(&mut operator, "5b2f1c3e-8d4a-4f6b-9e7c-1a2b3c4d5e6f", Members::OnlyThese);
+    assert_eq!(purged["payload"]["data"], json!({"purged": 1}));
+    ann.expect_code("NACK", "EXPIRED");
+    script.send(&mut operator, "o-38");
+    script.receive(&mut operator, "6c3a2d4f-9e5b-4a7c-8f8d-2b3c4d5e6f70", Members::Exactly);
     script.send(&mut operator, "o-34");
     script.receive(&mut operator, "7b52009b-64fd-4a2e-a9e6-b8a3c1d5f7e9", Members::Exactly);
     script.send(&mut operator, "o-35");

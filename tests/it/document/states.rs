@@ -93,9 +93,13 @@ fn client_times_are_those_of_the_code() {
 #[test]
 fn subscription_limits_are_those_of_the_code() {
     let topics = part(PROTOCOL, "### ", "Topics");
-    let each =
-        constant(include_str!("../../../src/router/directory/subscriptions.rs"), "ENTRIES_BYTES");
-    assert!(topics.contains(&format!("twice its length and {each} bytes")));
+    let subscriptions = include_str!("../../../src/router/directory/subscriptions.rs");
+    let each = ["LITERAL_BYTES", "WILDCARD_BYTES"].map(|name| constant(subscriptions, name));
+    let [literal, wildcard] = each;
+    assert!(
+        topics
+            .contains(&format!("twice its length and {literal} bytes, {wildcard} with wildcards"))
+    );
     let waiting = constant(include_str!("../../../src/router/journal.rs"), "SUBSCRIBING_MAX");
     assert_eq!(waiting, 2_048);
     assert!(

@@ -229,20 +229,20 @@ pub(super) fn hello(name: &str) -> Value {
 }
 
 /// Two agents that exchange messages, and fail at the first unexpected frame.
-pub(super) struct Pair {
+pub(crate) struct Pair {
     ann: Raw,
     bob: Raw,
     count: u64,
 }
 
 impl Pair {
-    pub(super) fn join(sandbox: &Sandbox) -> Self {
+    pub(crate) fn join(sandbox: &Sandbox) -> Self {
         Self { ann: sandbox.join("Ann"), bob: sandbox.join("Bob"), count: 0 }
     }
 
     /// Runs rounds of messages: a question with `requires_ack`, and an answer without it.
     #[track_caller]
-    pub(super) fn talk(&mut self, rounds: usize) {
+    pub(crate) fn talk(&mut self, rounds: usize) {
         for _ in 0..rounds {
             self.count += 1;
             let question = format!("question {}", self.count);

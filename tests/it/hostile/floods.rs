@@ -2,11 +2,12 @@
 
 use super::attack::{Attack, SMALL_LIMITS, check_under_attack, frame, hello};
 use crate::{
-    raw::session,
+    raw::{Raw, session},
     sandbox::{Sandbox, until},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::thread;
+use std::{collections::BTreeSet, thread, time::Instant};
 
 /// Connections that never finish their handshake.
 const HALF_OPEN: usize = 1000;
@@ -389,7 +390,74 @@ fn flood_of_valid_tokens_affects_no_other_client() {
     check_under_attack(&mut sandbox, &[&resumes("Often"), &resumes("Again"), &resumes("Always")]);
 }
 
-/// Waits until an agent is connected, as `agents` reports it.
+/// Some agents send best-effort messages without a pause, others wait for each ACK, and the rest
+/// are idle.
+#[test]
+fn flooded_daemon_says_bye_to_everybody_and_keeps_what_it_accepted() {
+    let mut sandbox = Sandbox::new();
+    sandbox.join("Away").leave();
+    let accepted = Mutex::new(BTreeSet::new());
+    thread::scope(|scope| {
+        let idle = ["Ann", "Bob"].map(|name| {
+            let mut idle = sandbox.join(name);
+            scope.spawn(move || {
+                assert_eq!(idle.expect("BYE")["payload"]["reason"], "stop");
+                Instant::now()
+            })
+        });
+        let mut sink = sandbox.join("Sink");
+        let sink = scope.spawn(move || sink.receive_last());
+        for number in 0..8 {
+            let mut flooder = sandbox.join(&format!("Flooder-{number}"));
+            let block = frame(&send("f", "Sink", "x", &json!({})).to_string()).repeat(200);
+            scope.spawn(move || while flooder.try_send_bytes(&block) {});
+        }
+        for number in 0..4 {
+            let keeper = sandbox.join(&format!("Keeper-{number}"));
+            let accepted = &accepted;
+            scope.spawn(move || send_until_bye(keeper, &format!("{number}"), accepted));
+        }
+        until("200 messages are accepted", || accepted.lock().len() >= 200);
+        let asked = Instant::now();
+        let stopped = sandbox.run(["down"]);
+        assert!(stopped.status.success(), "{stopped:?}");
+        for idle in idle {
+            let heard = idle.join().unwrap().duration_since(asked);
+            println!("BYE {} ms after the start of `down`", heard.as_millis());
+        }
+        assert_eq!(sink.join().unwrap().expect("a last frame")["type"], "BYE");
+    });
+    assert!(sandbox.await_daemon_end().success());
+    sandbox.start();
+    let (mut away, mut left) = (sandbox.join("Away"), accepted.into_inner());
+    let mut received = BTreeSet::new();
+    while !left.is_empty() {
+        let delivery = away.expect("DELIVER");
+        away.acknowledge(&delivery);
+        let body = delivery["payload"]["body"].as_str().unwrap().to_owned();
+        left.remove(&body);
+        assert!(received.insert(body), "{delivery}");
+    }
+}
+
+/// Sends at-least-once messages to `Away`, each after the answer to the one before, until the
+/// daemon says BYE.
+fn send_until_bye(mut client: Raw, name: &str, accepted: &Mutex<BTreeSet<String>>) {
+    for number in 0.. {
+        let body = format!("{name}-{number}");
+        let message = send(&body, "Away", &body, &json!({"requires_ack": true}));
+        if !client.try_send_bytes(&frame(&message.to_string())) {
+            return;
+        }
+        match client.receive() {
+            Some(answer) if answer["type"] == "ACK" => _ = accepted.lock().insert(body),
+            Some(answer) if ["BUSY", "NACK"].contains(&answer["type"].as_str().unwrap()) => {}
+            Some(answer) => return assert_eq!(answer["type"], "BYE", "{answer}"),
+            None => return,
+        }
+    }
+}
+
 fn wait_for(sandbox: &Sandbox, name: &str) {
     wait_until(sandbox, &format!(r#""name":"{name}","here":true"#));
 }

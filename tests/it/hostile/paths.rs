@@ -2,7 +2,10 @@
 
 use super::attack::Pair;
 use crate::sandbox::{Sandbox, output, until};
-use platform::transport::{Listener, Stream};
+use platform::{
+    lock::Lock,
+    transport::{Listener, Stream},
+};
 use serde_json::json;
 use std::{
     env, fs,
@@ -106,7 +109,10 @@ fn removed_home_is_made_again_and_locked() {
     ann.send("Bob", "before", json!({"requires_ack": true}));
     ann.expect("ACK");
     let before = bob.expect("DELIVER");
-    fs::remove_dir_all(sandbox.home()).unwrap();
+    // In one step: the daemon would make files in a home that is being emptied.
+    let removed = sandbox.directory().join("removed");
+    fs::rename(sandbox.home(), &removed).unwrap();
+    fs::remove_dir_all(removed).unwrap();
     ann.send("Bob", "at most once", json!({}));
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at most once");
     until("the store keeps messages again", || {
@@ -116,6 +122,9 @@ fn removed_home_is_made_again_and_locked() {
         answer["type"] == "ACK"
     });
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "at least once");
+    until("the home is locked again", || {
+        Lock::is_held(&sandbox.home().join("daemon.lock")).unwrap()
+    });
     let elsewhere = sandbox.directory().join("elsewhere");
     let mut second = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
     second.arg("--endpoint").arg(elsewhere).arg("--home").arg(sandbox.home());
@@ -147,6 +156,28 @@ fn removed_socket_is_made_again_and_connections_stay() {
     until("the daemon listens anew", || Stream::connect(&sandbox.endpoint()).is_ok());
     sandbox.join("Newcomer");
     pair.talk(20);
+    assert!(sandbox.is_up());
+}
+
+/// Everything beside the home is removed, as by a cleaner of `/tmp`, each time that the daemon has
+/// made its socket again.
+#[test]
+fn emptied_temporary_directory_disturbs_no_client() {
+    let mut sandbox = Sandbox::new();
+    let mut pair = Pair::join(&sandbox);
+    for round in 0..2 {
+        until("the daemon listens", || socket(&sandbox).exists());
+        for entry in fs::read_dir(sandbox.directory()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() || path == socket(&sandbox) {
+                fs::remove_file(path).unwrap();
+            }
+        }
+        pair.talk(20);
+        until("a newcomer is welcomed", || Stream::connect(&sandbox.endpoint()).is_ok());
+        sandbox.join(&format!("Newcomer{round}")).leave();
+        pair.talk(20);
+    }
     assert!(sandbox.is_up());
 }
 

@@ -293,7 +293,7 @@ fn stale_resume_is_reported_once_and_loses_no_at_least_once_message() {
 }
 
 #[test]
-fn unanswered_resume_times_out() {
+fn unanswered_resume_ends_the_connection_and_is_repeated_once() {
     check(expect![[r#"
         deliver d1 {"seq":1}
           delivered d1 from Bob: hi
@@ -302,13 +302,65 @@ fn unanswered_resume_times_out() {
         welcome s-1 t-2
           ready s-1
           > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+        deliver d3 {"seq":3,"requires_ack":true}
+        wait
+          HangUp
+          State(Backoff { wait_ms: 86, why: "the daemon did not answer RESUME within 10000 ms" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #4 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+        welcome s-1 t-3
+          ready s-1
+          > RESUME #5 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+        daemon> SYNC {"session_id":"s-1","streams":[]}
         deliver d2 {"seq":2}
+          delivered d2 from Bob: hi
+        deliver d3 {"seq":3,"requires_ack":true}
+          delivered d3 from Bob: hi
+    "#]]);
+}
+
+#[test]
+fn resume_without_an_answer_twice_in_a_row_is_given_up() {
+    check(expect![[r#"
+        deliver d1 {"seq":1}
+          delivered d1 from Bob: hi
+        reconnect
+          > HELLO #2 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
+        welcome s-1 t-2
+          ready s-1
+          > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+        wait
+          HangUp
+          State(Backoff { wait_ms: 86, why: "the daemon did not answer RESUME within 10000 ms" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #4 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-2"}}
+        welcome s-1 t-3
+          ready s-1
+          > RESUME #5 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
+        deliver d3 {"seq":3}
         wait
           Missed { why: "the daemon did not answer RESUME within 10000 ms" }
-          delivered d2 from Bob: hi
-        deliver d3 {"seq":3}
           delivered d3 from Bob: hi
-        daemon> SYNC {"session_id":"s-1","streams":[]}
+          HangUp
+          State(Backoff { wait_ms: 106, why: "the daemon did not answer RESUME within 10000 ms" })
+        wait
+          State(Connecting)
+          Connect
+        connected
+          State(Handshaking)
+          > HELLO #6 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-3"}}
+        welcome s-1 t-4
+          ready s-1
+        deliver d4 {"seq":4}
+          delivered d4 from Bob: hi
     "#]]);
 }
 

@@ -1,0 +1,284 @@
+//! The attacks of `bench --hostile`: ways in which clients can spend a daemon's time or memory.
+
+use super::{
+    route::End,
+    site::{Site, Stage},
+};
+use crate::protocol::{
+    frame,
+    payload::{Auth, Capabilities, Hello},
+};
+use serde_json::{Value, json};
+use std::io;
+
+/// The frames that an attacker writes at once.
+const BATCH: u64 = 64;
+
+/// An attack, by one client or several.
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    pub(super) config: &'static str,
+    /// The number of rules in the policy.
+    pub(super) rules: usize,
+    /// Prepares the daemon. What is returned stays connected.
+    pub(super) prepare: fn(&Site, Stage) -> io::Result<Vec<End>>,
+    /// The frames of an attacker from this number on, after it has joined.
+    pub(super) frames: fn(&Site, Stage, u64) -> Vec<Value>,
+    /// How an attacker joins.
+    pub(super) join: fn(&Site, Stage) -> io::Result<End>,
+    /// Whether an attacker joins again after each batch.
+    pub(super) reconnects: bool,
+}
+
+const PLAIN: Attack = Attack {
+    name: "",
+    config: "",
+    rules: 0,
+    prepare: |_, _| Ok(Vec::new()),
+    frames: |_, _, _| Vec::new(),
+    join: join_as_agent,
+    reconnects: false,
+};
+
+/// All attacks.
+pub(super) const ATTACKS: [Attack; 10] = [
+    Attack {
+        name: "topic floods, 25,600 patterns",
+        prepare: subscribe_to_patterns,
+        frames: |_, _, from| batch(from, |id| send(id, json!({"topic": "a.b.c.d"}))),
+        ..PLAIN
+    },
+    Attack {
+        name: "unknown names",
+        frames: |_, stage, from| {
+            batch(from, |id| send(id, json!({"to": format!("none-{}-{id}", stage.attacker)})))
+        },
+        ..PLAIN
+    },
+    Attack {
+        name: "status, 3,900 names",
+        prepare: know_names,
+        frames: |_, _, from| batch(from, |id| ask(id, "status", json!({}))),
+        ..PLAIN
+    },
+    Attack {
+        name: "agents, 3,900 names",
+        prepare: know_names,
+        frames: |_, _, from| batch(from, |id| ask(id, "agents", json!({}))),
+        ..PLAIN
+    },
+    Attack {
+        name: "inbox over 10,000",
+        config: "queue_max_messages = 40000\nqueue_max_bytes = 134217728\n",
+        prepare: fill_inbox,
+        frames: |_, _, from| {
+            batch(from, |id| ask(id, "inbox", json!({"agent": "Full", "limit": 1})))
+        },
+        join: join_as_operator,
+        ..PLAIN
+    },
+    Attack {
+        name: "message of unknown ids",
+        frames: |_, stage, from| {
+            batch(from, |id| {
+                ask(id, "message", json!({"id": format!("none-{}-{id}", stage.attacker)}))
+            })
+        },
+        join: join_as_operator,
+        ..PLAIN
+    },
+    Attack {
+        name: "RESUME loops",
+        join: join_with_messages,
+        frames: |_, stage, from| {
+            batch(from, |id| {
+                let payload =
+                    json!({"agent": attacker(stage.attacker), "streams": {"": {"last_seq": 0}}});
+                json!({"v": 1, "type": "RESUME", "id": id, "ts": 0, "payload": payload})
+            })
+        },
+        ..PLAIN
+    },
+    Attack {
+        name: "reconnects to 64,000 streams",
+        prepare: open_streams,
+        reconnects: true,
+        ..PLAIN
+    },
+    Attack {
+        name: "at least once, ttl 1",
+        prepare: |site, _| {
+            End::join(&site.daemon, "Away", 64)?.leave()?;
+            Ok(Vec::new())
+        },
+        frames: |_, stage, from| {
+            batch(from, |id| {
+                let id = format!("{}-{id}", stage.attacker);
+                let mut send = send(&id, json!({"to": "Away"}));
+                send["payload_meta"] = json!({"requires_ack": true, "ttl_ms": 1});
+                send
+            })
+        },
+        ..PLAIN
+    },
+    Attack {
+        name: "broadcasts to busy, 1,000 rules",
+        config: "queue_max_messages = 10\n",
+        rules: 1_000,
+        prepare: join_busy_recipients,
+        frames: |_, stage, from| {
+            batch(from, |id| {
+                let id = format!("{}-{id}", stage.attacker);
+                let mut send = send(&id, json!({"to": "*"}));
+                send["payload_meta"] = json!({"requires_ack": true});
+                send
+            })
+        },
+        ..PLAIN
+    },
+];
+
+fn batch(from: u64, frame: impl Fn(&str) -> Value) -> Vec<Value> {
+    (from..from + BATCH).map(|number| frame(&number.to_string())).collect()
+}
+
+fn send(id: &str, address: Value) -> Value {
+    let payload = json!({"kind": "message", "body": "x"});
+    let mut send = json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "payload": payload});
+    let (Value::Object(send_members), Value::Object(address)) = (&mut send, address) else {
+        unreachable!("both are objects")
+    };
+    send_members.extend(address);
+    send
+}
+
+fn ask(id: &str, body: &str, data: Value) -> Value {
+    json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "to": "@relay",
+        "payload": {"kind": "request", "body": body, "data": data}})
+}
+
+fn attacker(number: usize) -> String {
+    format!("attacker-{number}")
+}
+
+fn join_as_agent(site: &Site, stage: Stage) -> io::Result<End> {
+    End::join(&site.daemon, &attacker(stage.attacker), 64)
+}
+
+fn join_as_operator(site: &Site, _: Stage) -> io::Result<End> {
+    let auth = Some(Auth { key: Some(site.operator_key.reveal().to_owned()) });
+    let hello = Hello { mode: Some("operator".to_owned()), auth, ..Hello::default() };
+    End::join_with(&site.daemon, &hello)
+}
+
+/// Writes the frames, and waits for as many answers.
+fn exchange(end: &mut End, frames: impl Iterator<Item = Value>) -> io::Result<()> {
+    let mut frames = frames.peekable();
+    while frames.peek().is_some() {
+        let part: Vec<_> = frames.by_ref().take(BATCH as usize).collect();
+        end.write(&encoded(&part))?;
+        end.await_frames(part.len())?;
+    }
+    Ok(())
+}
+
+/// The bytes of frames.
+pub(super) fn encoded(frames: &[Value]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for json in frames {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(json.to_string().as_bytes());
+        frame::seal(&mut bytes, start, 0);
+    }
+    bytes
+}
+
+fn subscribe_to_patterns(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
+    let subscribe = |client: u64| {
+        let mut end = End::join(&site.daemon, &format!("subscriber-{client}"), 64)?;
+        let patterns = 0..256_u64;
+        exchange(
+            &mut end,
+            patterns.map(|number| {
+                let topic = format!("p{client}x{number}.*.c.*");
+                json!({"v": 1, "type": "SUBSCRIBE", "id": number.to_string(), "ts": 0,
+                    "topic": topic, "payload": {}})
+            }),
+        )?;
+        Ok(end)
+    };
+    (0..stage.part(100)).map(subscribe).collect()
+}
+
+fn know_names(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
+    for number in 0..stage.part(3_900) {
+        End::join(&site.daemon, &format!("known-{number}"), 64)?.leave_and_wait()?;
+    }
+    Ok(Vec::new())
+}
+
+/// Sends at-least-once messages to an agent that is away.
+fn fill_inbox(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
+    End::join(&site.daemon, "Full", 64)?.leave_and_wait()?;
+    let mut end = End::join(&site.daemon, "filler", 64)?;
+    exchange(
+        &mut end,
+        (0..stage.part(10_000)).map(|number| {
+            let mut send = send(&number.to_string(), json!({"to": "Full"}));
+            send["payload_meta"] = json!({"requires_ack": true});
+            send
+        }),
+    )?;
+    Ok(Vec::new())
+}
+
+/// Joins, and gets messages that the daemon retains for the session.
+fn join_with_messages(site: &Site, stage: Stage) -> io::Result<End> {
+    let mut end = join_as_agent(site, stage)?;
+    send_to(site, stage, &mut end, stage.part(1_000), |_| json!({}))?;
+    Ok(end)
+}
+
+/// Delivers messages to the attackers, each in a stream of its own.
+fn open_streams(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
+    let each = stage.part(64_000) / stage.attackers as u64;
+    for attacker in 0..stage.attackers {
+        let stage = stage.of(attacker);
+        let mut end = join_as_agent(site, stage)?;
+        send_to(site, stage, &mut end, each, |number| json!({"topic": format!("t.{number}")}))?;
+    }
+    Ok(Vec::new())
+}
+
+/// Sends messages to an attacker, which reads them.
+fn send_to(
+    site: &Site,
+    stage: Stage,
+    end: &mut End,
+    count: u64,
+    more: fn(u64) -> Value,
+) -> io::Result<()> {
+    let from = End::join(&site.daemon, &format!("sender-{}", stage.attacker), 64)?;
+    for start in (0..count).step_by(BATCH as usize) {
+        let part = (start..count.min(start + BATCH)).map(|number| {
+            let mut address = more(number);
+            address["to"] = attacker(stage.attacker).into();
+            send(&number.to_string(), address)
+        });
+        let part: Vec<_> = part.collect();
+        from.write(&encoded(&part))?;
+        end.await_frames(part.len())?;
+    }
+    from.leave()
+}
+
+/// Joins recipients that acknowledge nothing.
+fn join_busy_recipients(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
+    let capabilities = Capabilities { max_inflight: 1, ..Capabilities::default() };
+    let join = |number| {
+        let agent = Some(format!("busy-{number}"));
+        End::join_with(&site.daemon, &Hello { agent, capabilities, ..Hello::default() })
+    };
+    (0..stage.part(50)).map(join).collect()
+}

@@ -1,0 +1,255 @@
+//! `bench --hostile`: an innocent pair's latency while other clients attack their daemon.
+//!
+//! Each attack has a daemon of its own. A second pair talks through a second daemon, which nobody
+//! attacks, so that what the attack takes from the machine is told from what it takes from the
+//! daemon.
+
+use super::{
+    Scratch,
+    attacks::{ATTACKS, Attack, encoded},
+    measure,
+    route::{Daemon, End, Template},
+    site::{Process, Site, Stage},
+};
+use serde::Serialize;
+use std::{
+    fmt, fs, io,
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The pause between two looks at the attackers' progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+const BODY_BYTES: usize = 256;
+
+/// The batches that each attacker has to have written before the pair is measured.
+const BATCHES_BEFORE: u64 = 4;
+
+/// Two agents that send each other messages through one daemon.
+struct Pair {
+    from: End,
+    to: End,
+    template: Template,
+}
+
+impl Pair {
+    fn join(daemon: &Daemon) -> io::Result<Self> {
+        let template = Template::new(Some("innocent-b"), None, BODY_BYTES);
+        let from = End::join(daemon, "innocent-a", 64)?;
+        Ok(Self { from, to: End::join(daemon, "innocent-b", 64)?, template })
+    }
+
+    fn time_one(&mut self) -> io::Result<u64> {
+        let times = measure::latency(&self.from, &mut self.to, &mut self.template, 1)?;
+        Ok(times[0])
+    }
+}
+
+/// Percentiles, in microseconds. `None` if the pair had to be cut off.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Percentiles {
+    p50: Option<f64>,
+    p99: Option<f64>,
+}
+
+impl Percentiles {
+    fn of(mut times: Vec<u64>, is_stalled: bool) -> Self {
+        times.sort_unstable();
+        let at = |part: f64| {
+            let last = times.len().checked_sub(1)?;
+            Some(times[(last as f64 * part) as usize] as f64 / 1e3)
+        };
+        if is_stalled {
+            Self { p50: None, p99: None }
+        } else {
+            Self { p50: at(0.5), p99: at(0.99) }
+        }
+    }
+}
+
+/// The figures of an attack.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    attack: &'static str,
+    clients: usize,
+    /// The attacked daemon's pair, before the attack and during it.
+    idle: Percentiles,
+    attacked: Percentiles,
+    /// The other daemon's pair, during the attack.
+    beside: Percentiles,
+    /// Whether the pair's p99 is at most ten times its idle p99, or 20 ms.
+    held: bool,
+}
+
+/// All figures of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    unit: &'static str,
+    rows: Vec<Row>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let heads = ["idle p50", "p99", "attacked p50", "p99", "beside p50", "p99"];
+        write!(f, "{:<34}{:>8}", "us", "clients")?;
+        heads.iter().try_for_each(|head| write!(f, "{head:>13}"))?;
+        writeln!(f, "  goal")?;
+        for row in &self.rows {
+            write!(f, "{:<34}{:>8}", row.attack, row.clients)?;
+            for Percentiles { p50, p99 } in [row.idle, row.attacked, row.beside] {
+                for figure in [p50, p99] {
+                    match figure {
+                        Some(figure) => write!(f, "{figure:>13.1}")?,
+                        None => write!(f, "{:>13}", "none")?,
+                    }
+                }
+            }
+            writeln!(f, "  {}", if row.held { "reached" } else { "missed" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures all attacks. `progress` is called with the name of each.
+pub(super) fn measure_attacks(
+    is_quick: bool,
+    scratch: &Scratch,
+    progress: &dyn Fn(&str),
+) -> io::Result<Report> {
+    let quiet_directory = scratch.subdirectory("quiet")?;
+    let (quiet, process) = Site::start(&quiet_directory, "", 0)?;
+    let mut rows = Vec::new();
+    for attack in &ATTACKS {
+        for attackers in [1, 20] {
+            let clients = if attackers == 1 { "1 client" } else { "20 clients" };
+            progress(&format!("{}, {clients}", attack.name));
+            let directory = scratch.subdirectory("attacked")?;
+            let row = run(attack, Stage::new(is_quick, attackers), &quiet, &directory);
+            fs::remove_dir_all(&directory)?;
+            let named = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}, {clients}: {error}", attack.name))
+            };
+            rows.push(row.map_err(named)?);
+        }
+    }
+    drop(process);
+    Ok(Report { unit: "us", rows })
+}
+
+fn run(attack: &Attack, stage: Stage, quiet: &Site, directory: &Path) -> io::Result<Row> {
+    let (site, process) = Site::start(directory, attack.config, attack.rules)?;
+    let (mut pair, mut beside) = (Pair::join(&site.daemon)?, Pair::join(&quiet.daemon)?);
+    let prepared = (attack.prepare)(&site, stage)?;
+    let (idle, _) = measure_pairs(&mut pair, &mut beside, stage);
+    let progress = Progress::default();
+    let (attacked, beside) = thread::scope(|scope| {
+        let (site, progress) = (&site, &progress);
+        let _end = EndOnDrop(progress, Some(process));
+        for attacker in 0..stage.attackers {
+            let stage = stage.of(attacker);
+            let builder = thread::Builder::new().name("bench-attacker".into());
+            builder.spawn_scoped(scope, move || attack_until_end(attack, site, stage, progress))?;
+        }
+        progress.await_start(stage.attackers as u64 * BATCHES_BEFORE, stage.stalled);
+        io::Result::Ok(measure_pairs(&mut pair, &mut beside, stage))
+    })?;
+    drop(prepared);
+    let goal = idle.p99.map_or(0.0, |p99| 10.0 * p99).max(20_000.0);
+    let held = attacked.p99.is_some_and(|p99| p99 <= goal);
+    Ok(Row { attack: attack.name, clients: stage.attackers, idle, attacked, beside, held })
+}
+
+/// Measures messages of both pairs by turns. A pair that is not answered is cut off.
+fn measure_pairs(pair: &mut Pair, beside: &mut Pair, stage: Stage) -> (Percentiles, Percentiles) {
+    let deadline = Instant::now() + stage.time;
+    let mut times = [Vec::new(), Vec::new()];
+    let mut is_stalled = false;
+    let (done, is_done) = crossbeam_channel::bounded::<()>(1);
+    let hang_ups = [pair.to.hang_up(), beside.to.hang_up()];
+    thread::scope(|scope| {
+        let watch = move || {
+            if is_done
+                .recv_timeout(stage.time + stage.stalled)
+                .is_err_and(|error| error.is_timeout())
+            {
+                hang_ups.into_iter().for_each(|hang_up| hang_up());
+            }
+        };
+        let watchdog = thread::Builder::new().name("bench-watchdog".into());
+        is_stalled |= watchdog.spawn_scoped(scope, watch).is_err();
+        while times[0].len() < stage.messages && Instant::now() < deadline && !is_stalled {
+            for (pair, times) in [&mut *pair, &mut *beside].into_iter().zip(&mut times) {
+                match pair.time_one() {
+                    Ok(time) => times.push(time),
+                    Err(_) => is_stalled = true,
+                }
+            }
+        }
+        drop(done);
+    });
+    let [times, beside] = times;
+    (Percentiles::of(times, is_stalled), Percentiles::of(beside, false))
+}
+
+/// The progress of the attackers.
+#[derive(Default)]
+struct Progress {
+    is_over: AtomicBool,
+    batches: AtomicU64,
+}
+
+impl Progress {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Waits until this many batches are written, for a limited time: an attacker may be stopped by
+    /// the daemon.
+    fn await_start(&self, batches: u64, longest: Duration) {
+        let deadline = Instant::now() + longest;
+        while self.batches.load(Ordering::Acquire) < batches && Instant::now() < deadline {
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+/// Ends the attack when dropped. An attacker may wait for the daemon, which is killed.
+struct EndOnDrop<'a>(&'a Progress, Option<Process>);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Release);
+        drop(self.1.take());
+    }
+}
+
+/// Attacks until the measurement is over. An attacker whose connection ends joins again.
+fn attack_until_end(attack: &Attack, site: &Site, stage: Stage, progress: &Progress) {
+    let mut number = 0;
+    while !progress.is_over() {
+        let Ok(mut end) = (attack.join)(site, stage) else { continue };
+        if attack.reconnects {
+            progress.batches.fetch_add(1, Ordering::Release);
+            // The daemon may have ended the connection already.
+            drop(end.leave_and_wait());
+            continue;
+        }
+        let (write, hang_up) = (end.writer(), end.hang_up());
+        thread::scope(|scope| {
+            let drain = thread::Builder::new().name("bench-drain".into());
+            let drained = drain.spawn_scoped(scope, move || while end.discard().is_ok() {});
+            while drained.is_ok() && !progress.is_over() {
+                let frames = (attack.frames)(site, stage, number);
+                number += frames.len() as u64;
+                if write(&encoded(&frames)).is_err() {
+                    break;
+                }
+                progress.batches.fetch_add(1, Ordering::Release);
+            }
+            hang_up();
+        });
+    }
+}

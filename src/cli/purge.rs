@@ -1,0 +1,81 @@
+//! `purge`: end the mail of an agent.
+
+use super::{
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
+    input::confirm,
+    join::join,
+    print::{Out, eprint_line},
+    request::{call_with, parse},
+};
+use crate::protocol::relay::{PurgeRequest, Purged};
+use argh::{ArgsInfo, FromArgs};
+
+/// End the messages that wait for an agent. They become dead letters, and their senders are told.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "purge",
+    help_triggers("--help"),
+    example = "agent-relay purge Ann",
+    example = "agent-relay purge Ann --force",
+    example = "agent-relay purge Ann --delete",
+    note = "`agent-relay dead-letters` shows them, `agent-relay redeliver ID` delivers one again."
+)]
+pub(super) struct Purge {
+    /// also end messages that the agent was given and has not acknowledged
+    #[argh(switch)]
+    force: bool,
+
+    /// delete the messages for good, rather than make them dead letters
+    #[argh(switch)]
+    delete: bool,
+
+    /// delete without asking
+    #[argh(switch)]
+    yes: bool,
+
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+
+    /// the agent
+    #[argh(positional, arg_name = "agent")]
+    name: String,
+}
+
+impl Purge {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let Self { name, force, delete, .. } = self;
+        if delete && !self.yes {
+            confirm(&format!("Delete the messages that wait for {} for good?", escaped(&name)))?;
+        }
+        let client = join(options)?;
+        let request = PurgeRequest { name, force, delete };
+        let mut done = Purged::default();
+        loop {
+            let json = call_with(&client, "purge", &request)?;
+            let Purged { purged, in_flight, more } = parse("purge", &json)?;
+            done = Purged { purged: done.purged + purged, in_flight, more };
+            if !more || purged == 0 {
+                break;
+            }
+        }
+        let mut out = Out::new();
+        if self.json {
+            out.json("purged", &done)?;
+        } else {
+            let messages = if done.purged == 1 { "message" } else { "messages" };
+            out.line(format_args!("purged {} {messages} of {}", done.purged, request.name))?;
+        }
+        if done.in_flight > 0 {
+            let name = &request.name;
+            eprint_line(format_args!(
+                "{name} has {} more and has not acknowledged them: --force ends these, too",
+                done.in_flight
+            ));
+        }
+        Ok(DONE)
+    }
+}

@@ -1,0 +1,65 @@
+//! The entries of a client's queue: what its reader has read and the router has not handled.
+
+use crate::{
+    link::{BufferedBytes, ReadQuota},
+    protocol::{
+        client_frame::{ClientBatch, ClientFrame},
+        code::Violation,
+    },
+};
+use std::sync::Arc;
+
+/// An entry of a client's queue in the schedule.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// Frames, of which the first ones may be handled already.
+    Frames(QueuedFrames),
+    /// The client's reader read something else than frames, or the client is another user's.
+    Violated(Violation),
+    /// The client's reader has ended. This is the last entry.
+    Ended,
+}
+
+/// Parsed frames that use their reader's quota until they are dropped.
+#[derive(Debug)]
+pub(super) struct QueuedFrames {
+    batch: ClientBatch,
+    /// The index of the next frame.
+    next: usize,
+    bytes: usize,
+    quota: Arc<ReadQuota>,
+    buffered: BufferedBytes,
+}
+
+impl QueuedFrames {
+    /// Waits until the quota has room for a batch that is not empty.
+    pub(super) fn new(
+        batch: ClientBatch,
+        quota: &Arc<ReadQuota>,
+        buffered: &BufferedBytes,
+    ) -> Self {
+        let bytes = batch.bytes();
+        quota.acquire(bytes);
+        buffered.add(bytes);
+        let (quota, buffered) = (Arc::clone(quota), buffered.clone());
+        Self { batch, next: 0, bytes, quota, buffered }
+    }
+
+    /// Returns the next frame.
+    pub(super) fn frame(&self) -> ClientFrame<'_> {
+        self.batch.frame(self.next)
+    }
+
+    /// Notes that the next frame is handled. Returns whether it was the last one.
+    pub(super) fn advance(&mut self) -> bool {
+        self.next += 1;
+        self.next == self.batch.len()
+    }
+}
+
+impl Drop for QueuedFrames {
+    fn drop(&mut self) {
+        self.quota.release(self.bytes);
+        self.buffered.subtract(self.bytes);
+    }
+}

@@ -1,0 +1,319 @@
+//! Frames from clients, as the daemon's readers parse them: an envelope with its typed payload, or
+//! the rule that the frame breaks.
+//!
+//! A [`ClientBatch`] owns the text of its frames, so that it can be handed to another thread. Its
+//! envelopes are kept as ranges of that text.
+
+use super::{
+    code::{ErrorCode, Violation},
+    envelope::{Envelope, Kind},
+    frame::Frames,
+    payload::{Ack, Bye, Heartbeat, Hello, Nack, Resume, SendMeta},
+};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, ops::Range};
+use uuid::Uuid;
+
+/// The most frames in a batch. A parsed frame takes more memory than a short frame has bytes.
+pub const BATCH_FRAMES_MAX: usize = 256;
+
+/// A frame from a client.
+#[derive(Clone, Debug)]
+pub enum ClientFrame<'b> {
+    /// A valid envelope, and its payload if that has the right members.
+    Valid(Envelope<'b>, Result<&'b ClientPayload, &'b str>),
+    /// A frame that is no valid envelope.
+    Malformed(&'b Malformed),
+}
+
+/// A frame that is no valid envelope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// The rule that the frame breaks.
+    pub violation: Violation,
+    /// The type that the frame states nevertheless.
+    pub stated_kind: Option<Kind>,
+}
+
+/// The payload of a client's frame, by the envelope's type.
+#[derive(Clone, Debug)]
+pub enum ClientPayload {
+    /// A HELLO.
+    Hello(Box<Hello>),
+    /// A RESUME.
+    Resume(Box<Resume>),
+    /// The part of a SEND's `payload_meta` that is for the daemon. The payload is not parsed.
+    Send(SendMeta),
+    /// An ACK.
+    Ack(ClientAck),
+    /// A NACK.
+    Nack(Box<Nack>),
+    /// A BYE.
+    Bye(Box<Bye>),
+    /// The payload of another type, which is not used.
+    Unused,
+}
+
+/// A client's ACK: the acknowledgement of a delivery, and possibly the answer to its question.
+#[derive(Clone, Debug, Default)]
+pub struct ClientAck {
+    /// The delivery's id; `None` if the stated text cannot be one.
+    pub id: Option<Uuid>,
+    /// The sequence number up to which deliveries are acknowledged.
+    pub cumulative_seq: Option<u64>,
+    /// The answer to the question that the delivery asked.
+    pub answer: Option<Box<Answer>>,
+}
+
+/// The answer in an ACK.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The delivery's id as the client stated it.
+    pub ack_id: String,
+    /// The question's correlation id.
+    pub correlation_id: String,
+    /// Whether the answer is yes.
+    pub response: Option<bool>,
+    /// The answer's data.
+    pub response_data: Option<Box<RawValue>>,
+}
+
+/// Parsed frames of one client, in order.
+#[derive(Debug, Default)]
+pub struct ClientBatch {
+    /// The JSON of the valid frames.
+    text: String,
+    frames: Vec<Parsed>,
+}
+
+#[derive(Debug)]
+enum Parsed {
+    Valid(Parts, Result<ClientPayload, Box<str>>),
+    Malformed(Box<Malformed>),
+}
+
+/// A range of a batch's text.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+/// A string member of an envelope.
+#[derive(Debug)]
+enum Text {
+    Span(Span),
+    /// A string with escapes.
+    Unescaped(Box<str>),
+}
+
+/// An envelope as ranges of its batch's text.
+#[derive(Debug)]
+struct Parts {
+    kind: Kind,
+    id: Text,
+    from: Option<Text>,
+    to: Option<Text>,
+    topic: Option<Text>,
+    payload: Span,
+    payload_meta: Option<Span>,
+    delivery: Option<Span>,
+    json: Span,
+}
+
+impl ClientBatch {
+    /// Parses the next frames, [`BATCH_FRAMES_MAX`] at most.
+    #[must_use]
+    pub fn parse(frames: &mut Frames<'_>) -> Self {
+        let ahead = frames.clone().take(BATCH_FRAMES_MAX);
+        let (count, bytes) =
+            ahead.fold((0, 0), |(count, bytes), json| (count + 1, bytes + json.len()));
+        let (text, parsed) = (String::with_capacity(bytes), Vec::with_capacity(count));
+        let mut batch = Self { text, frames: parsed };
+        for json in frames.take(BATCH_FRAMES_MAX) {
+            batch.push(json);
+        }
+        batch
+    }
+
+    /// Parses one frame.
+    #[must_use]
+    pub fn of_frame(json: &[u8]) -> Self {
+        let mut batch = Self::default();
+        batch.push(json);
+        batch
+    }
+
+    fn push(&mut self, json: &[u8]) {
+        let parsed = match Envelope::read(json) {
+            Ok(envelope) => {
+                let start = self.text.len();
+                self.text.push_str(envelope.json);
+                let payload = payload_of(&envelope);
+                Parsed::Valid(Parts::of(envelope, start), payload)
+            }
+            Err(violation) => {
+                let stated_kind = super::envelope::stated_kind(json);
+                Parsed::Malformed(Box::new(Malformed { violation, stated_kind }))
+            }
+        };
+        self.frames.push(parsed);
+    }
+
+    /// The number of frames.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether the batch has no frames.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// An upper bound for the bytes of memory that the batch holds, without long strings that have
+    /// escapes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.text.len() + self.frames.len() * size_of::<Parsed>()
+    }
+
+    /// Returns the frame at this index.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn frame(&self, index: usize) -> ClientFrame<'_> {
+        match &self.frames[index] {
+            Parsed::Valid(parts, payload) => {
+                let payload = payload.as_ref().map_err(|why| &**why);
+                ClientFrame::Valid(parts.envelope(&self.text), payload)
+            }
+            Parsed::Malformed(malformed) => ClientFrame::Malformed(malformed),
+        }
+    }
+}
+
+impl ClientFrame<'_> {
+    /// The number of bytes of the frame that the router may copy.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        match self {
+            Self::Valid(envelope, _) => envelope.json.len(),
+            Self::Malformed(_) => 0,
+        }
+    }
+}
+
+impl Span {
+    /// Returns the range of `part` in a text in which its frame begins at `start`.
+    fn of(part: &str, json: &str, start: usize) -> Self {
+        let at = start + (part.as_ptr().addr() - json.as_ptr().addr());
+        let bound = |at| u32::try_from(at).expect("a batch is shorter than 4 GiB");
+        Self { start: bound(at), end: bound(at + part.len()) }
+    }
+
+    const fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+impl Text {
+    fn of(part: Cow<'_, str>, json: &str, start: usize) -> Self {
+        match part {
+            Cow::Borrowed(part) => Self::Span(Span::of(part, json, start)),
+            Cow::Owned(text) => Self::Unescaped(text.into()),
+        }
+    }
+
+    fn read<'b>(&'b self, text: &'b str) -> Cow<'b, str> {
+        Cow::Borrowed(match self {
+            Self::Span(span) => &text[span.range()],
+            Self::Unescaped(text) => text,
+        })
+    }
+}
+
+impl Parts {
+    fn of(envelope: Envelope<'_>, start: usize) -> Self {
+        let json = envelope.json;
+        let text = |member| Text::of(member, json, start);
+        let span = |member| Span::of(member, json, start);
+        Self {
+            kind: envelope.kind,
+            id: text(envelope.id),
+            from: envelope.from.map(text),
+            to: envelope.to.map(text),
+            topic: envelope.topic.map(text),
+            payload: span(envelope.payload),
+            payload_meta: envelope.payload_meta.map(span),
+            delivery: envelope.delivery.map(span),
+            json: span(json),
+        }
+    }
+
+    fn envelope<'b>(&'b self, text: &'b str) -> Envelope<'b> {
+        let member = |member: &'b Option<Text>| member.as_ref().map(|member| member.read(text));
+        let span = |span: Span| &text[span.range()];
+        Envelope {
+            kind: self.kind,
+            id: self.id.read(text),
+            from: member(&self.from),
+            to: member(&self.to),
+            topic: member(&self.topic),
+            payload: span(self.payload),
+            payload_meta: self.payload_meta.map(span),
+            delivery: self.delivery.map(span),
+            json: span(self.json),
+        }
+    }
+}
+
+/// Decodes the payload of an envelope. The error is a sentence.
+fn payload_of(envelope: &Envelope<'_>) -> Result<ClientPayload, Box<str>> {
+    let json = envelope.payload;
+    let payload = match envelope.kind {
+        Kind::Hello => envelope.decode_member(json).map(ClientPayload::Hello),
+        Kind::Resume => envelope.decode_member(json).map(ClientPayload::Resume),
+        Kind::Send => {
+            let meta = envelope.payload_meta.map(|meta| envelope.decode_member(meta));
+            meta.transpose().map(|meta| ClientPayload::Send(meta.unwrap_or_default()))
+        }
+        Kind::Ack => envelope.decode_member(json).map(|ack| ClientPayload::Ack(ClientAck::of(ack))),
+        Kind::Nack => envelope.decode_member(json).map(ClientPayload::Nack),
+        Kind::Bye => envelope.decode_member(json).map(ClientPayload::Bye),
+        Kind::Pong => envelope.decode_member::<Heartbeat>(json).map(|_| ClientPayload::Unused),
+        Kind::Subscribe
+        | Kind::Unsubscribe
+        | Kind::Welcome
+        | Kind::Deliver
+        | Kind::Ping
+        | Kind::Error
+        | Kind::Busy
+        | Kind::Sync => Ok(ClientPayload::Unused),
+    };
+    payload.map_err(|violation| violation.message.into())
+}
+
+impl ClientAck {
+    fn of(ack: Ack<'_>) -> Self {
+        let answer = ack.correlation_id.map(|correlation_id| Answer {
+            ack_id: ack.ack_id.to_string(),
+            correlation_id,
+            response: ack.response,
+            response_data: ack.response_data.map(ToOwned::to_owned),
+        });
+        Self {
+            id: Uuid::try_parse(&ack.ack_id).ok(),
+            cumulative_seq: ack.cumulative_seq,
+            answer: answer.map(Box::new),
+        }
+    }
+}
+
+/// Returns the violation of a payload with wrong members, for this reason.
+#[must_use]
+pub fn wrong_payload(envelope: &Envelope<'_>, why: &str) -> Violation {
+    envelope.violation(ErrorCode::Invalid, why)
+}

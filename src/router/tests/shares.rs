@@ -1,0 +1,388 @@
+//! Shares: no principal can shut out another one, and one that is alone is not refused much.
+
+use super::script::{check, cost_of_last};
+use expect_test::expect;
+
+#[test]
+fn streams_of_the_largest_holder_are_closed_first() {
+    check(expect![[r#"
+        limits streams_max=9
+        here: ann bob cid
+        disk shows
+        cid> Bob: oldest of all
+            keep stream 3→2 "" up to 1024
+            bob < DELIVER d1 Cid -> Bob seq 1 {"body":"oldest of all"}
+        ann> Bob #1: 1
+            keep stream 1→2 "1" up to 1024
+            bob < DELIVER d2 Ann -> Bob #1 seq 1 {"body":"1"}
+        ann> Bob #2: 2
+            keep stream 1→2 "2" up to 1024
+            bob < DELIVER d3 Ann -> Bob #2 seq 1 {"body":"2"}
+        ann> Bob #3: 3
+            keep stream 1→2 "3" up to 1024
+            bob < DELIVER d4 Ann -> Bob #3 seq 1 {"body":"3"}
+        ann> Bob #4: 4
+            keep stream 1→2 "4" up to 1024
+            bob < DELIVER d5 Ann -> Bob #4 seq 1 {"body":"4"}
+        ann> Bob #5: 5
+            keep stream 1→0 "" up to 1
+            keep stream 2 ended
+            keep stream 1→2 "5" up to 1025
+            bob < DELIVER d6 Ann -> Bob #5 seq 2 {"body":"5"}
+        cid> Bob #1: 1
+            keep stream 3→2 "1" up to 1024
+            bob < DELIVER d7 Cid -> Bob #1 seq 1 {"body":"1"}
+        cid> Bob #2: 2
+            keep stream 3 ended
+            keep stream 3→2 "2" up to 1024
+            bob < DELIVER d8 Cid -> Bob #2 seq 1 {"body":"2"}
+        cid> Bob #3: 3
+            keep stream 3→0 "" up to 1
+            keep stream 1 ended
+            keep stream 3→2 "3" up to 1025
+            bob < DELIVER d9 Cid -> Bob #3 seq 2 {"body":"3"}
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ce176696","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus> Bob: 1
+            bob < DELIVER d10 @guest-ce176696 -> Bob seq 1 {"body":"1"}
+        gil joins {"mode":"guest"}
+            gil < WELCOME {"agent":"@guest-05723dae","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil> Bob: the guests share
+            keep stream 8 ended
+            bob < DELIVER d11 @guest-05723dae -> Bob seq 1 {"body":"the guests share"}
+    "#]]);
+}
+
+#[test]
+fn sender_that_fills_streams_with_mail_leaves_room_for_others() {
+    check(expect![[r#"
+        limits streams_max=6
+        here: ann bob cid
+        bob goes
+        ann>> Bob #1: 1
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob #2: 2
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob #3: 3
+            ann < ACK {"ack_id":"a3","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob #4: refused
+            ann < NACK {"ack_id":"a4","code":"LIMIT","message":"3 of 6 streams are open, and the sender's share of them is used up"}
+        cid> Ann: 1
+            ann < DELIVER d1 Cid -> Ann seq 1 {"body":"1"}
+        cid> Ann #2: 2
+            ann < DELIVER d2 Cid -> Ann #2 seq 1 {"body":"2"}
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ce176696","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: 1
+            gus < ACK {"ack_id":"g1","away":true,"durability":"disk","state":"accepted"}
+        gil joins {"mode":"guest"}
+            gil < WELCOME {"agent":"@guest-f3a182da","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil>> Bob: refused
+            gil < NACK {"ack_id":"g1","code":"LIMIT","message":"5 of 6 streams are open, and the sender's share of them is used up"}
+        cid> Ann #3: in place of the first
+            ann < DELIVER d3 Cid -> Ann #3 seq 2 {"body":"in place of the first"}
+    "#]]);
+}
+
+#[test]
+fn sender_with_mail_for_absent_agents_leaves_memory_to_others() {
+    check(expect![[r#"
+        limits memory_bytes_max=9142
+        here: ann bob cid dan
+        dan goes
+        cid goes
+        ann>> Dan: x*800
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann>> Cid: x*800
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Cid: x*900
+            ann < BUSY {"ack_id":"a3","queue_depth":1,"retry_after_ms":50}
+        bob>> Dan: x*800
+            bob < ACK {"ack_id":"b1","away":true,"durability":"disk","state":"accepted"}
+        bob>> Cid: x*100
+            bob < ACK {"ack_id":"b2","away":true,"durability":"disk","state":"accepted"}
+        bob>> Cid: refused
+            bob < BUSY {"ack_id":"b3","queue_depth":2,"retry_after_ms":50}
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-225e7041","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Cid: x*400
+            gus < ACK {"ack_id":"g1","away":true,"durability":"disk","state":"accepted"}
+        gus goes
+        gil joins {"mode":"guest"}
+            gil < WELCOME {"agent":"@guest-f3b88acd","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil>> Cid: refused, as guests share
+            gil < BUSY {"ack_id":"g1","queue_depth":3,"retry_after_ms":50}
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+            cid < DELIVER d1 Ann -> Cid seq 1 requires_ack true {"body":"x*800"}
+            cid < DELIVER d2 Bob -> Cid seq 1 requires_ack true {"body":"x*100"}
+            cid < DELIVER d3 @guest-225e7041 -> Cid seq 1 requires_ack true {"body":"x*400"}
+        cid acks d1
+        ann>> Cid: x*100
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            cid < DELIVER d4 Ann -> Cid seq 2 requires_ack true {"body":"x*100"}
+    "#]]);
+}
+
+#[test]
+fn lone_sender_may_fill_half_of_the_memory_and_send_one_message_of_any_size() {
+    check(expect![[r#"
+        limits memory_bytes_max=4571
+        here: ann bob
+        bob goes
+        ann>> Bob: x*400
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob: x*400
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Bob: refused
+            ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"x*400"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"x*400"}
+        bob acks d1
+        bob acks d2
+        ann>> Bob: x*3000
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"x*3000"}
+        ann>> Bob: refused
+            ann < BUSY {"ack_id":"a5","queue_depth":1,"retry_after_ms":50}
+        bob acks d3
+        ann>> Bob: x*4000
+            ann < BUSY {"ack_id":"a6","queue_depth":0,"retry_after_ms":50}
+    "#]]);
+}
+
+#[test]
+fn open_questions_count_in_the_share_of_their_sender() {
+    check(expect![[r#"
+        limits memory_bytes_max=4571
+        here: ann bob cid
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c*250"}} {"body":"1"}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        bob acks d1
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c*250"}} {"body":"2"}
+            ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        bob acks d2
+        ann says SEND to=Bob meta={"sync":{"correlationId":"c*250"}} {"body":"3"}
+            ann < BUSY {"ack_id":"x","queue_depth":0,"retry_after_ms":50}
+        cid says SEND to=Bob meta={"sync":{"correlationId":"c*250"}} {"body":"4"}
+            cid < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Cid -> Bob seq 1 requires_ack true {"body":"4"}
+    "#]]);
+}
+
+#[test]
+fn refused_sender_drops_no_replays_of_others() {
+    check(expect![[r#"
+        limits memory_bytes_max=4000
+        here: ann cid
+        bob joins {"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
+            bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true}}
+        cid goes
+        ann> Bob: x*400
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*400"}
+        ann>> Cid: x*1000
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Cid: x*900
+            ann < BUSY {"ack_id":"a3","queue_depth":1,"retry_after_ms":50}
+        bob says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":0}]}
+            bob < SYNC {"session_id":"s3","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":1,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"x*400"}
+    "#]]);
+}
+
+#[test]
+fn subscriptions_of_one_agent_leave_memory_for_those_of_others() {
+    check(expect![[r#"
+        limits memory_bytes_max=11428
+        here: ann bob
+        ann says SUBSCRIBE id=1 topic=a.* {}
+            ann < ACK {"ack_id":"1"}
+        ann says SUBSCRIBE id=2 topic=b.* {}
+            ann < ACK {"ack_id":"2"}
+        ann says SUBSCRIBE id=3 topic=c.* {}
+            ann < ACK {"ack_id":"3"}
+        ann says SUBSCRIBE id=4 topic=d.* {}
+            ann < NACK {"ack_id":"4","code":"LIMIT","message":"the daemon has no memory for another subscription; try later"}
+        bob says SUBSCRIBE id=5 topic=a.* {}
+            bob < ACK {"ack_id":"5"}
+        bob says SUBSCRIBE id=6 topic=b.* {}
+            bob < ACK {"ack_id":"6"}
+        ann says UNSUBSCRIBE id=7 topic=a.* {}
+            ann < ACK {"ack_id":"7"}
+        ann says UNSUBSCRIBE id=8 topic=b.* {}
+            ann < ACK {"ack_id":"8"}
+        ann says SUBSCRIBE id=9 topic=d.* {}
+            ann < ACK {"ack_id":"9"}
+    "#]]);
+}
+
+#[test]
+fn companions_and_guests_leave_places_for_others() {
+    check(expect![[r#"
+        limits clients_max=8
+        ann joins {"companion_key":"k"}
+            ann < WELCOME {"agent":"Ann"}
+        com1 joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+            com1 < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        com2 joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+            com2 < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        com3 joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+            com3 < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        com4 joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+            com4 < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"4 connections of Ann are open already","ref":"h"}
+            com4 close Fault(TooManyClients)
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-6304f381","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil joins {"mode":"guest"}
+            gil < WELCOME {"agent":"@guest-f9880bd2","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gwen joins {"mode":"guest"}
+            gwen < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 connections of guests are open already","ref":"h"}
+            gwen close Fault(TooManyClients)
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        com3 goes
+        com4 joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+            com4 < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 connections of Ann are open already","ref":"h"}
+            com4 close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn guests_leave_names_for_agents() {
+    check(expect![[r#"
+        limits names_max=4
+        here: ann
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil joins {"mode":"guest"}
+            gil < WELCOME {"agent":"@guest-ab4afccc","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gwen joins {"mode":"guest"}
+            gwen < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
+            gwen close Fault(TooManyClients)
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+        cid joins
+            cid < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"4 names are known already","ref":"h"}
+            cid close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn names_that_never_had_mail_make_room_though_their_sessions_could_be_resumed() {
+    check(expect![[r#"
+        limits names_max=3
+        here: ann bob
+        ann> Bob: mail
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"mail"}
+        ann goes
+        eve joins
+            eve < WELCOME {"agent":"Eve"}
+        eve goes
+        dan joins
+            dan < WELCOME {"agent":"Dan"}
+        eve joins
+            eve < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
+            eve close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn recipients_left_by_broadcasts_count_in_the_share_of_their_sender() {
+    check(expect![[r#"
+        limits queue_messages_max=2 window_bytes=1
+        here: ann bob cid op
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        op asks status
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":548,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        ann> *: 2
+            ann < BUSY {"ack_id":"a2","busy":["Bob"],"queue_depth":1,"retry_after_ms":50}
+            cid < DELIVER d3 Ann -> Cid seq 1 originalTo "*" {"body":"2"}
+        op asks status
+            op < DELIVER d4 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":1,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":556,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+        bob reads
+        ann again
+            bob < DELIVER d5 Ann -> Bob seq 2 originalTo "*" {"body":"2"}
+        op asks status
+            op < DELIVER d6 @relay -> @operator seq 3 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":1,"delivered":3,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+    "#]]);
+}
+
+#[test]
+fn unread_answers_of_guests_leave_memory_to_others() {
+    check(expect![[r#"
+        limits answers_bytes_max=3200 memory_bytes_max=3428
+        here: ann bob
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-3f55abeb","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil joins {"mode":"guest"}
+            gil < WELCOME {"agent":"@guest-b165823e","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus stalls
+        gil stalls
+        gus> Zoe: 1
+            gus < NACK {"ack_id":"g1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        gus> Zoe: 2
+            gus < NACK {"ack_id":"g2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        gus> Zoe: 3
+            gus < NACK {"ack_id":"g3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        gus> Zoe: 4
+            gus < NACK {"ack_id":"g4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        gil> Zoe: 1
+            gil < NACK {"ack_id":"g1","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        gil> Zoe: 2
+            gil < NACK {"ack_id":"g2","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        gil> Zoe: 3
+            gil < NACK {"ack_id":"g3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+        gil> Zoe: 4
+            gil < NACK {"ack_id":"g4","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+            gil waits
+        gil> Zoe: 5
+        gil> Zoe: waits
+        ann>> Bob: x*100
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"x*100"}
+        bob acks d1
+        gil reads
+            gil goes on
+            gil < NACK {"ack_id":"g5","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+            gil < NACK {"ack_id":"g6","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
+    "#]]);
+}
+
+#[test]
+fn guest_takes_the_place_of_a_name_that_is_not_needed() {
+    check(expect![[r#"
+        limits names_max=2
+        here: ann bob
+        ann goes
+        bob goes
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-3f55abeb","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+    "#]]);
+}
+
+#[test]
+fn broadcast_at_the_limit_of_streams_searches_all_streams_once() {
+    const STREAMS: u64 = 512;
+    let mut lines = vec![format!("limits streams_max={STREAMS}")];
+    lines.push(r#"bob joins {"agent":"Bob"}"#.to_owned());
+    lines.push("bob goes".to_owned());
+    // All streams of these are full of mail for an absent agent.
+    for sender in ["ann", "cid", "dan", "eve", "fay", "guy", "hal", "ida"] {
+        let name = sender[..1].to_uppercase() + &sender[1..];
+        lines.push(format!(r#"{sender} joins {{"agent":"{name}"}}"#));
+        lines.extend((0..STREAMS / 2).map(|number| format!("{sender}>> Bob #t.{number}: x")));
+    }
+    let members = (0..64).map(|number| format!(r#"m{number} joins {{"agent":"M{number}"}}"#));
+    lines.extend(members);
+    lines.push("m0> *: to everyone".to_owned());
+    let work = cost_of_last(&lines).work;
+    assert!(work < 100_000, "it takes {work}");
+}

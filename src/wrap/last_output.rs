@@ -1,0 +1,119 @@
+//! The bound on the wait for a command's last output.
+//!
+//! The output of a command that has ended should end soon. A process that the command has left
+//! behind may keep the terminal open, and the pseudo console of Windows may never close.
+
+use crate::protocol::Moment;
+
+/// The longest pause in the last output.
+const PAUSE_MS: u64 = 2000;
+
+/// The longest time in which output may go on, from the command's end to the kill of the processes
+/// left behind, and from there on.
+const PRINTING_MAX_MS: u64 = 10_000;
+
+/// What is done about output that does not end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// The processes that the command has left behind are killed, on systems that find them.
+    Kill,
+    /// The output is not waited for any more.
+    GiveUp,
+}
+
+/// The wait for the last output.
+#[derive(Debug, Default)]
+pub(super) struct LastOutput(Option<Wait>);
+
+#[derive(Debug)]
+struct Wait {
+    /// The time of the next remedy.
+    due: Moment,
+    /// The time to which output can delay the remedy.
+    due_max: Moment,
+    has_killed: bool,
+}
+
+impl Wait {
+    fn begin(now: Moment, has_killed: bool) -> Self {
+        Self { due: now.plus(PAUSE_MS), due_max: now.plus(PRINTING_MAX_MS), has_killed }
+    }
+}
+
+impl LastOutput {
+    pub(super) fn command_ended(&mut self, now: Moment) {
+        self.0 = Some(Wait::begin(now, false));
+    }
+
+    /// Notes that there was output.
+    pub(super) fn printed(&mut self, now: Moment) {
+        if let Some(wait) = &mut self.0 {
+            wait.due = now.plus(PAUSE_MS).min(wait.due_max);
+        }
+    }
+
+    /// Notes that the person's terminal does not take the output at the moment. Nobody knows then
+    /// whether there is more.
+    pub(super) fn blocked(&mut self, now: Moment) {
+        if let Some(wait) = &mut self.0 {
+            wait.due = now.plus(PAUSE_MS);
+            wait.due_max = wait.due_max.max(wait.due);
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        self.0.as_ref().map(|wait| wait.due)
+    }
+
+    /// Returns what has to be done by now.
+    pub(super) fn remedy(&mut self, now: Moment) -> Option<Remedy> {
+        let wait = self.0.as_mut().filter(|wait| wait.due <= now)?;
+        if wait.has_killed {
+            return Some(Remedy::GiveUp);
+        }
+        *wait = Wait::begin(now, true);
+        Some(Remedy::Kill)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_output_is_given_up_after_the_processes_left_behind_are_killed() {
+        let mut output = LastOutput::default();
+        output.printed(Moment(0));
+        assert_eq!(output.deadline(), None, "the command runs");
+        output.command_ended(Moment(1000));
+        output.printed(Moment(1500));
+        assert_eq!((output.deadline(), output.remedy(Moment(3499))), (Some(Moment(3500)), None));
+        assert_eq!(output.remedy(Moment(3500)), Some(Remedy::Kill));
+        output.printed(Moment(4000));
+        assert_eq!((output.deadline(), output.remedy(Moment(5999))), (Some(Moment(6000)), None));
+        assert_eq!(output.remedy(Moment(6000)), Some(Remedy::GiveUp));
+    }
+
+    #[test]
+    fn output_that_goes_on_is_given_up_after_the_processes_left_behind_are_killed() {
+        let mut output = LastOutput::default();
+        output.command_ended(Moment(0));
+        for (until, expected) in [(10_000, Remedy::Kill), (20_000, Remedy::GiveUp)] {
+            for at in (until - PRINTING_MAX_MS..until).step_by(100) {
+                assert_eq!(output.remedy(Moment(at)), None, "{at}");
+                output.printed(Moment(at));
+            }
+            assert_eq!(output.remedy(Moment(until)), Some(expected));
+        }
+    }
+
+    #[test]
+    fn output_that_the_terminal_does_not_take_is_waited_for() {
+        let mut output = LastOutput::default();
+        output.command_ended(Moment(0));
+        for at in (0..100_000).step_by(100) {
+            output.blocked(Moment(at));
+            assert_eq!(output.remedy(Moment(at)), None, "{at}");
+        }
+    }
+}
