@@ -11,6 +11,7 @@ packages() {
         return 1
     fi
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -q update
-    apt-get -q install -y --no-install-recommends "${missing[@]}"
+    # Several scripts may install at once.
+    flock /var/cache/apt apt-get -q update
+    flock /var/cache/apt apt-get -q install -y --no-install-recommends "${missing[@]}"
 }
