@@ -14,6 +14,7 @@ mod escape;
 pub mod extract;
 mod failure;
 pub mod frame;
+pub mod hooks;
 mod injector;
 mod input;
 pub mod keyboard;
@@ -32,7 +33,7 @@ pub mod transcript;
 pub use failure::{DeliveryFailure, FailureCause};
 pub use input::{IncomingMessage, Input};
 pub use outgoing::OutgoingMessage;
-pub use output::{Output, Progress, SendHandle, State};
+pub use output::{Output, Progress, SendHandle, State, Taken, Ticket, Unreadable};
 pub use settings::Settings;
 pub use source::ReadFrom;
 
@@ -127,6 +128,15 @@ impl Bridge {
             Input::Recognised(recipe) => {
                 self.listener.set_margin(recipe.margin.into());
                 self.injector.set_recipe(*recipe);
+            }
+            Input::Hooked(ticket, report) => self.injector.hooked(now, ticket, &report, out),
+            Input::HookGone(ticket) => self.injector.hook_gone(ticket),
+            Input::Take(ticket, id) => {
+                let reads_screen = self.listener.reads_screen();
+                let id = id.as_deref();
+                for frame in self.injector.take(now, ticket, id, reads_screen, out) {
+                    self.listener.remember_frame(&frame.hex, &frame.body);
+                }
             }
             Input::Tick => self.tick(now, out),
             Input::ChildGone => self.child_gone(now, out),
@@ -274,7 +284,10 @@ impl Bridge {
         let view = view(&self.listener, &spot);
         self.injector.submit_when_due(now, &view, out);
         self.injector.check_leaving(now, &view, out);
-        if let Some(frame) = self.injector.begin_when_free(now, &view, reader_is_fresh, out) {
+        self.injector.compare_hooks(now, &view);
+        let begun = self.injector.begin_when_free(now, &view, reader_is_fresh, out);
+        let woken = self.injector.wake_when_barred(now, &view, out);
+        for frame in begun.into_iter().chain(woken) {
             self.listener.remember_frame(&frame.hex, &frame.body);
         }
     }

@@ -18,6 +18,7 @@ mod failure;
 mod forget;
 mod history;
 mod hold;
+mod hook;
 mod identity;
 mod inbox;
 mod input;
@@ -80,6 +81,9 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     if arguments.next_if(|word| word == run::CONSOLE_MEMBERS).is_some() {
         return exit_code(run::console_members());
     }
+    if arguments.next_if(|word| word == hook::HOOK).is_some() {
+        return hook::run(&arguments.collect::<Vec<_>>());
+    }
     let arguments: Vec<_> = arguments.collect();
     exit_code(match service::Hosted::of(&arguments) {
         Some(hosted) => hosted.run(),
@@ -92,6 +96,9 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
     if arguments.peek().is_some_and(|first| first == AS_AGENT_RELAY) {
         return agent_relay(arguments);
+    }
+    if arguments.next_if(|first| first == hook::HOOK).is_some() {
+        return hook::run(&arguments.collect::<Vec<_>>());
     }
     exit_code(run_wrapper(arguments))
 }

@@ -12,6 +12,7 @@ pub mod control;
 pub mod deliver;
 pub mod envelope;
 pub mod frame;
+pub mod hook;
 mod json;
 pub mod name;
 pub mod payload;

@@ -5,6 +5,7 @@
 //! owns the bridge. [`control`] is the wrapper's own endpoint for a person's commands, and
 //! [`attach`] the command that shows the agent in another terminal.
 
+mod arming;
 pub mod attach;
 pub mod control;
 mod driver;
@@ -15,12 +16,13 @@ mod key_file;
 mod last_output;
 mod message;
 mod questions;
+mod run_folder;
 mod signals;
 mod threads;
 mod transcripts;
 mod version;
 
-pub use crate::bridge::{agents, brief, recipe::Book};
+pub use crate::bridge::{agents, brief, hooks, recipe::Book};
 use crate::{
     bridge::{
         self, OutgoingMessage, extract::ScreenExtractor, keyboard::Reader, obstacle::Obstacle,
@@ -48,6 +50,8 @@ use platform::{
     random,
     terminal::{self, RawMode, Standard},
 };
+use run_folder::RunFolder;
+pub use run_folder::WrapperAddress;
 use signals::Signals;
 use std::{
     env,
@@ -108,6 +112,8 @@ pub struct Settings {
     pub accepts_text: bool,
     /// A program and its arguments that call [`serve_console_members`], for Windows.
     pub member_server: Vec<OsString>,
+    /// A program and its arguments that run a hook; `None` to run the command without hooks.
+    pub hook_command: Option<Vec<OsString>>,
     /// Whether the agent's first prompt is the brief.
     pub brief: bool,
     /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
@@ -248,7 +254,7 @@ fn run_joined(
     key_file: &KeyFile,
     endpoint: Option<ControlEndpoint>,
 ) -> Result<(Ended, ControlClients), WrapError> {
-    let record = settings.record.map(create).transpose()?;
+    let record = settings.record.as_deref().map(create).transpose()?;
     let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
     let seed = random::bytes().map_err(WrapError::Terminal)?;
     let words: Vec<_> =
@@ -281,16 +287,19 @@ fn run_joined(
     }
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
-    let own = own_variables(client.name(), &settings.endpoint, key_file.path());
-    let arguments = arguments(&bridge.recipe, &own);
-    let mut env = environment(&bridge.recipe, own, !arguments.is_empty(), settings.attached);
+    let wrapper = arming::Wrapper {
+        run_directory: &settings.run_directory,
+        name: client.name(),
+        key: key_file.key(),
+        hook_command: settings.hook_command.as_deref().filter(|_| endpoint.is_some()),
+        version: version.as_ref(),
+        directory,
+    };
+    let prepared = prepare(&settings, key_file, &bridge.recipe, &wrapper);
+    let CommandLine { command, mut env, run_folder } = prepared;
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some(inner_marks.digits().into())));
-    let mut command = settings.command;
-    let behind_name = 1.min(command.len());
-    command.splice(behind_name..behind_name, arguments);
     let since_ms = clock::unix_ms();
-    let directory = settings.directory.as_deref();
     let wrapped = wrapped.and_then(|wrapped| wrapped.file);
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
@@ -305,15 +314,44 @@ fn run_joined(
     let streams = threads::Streams { keys: settings.keys, screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
     let follower = transcript.map(follow).transpose().map_err(WrapError::Terminal)?;
-    let clients = ControlClients::start(endpoint, size, !settings.attached);
+    let key = key_file.key().clone();
+    let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
     let inner_marks = InnerMarkFinder::new(&inner_marks);
     let parts = Parts { clients, command: words, follower, foreground, inner_marks, outer_marks };
     let driver = Driver::start(pty, streams, &signals, client, &bridge, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let ended = driver.run();
-    drop(raw);
+    drop((raw, run_folder));
     Ok(ended)
+}
+
+/// A command as it is started.
+struct CommandLine {
+    /// The program and its arguments.
+    command: Vec<OsString>,
+    /// Changes of its environment.
+    env: Vec<(OsString, Option<OsString>)>,
+    /// The files that its hooks need, if it has hooks.
+    run_folder: Option<RunFolder>,
+}
+
+/// Adds to the command what its recipe asks for, and hooks.
+fn prepare(
+    settings: &Settings,
+    key_file: &KeyFile,
+    recipe: &Recipe,
+    wrapper: &arming::Wrapper<'_>,
+) -> CommandLine {
+    let own = own_variables(wrapper.name, &settings.endpoint, key_file.path());
+    let mut arguments = arguments(recipe, &own);
+    let env = environment(recipe, own, !arguments.is_empty(), settings.attached);
+    let mut command = settings.command.clone();
+    let mut own_arguments = command.split_off(1.min(command.len()));
+    let run_folder = arming::arm(&recipe.name, wrapper, &mut own_arguments);
+    command.append(&mut arguments);
+    command.append(&mut own_arguments);
+    CommandLine { command, env, run_folder }
 }
 
 /// Returns what a person's terminal gets before the command's output.
@@ -331,8 +369,8 @@ fn clearing_bytes(rows: u16) -> String {
     format!("{}\x1b[H\x1b[J", "\r\n".repeat(rows.into()))
 }
 
-fn create(path: PathBuf) -> Result<File, WrapError> {
-    File::create(&path).map_err(|why| WrapError::Record { path, why })
+fn create(path: &Path) -> Result<File, WrapError> {
+    File::create(path).map_err(|why| WrapError::Record { path: path.to_owned(), why })
 }
 
 /// Returns the variables with which the agent's own commands speak in its name.

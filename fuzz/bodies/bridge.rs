@@ -452,6 +452,7 @@ impl World {
                     self.check_draft_removed();
                 }
                 Output::Log(line) => assert!(!line.is_empty()),
+                Output::Hooked(..) | Output::Taken(..) => panic!("nobody asks"),
             }
         }
         if has_ended {

@@ -7,6 +7,8 @@ use agent_relay::protocol::{
         SNAPSHOT_BYTES_MAX, State,
     },
     frame::{Decoder, PREFIX},
+    hook::{Frame, Point, Report},
+    secret::Secret,
 };
 
 /// The most bytes of an error's text, without the frame that it quotes.
@@ -67,16 +69,21 @@ fn number(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([byte(at), byte(at + 1)])
 }
 
-fn requests(bytes: &[u8]) -> [Request; 3] {
+fn requests(bytes: &[u8]) -> [Request; 5] {
     let (columns, rows) = (number(bytes, 0), number(bytes, 2));
+    let text: String = String::from_utf8_lossy(bytes).chars().take(64).collect();
+    let key = Secret::stated(&text);
+    let report = Report { point: Point::ToolEnded, frames: vec![Frame::of(&text, &text)] };
     [
         Request::Attach { drive: columns % 2 == 1, columns, rows },
         Request::Resize { columns, rows },
         Request::Keys { bytes: Bytes(bytes.to_vec()) },
+        Request::Hook { key: key.clone(), report },
+        Request::Take { key, id: (rows % 2 == 1).then_some(text) },
     ]
 }
 
-fn answers(bytes: &[u8]) -> [Answer; 4] {
+fn answers(bytes: &[u8]) -> [Answer; 6] {
     let (columns, rows) = (number(bytes, 0), number(bytes, 2));
     assert!(bytes.len() <= SNAPSHOT_BYTES_MAX);
     let text = String::from_utf8_lossy(bytes).into_owned();
@@ -98,6 +105,8 @@ fn answers(bytes: &[u8]) -> [Answer; 4] {
         Answer::State(state),
         Answer::Screen { columns, rows, bytes: Bytes(bytes.to_vec()) },
         Answer::Ended(ended),
+        Answer::Hooked { text: (rows % 2 == 1).then(|| text.clone()) },
+        Answer::Taken { text: Some(text.clone()), why: (columns % 2 == 1).then(|| text.clone()) },
         Answer::Error { message: text },
     ]
 }

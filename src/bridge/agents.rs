@@ -11,7 +11,7 @@ mod codex;
 mod gemini;
 mod opencode;
 
-use super::transcript::Format;
+use super::{hooks::Hooks, transcript::Format};
 
 /// An agent CLI.
 pub struct Agent {
@@ -21,6 +21,8 @@ pub struct Agent {
     pub recipe: &'static str,
     /// The format of the transcripts that the CLI writes, if it is known.
     pub transcript: Option<&'static Format>,
+    /// The CLI's hooks, if the wrapper gives it some.
+    pub hooks: Option<&'static Hooks>,
     /// An environment variable that the CLI sets for the commands that its agent runs, if one is
     /// known. Without a variable, a command of an agent that was started without the wrapper counts
     /// as a command of the agent's user.

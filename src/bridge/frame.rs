@@ -88,6 +88,12 @@ impl MessageFrame<'_> {
         }
     }
 
+    /// Returns the text, for an agent that reads it in another way than typed.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.lines(Form::Plain, Entry::Pasted).join("\n")
+    }
+
     /// Returns the lines, without the paste sequences.
     fn lines(&self, form: Form, entry: Entry) -> Vec<String> {
         let mut lines = vec![self.expands.escape(&self.header())];
@@ -186,7 +192,7 @@ pub fn clean(text: &str) -> String {
 
 /// Replaces characters that the daemon does not allow in names and ids, which would be unsafe in a
 /// header.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
     text.chars().take(65).map(|c| if allowed(c) { c } else { '?' }).collect()
 }

@@ -14,11 +14,14 @@ mod history;
 mod injection;
 mod kept_keys;
 mod keys;
+mod leases;
 mod leaving;
 mod notices;
 mod prompts;
 mod queue;
 mod readiness;
+mod reported_work;
+mod routes;
 mod startup;
 mod turn;
 mod waiting;
@@ -29,7 +32,7 @@ use super::{
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
-    output::{Output, Progress, State},
+    output::{Output, Progress, State, Ticket},
     recipe::{ReaderState, Reads, Recipe, Spot, Turns, text_before_cursor},
     screen::Screen,
     settings::Settings,
@@ -39,11 +42,13 @@ use adoption::Adoption;
 use history::History;
 use injection::{Injection, Stage};
 use kept_keys::KeptKeys;
+use leases::Leases;
 use notices::Notices;
 use prompts::Prompts;
 use queue::{Block, MessageQueue};
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
+use reported_work::ReportedWork;
 use startup::Startup;
 use turn::Turn;
 use write_count::WriteCount;
@@ -69,7 +74,7 @@ pub(super) struct View<'a> {
     pub(super) reads_screen: bool,
 }
 
-/// A frame that is being typed. The listener must recognise it, since it is no message of the
+/// A frame that is being typed or read. The listener must recognise it, since it is no message of the
 /// agent.
 pub(super) struct TypedFrame {
     pub(super) hex: String,
@@ -94,11 +99,19 @@ pub(super) struct Injector {
     retry_at: Option<Moment>,
     adoption: Adoption,
     turn: Turn,
+    work: ReportedWork,
     notices: Notices,
     queue: MessageQueue,
     /// The obstacle that currently keeps all texts from being typed.
     block: Option<Block>,
     injection: Option<Injection>,
+    leases: Leases,
+    /// The hook that waits to begin a turn.
+    waiter: Option<Ticket>,
+    /// The time before which no hook begins a turn, since a menu may be open.
+    wake_not_before: Option<Moment>,
+    /// The hook that told the agent of messages last, and their ids.
+    announced: Option<(Ticket, Vec<String>)>,
     kept_keys: KeptKeys,
     writes: WriteCount,
     history: History,
@@ -122,12 +135,17 @@ impl Injector {
             retry_at: None,
             adoption: Adoption::new(settings.transcript),
             turn: Turn::default(),
+            work: ReportedWork::default(),
             notices: Notices::new(
                 settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
             ),
             queue: MessageQueue::default(),
             block: None,
             injection: None,
+            leases: Leases::default(),
+            waiter: None,
+            wake_not_before: None,
+            announced: None,
             kept_keys: KeptKeys::default(),
             writes: WriteCount::default(),
             history: History::default(),
@@ -150,7 +168,10 @@ impl Injector {
             Stage::Typing { .. } | Stage::Submitting { .. } => None,
         });
         let turn = self.turn.deadline(self.recipe.shows_idle());
-        [stage, self.begin_at(), self.report_at(), turn].into_iter().flatten().min()
+        let leases = self.leases.deadline(self.work.is_at_work());
+        let hooks = [self.wake_at(), leases, self.work.deadline()];
+        let all = [stage, self.begin_at(), self.report_at(), turn].into_iter().chain(hooks);
+        all.flatten().min()
     }
 
     /// Whether there is room for more of the person's keys.
@@ -195,7 +216,7 @@ impl Injector {
 
     /// Returns the bridge's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
-        let waiting = self.queue.len() + usize::from(self.injection.is_some());
+        let waiting = self.queue.len() + self.leases.len() + usize::from(self.injection.is_some());
         let why = match &self.injection {
             Some(_) if self.writes.unwritten() > 0 => Some(Obstacle::NotReading),
             Some(injection) => injection.obstacle,
@@ -208,7 +229,7 @@ impl Injector {
 
     /// Returns the id of the last typed delivery whose id begins with `prefix`.
     pub(super) fn find_typed(&self, prefix: &str) -> Option<String> {
-        self.history.find_typed(prefix)
+        self.leases.find(prefix).or_else(|| self.history.find_typed(prefix))
     }
 
     /// Whether a recorded prompt begins with a frame that was typed here.
@@ -254,6 +275,8 @@ impl Injector {
             out.push(Output::Acknowledge(message.id));
         } else if self.injection.as_ref().is_some_and(|injection| injection.is_of(&message.id)) {
             self.repeat_delay(out);
+        } else if self.leases.contains(&message.id) {
+            // A record of it may still come.
         } else if self.queue.contains(&message.id) {
             self.queue.forget_report(&message.id);
         } else {
@@ -279,8 +302,11 @@ impl Injector {
     /// Returns to the daemon all messages that were not submitted, after the child has ended.
     pub(super) fn end(&mut self, out: &mut Vec<Output>) {
         let current = self.injection.take().and_then(|injection| injection.content.into_message());
+        let leased = self.leases.end_all().into_iter().map(|lease| lease.message);
         let rest = std::iter::from_fn(|| self.queue.pop());
-        out.extend(current.into_iter().chain(rest).map(|message| Output::Return(message.id)));
+        out.extend(
+            current.into_iter().chain(leased).chain(rest).map(|message| Output::Return(message.id)),
+        );
     }
 
     /// Whether the screen has been unchanged for so long that a text may be typed.
@@ -305,8 +331,26 @@ impl Injector {
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.
     pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>) -> bool {
-        let known = known(&self.recipe, &self.reader, &self.prompts, view);
+        let at_work = self.is_reported_at_work();
+        let known = known(&self.recipe, &self.reader, &self.prompts, at_work, view);
         self.turn.is_over(now, || self.recipe.looks_idle(view.spot, known))
+    }
+
+    /// Compares the reports of hooks with the screen, and ends leases that are in doubt.
+    pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>) {
+        let ReaderState { reader, prompts, .. } = self.known(view);
+        let known = ReaderState { reader, prompts, at_work: records_work(&self.recipe, view) };
+        let form = self.recipe.form(view.spot, known);
+        let shows_line = matches!(form, Ok(_) | Err(Obstacle::HalfTyped));
+        let looks_free = self.recipe.shows_idle()
+            && shows_line
+            && !self.recipe.looks_busy(view.spot)
+            && self.is_at_rest(now);
+        if self.work.compare(now, looks_free) {
+            self.leases.turn_ended(now);
+            self.retry_at = None;
+        }
+        self.end_doubtful_leases(now);
     }
 
     /// Notes the end of the agent's turn.
@@ -321,8 +365,13 @@ impl Injector {
         out.push(Output::Write(bytes));
     }
 
+    /// Whether the agent is at work according to its CLI's hooks, or may be about to be.
+    fn is_reported_at_work(&self) -> bool {
+        self.work.is_at_work() || self.leases.bar_others()
+    }
+
     fn known<'a>(&'a self, view: &View<'_>) -> ReaderState<'a> {
-        known(&self.recipe, &self.reader, &self.prompts, view)
+        known(&self.recipe, &self.reader, &self.prompts, self.is_reported_at_work(), view)
     }
 }
 
@@ -330,10 +379,17 @@ fn known<'a>(
     recipe: &Recipe,
     reader: &'a Reader,
     prompts: &'a Prompts,
+    is_reported_at_work: bool,
     view: &View<'_>,
 ) -> ReaderState<'a> {
-    let at_work = recipe.turns == Some(Turns::Transcript) && view.is_at_work;
+    let at_work = is_reported_at_work || records_work(recipe, view);
     ReaderState { reader, prompts: prompts.known(), at_work }
+}
+
+/// Whether the agent is at work, according to the transcript of a CLI that records the ends of its
+/// turns.
+fn records_work(recipe: &Recipe, view: &View<'_>) -> bool {
+    recipe.turns == Some(Turns::Transcript) && view.is_at_work
 }
 
 #[cfg(test)]

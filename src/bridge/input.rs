@@ -3,11 +3,11 @@
 use super::{
     failure::DeliveryFailure,
     keyboard::Reader,
-    output::SendHandle,
+    output::{SendHandle, Ticket},
     recipe::Recipe,
     transcript::{Record, TranscriptId},
 };
-use crate::protocol::{Moment, deliver::Proof};
+use crate::protocol::{Moment, deliver::Proof, hook::Report};
 
 /// A message for the agent.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +84,13 @@ pub enum Input<'a> {
     /// The program that reads the terminal was recognised. Its recipe replaces the command's
     /// recipe.
     Recognised(Box<Recipe>),
+    /// A hook reports, and waits for [`Output::Hooked`](super::Output::Hooked).
+    Hooked(Ticket, Report),
+    /// The hook with this ticket was gone when it was answered.
+    HookGone(Ticket),
+    /// A command of the agent's takes the message whose id begins so, or all messages, and waits
+    /// for [`Output::Taken`](super::Output::Taken).
+    Take(Ticket, Option<String>),
     /// The bridge's deadline is reached.
     Tick,
     /// The child has ended and all its output was passed on. Later inputs have no effect.

@@ -1,10 +1,15 @@
 //! The bridge's outputs: actions for its driver, and the state that the driver may ask for.
 
 use super::{obstacle::Obstacle, outgoing::OutgoingMessage};
+use std::fmt;
 
 /// Identifies one outgoing message until the daemon has accepted or refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendHandle(pub u64);
+
+/// Identifies a hook or a command of the agent's that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub u64);
 
 /// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,8 +26,49 @@ pub enum Output {
     /// Return the delivery with this id to the daemon, because its message cannot be typed any
     /// more. The daemon delivers it again.
     Return(String),
+    /// Answer a hook, with a text for the agent if there is one.
+    Hooked(Ticket, Option<String>),
+    /// Answer a command that takes messages.
+    Taken(Ticket, Taken),
     /// Write this line to the log.
     Log(String),
+}
+
+/// The answer to a command of the agent's that takes messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Messages in their frames.
+    Text(String),
+    /// No such message waits.
+    Nothing,
+    /// They cannot be read now.
+    Unreadable(Unreadable),
+}
+
+/// A reason why messages that wait cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// No hook would tell whether the agent has read them.
+    NoHooks,
+    /// The person holds them.
+    Held,
+    /// The agent is not at work, so they are about to be typed.
+    Idle,
+    /// One is longer than a CLI shows of a command's output.
+    Long,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoHooks => "no hook of the agent's CLI has reported yet, so it will be typed",
+            Self::Held => "your user holds your messages",
+            Self::Idle => "it will be typed, since no turn goes on",
+            Self::Long => {
+                "it is longer than 8 KiB, or behind one that is: it will be typed after your turn"
+            }
+        })
+    }
 }
 
 /// The progress of a delivery into the agent.
@@ -41,7 +87,7 @@ pub enum Progress {
 /// A summary of the bridge for `agent-relay status` and attach clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The number of messages that wait to be typed.
+    /// The number of messages that have not reached the agent, as far as is known.
     pub waiting: usize,
     /// The reason why the messages wait.
     pub why: Option<Obstacle>,

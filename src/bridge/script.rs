@@ -28,6 +28,10 @@
 //! 0 owned FILE                      the system says that this transcript is the program's
 //! 0 transcript FILE prompt TEXT     a transcript gets a record: prompt, reply or turn-over
 //! 0 other-agents                    other agents are in the directory from here on
+//! 0 hook POINT [FRAME…]             a hook reports, with the digits of frames that it has seen;
+//!                                   behind `cut:`, those of a frame without its middle
+//! 0 hook-gone TICKET                the answered hook was gone
+//! 0 takes [ID]                      a command of the agent's takes a message, or all
 //! 0 connected                       the wrapper has joined the daemon
 //! 0 rejected WHY                    the daemon rejected the wrapper for now
 //! 0 rejected-permanently WHY        the daemon rejected the wrapper for good
@@ -39,7 +43,11 @@
 //! ```
 
 use super::{obstacle::Obstacle, recipe::Reads, *};
-use crate::protocol::{code::NackCode, deliver::Proof};
+use crate::protocol::{
+    code::NackCode,
+    deliver::Proof,
+    hook::{Frame, Point, Report},
+};
 use expect_test::Expect;
 use std::fmt::Write as _;
 
@@ -182,6 +190,9 @@ struct Player {
     next_search: Option<Moment>,
     /// Whether no other agent is in the directory.
     is_alone: bool,
+    last_ticket: u64,
+    /// The frames that were handed to commands of the agent's.
+    handed_over: Vec<Frame>,
     transcript: String,
 }
 
@@ -199,6 +210,8 @@ impl Player {
             shows_reports: false,
             next_search: settings.transcript.then_some(now),
             is_alone: true,
+            last_ticket: 0,
+            handed_over: Vec::new(),
             transcript: String::new(),
         }
     }
@@ -291,6 +304,7 @@ impl Player {
             }
             "reports" => self.shows_reports = true,
             "other-agents" => self.is_alone = false,
+            "hook" | "hook-gone" | "takes" => self.hook_line(verb, rest),
             "started" => self.bridge.injector.assume_started(),
             "holds" => self.input(Input::Held(true)),
             "releases" => self.input(Input::Held(false)),
@@ -309,6 +323,22 @@ impl Player {
         }
     }
 
+    /// Runs a line about a hook, or a command of the agent's.
+    fn hook_line(&mut self, verb: &str, rest: String) {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.input(match verb {
+            "hook" => {
+                let mut words = rest.split(' ');
+                let point = words.next().map(stated_point).expect("a point");
+                let frames = words.map(|word| self.stated_frame(word)).collect();
+                Input::Hooked(ticket, Report { point, frames })
+            }
+            "hook-gone" => Input::HookGone(Ticket(rest.parse().expect("a ticket"))),
+            _ => Input::Take(ticket, Some(rest).filter(|id| !id.is_empty())),
+        });
+    }
+
     fn input(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
         self.bridge.handle(self.now, input, &mut out);
@@ -320,8 +350,7 @@ impl Player {
                         Some(stalled) => *stalled += bytes.len(),
                         None => written += bytes.len(),
                     }
-                    let text = String::from_utf8_lossy(&bytes).replace('\x1b', "\\e");
-                    self.note(&format!("types {}", text.replace('\r', "\\r").replace('\n', "\\n")));
+                    self.note(&format!("types {}", shown(&String::from_utf8_lossy(&bytes))));
                 }
                 Output::Send(handle, message) => {
                     self.note(&format!("sends {}: {message:?}", handle.0));
@@ -333,12 +362,29 @@ impl Player {
                     }
                 }
                 Output::Return(id) => self.note(&format!("returns {id}")),
+                Output::Hooked(ticket, text) => {
+                    let text = text.map_or_else(|| "nothing".to_owned(), |text| shown(&text));
+                    self.note(&format!("answers hook {}: {text}", ticket.0));
+                }
+                Output::Taken(_, taken) => {
+                    if let Taken::Text(text) = &taken {
+                        self.handed_over.extend(frames_in(text));
+                    }
+                    self.note(&format!("hands over {taken:?}"));
+                }
                 Output::Log(line) => self.note(&format!("logs {line}")),
             }
         }
         if written > 0 {
             self.input(Input::Written(written));
         }
+    }
+
+    fn stated_frame(&self, word: &str) -> Frame {
+        let (hex, cut) = word.strip_prefix("cut:").map_or((word, 0), |hex| (hex, 1));
+        let length = self.handed_over.iter().find(|frame| frame.hex == hex);
+        let length = length.map_or(0, |frame| frame.length - cut);
+        Frame { hex: hex.to_owned(), length }
     }
 
     fn note(&mut self, output: &str) {
@@ -358,6 +404,21 @@ fn unescaped(text: &str) -> String {
         ("\\x08", "\x08"),
     ];
     escapes.iter().fold(text.to_owned(), |text, (escape, meaning)| text.replace(escape, meaning))
+}
+
+/// Returns a text in one line.
+fn shown(text: &str) -> String {
+    text.replace('\x1b', "\\e").replace('\r', "\\r").replace('\n', "\\n")
+}
+
+/// Returns the frames in a text, as a hook reports them.
+pub(super) fn frames_in(text: &str) -> Vec<Frame> {
+    let json = serde_json::json!({"tool_response": {"stdout": text}}).to_string();
+    hooks::read(Point::ToolEnded, json.as_bytes()).expect("a report").frames
+}
+
+fn stated_point(word: &str) -> Point {
+    serde_json::from_value(word.into()).expect("a point")
 }
 
 fn stated_record(line: &str) -> Record {

@@ -4,4 +4,5 @@ mod foreground;
 mod notices;
 mod person;
 mod random_inputs;
+mod routes;
 mod typing;

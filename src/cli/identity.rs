@@ -161,6 +161,14 @@ pub(super) fn agent_around() -> Option<String> {
     Some(agent).filter(|agent| !agent.is_empty())
 }
 
+/// The wrapper of the agent that this process runs in: the directory of its endpoint, the agent's
+/// name, and the key of the agent's commands.
+pub(super) fn wrapper_around() -> Option<(PathBuf, String, Secret)> {
+    let file = PathBuf::from(env::var_os(KEY_FILE).filter(|file| !file.is_empty())?);
+    let key = operator_key::read_file(&file).ok()?;
+    Some((file.parent()?.to_owned(), agent_around()?, key))
+}
+
 /// Adds to a failure inside a wrapped agent that printing a message still works, since an agent in
 /// a sandbox without sockets or files can still print.
 pub(super) fn or_print(failure: Failure) -> Failure {

@@ -9,6 +9,7 @@ use super::{
     messages::{self, DeliveryState, ago, beginning_of_text, each_row},
     print::Out,
     values::agent_name,
+    wrapped::take,
 };
 use crate::protocol::relay::{InboxRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
@@ -21,7 +22,9 @@ use argh::{ArgsInfo, FromArgs};
     help_triggers("--help"),
     example = "agent-relay inbox --as Bob",
     example = "agent-relay inbox --as Bob --json",
-    note = "Delivered messages are shown until they are acknowledged. Showing them does not acknowledge them."
+    example = "agent-relay inbox --take",
+    note = "Delivered messages are shown until they are acknowledged. Showing them does not acknowledge them.",
+    note = "With --take, an agent whose CLI has hooks reads what waits for it, and that delivers it."
 )]
 pub(super) struct Inbox {
     /// the agent; default: the wrapped agent that this runs in
@@ -31,10 +34,17 @@ pub(super) struct Inbox {
     /// print one JSON object a line for each message
     #[argh(switch)]
     json: bool,
+
+    /// in a wrapped agent: print what waits for it, as delivered
+    #[argh(switch)]
+    take: bool,
 }
 
 impl Inbox {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        if self.take {
+            return self.take();
+        }
         let Some(of) = self.of.or_else(agent_around) else {
             return Err(Failure::usage("no agent: name the agent of the inbox with --as NAME"));
         };
@@ -54,6 +64,23 @@ impl Inbox {
             let heading = ["SENT", "FROM", "STATE", "ID", "TEXT"];
             out.table_with_notes(&heading, rows, &empty)?;
         }
+        Ok(DONE)
+    }
+
+    fn take(&self) -> Result<i32, Failure> {
+        if self.json || self.of.is_some() {
+            return Err(Failure::usage("--take stands alone: it prints the agent's own messages"));
+        }
+        let taken = take(None).ok_or_else(|| {
+            Failure::failed(
+                "only a command of a wrapped agent takes its messages: `agent-relay inbox --as NAME` \
+                 shows them",
+            )
+        })?;
+        if let Some(why) = taken.why {
+            return Err(Failure::failed(format!("nothing is read here: {why}")));
+        }
+        Out::new().line(taken.text.unwrap_or_else(|| "nothing waits for you".to_owned()))?;
         Ok(DONE)
     }
 }

@@ -8,6 +8,7 @@ use super::{
     messages::{self, full_id, payload_text, route},
     print::{Colour, Out},
     request::{call_with, parse},
+    wrapped::take,
 };
 use crate::{
     client::Client,
@@ -25,7 +26,8 @@ use argh::{ArgsInfo, FromArgs};
     name = "read",
     help_triggers("--help"),
     example = "agent-relay read 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
-    note = "`agent-relay inbox`, `history` and `dead-letters` show the ids."
+    note = "`agent-relay inbox`, `history` and `dead-letters` show the ids.",
+    note = "In an agent whose CLI has hooks, a message that waits for the agent is delivered by this, except with --json."
 )]
 pub(super) struct Read {
     /// print one JSON object
@@ -39,6 +41,18 @@ pub(super) struct Read {
 
 impl Read {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        // In an agent, a message that waits for it is taken from its wrapper.
+        let taken = if self.json { None } else { take(Some(&self.id)) };
+        match taken.map(|taken| (taken.text, taken.why)) {
+            Some((Some(text), _)) => {
+                Out::new().line(text)?;
+                return Ok(DONE);
+            }
+            Some((None, Some(why))) => {
+                return Err(Failure::failed(format!("the message is not read here: {why}")));
+            }
+            _ => {}
+        }
         let client = join(options)?;
         let id = full_id(&client, &self.id)?;
         let request = MessageRequest { id, limit: Some(1), ..MessageRequest::default() };

@@ -4,6 +4,7 @@ use super::{
     context::{GlobalOptions, join_failure},
     escape::escaped,
     failure::{DONE, Failure},
+    hook::HOOK,
     identity::key_of,
     input,
     join::endpoint_or_start,
@@ -39,7 +40,7 @@ pub(super) const CONSOLE_MEMBERS: &str = "console-members";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--] <command...>",
+    usage = "-n <agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--] <command...>",
     example = "agent-relay run -n Ann -- claude",
     example = "agent-relay run -n Ann --brief -- codex",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
@@ -77,6 +78,10 @@ pub(super) struct Run {
     /// shell or an interpreter
     #[argh(switch)]
     brief: bool,
+
+    /// give an agent CLI no hooks for this run: messages only reach it typed
+    #[argh(switch)]
+    no_hooks: bool,
 
     /// run without a terminal, with a log in the home directory, as `spawn` does
     #[argh(switch, hidden_help)]
@@ -124,7 +129,7 @@ impl Run {
         check_accepts_text(self.accepts_text, &command, directory.as_deref(), &recipes)?;
         let settings = wrap::Settings {
             recipes,
-            member_server: member_server()?,
+            member_server: own_command(CONSOLE_MEMBERS)?,
             accepts_text: self.accepts_text,
             name: self.name.clone(),
             key,
@@ -137,6 +142,7 @@ impl Run {
             record: self.record.as_ref().map(PathBuf::from),
             inline: self.inline,
             grid: self.grid,
+            hook_command: if self.no_hooks { None } else { Some(own_command(HOOK)?) },
             brief: self.brief,
             attached,
             keys,
@@ -189,10 +195,10 @@ pub(super) fn check_accepts_text(
     }
 }
 
-/// The command line that runs [`console_members`].
-fn member_server() -> Result<Vec<OsString>, Failure> {
+/// The command line that runs a part of this program.
+fn own_command(part: &str) -> Result<Vec<OsString>, Failure> {
     let own = own_program()?.into_os_string();
-    Ok(vec![own, AS_AGENT_RELAY.into(), CONSOLE_MEMBERS.into()])
+    Ok(vec![own, AS_AGENT_RELAY.into(), part.into()])
 }
 
 /// Serves the wrapper on Windows: lists the processes of its console, from inside that console.

@@ -43,7 +43,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
     subcommand,
     name = "spawn",
     help_triggers("--help"),
-    usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--json] [--] <command...>",
+    usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--json] [--] <command...>",
     example = "agent-relay spawn Bob --brief -- codex",
     example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
     note = "`agent-relay attach NAME` shows it, and `agent-relay stop NAME` ends it. logs/NAME.log in the home says how it ended."
@@ -78,6 +78,10 @@ pub(super) struct Spawn {
     /// shell or an interpreter
     #[argh(switch)]
     brief: bool,
+
+    /// give an agent CLI no hooks for this run: messages only reach it typed
+    #[argh(switch)]
+    no_hooks: bool,
 
     /// print one JSON object
     #[argh(switch)]
@@ -186,6 +190,7 @@ impl Spawn {
             ("--grid", self.grid),
             ("--accepts-text", self.accepts_text),
             ("--brief", self.brief),
+            ("--no-hooks", self.no_hooks),
         ];
         arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| switch.into()));
         arguments.push("--".into());

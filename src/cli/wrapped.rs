@@ -4,12 +4,12 @@ use super::{
     context::GlobalOptions,
     escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
-    identity::agent_around,
+    identity::{agent_around, wrapper_around},
     print::Out,
 };
 use crate::{
     protocol::{
-        control::{Ended, Request},
+        control::{Answer, Ended, Request},
         name::Name,
     },
     wrap::control::client::{self, ControlClient, ControlError},
@@ -42,6 +42,26 @@ pub(super) fn connect(options: &GlobalOptions, name: &str) -> Result<ControlClie
         ControlError::NotRunning => not_wrapped(&run_directory, name),
         error => explain(name, &error),
     })
+}
+
+/// The answer of a wrapper to a command that takes messages.
+pub(super) struct Taken {
+    /// The messages in their frames.
+    pub(super) text: Option<String>,
+    /// The reason why messages that wait cannot be read now.
+    pub(super) why: Option<String>,
+}
+
+/// Takes messages that wait from the wrapper of the agent that this command runs in: the one whose
+/// id begins so, or as many as one command shows. `None` if there is no such wrapper.
+pub(super) fn take(id: Option<&str>) -> Option<Taken> {
+    let (run_directory, name, key) = wrapper_around()?;
+    let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
+    let request = Request::Take { key, id: id.map(str::to_owned) };
+    match wrapper.request(&request, ANSWER) {
+        Ok(Answer::Taken { text, why }) => Some(Taken { text, why }),
+        _ => None,
+    }
 }
 
 /// Checks that a name is valid for an agent.

@@ -4,7 +4,7 @@
 //! variant. The command sends requests, and the wrapper sends answers. A command that attaches gets
 //! screens and output until the end.
 
-use super::frame;
+use super::{frame, hook::Report, secret::Secret};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -54,6 +54,21 @@ pub enum Request {
     Stop,
     /// Asks for the state.
     State,
+    /// Passes on the report of a hook; HOOKED answers.
+    Hook {
+        /// The key of the agent's commands, which its hooks have, too.
+        key: Secret,
+        /// The report.
+        report: Report,
+    },
+    /// Takes messages that wait for the agent, for a command of the agent's; TAKEN answers.
+    Take {
+        /// The key of the agent's commands.
+        key: Secret,
+        /// The beginning of the id of a message; without it, all messages are taken.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+    },
 }
 
 /// An answer of a wrapper.
@@ -75,6 +90,21 @@ pub enum Answer {
     Output {
         /// The bytes that the command printed.
         bytes: Bytes,
+    },
+    /// The answer to HOOK.
+    Hooked {
+        /// The text for the agent, if there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
+    /// The answer to TAKE.
+    Taken {
+        /// The messages in their frames.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+        /// The reason why messages that wait here cannot be read now, in words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// The command has ended; the last answer.
     Ended(Ended),
@@ -231,7 +261,10 @@ impl<'de> Deserialize<'de> for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::frame::Decoder;
+    use crate::protocol::{
+        frame::Decoder,
+        hook::{Frame, Point},
+    };
 
     fn json(bytes: &[u8]) -> String {
         let mut decoder = Decoder::new(ANSWER_BYTES_MAX);
@@ -269,6 +302,15 @@ mod tests {
         assert_request(&Request::Release, r#"{"type":"RELEASE"}"#);
         assert_request(&Request::Stop, r#"{"type":"STOP"}"#);
         assert_request(&Request::State, r#"{"type":"STATE"}"#);
+        let key = Secret::stated("k");
+        let report = Report { point: Point::ToolEnded, frames: vec![Frame::of("789200", "a b")] };
+        assert_request(
+            &Request::Hook { key: key.clone(), report },
+            r#"{"type":"HOOK","key":"k","report":{"point":"tool-ended","frames":[{"hex":"789200","length":2}]}}"#,
+        );
+        let take = |id| Request::Take { key: key.clone(), id };
+        assert_request(&take(None), r#"{"type":"TAKE","key":"k"}"#);
+        assert_request(&take(Some("1a".into())), r#"{"type":"TAKE","key":"k","id":"1a"}"#);
     }
 
     #[test]
@@ -300,6 +342,11 @@ mod tests {
         assert_answer(
             &Answer::Ended(Ended::new(137, "one\n\ntwo  \n\n")),
             r#"{"type":"ENDED","code":137,"signal":9,"last_lines":["one","two"]}"#,
+        );
+        assert_answer(&Answer::Hooked { text: None }, r#"{"type":"HOOKED"}"#);
+        assert_answer(
+            &Answer::Taken { text: Some("x".into()), why: None },
+            r#"{"type":"TAKEN","text":"x"}"#,
         );
         let error = Answer::Error { message: "no".into() };
         assert_answer(&error, r#"{"type":"ERROR","message":"no"}"#);

@@ -226,7 +226,10 @@ impl Session {
             }
             Answer::Output { bytes } => self.write(&bytes.0)?,
             Answer::Ended(ended) => return Ok(Some(Left::Ended(ended))),
-            Answer::State(_) | Answer::Error { .. } => {}
+            Answer::State(_)
+            | Answer::Hooked { .. }
+            | Answer::Taken { .. }
+            | Answer::Error { .. } => {}
         }
         Ok(None)
     }

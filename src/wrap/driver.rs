@@ -449,6 +449,8 @@ impl Driver {
                 let why = "the agent takes no more messages now";
                 self.client.return_delivery(&id, NackCode::AgentOffline, why, Some(RETURN_MS));
             }
+            Output::Hooked(ticket, text) => self.answer_hook(ticket, text),
+            Output::Taken(ticket, taken) => self.answer_taker(ticket, taken),
             Output::Log(line) => tracing::info!("{line}"),
         }
     }

@@ -199,7 +199,11 @@ fn is_relay(executable: &Executable, arguments: &[String]) -> bool {
         own.is_ok_and(|own| own == executable.file)
     };
     match &*name {
-        "agent-relay-wrap" => arguments.get(1).is_none_or(|word| word != "extract"),
+        "agent-relay-wrap" => {
+            let word = arguments.get(1).filter(|word| *word != "--as-agent-relay");
+            let word = word.or_else(|| arguments.get(2)).map(String::as_str);
+            !matches!(word, Some("extract" | "hook"))
+        }
         "agent-relay" | "agent-relayw" => is_wrapping(arguments),
         _ => is_wrapping(arguments) && is_own(),
     }

@@ -25,6 +25,10 @@ impl KeyFile {
         Ok(Self { path, key: key.clone() })
     }
 
+    pub(super) fn key(&self) -> &Secret {
+        &self.key
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

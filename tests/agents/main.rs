@@ -18,6 +18,7 @@ mod echoes;
 mod expansion;
 mod foreground;
 mod grid;
+mod hooks;
 mod latency;
 #[path = "../model/mod.rs"]
 mod model;

@@ -75,12 +75,13 @@ fn check_no_duplicates(bob: &Peer, agent: &Agent, model: &Model, before: usize) 
     assert_eq!(frame_body(&asked[before].prompt), "and this");
 }
 
-/// Checks that half-typed input stays unchanged until the user submits or erases it.
+/// Checks that half-typed input stays unchanged until the user submits or erases it. (A hook would
+/// begin a turn with the message.)
 fn messages_wait_for_half_typed_input(cli: Cli) {
     let model = Model::start(|_| Reply::new().says("Noted."));
     let sandbox = Sandbox::new();
     let bob = Peer::join(&sandbox, "Bob");
-    let (_workspace, mut agent) = start_ann(&sandbox, cli, &model, COLUMNS);
+    let (_workspace, mut agent) = start_ann_with(&sandbox, cli, &model, COLUMNS, &["--no-hooks"]);
     let inputs = [("half a line", "half typed"), ("!", "shell mode"), ("/", "half typed")];
     for (count, (keys, why)) in inputs.into_iter().enumerate() {
         agent.wait_until_idle();

@@ -16,6 +16,8 @@ mod envelope;
 mod files;
 #[path = "../../fuzz/bodies/frames.rs"]
 mod frames;
+#[path = "../../fuzz/bodies/hook.rs"]
+mod hook;
 #[path = "../../fuzz/bodies/policy.rs"]
 mod policy;
 #[path = "../../fuzz/bodies/recipes.rs"]
@@ -62,6 +64,11 @@ fn envelope() {
 #[test]
 fn files() {
     run_corpus("files", files::run);
+}
+
+#[test]
+fn hook() {
+    run_corpus("hook", hook::run);
 }
 
 #[test]
@@ -122,6 +129,7 @@ fn every_fuzz_target_has_a_corpus_and_a_test() {
         "envelope",
         "files",
         "frames",
+        "hook",
         "policy",
         "recipes",
         "router",

@@ -25,6 +25,7 @@ mod fallible_client;
 mod faults;
 mod gaps;
 mod grid;
+mod hooks;
 mod hostile;
 mod independent;
 mod keyboard;

@@ -4,7 +4,7 @@
 //! last one into one prompt.
 
 use super::history::History;
-use crate::{bridge::frame::holds_frame, protocol::Moment};
+use crate::protocol::Moment;
 
 /// The longest time until a program shows that it works on a submitted text. After this time, the
 /// program counts as so quick that its work was not seen.
@@ -97,11 +97,12 @@ impl Adoption {
         }
     }
 
-    /// Notes a prompt that the transcript has recorded. The agent begins to work on it now.
-    pub(super) fn confirm(&mut self, now: Moment, prompt: &str) {
+    /// Notes that a prompt was recorded whose frames `is_shown` tells by their digits. The agent
+    /// begins to work on it now.
+    pub(super) fn confirm(&mut self, now: Moment, is_shown: impl Fn(&str) -> bool) {
         match &mut self.stage {
-            Stage::Awaited { since, hex, .. } if holds_frame(prompt, hex) => *since = now,
-            Stage::Seen { hex } if holds_frame(prompt, hex) => {}
+            Stage::Awaited { since, hex, .. } if is_shown(hex) => *since = now,
+            Stage::Seen { hex } if is_shown(hex) => {}
             _ => return,
         }
         self.records_prompts = true;

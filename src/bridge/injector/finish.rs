@@ -22,22 +22,22 @@ impl Injector {
             self.adoption.end();
         }
         if let Some(message) = injection.content.into_message() {
-            self.history.add_typed(message.id.clone());
-            out.push(Output::Report(message.id.clone(), Progress::Injected));
-            out.push(Output::Acknowledge(message.id));
+            self.acknowledge(message.id, out);
         }
         self.release_keys(out);
+    }
+
+    /// Acknowledges a message that the agent has got.
+    pub(super) fn acknowledge(&mut self, id: String, out: &mut Vec<Output>) {
+        self.history.add_typed(id.clone());
+        out.push(Output::Report(id.clone(), Progress::Injected));
+        out.push(Output::Acknowledge(id));
     }
 
     /// Notes a prompt that the agent's transcript has recorded. A text in a frame that the prompt
     /// contains counts as submitted.
     pub(in crate::bridge) fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
-        if self.injection.as_ref().is_some_and(|injection| holds_frame(prompt, &injection.hex)) {
-            self.complete(now, out);
-        }
-        self.adoption.confirm(now, prompt);
-        let confirmed = self.history.confirm(prompt);
-        out.extend(confirmed.into_iter().map(|id| Output::Report(id, Progress::Confirmed)));
+        self.note_shown(now, |hex| holds_frame(prompt, hex), out);
         self.notices.begin_turn();
         self.retry_at = None;
     }

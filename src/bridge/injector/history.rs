@@ -2,7 +2,7 @@
 //! sessions.
 
 use crate::{
-    bridge::{frame::holds_frame, input::IncomingMessage},
+    bridge::input::IncomingMessage,
     protocol::{deliver::Proof, name::NAME_BYTES_MAX},
 };
 use std::collections::VecDeque;
@@ -68,12 +68,12 @@ impl History {
         self.unconfirmed.iter().any(begins)
     }
 
-    /// Forgets the frames that a recorded prompt contains from beginning to end. Returns the ids of
-    /// their deliveries.
-    pub(super) fn confirm(&mut self, prompt: &str) -> Vec<String> {
+    /// Forgets the frames that a record shows from beginning to end, as `is_shown` tells by their
+    /// digits. Returns the ids of their deliveries.
+    pub(super) fn confirm(&mut self, is_shown: impl Fn(&str) -> bool) -> Vec<String> {
         let mut ids = Vec::new();
         self.unconfirmed.retain_mut(|frame| {
-            let is_confirmed = holds_frame(prompt, &frame.hex);
+            let is_confirmed = is_shown(&frame.hex);
             if is_confirmed {
                 ids.extend(frame.id.take());
             }

@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 /// messages in flight to one client.
 const MESSAGES_MAX: usize = 1000;
 
+/// The number of an id's first characters that an agent is shown.
+const SHOWN_ID: usize = 8;
+
 /// The number of bytes of bodies at which the queue is full.
 const BYTES_MAX: usize = 16 << 20;
 
@@ -37,6 +40,26 @@ struct QueuedMessage {
     message: IncomingMessage,
     /// Whether `MessageQueue::reported` was reported for this message.
     is_reported: bool,
+    /// Whether the agent was told of this message.
+    is_announced: bool,
+    /// Whether a hook was to begin a turn with the message, and no record shows that it did.
+    was_ignored: bool,
+}
+
+/// A message of which the agent is told.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub(super) from: String,
+    pub(super) id: String,
+    pub(super) bytes: usize,
+    /// Whether a command of the agent's can read it.
+    pub(super) is_readable: bool,
+}
+
+impl QueuedMessage {
+    fn new(message: IncomingMessage) -> Self {
+        Self { message, is_reported: false, is_announced: false, was_ignored: false }
+    }
 }
 
 impl MessageQueue {
@@ -59,13 +82,107 @@ impl MessageQueue {
     pub(super) fn push(&mut self, message: IncomingMessage) {
         self.bytes += message.body.len();
         let queue = if message.urgent { &mut self.urgent } else { &mut self.rest };
-        queue.push_back(QueuedMessage { message, is_reported: false });
+        queue.push_back(QueuedMessage::new(message));
+    }
+
+    /// Puts a message that was handed over in front of all others of its urgency.
+    pub(super) fn push_front(&mut self, message: IncomingMessage, was_ignored: bool) {
+        self.bytes += message.body.len();
+        let queue = if message.urgent { &mut self.urgent } else { &mut self.rest };
+        let waiting = QueuedMessage::new(message);
+        queue.push_front(QueuedMessage { was_ignored, ..waiting });
+    }
+
+    /// Whether a hook was to begin a turn with the next message, and no record shows that it did.
+    pub(super) fn next_was_ignored(&self) -> bool {
+        self.all().next().is_some_and(|waiting| waiting.was_ignored)
     }
 
     pub(super) fn pop(&mut self) -> Option<IncomingMessage> {
         let next = self.urgent.pop_front().or_else(|| self.rest.pop_front())?;
         self.bytes -= next.message.body.len();
         Some(next.message)
+    }
+
+    /// Removes the message with this id.
+    pub(super) fn remove(&mut self, id: &str) -> Option<IncomingMessage> {
+        let removed = [&mut self.urgent, &mut self.rest].into_iter().find_map(|queue| {
+            let at = queue.iter().position(|waiting| waiting.message.id == id)?;
+            queue.remove(at)
+        })?;
+        self.bytes -= removed.message.body.len();
+        Some(removed.message)
+    }
+
+    /// Removes messages for a command that shows at most so many messages, and so many bytes of
+    /// them: the one whose id begins with `prefix`, after the older ones of its sender, or the next
+    /// ones. If they are too many or too long, the first ones are removed, but none behind one of
+    /// the same sender that stays.
+    pub(super) fn take(
+        &mut self,
+        prefix: Option<&str>,
+        messages_max: usize,
+        bytes_max: usize,
+    ) -> Vec<IncomingMessage> {
+        let last = prefix.and_then(|prefix| self.find_only(prefix));
+        if prefix.is_some() && last.is_none() {
+            return Vec::new();
+        }
+        let (mut ids, mut bytes) = (Vec::new(), 0);
+        let mut staying: Vec<&str> = Vec::new();
+        for QueuedMessage { message, .. } in self.all() {
+            if last.is_some_and(|last| last.from != message.from) {
+                continue;
+            }
+            let fits = ids.len() < messages_max && bytes + message.body.len() <= bytes_max;
+            if fits && !staying.contains(&message.from.as_str()) {
+                bytes += message.body.len();
+                ids.push(message.id.clone());
+            } else {
+                staying.push(&message.from);
+            }
+            if last.is_some_and(|last| last.id == message.id) {
+                break;
+            }
+        }
+        ids.iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// Returns the message with this id, or the only one whose id begins with these characters, of
+    /// which there are as many as an agent is shown.
+    pub(super) fn find_only(&self, id: &str) -> Option<&IncomingMessage> {
+        let messages = || self.all().map(|waiting| &waiting.message);
+        let whole = messages().find(|message| message.id == id);
+        let mut begun = messages().filter(|message| message.id.starts_with(id));
+        let only = begun.next().filter(|_| id.len() >= SHOWN_ID && begun.next().is_none());
+        whole.or(only)
+    }
+
+    /// Notes that the agent was not told of these messages after all.
+    pub(super) fn forget_announced(&mut self, ids: &[String]) {
+        for waiting in self.urgent.iter_mut().chain(&mut self.rest) {
+            waiting.is_announced &= !ids.contains(&waiting.message.id);
+        }
+    }
+
+    /// Returns the messages that the agent was not told of, and notes that it is told of them. A
+    /// message of more than so many bytes is not readable, nor one whose id is no word for a command,
+    /// nor one behind them of the same sender.
+    pub(super) fn announce(&mut self, bytes_max: usize) -> Vec<Announced> {
+        let (mut announced, mut staying) = (Vec::new(), Vec::new());
+        for waiting in self.urgent.iter_mut().chain(&mut self.rest) {
+            let IncomingMessage { from, id, body, .. } = &waiting.message;
+            let is_typable = id.bytes().take(SHOWN_ID).all(|byte| byte.is_ascii_hexdigit());
+            let is_readable = is_typable && body.len() <= bytes_max && !staying.contains(from);
+            if !is_readable {
+                staying.push(from.clone());
+            }
+            if !std::mem::replace(&mut waiting.is_announced, true) {
+                let (from, id, bytes) = (from.clone(), id.clone(), body.len());
+                announced.push(Announced { from, id, bytes, is_readable });
+            }
+        }
+        announced
     }
 
     /// Whether the reason for a message's wait was not reported yet, or may have changed.

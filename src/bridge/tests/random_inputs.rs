@@ -3,16 +3,21 @@
 use crate::{
     bridge::{
         Bridge, DeliveryFailure, FailureCause, IncomingMessage, Input, Output, SendHandle,
-        Settings, frame,
+        Settings, Taken, Ticket, frame,
         keyboard::Reader,
         keys::InputLine,
         obstacle::Obstacle,
-        script::{reader, settings},
+        script::{frames_in, reader, settings},
     },
-    protocol::{Moment, code::NackCode, text::is_hidden},
+    protocol::{
+        Moment,
+        code::NackCode,
+        hook::{Frame, Point, Report},
+        text::is_hidden,
+    },
 };
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// An input for a bridge, sensible or not.
 #[derive(Clone, Debug)]
@@ -28,6 +33,12 @@ enum Event {
     /// Whether the command has the terminal's foreground, rather than a shell.
     Foreground(bool),
     Hold(bool),
+    /// A hook reports, with or without the frames that were handed over so far.
+    Hook(Point, bool),
+    /// The hook that was answered last was gone.
+    HookGone,
+    /// A command of the agent's takes all messages.
+    Take,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -55,6 +66,13 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     ];
     let body =
         prop_oneof![Just("hello".to_owned()), Just("\x1b[201~\rrm\r".to_owned()), any::<String>()];
+    let point = prop_oneof![
+        Just(Point::PromptSubmitted),
+        Just(Point::ToolEnded),
+        Just(Point::TurnEnded),
+        Just(Point::SessionEnded),
+        Just(Point::Waits),
+    ];
     let event = prop_oneof![
         3 => (0_u64..3000).prop_map(Event::Wait),
         3 => printed.prop_map(Event::Print),
@@ -66,6 +84,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => (1_usize..200, 1_usize..60).prop_map(|(c, r)| Event::Resize(c, r)),
         1 => any::<bool>().prop_map(Event::Foreground),
         1 => any::<bool>().prop_map(Event::Hold),
+        2 => (point, any::<bool>()).prop_map(|(point, shows)| Event::Hook(point, shows)),
+        1 => Just(Event::HookGone),
+        1 => Just(Event::Take),
     ];
     prop::collection::vec(event, 0..60)
 }
@@ -83,6 +104,11 @@ struct Checker {
     awaits_enter: bool,
     /// Whether each message, by id, was acknowledged or returned.
     messages: HashMap<String, bool>,
+    /// The frames that were handed over otherwise than typed.
+    frames: Vec<Frame>,
+    last_ticket: u64,
+    /// The hooks and commands that were not answered.
+    waiting: HashSet<u64>,
 }
 
 impl Checker {
@@ -101,6 +127,9 @@ impl Checker {
             keys,
             awaits_enter: false,
             messages,
+            frames: Vec::new(),
+            last_ticket: 0,
+            waiting: HashSet::new(),
         }
     }
 
@@ -143,7 +172,29 @@ impl Checker {
                 self.input(Input::Reads(Reader::Barred(Obstacle::Shell, Some("bash".to_owned()))))
             }
             Event::Hold(held) => self.input(Input::Held(held)),
+            Event::Hook(point, shows) => {
+                let frames = if shows { self.frames.clone() } else { Vec::new() };
+                let ticket = self.next_ticket();
+                self.input(Input::Hooked(ticket, Report { point, frames }))
+            }
+            Event::HookGone => self.input(Input::HookGone(Ticket(self.last_ticket))),
+            Event::Take => {
+                let ticket = self.next_ticket();
+                self.input(Input::Take(ticket, None))
+            }
         }
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.last_ticket += 1;
+        self.waiting.insert(self.last_ticket);
+        Ticket(self.last_ticket)
+    }
+
+    fn answered(&mut self, ticket: Ticket, text: Option<String>) -> Result<(), TestCaseError> {
+        prop_assert!(self.waiting.remove(&ticket.0), "two answers for {ticket:?}");
+        self.frames.extend(text.iter().flat_map(|text| frames_in(text)));
+        Ok(())
     }
 
     fn advance(&mut self, until: Moment) -> Result<(), TestCaseError> {
@@ -175,6 +226,9 @@ impl Checker {
                     let done = self.messages.get_mut(&id).expect("a delivered message");
                     prop_assert!(!std::mem::replace(done, true), "{id} twice");
                 }
+                Output::Hooked(ticket, text) => self.answered(ticket, text)?,
+                Output::Taken(ticket, Taken::Text(text)) => self.answered(ticket, Some(text))?,
+                Output::Taken(ticket, _) => self.answered(ticket, None)?,
                 Output::Send(..) | Output::Report(..) | Output::Log(_) => {}
             }
         }
@@ -244,6 +298,7 @@ proptest! {
         checker.run(Event::Drain)?;
         checker.advance(checker.now.plus(200_000))?;
         prop_assert!(checker.keys.is_empty(), "keys were held back: {:?}", checker.keys);
+        prop_assert!(checker.waiting.len() <= 1, "hooks got no answer: {:?}", checker.waiting);
         checker.input(Input::ChildGone)?;
         prop_assert!(checker.messages.values().all(|&done| done), "messages were lost: {:?}", checker.messages);
     }

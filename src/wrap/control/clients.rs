@@ -14,6 +14,8 @@ use crate::{
     protocol::{
         Moment,
         control::{Answer, Bytes, Ended, Request, State},
+        hook::Report,
+        secret::Secret,
     },
 };
 use crossbeam_channel::{Receiver, never};
@@ -53,11 +55,17 @@ pub(in crate::wrap) enum Action {
     Stop,
     /// Send the agent's state to the client.
     SendState,
+    /// Handle a hook's report, and answer it.
+    Hook(Report),
+    /// Hand over the message whose id begins so, or all messages, and answer.
+    Take(Option<String>),
 }
 
 /// All clients of the control endpoint.
 pub(in crate::wrap) struct ControlClients {
     server: Option<ControlServer>,
+    /// The key of the agent's commands and hooks.
+    key: Secret,
     events: Receiver<(ClientId, ClientEvent)>,
     clients: BTreeMap<ClientId, Client>,
     tail: Tail,
@@ -72,13 +80,14 @@ impl ControlClients {
     /// Serves an endpoint, if there is one.
     pub(in crate::wrap) fn start(
         endpoint: Option<ControlEndpoint>,
+        key: Secret,
         size: Size,
         follows_size: bool,
     ) -> io::Result<Self> {
         let server = endpoint.map(ControlServer::start).transpose()?;
         let events = server.as_ref().map_or_else(never, |server| server.events.clone());
         let (clients, tail) = (BTreeMap::new(), Tail::default());
-        Ok(Self { server, events, clients, tail, size, follows_size, is_over: false })
+        Ok(Self { server, key, events, clients, tail, size, follows_size, is_over: false })
     }
 
     pub(in crate::wrap) fn events(&self) -> &Receiver<(ClientId, ClientEvent)> {
@@ -114,7 +123,7 @@ impl ControlClients {
             ClientEvent::Connected(_) => None,
             ClientEvent::Requested(request) => {
                 client.requested_at = now;
-                let action = client.handle(now, request, attached);
+                let action = client.handle(now, request, attached, &self.key);
                 match action {
                     Some(Action::Resize(wanted)) if !follows_size || wanted == size => None,
                     action => action,
@@ -155,6 +164,12 @@ impl ControlClients {
         if let Some(client) = self.clients.get_mut(&id) {
             client.answer(&Answer::State(state));
         }
+    }
+
+    /// Answers a hook, or a command that takes messages. Returns whether the client is there.
+    pub(in crate::wrap) fn answer(&mut self, id: ClientId, answer: &Answer) -> bool {
+        let client = self.clients.get_mut(&id);
+        client.map(|client| client.answer_last(answer)).is_some()
     }
 
     /// Passes on what the agent's command printed.
@@ -234,6 +249,8 @@ struct Client {
     snapshot_at: Option<Moment>,
     /// Whether the client has sent STOP and waits for the command's end.
     awaits_end: bool,
+    /// Whether the client is a hook that waits, or a command that takes messages, without an answer.
+    awaits_answer: bool,
     /// Whether the client is disconnected once all answers are written.
     is_closing: bool,
 }
@@ -259,11 +276,18 @@ impl Client {
             needs_snapshot: false,
             snapshot_at: None,
             awaits_end: false,
+            awaits_answer: false,
             is_closing: false,
         }
     }
 
-    fn handle(&mut self, now: Moment, request: Request, attached: usize) -> Option<Action> {
+    fn handle(
+        &mut self,
+        now: Moment,
+        request: Request,
+        attached: usize,
+        agents_key: &Secret,
+    ) -> Option<Action> {
         match request {
             Request::Attach { .. } if self.attachment.is_none() && attached >= ATTACHED_MAX => {
                 self.refuse(format!("{attached} terminals show it already: detach one of them"));
@@ -297,6 +321,18 @@ impl Client {
                 Some(Action::Stop)
             }
             Request::State => Some(Action::SendState),
+            Request::Hook { key, .. } | Request::Take { key, .. } if key != *agents_key => {
+                self.refuse("only the agent's own commands and hooks may ask this");
+                None
+            }
+            Request::Hook { report, .. } => {
+                self.awaits_answer = true;
+                Some(Action::Hook(report))
+            }
+            Request::Take { id, .. } => {
+                self.awaits_answer = true;
+                Some(Action::Take(id))
+            }
         }
     }
 
@@ -346,6 +382,13 @@ impl Client {
             return;
         }
         answer.append(&mut self.answers);
+    }
+
+    /// Sends the last answer of the connection.
+    fn answer_last(&mut self, answer: &Answer) {
+        self.answer(answer);
+        self.awaits_answer = false;
+        self.is_closing = true;
     }
 
     fn printed(&mut self, bytes: &[u8], size: Size) {
@@ -403,7 +446,7 @@ impl Client {
     }
 
     fn idle_until(&self) -> Option<Moment> {
-        let may_idle = self.attachment.is_some() || self.awaits_end;
+        let may_idle = self.attachment.is_some() || self.awaits_end || self.awaits_answer;
         (!may_idle).then(|| self.requested_at.plus(IDLE_MS))
     }
 

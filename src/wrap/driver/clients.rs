@@ -2,7 +2,7 @@
 
 use super::{Driver, GRACE_STOP, now};
 use crate::{
-    bridge::{Input, ReadFrom},
+    bridge::{Input, ReadFrom, Taken, Ticket},
     protocol::control,
     wrap::control::{
         clients::Action,
@@ -37,6 +37,8 @@ impl Driver {
             }
             Some(Action::Stop) => self.end_command(GRACE_STOP),
             Some(Action::SendState) => self.send_state(id),
+            Some(Action::Hook(report)) => self.input(Input::Hooked(Ticket(id), report)),
+            Some(Action::Take(message)) => self.input(Input::Take(Ticket(id), message)),
             None => {}
         }
     }
@@ -64,6 +66,24 @@ impl Driver {
             ..self.constant_state.clone()
         };
         self.clients.send_state(id, state);
+    }
+
+    /// Answers a hook. A hook that is gone gave its text to nobody.
+    pub(super) fn answer_hook(&mut self, ticket: Ticket, text: Option<String>) {
+        if !self.clients.answer(ticket.0, &control::Answer::Hooked { text }) {
+            self.inputs.push_back(Input::HookGone(ticket));
+        }
+    }
+
+    /// Answers a command that takes messages.
+    pub(super) fn answer_taker(&mut self, ticket: Ticket, taken: Taken) {
+        let (text, why) = match taken {
+            Taken::Text(text) => (Some(text), None),
+            Taken::Nothing => (None, None),
+            Taken::Unreadable(why) => (None, Some(why.to_string())),
+        };
+        // What a command that is gone has not shown is delivered again after the turn.
+        self.clients.answer(ticket.0, &control::Answer::Taken { text, why });
     }
 
     fn source(&self) -> control::Source {

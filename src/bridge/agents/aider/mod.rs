@@ -6,6 +6,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "aider",
     recipe: include_str!("recipe.toml"),
     transcript: None,
+    hooks: None,
     command_variable: None,
     instruction_file: None,
 };

@@ -1,5 +1,6 @@
 //! The agent CLI Codex.
 
+mod hooks;
 mod transcript;
 
 use super::Agent;
@@ -8,6 +9,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "codex",
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
+    hooks: Some(&hooks::HOOKS),
     command_variable: Some("CODEX_THREAD_ID"),
     instruction_file: Some("AGENTS.md"),
 };

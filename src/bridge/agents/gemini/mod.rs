@@ -8,6 +8,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "gemini",
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
+    hooks: None,
     command_variable: Some("GEMINI_CLI"),
     instruction_file: Some("GEMINI.md"),
 };

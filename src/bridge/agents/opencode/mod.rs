@@ -6,6 +6,7 @@ pub(super) const AGENT: Agent = Agent {
     name: "opencode",
     recipe: include_str!("recipe.toml"),
     transcript: None,
+    hooks: None,
     command_variable: Some("OPENCODE"),
     instruction_file: Some("AGENTS.md"),
 };

@@ -1,0 +1,110 @@
+//! Hooks: commands that an agent CLI runs at certain points of its agent's work.
+//!
+//! Each CLI that has hooks gets ours for one run, without a change to a file of its user's
+//! ([`Hooks::arm`]). A hook reports the point to the wrapper ([`read`]), and prints what the
+//! wrapper answers ([`Hooks::print`]).
+
+mod input;
+
+pub use input::{REPORT_BYTES_MAX, read};
+
+use crate::protocol::hook::Point;
+use std::{fmt, path::Path};
+
+/// The hooks of an agent CLI.
+pub struct Hooks {
+    /// The oldest version of the CLI with which the hooks were tried.
+    pub since_version: &'static str,
+    /// The CLI's names of the events that are reported.
+    pub events: &'static [(&'static str, Point)],
+    /// Returns the text of the settings that the user's arguments name: a file's path, or JSON.
+    pub user_settings: fn(arguments: &[String]) -> Option<&str>,
+    /// Changes a command line so that the CLI runs the hooks.
+    pub arm: fn(&Arming<'_>) -> Result<Armed, Unarmed>,
+    /// Returns what the hook of an event prints so that the agent gets a text.
+    pub print: fn(event: &str, text: &str) -> Printed,
+}
+
+impl Hooks {
+    /// Returns the point at which an event occurs, by the CLI's name of the event.
+    #[must_use]
+    pub fn point(&self, event: &str) -> Option<Point> {
+        self.events.iter().find(|(name, _)| *name == event).map(|&(_, point)| point)
+    }
+}
+
+/// What is known when a CLI's hooks are armed.
+pub struct Arming<'a> {
+    /// Returns the command of the hook for an event: a program and its arguments.
+    pub command: &'a dyn Fn(&str) -> Vec<String>,
+    /// The CLI's arguments.
+    pub arguments: &'a [String],
+    /// The settings that the arguments name, as JSON; `None` if they name none.
+    pub user_settings: Option<&'a str>,
+    /// The directory for the files of this run.
+    pub directory: &'a Path,
+    /// Whether the CLI runs the command of a hook by Windows' command processor.
+    pub is_windows: bool,
+}
+
+/// A command line with hooks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Armed {
+    /// The arguments in place of the command's own.
+    pub arguments: Vec<String>,
+    /// Files to write before the command starts: their names in the directory of this run, and
+    /// their texts.
+    pub files: Vec<(&'static str, String)>,
+}
+
+/// The reason why a run of a CLI gets no hooks.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unarmed {
+    /// The CLI answers one prompt and ends, or runs a subcommand, as this argument says.
+    NotInteractive(String),
+    /// The CLI was told to run without hooks, by this argument.
+    Disabled(String),
+    /// The arguments set hooks in a way that ours cannot be added to.
+    OwnHooks,
+    /// The CLI's version is unknown, or older than this one.
+    Version(&'static str),
+    /// The hooks were never tried on this system.
+    System,
+    /// The settings that the arguments name are no JSON object.
+    Settings,
+    /// A path or an argument is not valid text.
+    NotText,
+}
+
+impl fmt::Display for Unarmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotInteractive(argument) => write!(f, "`{argument}` is no conversation"),
+            Self::Disabled(argument) => write!(f, "`{argument}` turns hooks off"),
+            Self::OwnHooks => f.write_str("its arguments set hooks"),
+            Self::Version(since) => write!(f, "its version is unknown, or older than {since}"),
+            Self::System => f.write_str("they were never tried on this system"),
+            Self::Settings => f.write_str("the settings of its arguments are no JSON object"),
+            Self::NotText => f.write_str("an argument or a path is not valid text"),
+        }
+    }
+}
+
+/// What a hook leaves to its CLI.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// The text for standard output.
+    pub out: String,
+    /// The text for standard error.
+    pub error: String,
+    /// The exit code.
+    pub code: i32,
+}
+
+impl Printed {
+    /// Returns a result of the hook on standard output.
+    #[must_use]
+    pub fn out(out: String) -> Self {
+        Self { out, error: String::new(), code: 0 }
+    }
+}

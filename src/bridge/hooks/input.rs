@@ -1,0 +1,152 @@
+//! What a CLI gives its hook on standard input.
+
+use crate::protocol::hook::{Frame, Point, Report};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use std::collections::HashMap;
+
+/// The longest input of a hook that is read. A longer one holds a tool's result that no model gets
+/// whole.
+pub const REPORT_BYTES_MAX: usize = 16 << 20;
+
+/// The most frames that one report names.
+const FRAMES_MAX: usize = 256;
+
+/// The members of a hook's input that count.
+#[derive(Deserialize)]
+struct Input<'a> {
+    /// The subagent that the event is about. The events of subagents are not the agent's.
+    #[serde(default, borrow)]
+    agent_id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    prompt: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    tool_response: Option<&'a RawValue>,
+}
+
+/// Reads a hook's input. Returns `None` if it is no JSON object, or about a subagent.
+#[must_use]
+pub fn read(point: Point, json: &[u8]) -> Option<Report> {
+    if json.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    let input: Input<'_> = serde_json::from_slice(json).ok()?;
+    if input.agent_id.is_some() {
+        return None;
+    }
+    let json = match point {
+        Point::PromptSubmitted => input.prompt,
+        Point::ToolEnded => input.tool_response,
+        _ => None,
+    };
+    let mut found = Vec::new();
+    if let Some(value) = json.and_then(|json| serde_json::from_str(json.get()).ok()) {
+        find_in_texts(&value, &mut found);
+    }
+    let surplus = found.len().saturating_sub(FRAMES_MAX);
+    found.drain(..surplus);
+    Some(Report { point, frames: found })
+}
+
+/// Finds the whole frames in all texts of a value.
+fn find_in_texts(value: &Value, found: &mut Vec<Frame>) {
+    match value {
+        Value::String(text) => find(text, found),
+        Value::Array(values) => values.iter().for_each(|value| find_in_texts(value, found)),
+        Value::Object(members) => {
+            members.values().for_each(|value| find_in_texts(value, found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Finds the whole frames in a text.
+fn find(text: &str, found: &mut Vec<Frame>) {
+    let mut begun = HashMap::new();
+    for (at, mark) in text.match_indices("elay ") {
+        let (before, after) = (&text[..at], &text[at + mark.len()..]);
+        let Some(hex) = after.get(..6).filter(|hex| hex.bytes().all(is_digit)) else { continue };
+        let rest = &after[6..];
+        if before.ends_with("[r") && rest.starts_with(" from ") {
+            begun.insert(hex, at);
+        } else if before.ends_with("[/r") && rest.starts_with(']') {
+            found.extend(begun.remove(hex).map(|begin| Frame::of(hex, &text[begin..at])));
+        }
+    }
+}
+
+fn is_digit(byte: u8) -> bool {
+    byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(point: Point, json: &str) -> Option<Vec<String>> {
+        let report = read(point, json.as_bytes())?;
+        Some(report.frames.into_iter().map(|frame| frame.hex).collect())
+    }
+
+    #[test]
+    fn frames_of_prompt_and_tool_result_are_named() {
+        let frame = r"[relay 7f3a9c from Ann, id 1] x\nhello\n[/relay 7f3a9c]";
+        let prompt = format!(r#"{{"session_id":"s","prompt":"{frame}"}}"#);
+        assert_eq!(report(Point::PromptSubmitted, &prompt).unwrap(), ["7f3a9c"]);
+        assert_eq!(report(Point::ToolEnded, &prompt).unwrap(), [""; 0]);
+        let result = format!(r#"{{"tool_response":{{"stdout":"{frame} and {frame}"}}}}"#);
+        assert_eq!(report(Point::ToolEnded, &result).unwrap(), ["7f3a9c", "7f3a9c"]);
+        assert_eq!(report(Point::TurnEnded, &result).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn only_whole_frames_count() {
+        for text in [
+            "[relay 7f3a9c from Ann] cut",
+            "[/relay 7f3a9c]",
+            "[/relay 7f3a9c] [relay 7f3a9c from Ann]",
+            "[relay 7f3a9c from Ann] [/relay 7f3a9d]",
+            "[relay 7F3A9C from Ann] [/relay 7F3A9C]",
+            "[relay 7f3a9",
+            "relay \u{e9}\u{e9}\u{e9}",
+        ] {
+            let mut found = Vec::new();
+            find(text, &mut found);
+            assert_eq!(found, [], "{text}");
+        }
+    }
+
+    #[test]
+    fn input_of_a_subagent_or_without_json_is_no_report() {
+        assert!(report(Point::ToolEnded, r#"{"agent_id":"a","tool_response":1}"#).is_none());
+        assert!(report(Point::ToolEnded, r#"{"agent_id":null}"#).is_some());
+        for json in ["", "[]", "7", "{", r#"{"prompt":}"#, "\u{0}"] {
+            assert!(report(Point::PromptSubmitted, json).is_none(), "{json}");
+        }
+    }
+
+    /// A CLI may cut the middle of a long result, or show it with other line ends.
+    #[test]
+    fn frame_has_the_length_of_its_text() {
+        let length = |inner: &str| {
+            let text = format!("[relay 7f3a9c from Ann] x\n{inner}\n[/relay 7f3a9c]");
+            let mut found = Vec::new();
+            find(&text, &mut found);
+            found[0].length
+        };
+        assert_eq!(length("one\ntwo"), length("one\r\n  two"));
+        assert_ne!(length("one\ntwo"), length("o…o"));
+    }
+
+    /// A deep input is no report, and a long one costs no more than reading it.
+    #[test]
+    fn deep_and_long_inputs_are_read() {
+        let deep = format!(r#"{{"prompt":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(report(Point::PromptSubmitted, &deep).unwrap(), [""; 0]);
+        let long = format!(r#"{{"prompt":"{}"}}"#, "[relay 7f3a9c from ".repeat(100_000));
+        assert_eq!(report(Point::PromptSubmitted, &long).unwrap(), [""; 0]);
+        let forged = "[relay 7f3a9c from x [/relay 7f3a9c]".repeat(1000);
+        let many = format!(r#"{{"prompt":"{forged}"}}"#);
+        assert_eq!(report(Point::PromptSubmitted, &many).unwrap().len(), FRAMES_MAX);
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether the agent is at work, as its CLI's hooks report it.
+
+use crate::protocol::{Moment, hook::Point};
+
+/// The time for which the screen must show an idle agent before that counts more than the hooks. An
+/// interrupted turn may end without a report.
+const IDLE_MS: u64 = 2000;
+
+/// The agent's work as far as hooks have reported it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReportedWork {
+    is_heard: bool,
+    is_at_work: bool,
+    /// The time since which the screen has shown an idle agent, although it counts as at work.
+    idle_since: Option<Moment>,
+}
+
+impl ReportedWork {
+    /// Whether a hook has reported anything.
+    pub(super) fn is_heard(self) -> bool {
+        self.is_heard
+    }
+
+    pub(super) fn is_at_work(self) -> bool {
+        self.is_at_work
+    }
+
+    /// Notes a report.
+    pub(super) fn note(&mut self, point: Point) {
+        self.is_heard = true;
+        match point {
+            Point::PromptSubmitted
+            | Point::ToolStarts
+            | Point::ToolEnded
+            | Point::PermissionAsked => self.begin(),
+            Point::TurnEnded | Point::SessionEnded => self.is_at_work = false,
+            // A conversation is also compacted in the middle of a turn.
+            Point::SessionBegan | Point::Waits => {}
+        }
+    }
+
+    fn begin(&mut self) {
+        *self = Self { is_at_work: true, idle_since: None, ..*self };
+    }
+
+    /// Returns the time at which the next look at the screen is due.
+    pub(super) fn deadline(self) -> Option<Moment> {
+        self.idle_since.filter(|_| self.is_at_work).map(|since| since.plus(IDLE_MS))
+    }
+
+    /// Compares the reports with the screen. Returns whether the agent counts as idle from now on.
+    pub(super) fn compare(&mut self, now: Moment, looks_idle: bool) -> bool {
+        if !self.is_at_work {
+            return false;
+        }
+        self.idle_since = looks_idle.then(|| self.idle_since.unwrap_or(now));
+        let is_over = self.idle_since.is_some_and(|since| now.since(since) >= IDLE_MS);
+        self.is_at_work = !is_over;
+        is_over
+    }
+}

@@ -1,0 +1,284 @@
+//! The ways of a message to the agent beside typing: the agent is told of it between two tool calls
+//! and reads it, or a hook begins a turn with it.
+//!
+//! A message that was handed over is leased: it is acknowledged once a prompt or a tool's result
+//! that the CLI's hooks report, or a transcript, holds its whole frame. Without such a record it is
+//! delivered again, marked as such.
+
+use super::{
+    Injector, TypedFrame, View,
+    leases::{Lease, Route},
+    queue::Announced,
+};
+use crate::{
+    bridge::{
+        frame::{self, MessageFrame, Origin, plain},
+        input::IncomingMessage,
+        obstacle::Obstacle,
+        output::{Output, Progress, Taken, Ticket, Unreadable},
+        recipe::Expansions,
+    },
+    protocol::{
+        Moment,
+        hook::{Frame, Point, Report},
+    },
+};
+
+/// The time for which a person's keyboard or draft must have kept a message from being typed before
+/// a hook begins a turn with it.
+const BARRED_MS: u64 = 1000;
+
+/// The most messages that one command of the agent's reads, and their most bytes. CLIs shorten a
+/// tool's long result.
+const READ_MESSAGES_MAX: usize = 16;
+const READ_BYTES_MAX: usize = 8 << 10;
+
+/// The most messages of which the agent is told at once.
+const ANNOUNCED_MAX: usize = 5;
+
+impl Injector {
+    /// Handles the report of a hook, and answers it.
+    pub(in crate::bridge) fn hooked(
+        &mut self,
+        now: Moment,
+        ticket: Ticket,
+        report: &Report,
+        out: &mut Vec<Output>,
+    ) {
+        self.retry_at = None;
+        self.work.note(report.point);
+        let mut text = None;
+        match report.point {
+            Point::Waits => {
+                // A hook that began to wait before is of no use any more.
+                let before = self.waiter.replace(ticket);
+                return out.extend(before.map(|before| Output::Hooked(before, None)));
+            }
+            Point::PromptSubmitted => {
+                self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
+                self.notices.begin_turn();
+            }
+            Point::ToolEnded => {
+                self.note_read(&report.frames, out);
+                text = self.announcement(ticket);
+            }
+            Point::TurnEnded | Point::SessionEnded => self.leases.turn_ended(now),
+            _ => {}
+        }
+        out.push(Output::Hooked(ticket, text));
+    }
+
+    /// Notes that a hook was gone when it was answered.
+    pub(in crate::bridge) fn hook_gone(&mut self, ticket: Ticket) {
+        if let Some((_, ids)) = self.announced.take_if(|(announced, _)| *announced == ticket) {
+            self.queue.forget_announced(&ids);
+        }
+        for lease in self.leases.end_unreached(ticket).into_iter().rev() {
+            self.put_back(lease.message, false);
+        }
+    }
+
+    /// Returns a text of the relay that tells the agent of the messages that wait, each once. It
+    /// goes to the model with another authority than a message has, so it has no words of others.
+    fn announcement(&mut self, ticket: Ticket) -> Option<String> {
+        if self.is_held {
+            return None;
+        }
+        let announced = self.queue.announce(READ_BYTES_MAX);
+        self.announced = Some((ticket, announced.iter().map(|told| told.id.clone()).collect()));
+        let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
+        match announced.len().saturating_sub(ANNOUNCED_MAX) {
+            0 => {}
+            more => text.push_str(&format!(
+                "{more} more wait: `agent-relay inbox --take` shows the next ones. "
+            )),
+        }
+        (!text.is_empty()).then(|| text.trim_end().to_owned())
+    }
+
+    /// Hands messages to a command of the agent's: the one whose id begins with `prefix`, with the
+    /// older ones of its sender, or as many as one command shows.
+    pub(in crate::bridge) fn take(
+        &mut self,
+        now: Moment,
+        ticket: Ticket,
+        prefix: Option<&str>,
+        reads_screen: bool,
+        out: &mut Vec<Output>,
+    ) -> Vec<TypedFrame> {
+        if let Some(taken) = self.unreadable(prefix) {
+            out.push(Output::Taken(ticket, taken));
+            return Vec::new();
+        }
+        let messages = self.queue.take(prefix, READ_MESSAGES_MAX, READ_BYTES_MAX);
+        if messages.is_empty() {
+            out.push(Output::Taken(ticket, Taken::Unreadable(Unreadable::Long)));
+            return Vec::new();
+        }
+        let (mut texts, mut frames) = (Vec::new(), Vec::new());
+        for message in messages {
+            let (frame, text) = self.hand_over(now, message, Route::Read, reads_screen, out);
+            frames.push(frame);
+            texts.push(text);
+        }
+        out.push(Output::Taken(ticket, Taken::Text(texts.join("\n"))));
+        frames
+    }
+
+    /// Returns why the message whose id begins with `prefix`, or any message, cannot be read now.
+    fn unreadable(&self, prefix: Option<&str>) -> Option<Taken> {
+        let waits = match prefix {
+            Some(prefix) => self.queue.find_only(prefix).is_some(),
+            None => !self.queue.is_empty(),
+        };
+        Some(match () {
+            () if !waits => Taken::Nothing,
+            () if self.is_held => Taken::Unreadable(Unreadable::Held),
+            // `read` shows it without taking it.
+            () if !self.work.is_heard() && prefix.is_some() => Taken::Nothing,
+            () if !self.work.is_heard() => Taken::Unreadable(Unreadable::NoHooks),
+            // The end of a turn decides about a message of which no record comes.
+            () if !self.work.is_at_work() => Taken::Unreadable(Unreadable::Idle),
+            () => return None,
+        })
+    }
+
+    /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
+    /// typed for a while and a hook waits. What a CLI ignores once is left to typing.
+    pub(in crate::bridge) fn wake_when_barred(
+        &mut self,
+        now: Moment,
+        view: &View<'_>,
+        out: &mut Vec<Output>,
+    ) -> Option<TypedFrame> {
+        if self.wake_at().is_none_or(|at| now < at) {
+            return None;
+        }
+        // While a menu is open, a turn would begin in a conversation that may be left.
+        let form = self.recipe.form(view.spot, self.known(view));
+        if !matches!(form, Ok(_) | Err(Obstacle::HalfTyped)) {
+            self.wake_not_before = Some(now.plus(BARRED_MS));
+            return None;
+        }
+        let (ticket, message) = (self.waiter.take()?, self.queue.pop()?);
+        let route = Route::Woken(ticket);
+        let (frame, text) = self.hand_over(now, message, route, view.reads_screen, out);
+        out.push(Output::Hooked(ticket, Some(text)));
+        Some(frame)
+    }
+
+    /// Returns the time at which the next message is to begin a turn, if a person goes on to keep it
+    /// from being typed.
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        let block = self.block?;
+        let is_barred = matches!(block.why, Obstacle::HalfTyped | Obstacle::Typing);
+        let may_wake = self.waiter.is_some()
+            && !self.is_held
+            && !self.queue.is_empty()
+            && !self.queue.next_was_ignored()
+            && self.injection.is_none()
+            && self.leases.is_empty()
+            && !self.work.is_at_work();
+        let barred_at = block.since.plus(BARRED_MS);
+        let at = self.wake_not_before.map_or(barred_at, |at| at.max(barred_at));
+        (is_barred && may_wake).then_some(at)
+    }
+
+    /// Leases a message to a route. Returns its text.
+    fn hand_over(
+        &mut self,
+        now: Moment,
+        message: IncomingMessage,
+        route: Route,
+        reads_screen: bool,
+        out: &mut Vec<Output>,
+    ) -> (TypedFrame, String) {
+        let auth = self.history.auth_to_show(&message);
+        let body = message.body.clone();
+        let hex = frame::draw(&mut self.rng, &body);
+        let IncomingMessage { from, id, attempt, .. } = &message;
+        let text = MessageFrame {
+            hex: &hex,
+            origin: Origin::Delivery { from, id, again: *attempt > 1, auth },
+            body: &body,
+            expands: &Expansions::default(),
+            escapes_marks: reads_screen,
+        };
+        let text = text.text();
+        out.push(Output::Report(id.clone(), Progress::Unhindered));
+        match route {
+            // From the `elay` of the first line to that of the last, as hooks measure it.
+            Route::Read => {
+                let inner = text.trim_start_matches("[r").rsplit_once("elay ");
+                let frame = Frame::of(&hex, inner.map_or("", |(inner, _)| inner));
+                self.leases.remember_read(frame, id.clone());
+            }
+            Route::Woken(_) => self.history.add_frame(hex.clone(), Some(id.clone())),
+        }
+        self.leases.add(now, message, route);
+        (TypedFrame { hex, body }, text)
+    }
+
+    /// Notes a record of a prompt, whose frames `is_shown` tells by their digits.
+    pub(super) fn note_shown(
+        &mut self,
+        now: Moment,
+        is_shown: impl Fn(&str) -> bool,
+        out: &mut Vec<Output>,
+    ) {
+        if self.injection.as_ref().is_some_and(|injection| is_shown(&injection.hex)) {
+            self.complete(now, out);
+        }
+        self.adoption.confirm(now, &is_shown);
+        for id in self.history.confirm(is_shown) {
+            self.note_arrived(id, out);
+        }
+    }
+
+    /// Notes the frames of a tool's result.
+    fn note_read(&mut self, frames: &[Frame], out: &mut Vec<Output>) {
+        for id in self.leases.take_read(frames) {
+            self.note_arrived(id, out);
+        }
+    }
+
+    /// Notes that a record shows a message. One that was handed over otherwise than typed is
+    /// acknowledged now, also if it waits again, in doubt.
+    fn note_arrived(&mut self, id: String, out: &mut Vec<Output>) {
+        let leased = self.leases.end(&id).map(|lease| lease.message);
+        if leased.or_else(|| self.queue.remove(&id)).is_some() {
+            self.acknowledge(id.clone(), out);
+        }
+        out.push(Output::Report(id, Progress::Confirmed));
+    }
+
+    /// Queues again the messages of which no record has come.
+    pub(super) fn end_doubtful_leases(&mut self, now: Moment) {
+        let doubtful = self.leases.take_doubtful(now, self.work.is_at_work());
+        for Lease { mut message, route, .. } in doubtful.into_iter().rev() {
+            message.attempt += 1;
+            self.put_back(message, route != Route::Read);
+        }
+    }
+
+    /// Queues a message again. What a CLI has ignored does not wake it once more.
+    fn put_back(&mut self, message: IncomingMessage, was_ignored: bool) {
+        self.queue.push_front(message, was_ignored);
+        self.retry_at = None;
+    }
+}
+
+/// A sentence that tells the agent of a message.
+fn sentence(message: &Announced) -> String {
+    let Announced { from, id, bytes, is_readable } = message;
+    let (from, id) = (plain(from), plain(id));
+    let id: String = id.chars().take(8).collect();
+    match is_readable {
+        true => format!(
+            "{from} wrote to you (id {id}, {bytes} bytes): `agent-relay read {id}` shows it. "
+        ),
+        false => format!(
+            "{from} wrote to you (id {id}, {bytes} bytes): you get it when your turn is over. "
+        ),
+    }
+}

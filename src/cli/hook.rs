@@ -1,0 +1,117 @@
+//! `agent-relay-wrap hook`: the command that agent CLIs run as their hook. It reports to the
+//! wrapper of its agent, and prints what the wrapper answers.
+//!
+//! A hook must never hold up its CLI, nor fail in front of its user: whatever goes wrong, it prints
+//! nothing and ends with 0.
+
+use super::{failure::DONE, print::eprint_line};
+use crate::{
+    protocol::{
+        control::Answer,
+        control::Request,
+        hook::{Point, Report},
+    },
+    wrap::{
+        WrapperAddress, agents,
+        control::client::ControlClient,
+        hooks::{self, Hooks, Printed, REPORT_BYTES_MAX},
+    },
+};
+use crossbeam_channel::bounded;
+use std::{
+    ffi::OsString,
+    io::{self, Read as _, Write as _},
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The first argument of this command.
+pub(super) const HOOK: &str = "hook";
+
+const USAGE: &str = "usage: agent-relay-wrap hook CLI EVENT --to FILE (agent CLIs run this)";
+
+/// The time that a hook has.
+const TIME: Duration = Duration::from_millis(500);
+
+/// The time that a hook has that waits: longer than any CLI lets it wait.
+const WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Runs a hook with the words behind `hook`. Returns the exit code.
+pub(super) fn run(words: &[OsString]) -> i32 {
+    let Some(hook) = Hook::of(words) else {
+        eprint_line(USAGE);
+        // Not 2, with which a hook of Claude Code forbids something.
+        return 1;
+    };
+    hook.run().map_or(DONE, |printed| {
+        // The CLI is gone if it does not read this.
+        let _ = io::stdout().write_all(printed.out.as_bytes());
+        let _ = io::stderr().write_all(printed.error.as_bytes());
+        printed.code
+    })
+}
+
+struct Hook {
+    hooks: &'static Hooks,
+    event: String,
+    point: Point,
+    file: PathBuf,
+}
+
+impl Hook {
+    fn of(words: &[OsString]) -> Option<Self> {
+        let [cli, event, to, file] = words else { return None };
+        let hooks = agents::named(cli.to_str()?)?.hooks?;
+        let event = event.to_str().filter(|_| to == "--to")?.to_owned();
+        Some(Self { hooks, point: hooks.point(&event)?, event, file: file.into() })
+    }
+
+    fn run(self) -> Option<Printed> {
+        let begun = Instant::now();
+        let json = within(TIME, read_input)??;
+        let report = hooks::read(self.point, &json)?;
+        let file = self.file;
+        let text = match self.point {
+            Point::Waits => ask(&file, report, WAIT)?,
+            _ => {
+                let time = TIME.saturating_sub(begun.elapsed());
+                within(time, move || ask(&file, report, time))??
+            }
+        };
+        Some((self.hooks.print)(&self.event, &text))
+    }
+}
+
+/// Reports to the wrapper. Returns its text for the agent.
+fn ask(file: &std::path::Path, report: Report, time: Duration) -> Option<String> {
+    let WrapperAddress { run_directory, name, key } = WrapperAddress::read(file).ok()?;
+    let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
+    match wrapper.request(&Request::Hook { key, report }, time) {
+        Ok(Answer::Hooked { text }) => text,
+        _ => None,
+    }
+}
+
+fn read_input() -> Option<Vec<u8>> {
+    let mut json = Vec::new();
+    io::stdin().lock().take(REPORT_BYTES_MAX as u64 + 1).read_to_end(&mut json).ok()?;
+    (json.len() <= REPORT_BYTES_MAX).then_some(json)
+}
+
+/// Returns the result of `work`, unless it takes longer than `time`. Then `work` is left behind, and
+/// ends with this process.
+fn within<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, result) = bounded(1);
+    thread::Builder::new()
+        .name(HOOK.to_owned())
+        .spawn(move || {
+            // Nobody waits any more if the time is over.
+            let _ = done.send(work());
+        })
+        .ok()?;
+    result.recv_timeout(time).ok()
+}

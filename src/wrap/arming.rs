@@ -1,0 +1,134 @@
+//! Arming: giving an agent's CLI its hooks for one run.
+
+use super::run_folder::RunFolder;
+use crate::{
+    bridge::{
+        agents,
+        hooks::{Armed, Arming, Hooks, Unarmed},
+        recipe::Version,
+    },
+    protocol::secret::Secret,
+};
+use platform::process;
+use std::{
+    ffi::OsString,
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+/// The longest file of settings that is read.
+const SETTINGS_BYTES_MAX: u64 = 4 << 20;
+
+/// What a wrapper knows when it arms a CLI.
+pub(super) struct Wrapper<'a> {
+    pub(super) run_directory: &'a Path,
+    pub(super) name: &'a str,
+    pub(super) key: &'a Secret,
+    /// The program, and its first arguments, that run a hook; `None` for a run without hooks.
+    pub(super) hook_command: Option<&'a [OsString]>,
+    /// The CLI's version, if it is known.
+    pub(super) version: Option<&'a Version>,
+    /// The CLI's directory, if it is not this process's.
+    pub(super) directory: Option<&'a Path>,
+}
+
+/// Changes the arguments of the CLI with this recipe so that it runs hooks. Returns the folder with
+/// the files that the hooks need. Without hooks, the arguments stay as they are.
+pub(super) fn arm(
+    recipe: &str,
+    wrapper: &Wrapper<'_>,
+    arguments: &mut Vec<OsString>,
+) -> Option<RunFolder> {
+    let hooks = agents::named(recipe)?.hooks?;
+    let armed = armed(recipe, hooks, wrapper, arguments);
+    let (folder, armed) =
+        armed.inspect_err(|why| tracing::info!("there are no hooks: {why}")).ok()?;
+    *arguments = armed;
+    Some(folder)
+}
+
+fn armed(
+    cli: &str,
+    hooks: &Hooks,
+    wrapper: &Wrapper<'_>,
+    arguments: &[OsString],
+) -> Result<(RunFolder, Vec<OsString>), NoHooks> {
+    let before = texts(wrapper.hook_command.ok_or(NoHooks::NotWanted)?)?;
+    let since = Version::parse(hooks.since_version).expect("versions of ours are valid");
+    if wrapper.version.is_none_or(|version| *version < since) {
+        return Err(Unarmed::Version(hooks.since_version).into());
+    }
+    let words = texts(arguments)?;
+    let user_settings = (hooks.user_settings)(&words)
+        .map(|settings| settings_text(settings, wrapper.directory))
+        .transpose()?;
+    let folder = RunFolder::create(wrapper.run_directory, wrapper.name, wrapper.key)?;
+    let file = folder.wrapper_file();
+    let file = file.to_str().ok_or(Unarmed::NotText)?;
+    let command = |event: &str| {
+        let words = [cli, event, "--to", file].map(str::to_owned);
+        before.iter().cloned().chain(words).collect()
+    };
+    let Armed { arguments, files } = (hooks.arm)(&Arming {
+        command: &command,
+        arguments: &words,
+        user_settings: user_settings.as_deref(),
+        directory: folder.path(),
+        is_windows: process::SYSTEM == "windows",
+    })?;
+    for (name, text) in files {
+        folder.write(name, &text)?;
+    }
+    Ok((folder, arguments.into_iter().map(OsString::from).collect()))
+}
+
+fn texts(words: &[OsString]) -> Result<Vec<String>, Unarmed> {
+    words.iter().map(|word| word.to_str().map(str::to_owned).ok_or(Unarmed::NotText)).collect()
+}
+
+/// Returns the settings that an argument names: JSON, or the path of a file with it.
+fn settings_text(argument: &str, directory: Option<&Path>) -> Result<String, Unarmed> {
+    if argument.trim_start().starts_with('{') {
+        return Ok(argument.to_owned());
+    }
+    let path = directory.unwrap_or_else(|| Path::new("")).join(argument);
+    let mut text = String::new();
+    let file = File::open(path).map_err(|_| Unarmed::Settings)?;
+    file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text).map_err(|_| Unarmed::Settings)?;
+    Ok(text)
+}
+
+/// The reason why a CLI has no hooks.
+#[derive(Debug)]
+enum NoHooks {
+    /// The run is without hooks, or without an endpoint for them.
+    NotWanted,
+    /// The command line gets none.
+    Unarmed(Unarmed),
+    /// The files cannot be written.
+    Files(io::Error),
+}
+
+impl From<Unarmed> for NoHooks {
+    fn from(why: Unarmed) -> Self {
+        Self::Unarmed(why)
+    }
+}
+
+impl From<io::Error> for NoHooks {
+    fn from(error: io::Error) -> Self {
+        Self::Files(error)
+    }
+}
+
+impl fmt::Display for NoHooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWanted => f.write_str("they are off, or there is no endpoint for them"),
+            Self::Unarmed(why) => why.fmt(f),
+            Self::Files(error) => error.fmt(f),
+        }
+    }
+}

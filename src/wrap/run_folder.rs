@@ -1,0 +1,128 @@
+//! The folder for the files of one run: what the agent's hooks need to find the wrapper, and the
+//! settings that the CLI gets for this run. It exists as long as the wrapper.
+
+use crate::protocol::secret::Secret;
+use platform::{paths, random};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The file that hooks get.
+const WRAPPER_FILE: &str = "wrapper.json";
+
+/// The number of digits behind the agent's name in the folder's name.
+const DIGITS: usize = 8;
+
+/// How to reach a wrapper, and the key that its hooks have.
+#[derive(Serialize, Deserialize)]
+pub struct WrapperAddress {
+    /// The directory of the wrapper's endpoint.
+    pub run_directory: PathBuf,
+    /// The agent's name.
+    pub name: String,
+    /// The key of the agent's commands.
+    pub key: Secret,
+}
+
+impl WrapperAddress {
+    /// Reads the file that a hook got.
+    ///
+    /// # Errors
+    /// If others may read the file, or it has another content.
+    pub fn read(file: &Path) -> io::Result<Self> {
+        paths::check_private(file)?;
+        Ok(serde_json::from_slice(&fs::read(file)?)?)
+    }
+}
+
+/// A folder, removed on drop.
+#[derive(Debug)]
+pub(super) struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes the folder of an agent, and removes those that earlier wrappers of this name have left.
+    pub(super) fn create(run_directory: &Path, name: &str, key: &Secret) -> io::Result<Self> {
+        remove_left_folders(run_directory, name);
+        let digits = Secret::from_random(random::bytes()?);
+        let path = run_directory.join(format!("{name}-{}", &digits.reveal()[..DIGITS]));
+        paths::make_private_dir(&path)?;
+        let folder = Self { path };
+        let (run_directory, name) = (run_directory.to_owned(), name.to_string());
+        let address = WrapperAddress { run_directory, name, key: key.clone() };
+        let address = serde_json::to_string(&address)?;
+        folder.write(WRAPPER_FILE, &address)?;
+        Ok(folder)
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        paths::write_private_file(&self.path.join(name), text.as_bytes())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file with the [`WrapperAddress`].
+    pub(super) fn wrapper_file(&self) -> PathBuf {
+        self.path.join(WRAPPER_FILE)
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+fn remove_left_folders(run_directory: &Path, name: &str) {
+    // A directory that cannot be read has nothing to remove.
+    for entry in fs::read_dir(run_directory).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        // Names are the same in upper and lower case.
+        let parts = file.to_str().and_then(|file| file.split_at_checked(name.len()));
+        let rest = parts.filter(|(of, _)| of.eq_ignore_ascii_case(name)).map(|(_, rest)| rest);
+        let digits = rest.and_then(|rest| rest.strip_prefix('-'));
+        let is_left = |digits: &str| {
+            digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        };
+        if digits.is_some_and(is_left) && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder) {
+        tracing::warn!("{} cannot be removed: {error}", folder.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, process};
+
+    #[test]
+    fn folder_is_private_and_the_only_one_of_its_agent() {
+        let directory = env::temp_dir().join(format!("ar-run-folder-{}", process::id()));
+        paths::make_private_dir(&directory).unwrap();
+        let (name, other) = ("Ann", "Ann-0011aabb");
+        let key = Secret::from_random([1; 32]);
+        let of_other = RunFolder::create(&directory, other, &key).unwrap();
+        let left = RunFolder::create(&directory, name, &key).unwrap();
+        let left_path = left.path().to_owned();
+        std::mem::forget(left);
+        let folder = RunFolder::create(&directory, name, &key).unwrap();
+        assert!(!left_path.exists() && of_other.path().exists());
+        paths::check_private(folder.path()).unwrap();
+        let address = WrapperAddress::read(&folder.wrapper_file()).unwrap();
+        assert_eq!((address.name.as_str(), address.key), ("Ann", key));
+        assert_eq!(address.run_directory, directory);
+        drop((folder, of_other));
+        fs::remove_dir(&directory).unwrap();
+    }
+}

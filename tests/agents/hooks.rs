@@ -1,0 +1,189 @@
+//! Messages that reach an agent through the hooks of its CLI.
+
+use crate::{
+    cli::{Agent, Cli, Workspace},
+    model::{Asked, Model, Reply},
+    peer::{Peer, await_report, frame_body},
+    sandbox::{Sandbox, until},
+};
+use agent_relay::bridge::screen::Screen;
+use platform::pty::Size;
+use serde_json::{Value, json};
+use std::{fs, path::Path};
+
+const SIZE: Size = Size { rows: 40, cols: 100 };
+
+/// A command that runs until there is a file `go` in the project.
+const UNTIL_GO: &str = "touch runs; until test -e go; do sleep 0.05; done; echo went";
+
+/// Starts Ann, whom Claude Code lets run commands without a question.
+fn start_ann<'a>(
+    sandbox: &'a Sandbox,
+    (cli, program): (Cli, &Path),
+    model: &Model,
+) -> (Workspace<'a>, Agent) {
+    let workspace = Workspace::new(sandbox, cli, model, "ann").with_program(program.to_owned());
+    let arguments: &[&str] = if cli == Cli::Claude {
+        &["--permission-mode=default", "--allowedTools=Bash"]
+    } else {
+        &[]
+    };
+    let agent = workspace.wrap_with(&["-n", "Ann"], SIZE, arguments);
+    agent.wait_until_idle();
+    (workspace, agent)
+}
+
+/// Allows a command for which Codex asks.
+#[track_caller]
+fn permit(agent: &mut Agent) {
+    if agent.cli == Cli::Codex {
+        let (question, yes) = agent.cli.permission();
+        agent.answer(question, yes);
+    }
+}
+
+/// A model that works on "Work." with a command, and reads the message of which it is told then.
+fn reading_model() -> Model {
+    Model::start(|asked| match (&*asked.prompt, &asked.result) {
+        ("Work.", None) => Reply::new().says("I begin.").runs(UNTIL_GO),
+        ("Work.", Some(result)) if result.contains("[relay ") => Reply::new().says("I have read."),
+        ("Work.", Some(_)) => match announced_id(asked) {
+            Some(id) => {
+                Reply::new().runs(format!("{} read {id}", env!("CARGO_BIN_EXE_agent-relay")))
+            }
+            None => Reply::new().says("I was told of nothing."),
+        },
+        _ => Reply::new().says("Noted."),
+    })
+}
+
+/// Returns the id in a notice that the request has.
+fn announced_id(asked: &Asked) -> Option<String> {
+    let request = asked.request.to_string();
+    let (_, rest) = request.split_once(" wrote to you (id ")?;
+    rest.get(..8).map(str::to_owned)
+}
+
+/// Returns the texts of a request that have more authority than the user: those of the system and
+/// of the CLI's developer.
+fn instructions(request: &Value) -> String {
+    let mut texts = format!("{}{}", request["system"], request["instructions"]);
+    for messages in [&request["messages"], &request["input"]] {
+        let messages = messages.as_array().into_iter().flatten();
+        let instructs =
+            |message: &&Value| ["system", "developer"].iter().any(|role| message["role"] == *role);
+        messages.filter(instructs).for_each(|message| texts.push_str(&message.to_string()));
+    }
+    texts
+}
+
+fn working_agent_is_told_and_reads(cli: Cli, program: &Path) {
+    let (model, sandbox) = (reading_model(), Sandbox::new());
+    let bob = Peer::join(&sandbox, "Bob");
+    let (workspace, mut agent) = start_ann(&sandbox, (cli, program), &model);
+    agent.submit("Work.");
+    permit(&mut agent);
+    agent.with_screen_on_panic(|| {
+        until("the command runs", || workspace.project().join("runs").exists())
+    });
+    let id = bob.send("Ann", "the walrus sings");
+    await_report(&sandbox, &agent, &id, "waiting", "at work");
+    fs::write(workspace.project().join("go"), "").unwrap();
+    agent.with_screen_on_panic(|| model.wait_for_requests(2));
+    permit(&mut agent);
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(3));
+    let read = asked[2].result.as_deref().unwrap();
+    assert!(read.contains("] Another agent wrote this, not your user."), "{read}");
+    assert!(read.contains("the walrus sings"), "{read}");
+    await_report(&sandbox, &agent, &id, "confirmed", "");
+    agent.wait_until_idle();
+    bob.send("Ann", "and this");
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(4));
+    assert_eq!(asked.len(), 4);
+    assert_eq!(frame_body(&asked[3].prompt), "and this");
+    for asked in &asked {
+        assert!(!instructions(&asked.request).contains("walrus"), "{}", asked.request);
+    }
+}
+
+#[test]
+fn claude_working_agent_is_told_and_reads() {
+    each_version(Cli::Claude, |program| working_agent_is_told_and_reads(Cli::Claude, program));
+}
+
+#[test]
+fn codex_working_agent_is_told_and_reads() {
+    each_version(Cli::Codex, |program| working_agent_is_told_and_reads(Cli::Codex, program));
+}
+
+/// Runs a test with each installed version of a CLI.
+fn each_version(cli: Cli, test: impl Fn(&Path)) {
+    for program in cli.programs() {
+        eprintln!("{}", program.display());
+        test(&program);
+    }
+}
+
+#[test]
+fn claude_is_woken_over_a_draft() {
+    each_version(Cli::Claude, is_woken_over_a_draft);
+}
+
+/// What the person has half typed is on the screen afterwards.
+fn is_woken_over_a_draft(program: &Path) {
+    let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    let bob = Peer::join(&sandbox, "Bob");
+    let (_workspace, mut agent) = start_ann(&sandbox, (Cli::Claude, program), &model);
+    let draft = |screen: &Screen| {
+        let row = screen.row(screen.cursor().row).text;
+        row.trim_end().replace("\u{a0}", " ").ends_with(" a half written prompt")
+    };
+    agent.terminal.press("a half written prompt");
+    agent.terminal.wait_until_screen("the draft", draft);
+    for (count, body) in ["one", "two"].into_iter().enumerate() {
+        let id = bob.send("Ann", body);
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count + 1));
+        let request = asked[count].request.to_string();
+        assert!(request.contains(&format!("not your user.\\n{body}\\n[/relay ")), "{request}");
+        assert!(!instructions(&asked[count].request).contains("[relay "), "{request}");
+        await_report(&sandbox, &agent, &id, "confirmed", "");
+        agent.terminal.wait_until_screen("the draft", draft);
+    }
+    agent.terminal.press("\r");
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(3));
+    assert_eq!(asked[2].prompt, "a half written prompt");
+}
+
+/// The settings and hooks of the user hold beside ours, from their file and from `--settings`.
+#[test]
+fn claude_hooks_of_the_user_run() {
+    each_version(Cli::Claude, hooks_of_the_user_run);
+}
+
+fn hooks_of_the_user_run(program: &Path) {
+    let (model, sandbox) = (reading_model(), Sandbox::new());
+    let workspace = Workspace::new(&sandbox, Cli::Claude, &model, "ann");
+    let workspace = workspace.with_program(program.to_owned());
+    let marks = |name: &str| {
+        let command = format!("touch {}", workspace.project().join(name).display());
+        json!({"hooks": {"PostToolUse": [{"hooks": [{"type": "command", "command": command}]}]}})
+    };
+    let file = workspace.user_home().join(".claude/settings.json");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, marks("of-file").to_string()).unwrap();
+    let given = marks("of-argument").to_string();
+    let arguments = ["--permission-mode=default", "--allowedTools=Bash", "--settings", &given];
+    let mut agent = workspace.wrap_with(&["-n", "Ann"], SIZE, &arguments);
+    agent.wait_until_idle();
+    fs::write(workspace.project().join("go"), "").unwrap();
+    let bob = Peer::join(&sandbox, "Bob");
+    agent.submit("Work.");
+    agent.with_screen_on_panic(|| model.wait_for_requests(2));
+    let made = |name: &str| workspace.project().join(name).exists();
+    agent.with_screen_on_panic(|| {
+        until("the user's hooks ran", || made("of-file") && made("of-argument"))
+    });
+    agent.wait_until_idle();
+    let id = bob.send("Ann", "hello");
+    await_report(&sandbox, &agent, &id, "confirmed", "");
+}
