@@ -6,9 +6,11 @@
 
 mod input;
 
+pub(super) use input::frames_in;
 pub use input::{REPORT_BYTES_MAX, read};
 
 use crate::protocol::hook::Point;
+use serde_json::json;
 use std::{fmt, path::Path};
 
 /// The hooks of an agent CLI.
@@ -33,7 +35,7 @@ impl Hooks {
     }
 }
 
-/// What is known when a CLI's hooks are armed.
+/// The facts from which a CLI's hooks are armed.
 pub struct Arming<'a> {
     /// Returns the command of the hook for an event: a program and its arguments.
     pub command: &'a dyn Fn(&str) -> Vec<String>,
@@ -90,7 +92,7 @@ impl fmt::Display for Unarmed {
     }
 }
 
-/// What a hook leaves to its CLI.
+/// The output of a hook, which its CLI reads.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Printed {
     /// The text for standard output.
@@ -102,6 +104,14 @@ pub struct Printed {
 }
 
 impl Printed {
+    /// Returns a text for the agent in the form that Claude Code has introduced, as the context of
+    /// an event.
+    #[must_use]
+    pub fn context(event: &str, text: &str) -> Self {
+        let context = json!({"hookEventName": event, "additionalContext": text});
+        Self::out(json!({ "hookSpecificOutput": context }).to_string())
+    }
+
     /// Returns a result of the hook on standard output.
     #[must_use]
     pub fn out(out: String) -> Self {

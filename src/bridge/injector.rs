@@ -338,6 +338,14 @@ impl Injector {
 
     /// Compares the reports of hooks with the screen, and ends leases that are in doubt.
     pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>) {
+        if self.work.is_at_work() {
+            self.compare_work(now, view);
+        }
+        self.end_doubtful_leases(now);
+    }
+
+    /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
+    fn compare_work(&mut self, now: Moment, view: &View<'_>) {
         let ReaderState { reader, prompts, .. } = self.known(view);
         let known = ReaderState { reader, prompts, at_work: records_work(&self.recipe, view) };
         let form = self.recipe.form(view.spot, known);
@@ -350,7 +358,6 @@ impl Injector {
             self.leases.turn_ended(now);
             self.retry_at = None;
         }
-        self.end_doubtful_leases(now);
     }
 
     /// Notes the end of the agent's turn.

@@ -7,8 +7,7 @@
 use super::{failure::DONE, print::eprint_line};
 use crate::{
     protocol::{
-        control::Answer,
-        control::Request,
+        control::{Answer, Request},
         hook::{Point, Report},
     },
     wrap::{
@@ -21,7 +20,7 @@ use crossbeam_channel::bounded;
 use std::{
     ffi::OsString,
     io::{self, Read as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -84,7 +83,7 @@ impl Hook {
 }
 
 /// Reports to the wrapper. Returns its text for the agent.
-fn ask(file: &std::path::Path, report: Report, time: Duration) -> Option<String> {
+fn ask(file: &Path, report: Report, time: Duration) -> Option<String> {
     let WrapperAddress { run_directory, name, key } = WrapperAddress::read(file).ok()?;
     let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
     match wrapper.request(&Request::Hook { key, report }, time) {

@@ -1,4 +1,4 @@
-//! What a CLI gives its hook on standard input.
+//! The input that a CLI gives its hook.
 
 use crate::protocol::hook::{Frame, Point, Report};
 use serde::Deserialize;
@@ -51,7 +51,7 @@ pub fn read(point: Point, json: &[u8]) -> Option<Report> {
 /// Finds the whole frames in all texts of a value.
 fn find_in_texts(value: &Value, found: &mut Vec<Frame>) {
     match value {
-        Value::String(text) => find(text, found),
+        Value::String(text) => found.extend(frames_in(text)),
         Value::Array(values) => values.iter().for_each(|value| find_in_texts(value, found)),
         Value::Object(members) => {
             members.values().for_each(|value| find_in_texts(value, found));
@@ -60,9 +60,9 @@ fn find_in_texts(value: &Value, found: &mut Vec<Frame>) {
     }
 }
 
-/// Finds the whole frames in a text.
-fn find(text: &str, found: &mut Vec<Frame>) {
-    let mut begun = HashMap::new();
+/// Returns the whole frames in a text.
+pub(in crate::bridge) fn frames_in(text: &str) -> Vec<Frame> {
+    let (mut begun, mut found) = (HashMap::new(), Vec::new());
     for (at, mark) in text.match_indices("elay ") {
         let (before, after) = (&text[..at], &text[at + mark.len()..]);
         let Some(hex) = after.get(..6).filter(|hex| hex.bytes().all(is_digit)) else { continue };
@@ -73,6 +73,7 @@ fn find(text: &str, found: &mut Vec<Frame>) {
             found.extend(begun.remove(hex).map(|begin| Frame::of(hex, &text[begin..at])));
         }
     }
+    found
 }
 
 fn is_digit(byte: u8) -> bool {
@@ -110,9 +111,7 @@ mod tests {
             "[relay 7f3a9",
             "relay \u{e9}\u{e9}\u{e9}",
         ] {
-            let mut found = Vec::new();
-            find(text, &mut found);
-            assert_eq!(found, [], "{text}");
+            assert_eq!(frames_in(text), [], "{text}");
         }
     }
 
@@ -130,9 +129,7 @@ mod tests {
     fn frame_has_the_length_of_its_text() {
         let length = |inner: &str| {
             let text = format!("[relay 7f3a9c from Ann] x\n{inner}\n[/relay 7f3a9c]");
-            let mut found = Vec::new();
-            find(&text, &mut found);
-            found[0].length
+            frames_in(&text)[0].length
         };
         assert_eq!(length("one\ntwo"), length("one\r\n  two"));
         assert_ne!(length("one\ntwo"), length("o…o"));

@@ -48,11 +48,9 @@ impl ReportedWork {
         self.idle_since.filter(|_| self.is_at_work).map(|since| since.plus(IDLE_MS))
     }
 
-    /// Compares the reports with the screen. Returns whether the agent counts as idle from now on.
+    /// Compares the work that hooks have reported with the screen. Returns whether the agent counts
+    /// as idle from now on.
     pub(super) fn compare(&mut self, now: Moment, looks_idle: bool) -> bool {
-        if !self.is_at_work {
-            return false;
-        }
         self.idle_since = looks_idle.then(|| self.idle_since.unwrap_or(now));
         let is_over = self.idle_since.is_some_and(|since| now.since(since) >= IDLE_MS);
         self.is_at_work = !is_over;

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     bridge::{
         frame::{self, MessageFrame, Origin, plain},
+        hooks::frames_in,
         input::IncomingMessage,
         obstacle::Obstacle,
         output::{Output, Progress, Taken, Ticket, Unreadable},
@@ -207,11 +208,9 @@ impl Injector {
         let text = text.text();
         out.push(Output::Report(id.clone(), Progress::Unhindered));
         match route {
-            // From the `elay` of the first line to that of the last, as hooks measure it.
             Route::Read => {
-                let inner = text.trim_start_matches("[r").rsplit_once("elay ");
-                let frame = Frame::of(&hex, inner.map_or("", |(inner, _)| inner));
-                self.leases.remember_read(frame, id.clone());
+                let whole = frames_in(&text).into_iter().find(|frame| frame.hex == hex);
+                self.leases.remember_read(whole.expect("a whole frame"), id.clone());
             }
             Route::Woken(_) => self.history.add_frame(hex.clone(), Some(id.clone())),
         }

@@ -155,8 +155,7 @@ fn print(event: &str, text: &str) -> Printed {
         let error = text.replace("</", "<\\/");
         return Printed { out: String::new(), error, code: 2 };
     }
-    let context = json!({"hookEventName": event, "additionalContext": text});
-    Printed::out(json!({ "hookSpecificOutput": context }).to_string())
+    Printed::context(event, text)
 }
 
 #[cfg(test)]

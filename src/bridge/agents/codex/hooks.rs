@@ -3,11 +3,10 @@
 
 use crate::{
     bridge::hooks::{Armed, Arming, Hooks, Printed, Unarmed},
-    protocol::hook::Point,
+    protocol::{hook::Point, secret::hash_text},
 };
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 
 pub(super) const HOOKS: Hooks = Hooks {
     since_version: "0.169",
@@ -19,7 +18,7 @@ pub(super) const HOOKS: Hooks = Hooks {
     ],
     user_settings: |_| None,
     arm,
-    print,
+    print: Printed::context,
 };
 
 /// The time after which Codex ends a hook, in seconds. It is the default, and a part of the hash.
@@ -97,7 +96,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
         let event = snake_case(event);
         let hash = hash(&event, &command);
         trust.push(format!(
-            "\"/<session-flags>/config.toml:{event}:0:0\"={{trusted_hash=\"sha256:{hash}\"}}"
+            "\"/<session-flags>/config.toml:{event}:0:0\"={{trusted_hash=\"{hash}\"}}"
         ));
     }
     arguments.extend(["-c".to_owned(), format!("hooks.state={{{}}}", trust.join(","))]);
@@ -138,10 +137,7 @@ fn command_line(words: &[String]) -> String {
 fn hash(event: &str, command: &str) -> String {
     let hook = json!({"async": false, "command": command, "timeout": TIMEOUT_S, "type": "command"});
     let definition = json!({"event_name": event, "hooks": [hook]}).to_string();
-    Sha256::digest(definition.as_bytes()).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a String takes every text");
-        text
-    })
+    hash_text(&Sha256::digest(definition.as_bytes()).into())
 }
 
 fn snake_case(name: &str) -> String {
@@ -153,11 +149,6 @@ fn snake_case(name: &str) -> String {
         snake.push(letter.to_ascii_lowercase());
     }
     snake
-}
-
-fn print(event: &str, text: &str) -> Printed {
-    let context = json!({"hookEventName": event, "additionalContext": text});
-    Printed::out(json!({ "hookSpecificOutput": context }).to_string())
 }
 
 #[cfg(test)]
@@ -186,7 +177,8 @@ mod tests {
         assert_eq!(hook["x"][0]["hooks"][0]["command"].as_str(), Some(command));
         let state = &arguments[2 * HOOKS.events.len() + 1];
         let hash = hash("post_tool_use", command);
-        let trust = format!("config.toml:post_tool_use:0:0\"={{trusted_hash=\"sha256:{hash}\"}}");
+        let trust = format!("config.toml:post_tool_use:0:0\"={{trusted_hash=\"{hash}\"}}");
+        assert!(hash.starts_with("sha256:"), "{hash}");
         assert!(state.contains(&trust), "{state}");
     }
 
