@@ -59,3 +59,7 @@ step_ended() {
     return $code
 }
 trap step_ended EXIT
+# Without these, the exit code in the EXIT trap after a signal may be that of the last command, 0.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
