@@ -7,6 +7,7 @@
 //! that, in the way that the program's [`recipe`] states. The bridge passes facts from one part to
 //! the other.
 
+mod activity;
 pub mod agents;
 pub mod brief;
 pub mod dialog;
@@ -14,6 +15,7 @@ mod escape;
 pub mod extract;
 mod failure;
 pub mod frame;
+pub mod handover;
 pub mod hooks;
 mod injector;
 mod input;
@@ -30,17 +32,20 @@ mod settings;
 mod source;
 pub mod transcript;
 
+pub use activity::Doing;
 pub use failure::{DeliveryFailure, FailureCause};
-pub use input::{IncomingMessage, Input};
+pub use input::{IncomingMessage, Input, Unread};
 pub use outgoing::OutgoingMessage;
 pub use output::{Output, Progress, SendHandle, State, Taken, Ticket, Unreadable};
 pub use settings::Settings;
 pub use source::ReadFrom;
 
 use crate::protocol::{Moment, name};
+use activity::ActivityWatch;
 use injector::{Injector, View};
 use keyboard::Reader;
 use listener::{Event, Listener};
+use output::RETURN_MS;
 use recipe::{Recipe, Spot};
 use transcript::{Record, TranscriptId};
 
@@ -48,6 +53,7 @@ use transcript::{Record, TranscriptId};
 pub struct Bridge {
     injector: Injector,
     listener: Listener,
+    activity: ActivityWatch,
     /// Whether a real terminal shows the child's output and answers its queries.
     is_attached: bool,
     is_connected: bool,
@@ -64,6 +70,7 @@ impl Bridge {
         Self {
             injector: Injector::new(settings),
             listener: Listener::new(settings),
+            activity: ActivityWatch::default(),
             is_attached: settings.attached,
             is_connected: false,
             is_rejection_told: false,
@@ -83,7 +90,7 @@ impl Bridge {
                 self.pass_on(now, events, out);
             }
             Input::Delivered(message) if self.is_child_gone => {
-                out.push(Output::Return(message.id));
+                out.push(Output::Return(message.id, RETURN_MS));
             }
             Input::Delivered(message) => self.injector.deliver(message, out),
             Input::Accepted { away: false, .. } => {}
@@ -92,13 +99,12 @@ impl Bridge {
                     self.injector.notify(sentence);
                 }
             }
-            Input::Undelivered(failure) => {
-                if let Some(notice) = self.listener.failed(now, &failure) {
-                    out.push(Output::Log(notice.log));
-                    self.injector.notify(notice.line);
-                }
+            Input::Undelivered(failure) => self.undelivered(now, &failure, out),
+            Input::Unread(unread) => {
+                let sentence = self.listener.unread(&unread);
+                self.injector.notify(sentence);
             }
-            Input::Connected(is_connected) => self.connected(is_connected),
+            Input::Connected(is_connected) => self.connected(now, is_connected),
             Input::Rejected { why, is_permanent } => self.rejected(&why, is_permanent),
             Input::Held(is_held) => self.injector.hold(is_held),
             Input::Written(bytes) => {
@@ -115,12 +121,7 @@ impl Bridge {
                 let events = self.listener.searched(now, at, is_alone);
                 self.pass_on(now, events, out);
             }
-            Input::Reads(reader) => {
-                self.listener.set_inner_foreground(now, reader.is_relay());
-                let events = self.listener.settle_inner_run(now);
-                self.pass_on(now, events, out);
-                self.injector.set_reader(now, reader);
-            }
+            Input::Reads(reader) => self.reads(now, reader, out),
             Input::InnerOutput(is_inner) => {
                 let events = self.listener.set_inner_output(now, is_inner);
                 self.pass_on(now, events, out);
@@ -129,18 +130,20 @@ impl Bridge {
                 self.listener.set_margin(recipe.margin.into());
                 self.injector.set_recipe(*recipe);
             }
-            Input::Hooked(ticket, report) => self.injector.hooked(now, ticket, &report, out),
-            Input::HookGone(ticket) => self.injector.hook_gone(ticket),
-            Input::Take(ticket, id) => {
-                let reads_screen = self.listener.reads_screen();
-                let id = id.as_deref();
-                for frame in self.injector.take(now, ticket, id, reads_screen, out) {
-                    self.listener.remember_frame(&frame.hex, &frame.body);
-                }
+            Input::Hooked(ticket, report) => {
+                self.activity.report(now, report.point);
+                self.injector.hooked(now, ticket, &report, out);
             }
-            Input::Tick => self.tick(now, out),
+            Input::HookGone(ticket) => self.injector.hook_gone(ticket),
+            Input::NotWoken(id) => self.injector.not_woken(&id),
+            Input::Take(ticket, id) => self.take(now, ticket, id.as_deref(), out),
+            Input::Count(ticket, to) => {
+                out.push(Output::Counted(ticket, self.injector.count_sent(&to)));
+            }
+            Input::Tick => self.on_tick(now, out),
             Input::ChildGone => self.child_gone(now, out),
         }
+        out.extend(self.activity.tell(now).map(Output::Activity));
     }
 
     /// The time at which the driver must pass the next [`Input::Tick`].
@@ -149,6 +152,11 @@ impl Bridge {
         if self.is_child_gone {
             return None;
         }
+        [self.tick_at(), self.activity.deadline()].into_iter().flatten().min()
+    }
+
+    /// Returns the time at which the injector or the listener is due.
+    fn tick_at(&self) -> Option<Moment> {
         [self.injector.deadline(), self.listener.deadline()].into_iter().flatten().min()
     }
 
@@ -203,7 +211,15 @@ impl Bridge {
         State { connected: self.is_connected, ..self.injector.state() }
     }
 
+    /// Returns the time since which the agent has worked without a report of a hook, if no hook has
+    /// ever reported.
+    #[must_use]
+    pub fn unheard_since(&self) -> Option<Moment> {
+        self.activity.unheard_since()
+    }
+
     fn printed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
+        self.activity.changed(now);
         let events = self.listener.printed(now, bytes);
         self.answer(out);
         self.injector.printed(now, self.listener.screen());
@@ -237,8 +253,10 @@ impl Bridge {
         self.pass_on(now, events, out);
     }
 
-    fn connected(&mut self, is_connected: bool) {
+    fn connected(&mut self, now: Moment, is_connected: bool) {
         if is_connected {
+            self.activity.forget_told();
+            self.activity.changed(now);
             self.listener.connected();
             self.is_rejection_told = false;
         }
@@ -261,10 +279,44 @@ impl Bridge {
         }
     }
 
-    fn tick(&mut self, now: Moment, out: &mut Vec<Output>) {
+    fn undelivered(&mut self, now: Moment, failure: &DeliveryFailure, out: &mut Vec<Output>) {
+        if let Some(notice) = self.listener.failed(now, failure) {
+            out.push(Output::Log(notice.log));
+            self.injector.notify(notice.line);
+        }
+    }
+
+    fn reads(&mut self, now: Moment, reader: Reader, out: &mut Vec<Output>) {
+        self.listener.set_inner_foreground(now, reader.is_relay());
+        let events = self.listener.settle_inner_run(now);
+        self.pass_on(now, events, out);
+        self.injector.set_reader(now, reader);
+        self.activity.changed(now);
+    }
+
+    fn take(&mut self, now: Moment, ticket: Ticket, id: Option<&str>, out: &mut Vec<Output>) {
+        let reads_screen = self.listener.reads_screen();
+        for frame in self.injector.take(now, ticket, id, reads_screen, out) {
+            self.listener.remember_frame(&frame.hex, &frame.body);
+        }
+    }
+
+    fn on_tick(&mut self, now: Moment, out: &mut Vec<Output>) {
         if self.is_child_gone {
             return;
         }
+        // A look at the activity alone must not hasten anything else.
+        if self.tick_at().is_some_and(|at| at <= now) {
+            self.tick(now, out);
+        }
+        if self.activity.wants_look(now) {
+            let spot = Spot::of(self.listener.screen());
+            let look = self.injector.look(now, &view(&self.listener, &spot));
+            self.activity.look(now, look);
+        }
+    }
+
+    fn tick(&mut self, now: Moment, out: &mut Vec<Output>) {
         self.injector.settle_keys(now);
         let events = self.listener.settle_inner_run(now);
         self.pass_on(now, events, out);
@@ -299,6 +351,7 @@ impl Bridge {
         let events = self.listener.finish(now);
         self.pass_on(now, events, out);
         self.injector.end(out);
+        self.activity.end(now);
     }
 
     /// Passes the listener's events on to the driver and to the injector.
@@ -329,7 +382,8 @@ impl Bridge {
                 ));
             }
         }
-        out.push(Output::Send(handle, message));
+        let hops = self.injector.count_sent(&message.to);
+        out.push(Output::Send(handle, message, hops));
     }
 }
 

@@ -27,6 +27,7 @@ mod join;
 mod launch;
 mod listen;
 mod log;
+mod mcp;
 mod messages;
 mod notices;
 mod policy;
@@ -48,6 +49,7 @@ mod stop;
 mod tap;
 mod up;
 mod values;
+mod wait;
 mod wrapped;
 
 use argh::{ArgsInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
@@ -209,6 +211,7 @@ enum Command {
     History(history::History),
     Status(status::Status),
     Agents(agents::Agents),
+    Wait(wait::Wait),
     Tap(tap::Tap),
     DeadLetters(dead_letters::DeadLetters),
     Redeliver(redeliver::Redeliver),
@@ -222,6 +225,7 @@ enum Command {
     Service(service::Service),
     Policy(policy::Policy),
     Brief(brief::Brief),
+    Mcp(mcp::Mcp),
     Doctor(doctor::Doctor),
     Demo(demo::Demo),
     Bench(bench::Bench),
@@ -253,6 +257,7 @@ impl Top {
             Command::History(history) => history.run(&options),
             Command::Status(status) => status.run(&options),
             Command::Agents(agents) => agents.run(&options),
+            Command::Wait(wait) => wait.run(&options),
             Command::Tap(tap) => tap.run(&options),
             Command::DeadLetters(letters) => letters.run(&options),
             Command::Redeliver(redeliver) => redeliver.run(&options),
@@ -266,6 +271,7 @@ impl Top {
             Command::Service(service) => service.run(&options),
             Command::Policy(policy) => policy.run(&options),
             Command::Brief(brief) => brief.run(),
+            Command::Mcp(mcp) => mcp.run(&options),
             Command::Doctor(doctor) => doctor.run(&options),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(&options),
@@ -354,6 +360,8 @@ mod tests {
             ("listen --as Bob", "--topic"),
             ("send Bob x", "--thread"),
             ("send Bob x", "--ttl"),
+            ("wait Bob", ""),
+            ("wait Bob idle", "--timeout"),
             ("send Bob x", "--file"),
             ("policy", "key"),
             ("status", ""),

@@ -22,7 +22,7 @@ use crate::{
         code::NackCode,
         name::{EVERYONE, RELAY},
         payload::{Nack, Sync, THREAD_BYTES_MAX, Welcome},
-        relay::{REQUEST, ReportRequest},
+        relay::{ActivityRequest, REQUEST, ReportRequest},
     },
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -249,6 +249,19 @@ impl Client {
         let (id, input) = self.outgoing(request_message("report", Some(&data)))?;
         let (ignored, _) = bounded(1);
         self.command(Command::Request(id, input, ignored))
+    }
+
+    /// Tells the daemon what this agent does. The daemon's answer comes through the channel; an
+    /// older daemon refuses. If the connection is lost meanwhile, no answer may come.
+    pub fn report_activity(
+        &self,
+        activity: &ActivityRequest,
+    ) -> Result<Receiver<Result<Delivery, ClientError>>, ClientError> {
+        let data = to_raw_value(activity).expect("a report is JSON");
+        let (id, input) = self.outgoing(request_message("activity", Some(&data)))?;
+        let (reply, answer) = bounded(1);
+        self.command(Command::Request(id, input, reply))?;
+        Ok(answer)
     }
 
     /// Sends what is queued, then BYE, and ends every thread.

@@ -5,6 +5,7 @@
 //! frame's JSON and borrows its header from it, [`payload`] has the types of an envelope's payload.
 //! Writing goes the other way and appends whole frames to a buffer.
 
+pub mod activity;
 pub mod calendar;
 pub mod client_frame;
 pub mod code;

@@ -20,7 +20,7 @@
 //! All components work in a `context`: limits, the time, timers, random numbers, memory accounting,
 //! outputs, and the `journal` of the changes handed to the store. Each file with an `impl Router`
 //! is a flow through several components: `handshake`, `receive`, `send`, `persist`, `deliver`,
-//! `report`, `resume`, `redeliver`, `departure`, `restore`, `rerecord`, `stop`.
+//! `report`, `resume`, `redeliver`, `unread`, `departure`, `restore`, `rerecord`, `stop`.
 
 mod accounts;
 mod connections;
@@ -64,6 +64,7 @@ mod testbed;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod unread;
 mod work;
 
 pub use interface::{ClientId, CloseReason, Frame, Input, Output};
@@ -234,6 +235,7 @@ impl Router {
                     }
                 }
                 Timer::Message(message) => self.on_message_timer(message),
+                Timer::Unread(message) => self.on_unread_timer(message),
                 Timer::Agent(agent) => self.on_agent_timer(agent),
                 Timer::Session(agent) => self.on_session_timer(agent),
                 Timer::Question(delivery) => self.on_question_timer(delivery),

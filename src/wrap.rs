@@ -10,6 +10,7 @@ pub mod attach;
 pub mod control;
 mod driver;
 mod foreground;
+mod handover;
 mod in_flight;
 mod inner_mark;
 mod key_file;
@@ -21,12 +22,13 @@ mod signals;
 mod threads;
 mod transcripts;
 mod version;
+mod waker;
 
 pub use crate::bridge::{agents, brief, hooks, recipe::Book};
 use crate::{
     bridge::{
-        self, OutgoingMessage, extract::ScreenExtractor, keyboard::Reader, obstacle::Obstacle,
-        recipe::Recipe,
+        self, OutgoingMessage, extract::ScreenExtractor, hooks::HookedBrief, keyboard::Reader,
+        obstacle::Obstacle, recipe::Recipe,
     },
     client::{self, Client, ClientError, WhenAbsent},
     protocol::{
@@ -37,7 +39,7 @@ use crate::{
     },
 };
 use control::{clients::ControlClients, server::ControlEndpoint};
-use driver::{Driver, Parts};
+use driver::{Driver, HooksGiven, Parts};
 use foreground::{Foreground, Wrapped};
 use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
@@ -63,6 +65,7 @@ use std::{
 };
 use transcripts::Follower;
 use version::version_of;
+use waker::{WakeCommand, Waker};
 
 /// The size of a terminal that is not shown.
 const SIZE_DETACHED: Size = Size { rows: 40, cols: 120 };
@@ -114,6 +117,8 @@ pub struct Settings {
     pub member_server: Vec<OsString>,
     /// A program and its arguments that run a hook; `None` to run the command without hooks.
     pub hook_command: Option<Vec<OsString>>,
+    /// A program and its arguments that run our MCP server; `None` to hand over none.
+    pub mcp_command: Option<Vec<OsString>>,
     /// Whether the agent's first prompt is the brief.
     pub brief: bool,
     /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
@@ -186,6 +191,14 @@ fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {
         }
         Reader::Barred(why, name) => Prospect::Barred(why.reason(name.as_deref())),
     }
+}
+
+/// Returns why our MCP server cannot be handed over to a command; `None` if it can.
+#[must_use]
+pub fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<String> {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let version = command.first().and_then(|program| version_of(program));
+    handover::obstacle(&recipes.choose(&words, process::SYSTEM, version.as_ref()).name)
 }
 
 /// Runs the command until it ends, and returns how it ended.
@@ -263,28 +276,10 @@ fn run_joined(
     let recipe = settings.recipes.choose(&words, process::SYSTEM, version.as_ref());
     tracing::info!("the recipe is {}", recipe.name);
     let transcript = recipe.transcript;
-    let bridge = bridge::Settings {
-        recipe,
-        transcript: transcript.is_some(),
-        grid: settings.grid,
-        attached: settings.attached,
-        columns: size.cols.into(),
-        rows: size.rows.into(),
-        inline: settings.inline,
-        brief: settings.brief.then(|| brief::first_words(client.name())),
-        contradiction_ms: CONTRADICTION_MS,
-        seed,
-    };
+    let mut bridge = bridge_settings(&settings, client.name(), recipe, size, seed);
     let directory = settings.directory.as_deref();
     let wrapped = Wrapped::of(&settings.command, directory);
-    // `spawn` starts wrappers without a terminal, and has shown the notice already.
-    if !settings.accepts_text
-        && !settings.requires_control
-        && let Some(wrapped) = &wrapped
-        && let Some(line) = prospect_of(wrapped, &settings.recipes).startup_notice(client.name())
-    {
-        (settings.show_notice)(&line);
-    }
+    show_prospect(&settings, wrapped.as_ref(), client.name());
     let signals = Signals::listen();
     let raw = settings.attached.then(RawMode::enter).transpose().map_err(WrapError::Terminal)?;
     let wrapper = arming::Wrapper {
@@ -295,8 +290,11 @@ fn run_joined(
         version: version.as_ref(),
         directory,
     };
-    let prepared = prepare(&settings, key_file, &bridge.recipe, &wrapper);
-    let CommandLine { command, mut env, run_folder } = prepared;
+    let prepared = prepare(&settings, key_file, &bridge.recipe, &wrapper)?;
+    let CommandLine { command, mut env, run_folder, mcp_folder, no_hooks } = prepared;
+    if run_folder.is_some() && settings.brief {
+        bridge.hooked_brief = hooked_brief(&bridge.recipe.name, client.name());
+    }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some(inner_marks.digits().into())));
     let since_ms = clock::unix_ms();
@@ -318,12 +316,57 @@ fn run_joined(
     let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
     let inner_marks = InnerMarkFinder::new(&inner_marks);
-    let parts = Parts { clients, command: words, follower, foreground, inner_marks, outer_marks };
+    let hooks = HooksGiven { are_given: run_folder.is_some(), why_not: no_hooks };
+    let program = command.into_iter().next().unwrap_or_default();
+    let waker = Waker::new(WakeCommand { program, env, directory: settings.directory });
+    let command = words;
+    let parts =
+        Parts { clients, command, follower, foreground, hooks, inner_marks, outer_marks, waker };
     let driver = Driver::start(pty, streams, &signals, client, &bridge, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let ended = driver.run();
-    drop((raw, run_folder));
+    drop((raw, run_folder, mcp_folder));
     Ok(ended)
+}
+
+fn bridge_settings(
+    settings: &Settings,
+    name: &str,
+    recipe: Recipe,
+    size: Size,
+    seed: [u8; 32],
+) -> bridge::Settings {
+    bridge::Settings {
+        transcript: recipe.transcript.is_some(),
+        recipe,
+        grid: settings.grid,
+        attached: settings.attached,
+        columns: size.cols.into(),
+        rows: size.rows.into(),
+        inline: settings.inline,
+        brief: settings.brief.then(|| brief::first_words(name)),
+        hooked_brief: None,
+        contradiction_ms: CONTRADICTION_MS,
+        seed,
+    }
+}
+
+/// Returns the brief for the hooks of the CLI with this recipe, if they take one.
+fn hooked_brief(recipe: &str, name: &str) -> Option<HookedBrief> {
+    let begins = agents::named(recipe)?.hooks?.begins?;
+    Some(HookedBrief { text: brief::text(Some(name)), begins })
+}
+
+/// Shows the person a notice if nothing will be typed into the command. `spawn`, which starts
+/// wrappers without a terminal, has shown it already.
+fn show_prospect(settings: &Settings, wrapped: Option<&Wrapped>, name: &str) {
+    if settings.accepts_text || settings.requires_control {
+        return;
+    }
+    let prospect = wrapped.map(|wrapped| prospect_of(wrapped, &settings.recipes));
+    if let Some(line) = prospect.and_then(|prospect| prospect.startup_notice(name)) {
+        (settings.show_notice)(&line);
+    }
 }
 
 /// A command as it is started.
@@ -334,24 +377,37 @@ struct CommandLine {
     env: Vec<(OsString, Option<OsString>)>,
     /// The files that its hooks need, if it has hooks.
     run_folder: Option<RunFolder>,
+    /// The reason why its CLI has no hooks, if it could have some.
+    no_hooks: Option<String>,
+    /// The files that its MCP server needs, if it has no hooks.
+    mcp_folder: Option<RunFolder>,
 }
 
-/// Adds to the command what its recipe asks for, and hooks.
+/// Adds to the command what its recipe asks for, hooks, and our MCP server.
 fn prepare(
     settings: &Settings,
     key_file: &KeyFile,
     recipe: &Recipe,
     wrapper: &arming::Wrapper<'_>,
-) -> CommandLine {
+) -> Result<CommandLine, WrapError> {
     let own = own_variables(wrapper.name, &settings.endpoint, key_file.path());
     let mut arguments = arguments(recipe, &own);
-    let env = environment(recipe, own, !arguments.is_empty(), settings.attached);
+    let mut env = environment(recipe, own.clone(), !arguments.is_empty(), settings.attached);
     let mut command = settings.command.clone();
     let mut own_arguments = command.split_off(1.min(command.len()));
-    let run_folder = arming::arm(&recipe.name, wrapper, &mut own_arguments);
+    let armed = arming::arm(&recipe.name, wrapper, &mut own_arguments, &mut env);
+    let (run_folder, no_hooks) =
+        armed.map_or_else(|why| (None, Some(why)), |folder| (folder, None));
+    let mut mcp_folder = None;
+    if let Some(server) = &settings.mcp_command {
+        let offer = handover::Offer { command: server, variables: &own };
+        let (recipe, folder) = (&recipe.name, run_folder.as_ref());
+        let made = handover::hand_over(recipe, &offer, wrapper, folder, &mut own_arguments);
+        mcp_folder = made.map_err(WrapError::Mcp)?;
+    }
     command.append(&mut arguments);
     command.append(&mut own_arguments);
-    CommandLine { command, env, run_folder }
+    Ok(CommandLine { command, env, run_folder, mcp_folder, no_hooks })
 }
 
 /// Returns what a person's terminal gets before the command's output.
@@ -470,6 +526,8 @@ pub enum WrapError {
     CompanionKey(io::Error),
     /// The control endpoint cannot be bound.
     Control(io::Error),
+    /// The MCP server cannot be handed over.
+    Mcp(io::Error),
     /// The recording cannot be written.
     Record {
         /// The recording's path.
@@ -494,6 +552,7 @@ impl WrapError {
             Self::Join { .. }
             | Self::CompanionKey(_)
             | Self::Control(_)
+            | Self::Mcp(_)
             | Self::Record { .. }
             | Self::Terminal(_) => 1,
         }
@@ -509,6 +568,7 @@ impl fmt::Display for WrapError {
                 write!(f, "the recording {} cannot be written: {why}", path.display())
             }
             Self::Control(why) => write!(f, "nobody could attach to it or stop it: {why}"),
+            Self::Mcp(why) => write!(f, "the MCP server is not handed over: {why}"),
             Self::CompanionKey(why) | Self::Command(why) | Self::Terminal(why) => why.fmt(f),
         }
     }

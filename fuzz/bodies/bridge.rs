@@ -208,6 +208,7 @@ impl World {
             transcript: recipe.transcript.is_some() && !has(8),
             grid: has(16),
             brief: has(32).then(|| "Print:\n```\n->relay:Bob <<<hello>>>\n```".to_owned()),
+            hooked_brief: None,
             contradiction_ms: 1000,
             seed: [7; 32],
         });
@@ -431,7 +432,7 @@ impl World {
             match output {
                 Output::Write(bytes) => self.check_write(bytes, is_tick),
                 Output::Acknowledge(id) => self.check_acknowledged(&id, redelivered.as_deref()),
-                Output::Return(id) => {
+                Output::Return(id, _) => {
                     let is_open = |injection: &Injection| injection.id.as_ref() == Some(&id);
                     if !has_ended && self.injection.as_ref().is_some_and(is_open) {
                         self.check_draft_removed();
@@ -442,7 +443,7 @@ impl World {
                 Output::Report(id, progress) => {
                     self.check_report(&id, progress, redelivered.as_deref())
                 }
-                Output::Send(number, said) => {
+                Output::Send(number, said, _) => {
                     assert!(self.last_send.is_none_or(|before| before < number));
                     self.last_send = Some(number);
                     assert!(said.to == EVERYONE || Name::parse(&said.to).is_ok(), "{said:?}");
@@ -451,8 +452,14 @@ impl World {
                 Output::Log(line) if line.starts_with("the agent did not get ") => {
                     self.check_draft_removed();
                 }
+                Output::Activity(doing) => assert!(doing.since <= self.now),
                 Output::Log(line) => assert!(!line.is_empty()),
-                Output::Hooked(..) | Output::Taken(..) => panic!("nobody asks"),
+                Output::Hooked(..)
+                | Output::Taken(..)
+                | Output::Counted(..)
+                | Output::Wake { .. } => {
+                    panic!("nobody asks")
+                }
             }
         }
         if has_ended {

@@ -69,17 +69,25 @@ fn number(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([byte(at), byte(at + 1)])
 }
 
-fn requests(bytes: &[u8]) -> [Request; 5] {
+fn requests(bytes: &[u8]) -> [Request; 6] {
     let (columns, rows) = (number(bytes, 0), number(bytes, 2));
     let text: String = String::from_utf8_lossy(bytes).chars().take(64).collect();
     let key = Secret::stated(&text);
-    let report = Report { point: Point::ToolEnded, frames: vec![Frame::of(&text, &text)] };
+    let report = Report {
+        point: Point::SessionBegan,
+        frames: vec![Frame::of(&text, &text)],
+        transcript: Some(text.clone()),
+        forgets: columns % 2 == 1,
+        is_relays: rows % 2 == 1,
+        session: (rows % 2 == 1).then(|| text.clone()),
+    };
     [
         Request::Attach { drive: columns % 2 == 1, columns, rows },
         Request::Resize { columns, rows },
         Request::Keys { bytes: Bytes(bytes.to_vec()) },
         Request::Hook { key: key.clone(), report },
-        Request::Take { key, id: (rows % 2 == 1).then_some(text) },
+        Request::Take { key: key.clone(), id: (rows % 2 == 1).then(|| text.clone()) },
+        Request::Count { key, to: text },
     ]
 }
 

@@ -6,12 +6,13 @@ use agent_relay::{
         agents,
         hooks::{Armed, Arming, read},
     },
-    protocol::hook::{Frame, Point},
+    protocol::hook::{Frame, Point, TRANSCRIPT_BYTES_MAX},
 };
 use serde_json::Value;
 use std::path::Path;
 
-const POINTS: [Point; 3] = [Point::PromptSubmitted, Point::ToolEnded, Point::TurnEnded];
+const POINTS: [Point; 4] =
+    [Point::SessionBegan, Point::PromptSubmitted, Point::ToolEnded, Point::TurnEnded];
 
 /// Reads the bytes as a hook's input, and as a person's settings of each CLI.
 pub(crate) fn run(bytes: &[u8]) {
@@ -22,10 +23,15 @@ pub(crate) fn run(bytes: &[u8]) {
             for Frame { hex, length } in &report.frames {
                 assert!(hex.len() == 6 && *length <= text.len(), "{hex} {length}");
             }
+            if let Some(path) = &report.transcript {
+                assert!((1..=TRANSCRIPT_BYTES_MAX).contains(&path.len()), "{path}");
+            }
+            assert!(!report.forgets || point == Point::SessionBegan);
         }
     }
     if let Ok(text) = str::from_utf8(bytes) {
         check_settings(text);
+        check_configuration(text);
     }
 }
 
@@ -36,6 +42,7 @@ fn check_settings(settings: &str) {
         command: &|event| vec!["relay".into(), event.into()],
         arguments: &[],
         user_settings: Some(settings),
+        env: &|_| None,
         directory: Path::new("run"),
         is_windows: false,
     };
@@ -53,5 +60,30 @@ fn check_settings(settings: &str) {
             after["hooks"][event].as_array().is_some_and(|after| after.starts_with(groups))
         });
         assert!(kept, "{event}");
+    }
+}
+
+/// Checks that a plugin is added to opencode's configuration, and nothing else is changed.
+fn check_configuration(configuration: &str) {
+    let hooks = agents::named("opencode").and_then(|agent| agent.hooks).expect("opencode's hooks");
+    let arming = Arming {
+        command: &|event| vec!["relay".into(), event.into()],
+        arguments: &[],
+        user_settings: None,
+        env: &|_| Some(configuration.to_owned()),
+        directory: Path::new("/run"),
+        is_windows: false,
+    };
+    let Ok(Armed { env, .. }) = (hooks.arm)(&arming) else { return };
+    let after: Value = serde_json::from_str(&env[0].1).expect("the configuration is JSON");
+    let plugins = after["plugin"].as_array().expect("plugins");
+    assert_eq!(plugins.last(), Some(&"file:///run/plugin.js".into()));
+    // Comments and last commas are no JSON.
+    let Ok(Value::Object(before)) = serde_json::from_str(configuration) else { return };
+    for (name, value) in &before {
+        match value.as_array().filter(|_| name == "plugin") {
+            Some(before) => assert_eq!(&plugins[..plugins.len() - 1], before),
+            None => assert_eq!(&after[name], value, "{name}"),
+        }
     }
 }

@@ -294,6 +294,19 @@ impl World {
             4 => ("agents", json!({"cursor": NAMES[usize::from(option >> 3) % 8], "limit": 1})),
             5 => ("tap", Value::Null),
             6 => ("history", json!([])),
+            _ if option == 247 => ("activity", json!({"activity": "waiting"})),
+            _ if option & 0xc0 == 0x80 => {
+                let activities = ["starting", "working", "waits-for-permission", "idle"];
+                let activity = activities[usize::from(option >> 3) % 4];
+                let for_ms = u64::from(option) << 56;
+                ("activity", json!({"activity": activity, "source": "hooks", "for_ms": for_ms}))
+            }
+            _ if option & 0xc0 == 0x40 => {
+                let received = self.peers.get(&id).and_then(|peer| peer.received.last());
+                let received = received.map_or("nothing", |(received, _)| received);
+                let state = if option & 8 == 0 { "waiting" } else { "injected" };
+                ("report", json!({"id": received, "state": state, "why": "a dialog is open"}))
+            }
             _ if option == 255 => ("stop", Value::Null),
             _ => ("what?", json!({})),
         };

@@ -11,7 +11,7 @@ mod codex;
 mod gemini;
 mod opencode;
 
-use super::{hooks::Hooks, transcript::Format};
+use super::{handover::Handover, hooks::Hooks, transcript::Format};
 
 /// An agent CLI.
 pub struct Agent {
@@ -23,6 +23,8 @@ pub struct Agent {
     pub transcript: Option<&'static Format>,
     /// The CLI's hooks, if the wrapper gives it some.
     pub hooks: Option<&'static Hooks>,
+    /// The way to hand our MCP server over to the CLI, if one is known.
+    pub mcp: Option<&'static Handover>,
     /// An environment variable that the CLI sets for the commands that its agent runs, if one is
     /// known. Without a variable, a command of an agent that was started without the wrapper counts
     /// as a command of the agent's user.

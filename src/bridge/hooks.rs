@@ -5,9 +5,12 @@
 //! wrapper answers ([`Hooks::print`]).
 
 mod input;
+mod own_tool;
+mod prompt_queue;
 
 pub(super) use input::frames_in;
 pub use input::{REPORT_BYTES_MAX, read};
+pub use prompt_queue::{PromptQueue, Step};
 
 use crate::protocol::hook::Point;
 use serde_json::json;
@@ -25,6 +28,30 @@ pub struct Hooks {
     pub arm: fn(&Arming<'_>) -> Result<Armed, Unarmed>,
     /// Returns what the hook of an event prints so that the agent gets a text.
     pub print: fn(event: &str, text: &str) -> Printed,
+    /// When the CLI reports that its first conversation begins, if it takes a text for the agent
+    /// then.
+    pub begins: Option<Begins>,
+    /// The arguments of another process of the CLI that serves the [`PromptQueue`]s of its
+    /// conversations, if the CLI has these.
+    pub prompt_queue: Option<&'static [&'static str]>,
+}
+
+/// The time at which a CLI reports that its first conversation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// When the CLI has started.
+    AtStart,
+    /// With the first prompt.
+    WithPrompt,
+}
+
+/// The brief as hooks give it to an agent.
+#[derive(Clone, Debug)]
+pub struct HookedBrief {
+    /// The text.
+    pub text: String,
+    /// When the first conversation gets it.
+    pub begins: Begins,
 }
 
 impl Hooks {
@@ -43,6 +70,8 @@ pub struct Arming<'a> {
     pub arguments: &'a [String],
     /// The settings that the arguments name, as JSON; `None` if they name none.
     pub user_settings: Option<&'a str>,
+    /// Returns the value of a variable of the person's environment.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
     /// The directory for the files of this run.
     pub directory: &'a Path,
     /// Whether the CLI runs the command of a hook by Windows' command processor.
@@ -57,6 +86,8 @@ pub struct Armed {
     /// Files to write before the command starts: their names in the directory of this run, and
     /// their texts.
     pub files: Vec<(&'static str, String)>,
+    /// Variables to set for the command, and their values.
+    pub env: Vec<(&'static str, String)>,
 }
 
 /// The reason why a run of a CLI gets no hooks.
@@ -74,6 +105,8 @@ pub enum Unarmed {
     System,
     /// The settings that the arguments name are no JSON object.
     Settings,
+    /// The configuration in the CLI's variable is no JSON object that ours can be added to.
+    Configuration,
     /// A path or an argument is not valid text.
     NotText,
 }
@@ -87,6 +120,9 @@ impl fmt::Display for Unarmed {
             Self::Version(since) => write!(f, "its version is unknown, or older than {since}"),
             Self::System => f.write_str("they were never tried on this system"),
             Self::Settings => f.write_str("the settings of its arguments are no JSON object"),
+            Self::Configuration => {
+                f.write_str("the configuration in its variable is no JSON object, or too long")
+            }
             Self::NotText => f.write_str("an argument or a path is not valid text"),
         }
     }

@@ -8,6 +8,7 @@
 
 mod adoption;
 mod begin;
+mod brief;
 mod finish;
 mod guard;
 mod history;
@@ -16,6 +17,8 @@ mod kept_keys;
 mod keys;
 mod leases;
 mod leaving;
+mod looping;
+mod loops;
 mod notices;
 mod prompts;
 mod queue;
@@ -28,21 +31,24 @@ mod waiting;
 mod write_count;
 
 use super::{
+    activity::{Look, Shown},
     input::IncomingMessage,
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
-    output::{Output, Progress, State, Ticket},
+    output::{Output, Progress, RETURN_MS, State, Ticket},
     recipe::{ReaderState, Reads, Recipe, Spot, Turns, text_before_cursor},
     screen::Screen,
     settings::Settings,
 };
-use crate::protocol::Moment;
+use crate::protocol::{Moment, activity::ActivitySource};
 use adoption::Adoption;
+use brief::Brief;
 use history::History;
 use injection::{Injection, Stage};
 use kept_keys::KeptKeys;
 use leases::Leases;
+use looping::Looping;
 use notices::Notices;
 use prompts::Prompts;
 use queue::{Block, MessageQueue};
@@ -101,13 +107,18 @@ pub(super) struct Injector {
     turn: Turn,
     work: ReportedWork,
     notices: Notices,
+    /// The brief, if the program's hooks take it.
+    brief: Option<Brief>,
     queue: MessageQueue,
+    looping: Looping,
     /// The obstacle that currently keeps all texts from being typed.
     block: Option<Block>,
     injection: Option<Injection>,
     leases: Leases,
     /// The hook that waits to begin a turn.
     waiter: Option<Ticket>,
+    /// The CLI's id of the conversation, as hooks state it.
+    session: Option<String>,
     /// The time before which no hook begins a turn, since a menu may be open.
     wake_not_before: Option<Moment>,
     /// The hook that told the agent of messages last, and their ids.
@@ -121,6 +132,14 @@ pub(super) struct Injector {
 
 impl Injector {
     pub(super) fn new(settings: &Settings) -> Self {
+        let prompt = settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text);
+        let (brief, prompt) = match &settings.hooked_brief {
+            Some(hooked) => {
+                let (brief, prompt) = Brief::new(hooked.clone(), prompt);
+                (Some(brief), prompt)
+            }
+            None => (None, prompt),
+        };
         Self {
             recipe: settings.recipe.clone(),
             rng: ChaCha20Rng::from_seed(settings.seed),
@@ -136,14 +155,15 @@ impl Injector {
             adoption: Adoption::new(settings.transcript),
             turn: Turn::default(),
             work: ReportedWork::default(),
-            notices: Notices::new(
-                settings.brief.clone().filter(|_| settings.recipe.reads == Reads::Text),
-            ),
+            notices: Notices::new(prompt),
+            brief,
             queue: MessageQueue::default(),
+            looping: Looping::default(),
             block: None,
             injection: None,
             leases: Leases::default(),
             waiter: None,
+            session: None,
             wake_not_before: None,
             announced: None,
             kept_keys: KeptKeys::default(),
@@ -216,12 +236,14 @@ impl Injector {
 
     /// Returns the bridge's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
-        let waiting = self.queue.len() + self.leases.len() + usize::from(self.injection.is_some());
+        let injected = usize::from(self.injection.is_some());
+        let waiting = self.queue.len() + self.looping.len() + self.leases.len() + injected;
         let why = match &self.injection {
             Some(_) if self.writes.unwritten() > 0 => Some(Obstacle::NotReading),
             Some(injection) => injection.obstacle,
             None if waiting == 0 => None,
             None if self.is_held => Some(Obstacle::Held),
+            None if waiting == self.looping.len() => Some(Obstacle::Looping),
             None => self.block.map(|block| block.why),
         };
         State { waiting, why, typed: self.history.count(), held: self.is_held, connected: false }
@@ -279,9 +301,10 @@ impl Injector {
             // A record of it may still come.
         } else if self.queue.contains(&message.id) {
             self.queue.forget_report(&message.id);
+        } else if self.looping.contains(&message.id) {
+            out.push(Output::Report(message.id, Progress::Waiting(Obstacle::Looping)));
         } else {
-            self.queue.push(message);
-            self.retry_at = None;
+            self.receive(message, out);
         }
     }
 
@@ -303,10 +326,10 @@ impl Injector {
     pub(super) fn end(&mut self, out: &mut Vec<Output>) {
         let current = self.injection.take().and_then(|injection| injection.content.into_message());
         let leased = self.leases.end_all().into_iter().map(|lease| lease.message);
-        let rest = std::iter::from_fn(|| self.queue.pop());
-        out.extend(
-            current.into_iter().chain(leased).chain(rest).map(|message| Output::Return(message.id)),
-        );
+        let looping = self.looping.take_all();
+        let rest = std::iter::from_fn(|| self.queue.pop()).chain(looping);
+        let all = current.into_iter().chain(leased).chain(rest);
+        out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
     }
 
     /// Whether the screen has been unchanged for so long that a text may be typed.
@@ -341,6 +364,10 @@ impl Injector {
         if self.work.is_at_work() {
             self.compare_work(now, view);
         }
+        let may_be_unreported = self.brief.is_some() && !self.work.is_heard();
+        if may_be_unreported && (view.is_at_work || self.recipe.looks_busy(view.spot)) {
+            self.note_turn_for_brief();
+        }
         self.end_doubtful_leases(now);
     }
 
@@ -360,10 +387,42 @@ impl Injector {
         }
     }
 
+    /// Looks at the screen and the foreground for signs of what the agent does.
+    pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
+        let at_work = match () {
+            () if self.work.is_at_work() => Some(ActivitySource::Hooks),
+            () if records_work(&self.recipe, view) => Some(ActivitySource::Screen),
+            () => None,
+        };
+        Look {
+            shown: self.shown(view),
+            is_at_rest: self.is_at_rest(now),
+            is_recognised: self.recipe.shows_composer(),
+            at_work,
+        }
+    }
+
+    fn shown(&self, view: &View<'_>) -> Shown {
+        if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
+            return Shown::Shell;
+        }
+        if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
+            return Shown::Nothing;
+        }
+        let ReaderState { reader, prompts, .. } = self.known(view);
+        match self.recipe.form(view.spot, ReaderState { reader, prompts, at_work: false }) {
+            Err(Obstacle::Dialog) => Shown::Dialog,
+            _ if self.recipe.looks_busy(view.spot) => Shown::Busy,
+            Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => Shown::InputLine,
+            Err(_) => Shown::Nothing,
+        }
+    }
+
     /// Notes the end of the agent's turn.
     pub(super) fn end_turn(&mut self) {
         self.turn.end();
         self.notices.begin_turn();
+        self.type_brief_without_hooks();
     }
 
     /// Writes bytes to the child's terminal.

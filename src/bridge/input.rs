@@ -7,7 +7,7 @@ use super::{
     recipe::Recipe,
     transcript::{Record, TranscriptId},
 };
-use crate::protocol::{Moment, deliver::Proof, hook::Report};
+use crate::protocol::{Moment, activity::Activity, deliver::Proof, hook::Report};
 
 /// A message for the agent.
 #[derive(Clone, Debug, Default)]
@@ -24,8 +24,28 @@ pub struct IncomingMessage {
     pub urgent: bool,
     /// The number of this delivery attempt, from 1. At a redelivery it is 2 or more.
     pub attempt: u32,
+    /// The number of messages between the sender and the agent since their last work, as the sender
+    /// counts it.
+    pub hops: Option<u32>,
+    /// Whether the daemon waits for an acknowledgement.
+    pub requires_ack: bool,
     /// The text.
     pub body: String,
+}
+
+/// A message of the agent's that waits at its recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The message's handle, if the wrapper sent the message and still knows it.
+    pub handle: Option<SendHandle>,
+    /// The recipient's name.
+    pub to: String,
+    /// The time for which the message has waited, in milliseconds.
+    pub for_ms: u64,
+    /// The reason, in words of the recipient's.
+    pub why: String,
+    /// What the recipient does, and for how many milliseconds, if that is known.
+    pub doing: Option<(Activity, u64)>,
 }
 
 /// An event for the bridge.
@@ -53,6 +73,8 @@ pub enum Input<'a> {
     },
     /// A message of the agent's was not delivered, now or after an earlier acceptance.
     Undelivered(DeliveryFailure),
+    /// A message of the agent's waits at its recipient.
+    Unread(Unread),
     /// The connection to the relay was made (`true`) or lost.
     Connected(bool),
     /// The relay rejected the agent.
@@ -88,9 +110,15 @@ pub enum Input<'a> {
     Hooked(Ticket, Report),
     /// The hook with this ticket was gone when it was answered.
     HookGone(Ticket),
+    /// The process of [`Output::Wake`](super::Output::Wake) has not brought the delivery with this
+    /// id to the agent, and will not.
+    NotWoken(String),
     /// A command of the agent's takes the message whose id begins so, or all messages, and waits
     /// for [`Output::Taken`](super::Output::Taken).
     Take(Ticket, Option<String>),
+    /// A command of the agent's is about to send a message to this recipient, and waits for
+    /// [`Output::Counted`](super::Output::Counted).
+    Count(Ticket, String),
     /// The bridge's deadline is reached.
     Tick,
     /// The child has ended and all its output was passed on. Later inputs have no effect.

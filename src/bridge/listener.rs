@@ -7,6 +7,7 @@ mod sent;
 use super::{
     extract::{Extracted, ScreenExtractor},
     failure::DeliveryFailure,
+    input::Unread,
     outgoing::OutgoingMessage,
     output::SendHandle,
     screen::Screen,
@@ -240,6 +241,11 @@ impl Listener {
     pub(super) fn away(&self, handle: SendHandle) -> Option<String> {
         let to = self.sent.recipient(handle)?;
         Some(format!("{to} is away; your message waits until {to} is back."))
+    }
+
+    /// Returns the notice that a message of the agent's waits at its recipient.
+    pub(super) fn unread(&self, unread: &Unread) -> String {
+        self.sent.unread(unread)
     }
 
     /// Returns the notice about a message that was not delivered, unless an equal notice was given

@@ -43,6 +43,8 @@ pub enum Obstacle {
     ShellMode,
     /// The person has put the messages on hold.
     Held,
+    /// The agent and the message's sender answer each other without a prompt and without work.
+    Looping,
     /// The typed text stays in the composer, although Enter was pressed.
     NoEnterTaken,
 }
@@ -65,6 +67,7 @@ impl Obstacle {
             Self::Suspended => "have it go on".to_owned(),
             Self::Dialog => "answer it".to_owned(),
             Self::Held => format!("`agent-relay release {agent}`"),
+            Self::Looping => format!("write a prompt to {agent}"),
             Self::NoEnterTaken => "press Enter, or erase the text".to_owned(),
             Self::Starting | Self::Printing | Self::Typing | Self::NotReading | Self::Busy => {
                 return self.to_string();
@@ -102,6 +105,7 @@ impl fmt::Display for Obstacle {
             Self::Shell => "the program runs what is typed",
             Self::ShellMode => "the program is in its shell mode",
             Self::Held => "its person holds its messages",
+            Self::Looping => "the two agents only answer each other",
             Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
         })
     }

@@ -1,11 +1,14 @@
 //! The bridge's outputs: actions for its driver, and the state that the driver may ask for.
 
-use super::{obstacle::Obstacle, outgoing::OutgoingMessage};
+use super::{activity::Doing, obstacle::Obstacle, outgoing::OutgoingMessage};
 use std::fmt;
 
 /// Identifies one outgoing message until the daemon has accepted or refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendHandle(pub u64);
+
+/// The least time until a message that was returned is delivered again, in milliseconds.
+pub(super) const RETURN_MS: u64 = 1000;
 
 /// Identifies a hook or a command of the agent's that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +20,35 @@ pub enum Output {
     /// Write these bytes to the child's terminal, in a separate write and in the order of the
     /// outputs.
     Write(Vec<u8>),
-    /// Send this message.
-    Send(SendHandle, OutgoingMessage),
+    /// Send this message, with the number of messages between the agent and its recipient since
+    /// their last work, if it is known.
+    Send(SendHandle, OutgoingMessage, Option<u32>),
     /// Acknowledge the delivery with this id, because its message was typed and submitted.
     Acknowledge(String),
     /// Report the progress of the delivery with this id.
     Report(String, Progress),
     /// Return the delivery with this id to the daemon, because its message cannot be typed any
-    /// more. The daemon delivers it again.
-    Return(String),
+    /// more. The daemon delivers it again after at least so many milliseconds.
+    Return(String, u64),
     /// Answer a hook, with a text for the agent if there is one.
     Hooked(Ticket, Option<String>),
+    /// Start a process of the agent's CLI that adds a text to the queue of prompts of a conversation.
+    Wake {
+        /// The process's arguments.
+        arguments: &'static [&'static str],
+        /// The CLI's id of the conversation.
+        session: String,
+        /// The text.
+        text: String,
+        /// The id of the delivery in it, for [`Input::NotWoken`](super::Input::NotWoken).
+        id: String,
+    },
     /// Answer a command that takes messages.
     Taken(Ticket, Taken),
+    /// Tell the daemon what the agent does. Only the latest activity counts.
+    Activity(Doing),
+    /// Answer a command that sends a message, with the count that goes with it.
+    Counted(Ticket, Option<u32>),
     /// Write this line to the log.
     Log(String),
 }
@@ -54,6 +73,8 @@ pub enum Unreadable {
     Held,
     /// The agent is not at work, so they are about to be typed.
     Idle,
+    /// It waits because the agent and its sender only answer each other.
+    Looping,
     /// One is longer than a CLI shows of a command's output.
     Long,
 }
@@ -64,6 +85,10 @@ impl fmt::Display for Unreadable {
             Self::NoHooks => "no hook of the agent's CLI has reported yet, so it will be typed",
             Self::Held => "your user holds your messages",
             Self::Idle => "it will be typed, since no turn goes on",
+            Self::Looping => {
+                "its sender and you only answer each other: it waits for your user's prompt, or for \
+                 you to use a tool"
+            }
             Self::Long => {
                 "it is longer than 8 KiB, or behind one that is: it will be typed after your turn"
             }

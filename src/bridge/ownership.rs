@@ -173,8 +173,11 @@ impl Ownership {
     /// transcript.
     pub(super) fn own(&mut self, id: TranscriptId) -> bool {
         let is_first = !self.others(id).any(|other| other.is_own);
-        if let Some(candidate) = self.find_mut(id) {
-            candidate.is_own = true;
+        let index = self.candidates.iter().position(|candidate| candidate.id == id);
+        if let Some(index) = index {
+            // The child may return to a conversation that it has left.
+            let candidate = self.candidates.remove(index);
+            self.candidates.push(Candidate { is_own: true, ..candidate });
         }
         is_first
     }
@@ -301,7 +304,7 @@ impl Ownership {
         self.candidates.iter().any(|candidate| candidate.is_own)
     }
 
-    /// Returns the child's own transcript that last became a candidate.
+    /// Returns the child's own transcript that last became its own.
     pub(super) fn newest_own(&self) -> Option<TranscriptId> {
         let mut newest = self.candidates.iter().rev();
         newest.find(|candidate| candidate.is_own).map(|candidate| candidate.id)

@@ -47,6 +47,9 @@ pub struct Recipe {
     pub turns: Option<Turns>,
     /// Whether the program accepts typed text while its agent works.
     pub while_busy: bool,
+    /// The most messages between the agent and another one without a prompt of a person and without
+    /// work.
+    pub wake_budget: u32,
     /// Whether the composer reads single keys. If so, the program does not read its input yet while
     /// the terminal is in line mode.
     pub raw_mode: bool,

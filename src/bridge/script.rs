@@ -3,8 +3,10 @@
 //! text with all its outputs, except where an agent CLI's transcript is meant.
 //!
 //! The variable `UPDATE_EXPECT=1` rewrites the outputs. The first line is `run COMMAND`, `run
-//! COMMAND with a brief` (which is typed before all other texts), or `run COMMAND with a
-//! transcript` (the program writes a transcript, and a search for it is complete every 250 ms).
+//! COMMAND with a brief` (which is typed before all other texts), `run COMMAND with a hooked brief`
+//! (which hooks give to conversations), `run COMMAND with a wake budget of NUMBER`, or `run COMMAND
+//! with a transcript` (the program writes a transcript, and a search for it is complete every 250
+//! ms).
 //!
 //! The second line may name a beginning, and stands for the lines that `beginning` returns: for
 //! example `begin ready` (the program shows its empty input line) or `begin message typed` (in
@@ -15,7 +17,7 @@
 //! 0 prints TEXT                     the program prints; \e, \r, \n and \s are escape, return, line
 //!                                   feed and blank, here and in all arguments
 //! 0 keys TEXT                       the person types
-//! 0 message FROM [ID [SESSION [ATTEMPT]]]: BODY
+//! 0 message FROM [ID [SESSION [ATTEMPT [hops:NUMBER]]]]: BODY
 //!                                   a delivery
 //! 0 resize 80x24                    columns and rows of the terminal
 //! 0 accepted 3                      the daemon accepted message 3 of this agent
@@ -28,16 +30,22 @@
 //! 0 owned FILE                      the system says that this transcript is the program's
 //! 0 transcript FILE prompt TEXT     a transcript gets a record: prompt, reply or turn-over
 //! 0 other-agents                    other agents are in the directory from here on
-//! 0 hook POINT [FRAME…]             a hook reports, with the digits of frames that it has seen;
-//!                                   behind `cut:`, those of a frame without its middle
+//! 0 hook POINT [relays] [FRAME…]    a hook reports, with the digits of frames that it has seen;
+//!                                   behind `cut:`, those of a frame without its middle; `relays`:
+//!                                   the tool was one of the relay's own
+//! 0 session FILE [forgets]          a hook reports that a conversation with this transcript begins,
+//!                                   or goes on after it was cleared or compacted
 //! 0 hook-gone TICKET                the answered hook was gone
+//! 0 not-woken ID                    the process that wakes the agent did not bring it the message
 //! 0 takes [ID]                      a command of the agent's takes a message, or all
+//! 0 counts TO                       a command of the agent's is about to send a message
 //! 0 connected                       the wrapper has joined the daemon
 //! 0 rejected WHY                    the daemon rejected the wrapper for now
 //! 0 rejected-permanently WHY        the daemon rejected the wrapper for good
 //! 0 started                         the program counts as started
 //! 0 exits                           the program has ended
 //! 0 reports                         from here on, the transcript shows reports
+//! 0 activity                        from here on, the transcript shows the agent's activity
 //! 0 state                           the transcript shows the bridge's state
 //! 0 ends                            nothing happens; time advances until here
 //! ```
@@ -100,6 +108,16 @@ fn stated_settings(line: &str) -> Settings {
     if let Some(command) = command.strip_suffix(" with a brief") {
         let brief = Some("Print:\n```\n->relay:Bob <<<\nhello>>>\n```".to_owned());
         Settings { brief, ..settings(command) }
+    } else if let Some((command, budget)) = command.split_once(" with a wake budget of ") {
+        let mut settings = settings(command);
+        settings.recipe.wake_budget = budget.parse().expect("a number");
+        settings
+    } else if let Some(command) = command.strip_suffix(" with a hooked brief") {
+        let agent = agents::named(command).expect("an agent CLI");
+        let begins = agent.hooks.and_then(|hooks| hooks.begins).expect("hooks that take a brief");
+        let hooked_brief = Some(hooks::HookedBrief { text: "the brief".to_owned(), begins });
+        let brief = Some("the brief, and do nothing yet".to_owned());
+        Settings { brief, hooked_brief, ..settings(command) }
     } else if let Some(command) = command.strip_suffix(" with a transcript") {
         Settings { transcript: true, ..settings(command) }
     } else {
@@ -121,6 +139,7 @@ fn beginning(run: &str, state: &str) -> String {
 fn ready(run: &str) -> String {
     let prompt = match run.split(' ').nth(1) {
         Some("claude") => r"❯\s",
+        Some("codex") => r"›\s",
         Some("gemini") => r"\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G",
         _ => panic!("no empty input line is known for: {run}"),
     };
@@ -162,6 +181,7 @@ pub(super) fn settings(command: &str) -> Settings {
         transcript: false,
         grid: false,
         brief: None,
+        hooked_brief: None,
         contradiction_ms: 1000,
         seed: [7; 32],
     }
@@ -186,6 +206,8 @@ struct Player {
     stalled: Option<usize>,
     /// Whether reports are shown in the transcript.
     shows_reports: bool,
+    /// Whether the agent's activity is shown in the transcript.
+    shows_activity: bool,
     /// The time of the next search for transcripts.
     next_search: Option<Moment>,
     /// Whether no other agent is in the directory.
@@ -208,6 +230,7 @@ impl Player {
             command_reader,
             stalled: None,
             shows_reports: false,
+            shows_activity: false,
             next_search: settings.transcript.then_some(now),
             is_alone: true,
             last_ticket: 0,
@@ -303,8 +326,11 @@ impl Player {
                 self.input(Input::Recorded(file, stated_record(record)));
             }
             "reports" => self.shows_reports = true,
+            "activity" => self.shows_activity = true,
             "other-agents" => self.is_alone = false,
-            "hook" | "hook-gone" | "takes" => self.hook_line(verb, rest),
+            "hook" | "session" | "hook-gone" | "takes" | "counts" | "not-woken" => {
+                self.hook_line(verb, rest);
+            }
             "started" => self.bridge.injector.assume_started(),
             "holds" => self.input(Input::Held(true)),
             "releases" => self.input(Input::Held(false)),
@@ -329,11 +355,24 @@ impl Player {
         let ticket = Ticket(self.last_ticket);
         self.input(match verb {
             "hook" => {
-                let mut words = rest.split(' ');
+                let mut words = rest.split(' ').peekable();
                 let point = words.next().map(stated_point).expect("a point");
+                let is_relays = words.next_if_eq(&"relays").is_some();
                 let frames = words.map(|word| self.stated_frame(word)).collect();
-                Input::Hooked(ticket, Report { point, frames })
+                let session = Some("s-1".to_owned());
+                Input::Hooked(ticket, Report { session, is_relays, ..Report::new(point, frames) })
             }
+            "session" => {
+                let (file, forgets) =
+                    rest.strip_suffix(" forgets").map_or((&*rest, false), |file| (file, true));
+                let (point, transcript) = (Point::SessionBegan, Some(file.to_owned()));
+                Input::Hooked(
+                    ticket,
+                    Report { transcript, forgets, ..Report::new(point, Vec::new()) },
+                )
+            }
+            "counts" => Input::Count(ticket, rest),
+            "not-woken" => Input::NotWoken(rest),
             "hook-gone" => Input::HookGone(Ticket(rest.parse().expect("a ticket"))),
             _ => Input::Take(ticket, Some(rest).filter(|id| !id.is_empty())),
         });
@@ -352,7 +391,7 @@ impl Player {
                     }
                     self.note(&format!("types {}", shown(&String::from_utf8_lossy(&bytes))));
                 }
-                Output::Send(handle, message) => {
+                Output::Send(handle, message, _) => {
                     self.note(&format!("sends {}: {message:?}", handle.0));
                 }
                 Output::Acknowledge(id) => self.note(&format!("acknowledges {id}")),
@@ -361,10 +400,13 @@ impl Player {
                         self.note(&format!("reports {id} {progress:?}"));
                     }
                 }
-                Output::Return(id) => self.note(&format!("returns {id}")),
+                Output::Return(id, _) => self.note(&format!("returns {id}")),
                 Output::Hooked(ticket, text) => {
                     let text = text.map_or_else(|| "nothing".to_owned(), |text| shown(&text));
                     self.note(&format!("answers hook {}: {text}", ticket.0));
+                }
+                Output::Wake { session, text, .. } => {
+                    self.note(&format!("wakes {session}: {}", shown(&text)));
                 }
                 Output::Taken(_, taken) => {
                     if let Taken::Text(text) = &taken {
@@ -372,6 +414,12 @@ impl Player {
                     }
                     self.note(&format!("hands over {taken:?}"));
                 }
+                Output::Activity(doing) => {
+                    if self.shows_activity {
+                        self.note(&format!("{} {}", doing.activity, doing.source));
+                    }
+                }
+                Output::Counted(_, hops) => self.note(&format!("counts {hops:?}")),
                 Output::Log(line) => self.note(&format!("logs {line}")),
             }
         }
@@ -441,6 +489,8 @@ fn message(line: &str) -> IncomingMessage {
         session: Some(word("s-1")),
         urgent: false,
         attempt: word("1").parse().expect("a number"),
+        hops: word("").strip_prefix("hops:").map(|hops| hops.parse().expect("a number")),
+        requires_ack: true,
         auth: Some(Proof::Claim),
         body: body.to_owned(),
     }

@@ -1,6 +1,8 @@
 //! Tests of the whole bridge by scripts, and of its invariants under random inputs.
 
+mod brief;
 mod foreground;
+mod loops;
 mod notices;
 mod person;
 mod random_inputs;

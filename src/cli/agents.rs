@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     protocol::{
+        activity::Activity,
         control::{Request, Source, State},
         relay::AgentRow,
     },
@@ -59,6 +60,7 @@ impl Agents {
             rows.push(row(&listed));
             remarks.extend(reason_to_wait(&listed.agent));
             remarks.extend(remark(&listed.agent.name, listed.source.as_ref()));
+            remarks.extend(hookless(&listed));
             Ok(())
         })?;
         if !self.json {
@@ -81,6 +83,9 @@ struct Listed<'a> {
     /// Whether the agent's messages are held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
+    /// The reason why the agent's CLI reports nothing by hooks, if it could.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_hooks: Option<String>,
 }
 
 impl<'a> Listed<'a> {
@@ -88,14 +93,14 @@ impl<'a> Listed<'a> {
     /// source of the agent's messages, and also counts waiting messages that the daemon has
     /// finished with (answers, at-most-once messages).
     fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
-        let Some(State { waiting, why, source, held, .. }) = wrapper else {
-            return Self { agent, source: None, held: false };
+        let Some(State { waiting, why, source, held, no_hooks, .. }) = wrapper else {
+            return Self { agent, source: None, held: false, no_hooks: None };
         };
         agent.waiting = agent.waiting.max(waiting as u64);
         if agent.waiting > 0 && agent.why.is_none() {
             agent.why = why.map(Into::into);
         }
-        Self { agent, source, held }
+        Self { agent, source, held, no_hooks }
     }
 }
 
@@ -130,14 +135,15 @@ impl Wrappers {
 }
 
 fn row(listed: &Listed<'_>) -> Vec<String> {
-    let Listed { agent, source, held } = listed;
-    let state = match (agent.here, agent.reconnecting) {
-        (true, _) => "here",
-        (false, true) => "reconnecting",
-        (false, false) => "away",
+    let Listed { agent, source, held, .. } = listed;
+    let (state, since) = match activity(agent) {
+        Some((words, since)) => (words.strip_prefix("is ").unwrap_or(&words).to_owned(), since),
+        None if agent.here => ("here".to_owned(), agent.since),
+        None if agent.reconnecting => ("reconnecting".to_owned(), agent.since),
+        None => ("away".to_owned(), agent.since),
     };
     let held = if *held { ", held" } else { "" };
-    let since = clock::unix_ms().saturating_sub(agent.since);
+    let since = clock::unix_ms().saturating_sub(since);
     vec![
         escaped(&agent.name),
         format!("{state} for {}{held}", duration(since)),
@@ -158,6 +164,19 @@ fn read_from(source: Option<&Source>) -> String {
         Some(Source::Missing { .. }) => "nothing yet".to_owned(),
         None => String::new(),
     }
+}
+
+/// What an agent does, in words that follow its name, and since when, if that is known.
+pub(super) fn activity(agent: &AgentRow<'_>) -> Option<(String, u64)> {
+    let (text, since) = (agent.activity.as_deref()?, agent.activity_since?);
+    let words = Activity::parse(text).map_or_else(|| escaped(text), |known| known.words().into());
+    Some((words, since))
+}
+
+/// A note about an agent whose CLI could report by hooks, and does not.
+fn hookless(listed: &Listed<'_>) -> Option<String> {
+    let (name, why) = (escaped(&listed.agent.name), escaped(listed.no_hooks.as_deref()?));
+    Some(format!("note: {name} has no hooks, so messages are only typed: {why}"))
 }
 
 /// The reason why messages wait for an agent, with a remedy.
@@ -218,6 +237,33 @@ mod tests {
         let none = || AgentRow { waiting: 0, why: None, why_since: None, ..ann() };
         assert_eq!(counted(none(), 1), (1, Some("the agent is printing".to_owned())));
         assert_eq!(counted(none(), 0), (0, None));
+    }
+
+    #[test]
+    fn activity_stands_in_place_of_the_connection() {
+        let now = clock::unix_ms();
+        let doing = |text: &'static str| AgentRow {
+            activity: Some(text.into()),
+            activity_since: Some(now),
+            ..ann()
+        };
+        let shown = |agent| row(&Listed { held: true, ..Listed::new(agent, None) })[1].clone();
+        assert!(shown(doing("waits-for-permission")).starts_with("waits for permission for "));
+        assert!(shown(doing("shell")).starts_with("in a shell for "));
+        assert!(shown(doing("\u{1b}later")).starts_with("\\u{1b}later for "));
+        let here = shown(ann());
+        assert!(here.starts_with("here for ") && here.ends_with(", held"), "{here}");
+    }
+
+    #[test]
+    fn missing_hooks_are_noted() {
+        let listed = |no_hooks| {
+            let wrapper = State { no_hooks, ..State::default() };
+            hookless(&Listed::new(ann(), Some(wrapper)))
+        };
+        let note = listed(Some("they are off".to_owned())).unwrap();
+        assert_eq!(note, "note: Ann has no hooks, so messages are only typed: they are off");
+        assert_eq!(listed(None), None);
     }
 
     #[test]

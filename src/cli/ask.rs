@@ -8,6 +8,7 @@ use super::{
     print::{Out, compact},
     send::{BODY_BYTES_MAX, join_as, not_delivered},
     values::{agent_name, importance, milliseconds},
+    wrapped::hops,
 };
 use crate::{
     client::{Answer, ClientError, Outgoing},
@@ -87,6 +88,7 @@ impl Ask {
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
         let mut question = Outgoing::message(self.to.as_str(), body);
         question.meta.importance = self.importance;
+        question.meta.hops = hops(&self.to);
         let answer = client.ask(question, Duration::from_millis(self.timeout));
         let answer = answer.map_err(|error| match error {
             ClientError::Refused(nack) if nack.code == NackCode::SyncTimeout.as_str() => {

@@ -23,6 +23,10 @@ use argh::{ArgsInfo, FromArgs};
     note = "Messages are kept for history_days of config.toml."
 )]
 pub(super) struct History {
+    /// only messages to or from this agent, too
+    #[argh(option, arg_name = "agent", hidden_help)]
+    of: Option<String>,
+
     /// only messages to or from this agent
     #[argh(option, arg_name = "agent")]
     with: Option<String>,
@@ -52,7 +56,7 @@ impl History {
         let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| HistoryRequest {
-            of: None,
+            of: self.of.clone(),
             with: self.with.clone(),
             topic: self.topic.clone(),
             search: self.search.clone(),

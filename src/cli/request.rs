@@ -105,6 +105,29 @@ pub(super) fn each_agent(
     }
 }
 
+/// Calls `with` with the row of an agent, or with `None` if the daemon does not know the name.
+pub(super) fn agent_row<T>(
+    client: &Client,
+    name: &str,
+    with: impl FnOnce(Option<&AgentRow<'_>>) -> T,
+) -> Result<T, Failure> {
+    let page = Page { cursor: Some(just_before(name)), limit: Some(1) };
+    let json = call_with(client, "agents", &page)?;
+    let Agents { agents, .. } = parse("agents", &json)?;
+    Ok(with(agents.iter().find(|row| row.name.eq_ignore_ascii_case(name))))
+}
+
+/// Returns a text that is no name, and after which `name` is the first possible name in the order
+/// of the daemon's list.
+fn just_before(name: &str) -> String {
+    let mut text = name.to_ascii_lowercase();
+    if let Some(last) = text.pop() {
+        text.extend(char::from_u32(u32::from(last).saturating_sub(1)));
+        text.push('\u{7f}');
+    }
+    text
+}
+
 /// Returns the name of the connected agent that is most similar to the unknown name `wanted`.
 pub(super) fn nearest_agent(wanted: &str, client: &Client) -> Option<String> {
     let mut connected = Vec::new();
@@ -114,4 +137,23 @@ pub(super) fn nearest_agent(wanted: &str, client: &Client) -> Option<String> {
     });
     // If the agents cannot be listed, the refusal is reported without a suggestion.
     listed.ok().and_then(|()| nearest(wanted, connected.into_iter()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_between_a_name_and_the_text_just_before_it() {
+        for name in ["Bob", "a", "x-1", "x.0", "x_"] {
+            let (before, name) = (just_before(name), name.to_ascii_lowercase());
+            assert!(before < name, "{name}");
+            let shorter = &name[..name.len() - 1];
+            for other in ["", "-", "-zz", ".", ".zz", "0", "9z", "_", "_zz", "a", "az", "bz", "zz"]
+            {
+                let other = format!("{shorter}{other}");
+                assert!(other <= before || other >= name, "{other} {name}");
+            }
+        }
+    }
 }

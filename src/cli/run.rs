@@ -40,7 +40,7 @@ pub(super) const CONSOLE_MEMBERS: &str = "console-members";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--] <command...>",
+    usage = "-n <agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--] <command...>",
     example = "agent-relay run -n Ann -- claude",
     example = "agent-relay run -n Ann --brief -- codex",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
@@ -74,14 +74,19 @@ pub(super) struct Run {
     #[argh(switch)]
     accepts_text: bool,
 
-    /// first type how to send messages (see `agent-relay brief`), unless the command is a
-    /// shell or an interpreter
+    /// tell the agent first how to send messages (see `agent-relay brief`), unless the
+    /// command is a shell or an interpreter
     #[argh(switch)]
     brief: bool,
 
     /// give an agent CLI no hooks for this run: messages only reach it typed
     #[argh(switch)]
     no_hooks: bool,
+
+    /// hand the agent's CLI tools to talk to others (MCP), for this run; for those CLIs that
+    /// docs/MCP.md names
+    #[argh(switch)]
+    mcp: bool,
 
     /// run without a terminal, with a log in the home directory, as `spawn` does
     #[argh(switch, hidden_help)]
@@ -127,6 +132,8 @@ impl Run {
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
         check_accepts_text(self.accepts_text, &command, directory.as_deref(), &recipes)?;
+        check_mcp(self.mcp, &command, &recipes)?;
+        let mcp_command = self.mcp.then(|| mcp_command(&context.home)).transpose()?;
         let settings = wrap::Settings {
             recipes,
             member_server: own_command(CONSOLE_MEMBERS)?,
@@ -143,6 +150,7 @@ impl Run {
             inline: self.inline,
             grid: self.grid,
             hook_command: if self.no_hooks { None } else { Some(own_command(HOOK)?) },
+            mcp_command,
             brief: self.brief,
             attached,
             keys,
@@ -193,6 +201,25 @@ pub(super) fn check_accepts_text(
         ))),
         Prospect::Unknown(_) | Prospect::NoFile => Ok(()),
     }
+}
+
+/// Refuses `--mcp` for every command that cannot be given our MCP server.
+pub(super) fn check_mcp(
+    is_given: bool,
+    command: &[OsString],
+    recipes: &Book,
+) -> Result<(), Failure> {
+    let Some(why) = is_given.then(|| wrap::mcp_obstacle(command, recipes)).flatten() else {
+        return Ok(());
+    };
+    let word = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    Err(Failure::usage(format!("--mcp does not apply to {}: {why}", escaped(&word))))
+}
+
+/// The command line of our MCP server.
+fn mcp_command(home: &Path) -> Result<Vec<OsString>, Failure> {
+    let own = own_program()?.into_os_string();
+    Ok(vec![own, AS_AGENT_RELAY.into(), "--home".into(), home.into(), "mcp".into()])
 }
 
 /// The command line that runs a part of this program.

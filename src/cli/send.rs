@@ -11,6 +11,7 @@ use super::{
     print::{Out, eprint_line},
     request::{call, nearest_agent},
     values::{agent_name, importance, label, milliseconds},
+    wrapped::hops,
 };
 use crate::{
     client::{Client, Event, Meta, Outgoing, SendId, Settings},
@@ -144,6 +145,7 @@ impl Send {
             requires_ack: !self.no_ack,
             ttl_ms: self.ttl,
             importance: self.importance,
+            hops: hops(&self.to),
             ..Meta::default()
         };
         Outgoing {

@@ -9,7 +9,7 @@ use super::{
     log::{self, text_since},
     print::{LINE_PREFIX, Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
-    run::check_accepts_text,
+    run::{check_accepts_text, check_mcp},
     wrapped::{ANSWER, RUN_DIRECTORY, check_name, last_lines_of_log},
 };
 use crate::{
@@ -43,7 +43,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
     subcommand,
     name = "spawn",
     help_triggers("--help"),
-    usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--json] [--] <command...>",
+    usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--json] [--] <command...>",
     example = "agent-relay spawn Bob --brief -- codex",
     example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
     note = "`agent-relay attach NAME` shows it, and `agent-relay stop NAME` ends it. logs/NAME.log in the home says how it ended."
@@ -74,14 +74,19 @@ pub(super) struct Spawn {
     #[argh(switch)]
     accepts_text: bool,
 
-    /// first type how to send messages (see `agent-relay brief`), unless the command is a
-    /// shell or an interpreter
+    /// tell the agent first how to send messages (see `agent-relay brief`), unless the
+    /// command is a shell or an interpreter
     #[argh(switch)]
     brief: bool,
 
     /// give an agent CLI no hooks for this run: messages only reach it typed
     #[argh(switch)]
     no_hooks: bool,
+
+    /// hand the agent's CLI tools to talk to others (MCP), for this run; for those CLIs that
+    /// docs/MCP.md names
+    #[argh(switch)]
+    mcp: bool,
 
     /// print one JSON object
     #[argh(switch)]
@@ -124,6 +129,7 @@ impl Spawn {
         let recipes = recipes::load(&context.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         check_accepts_text(self.accepts_text, &command, Some(&directory), &recipes)?;
+        check_mcp(self.mcp, &command, &recipes)?;
         let endpoint = endpoint_or_start(&mut context)?;
         if !self.accepts_text
             && let Some(line) =
@@ -191,6 +197,7 @@ impl Spawn {
             ("--accepts-text", self.accepts_text),
             ("--brief", self.brief),
             ("--no-hooks", self.no_hooks),
+            ("--mcp", self.mcp),
         ];
         arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| switch.into()));
         arguments.push("--".into());

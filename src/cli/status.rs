@@ -1,6 +1,7 @@
 //! `status`: the state of the daemon, or of a message.
 
 use super::{
+    agents,
     context::GlobalOptions,
     escape::escaped,
     failure::{DONE, FAILED, Failure},
@@ -9,13 +10,14 @@ use super::{
     launch::program_ends_with_starter,
     messages::{self, DeliveryState, ago, ahead, each_row, full_id, route},
     print::{Colour, Out, duration},
-    request::{call, parse},
+    request::{agent_row, call, parse},
 };
 use crate::{
     client::{Client, ClientError},
     protocol::relay::{self, MessageRequest, MessageRow, Page},
 };
 use argh::{ArgsInfo, FromArgs};
+use platform::clock;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -82,7 +84,11 @@ impl Status {
         let request =
             |Page { cursor, limit }| MessageRequest { id: id.clone(), cursor, limit, offset: None };
         each_row(&client, "message", usize::MAX, request, |json, row| {
-            if self.json { out.json_text(messages::SCHEMA, json) } else { show_delivery(out, row) }
+            if self.json {
+                return out.json_text(messages::SCHEMA, json);
+            }
+            show_delivery(out, row)?;
+            show_recipient(out, &client, row)
         })?;
         Ok(DONE)
     }
@@ -115,6 +121,18 @@ fn show_delivery(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
         out.line(format_args!("  {name} {value}"))?;
     }
     Ok(())
+}
+
+/// Prints what the recipient of an open delivery does, if that is known.
+fn show_recipient(out: &mut Out, client: &Client, row: &MessageRow<'_>) -> Result<(), Failure> {
+    if row.delivery.ended.is_some() {
+        return Ok(());
+    }
+    let doing = agent_row(client, &row.to, |agent| agents::activity(agent?))?;
+    let Some((words, since)) = doing else { return Ok(()) };
+    let since = duration(clock::unix_ms().saturating_sub(since));
+    let name = out.paint(Colour::Faint, format!("{:<9}", "agent"));
+    out.line(format_args!("  {name} {} {words}, for {since}", escaped(&row.to)))
 }
 
 fn accepted(row: &MessageRow<'_>) -> String {

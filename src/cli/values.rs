@@ -40,6 +40,8 @@ pub(super) enum Kind {
     Shell,
     Topic,
     TopicPattern,
+    /// A state of an agent that `wait` waits for.
+    State,
     /// A user of the system.
     User,
     /// Words to search for.
@@ -47,7 +49,7 @@ pub(super) enum Kind {
 }
 
 /// The kind of each placeholder.
-const KINDS: [(&str, Kind); 21] = [
+const KINDS: [(&str, Kind); 22] = [
     ("agent", Kind::Agent),
     ("body", Kind::Body),
     ("command", Kind::Command),
@@ -65,6 +67,7 @@ const KINDS: [(&str, Kind); 21] = [
     ("size", Kind::Size),
     ("to", Kind::Recipient),
     ("shell", Kind::Shell),
+    ("state", Kind::State),
     ("topic", Kind::Topic),
     ("pattern", Kind::TopicPattern),
     ("user", Kind::User),
@@ -110,6 +113,7 @@ impl Kind {
             Self::Size => "a number of columns or rows",
             Self::Recipient => "the name of an agent, or *",
             Self::Shell => "bash, zsh, fish or powershell",
+            Self::State => "idle, ended or message",
             Self::Topic => "a topic",
             Self::TopicPattern => "a topic, with * and > as wildcards",
             Self::User => "the name of a user",
@@ -124,6 +128,7 @@ impl Kind {
             Self::Directory => Completion::Directories,
             Self::Body => Completion::Words(&["-"]),
             Self::Shell => Completion::Words(&SHELLS),
+            Self::State => Completion::Words(&Awaited::WORDS),
             Self::Recipient => Completion::Words(&["*"]),
             _ => Completion::Nothing,
         }
@@ -139,9 +144,39 @@ impl Kind {
             Self::Label => label(value).map(drop),
             Self::Name => agent_name(value).map(drop),
             Self::Size => size(value).map(drop),
+            Self::State => awaited(value).map(drop),
             _ => Ok(()),
         }
     }
+}
+
+/// A state of an agent that `wait` waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaited {
+    Idle,
+    Ended,
+    /// A message waits for the agent.
+    Message,
+}
+
+impl Awaited {
+    const ALL: [Self; 3] = [Self::Idle, Self::Ended, Self::Message];
+    const WORDS: [&'static str; 3] = [Self::Idle.word(), Self::Ended.word(), Self::Message.word()];
+
+    /// Returns the word on the command line.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Ended => "ended",
+            Self::Message => "message",
+        }
+    }
+}
+
+/// Parses a state that `wait` waits for.
+pub(super) fn awaited(text: &str) -> Result<Awaited, String> {
+    let found = Awaited::ALL.into_iter().find(|state| state.word() == text);
+    found.ok_or_else(|| format!("give {}", Kind::State.description()))
 }
 
 /// Parses an agent's name.

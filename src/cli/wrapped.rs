@@ -64,6 +64,17 @@ pub(super) fn take(id: Option<&str>) -> Option<Taken> {
     }
 }
 
+/// Returns the count that goes with a message of the agent that this command runs in, if the agent's
+/// wrapper knows it.
+pub(super) fn hops(to: &str) -> Option<u32> {
+    let (run_directory, name, key) = wrapper_around()?;
+    let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
+    match wrapper.request(&Request::Count { key, to: to.to_owned() }, ANSWER) {
+        Ok(Answer::Counted { hops }) => hops,
+        _ => None,
+    }
+}
+
 /// Checks that a name is valid for an agent.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     Name::parse(name)

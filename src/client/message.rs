@@ -98,6 +98,8 @@ pub struct Delivery {
     pub sync: Option<Box<Sync>>,
     /// The importance that the sender states, if that is a number.
     pub importance: Option<f64>,
+    /// The sender's count of messages with the recipient since their last work, if that is a number.
+    pub hops: Option<u32>,
     json: Box<str>,
 }
 
@@ -132,6 +134,7 @@ impl Delivery {
             reply_to: meta.reply_to.map(Into::into),
             sync: meta.sync.map(Box::new),
             importance: envelope.payload_meta.and_then(importance),
+            hops: envelope.payload_meta.and_then(hops),
             json: envelope.json.into(),
         })
     }
@@ -159,6 +162,15 @@ fn importance(meta: &str) -> Option<f64> {
         importance: f64,
     }
     serde_json::from_str(meta).ok().map(|Importance { importance }| importance)
+}
+
+/// The count in a `payload_meta`. A value of another kind is ignored rather than refused.
+fn hops(meta: &str) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Hops {
+        hops: u32,
+    }
+    serde_json::from_str(meta).ok().map(|Hops { hops }| hops)
 }
 
 /// An answer to a question.

@@ -69,6 +69,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
+    /// Counts a message that a command of the agent's is about to send; COUNTED answers.
+    Count {
+        /// The key of the agent's commands.
+        key: Secret,
+        /// The recipient's name.
+        to: String,
+    },
 }
 
 /// An answer of a wrapper.
@@ -106,6 +113,13 @@ pub enum Answer {
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
+    /// The answer to COUNT.
+    Counted {
+        /// The number of messages between the agent and the recipient, with this one, since their
+        /// last work, if the agent's work is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        hops: Option<u32>,
+    },
     /// The command has ended; the last answer.
     Ended(Ended),
     /// The request was refused.
@@ -142,6 +156,9 @@ pub struct State {
     /// The source from which the agent's messages are read. An older wrapper does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// The reason why the agent's CLI reports nothing by hooks, if it could.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_hooks: Option<String>,
 }
 
 /// A source of an agent's messages.
@@ -303,14 +320,18 @@ mod tests {
         assert_request(&Request::Stop, r#"{"type":"STOP"}"#);
         assert_request(&Request::State, r#"{"type":"STATE"}"#);
         let key = Secret::stated("k");
-        let report = Report { point: Point::ToolEnded, frames: vec![Frame::of("789200", "a b")] };
+        let frames = vec![Frame::of("789200", "a b")];
+        let transcript = Some("/t.jsonl".to_owned());
+        let report = Report { transcript, ..Report::new(Point::ToolEnded, frames) };
         assert_request(
             &Request::Hook { key: key.clone(), report },
-            r#"{"type":"HOOK","key":"k","report":{"point":"tool-ended","frames":[{"hex":"789200","length":2}]}}"#,
+            r#"{"type":"HOOK","key":"k","report":{"point":"tool-ended","frames":[{"hex":"789200","length":2}],"transcript":"/t.jsonl"}}"#,
         );
         let take = |id| Request::Take { key: key.clone(), id };
         assert_request(&take(None), r#"{"type":"TAKE","key":"k"}"#);
         assert_request(&take(Some("1a".into())), r#"{"type":"TAKE","key":"k","id":"1a"}"#);
+        let count = Request::Count { key, to: "Bob".into() };
+        assert_request(&count, r#"{"type":"COUNT","key":"k","to":"Bob"}"#);
     }
 
     #[test]
@@ -348,6 +369,8 @@ mod tests {
             &Answer::Taken { text: Some("x".into()), why: None },
             r#"{"type":"TAKEN","text":"x"}"#,
         );
+        assert_answer(&Answer::Counted { hops: Some(3) }, r#"{"type":"COUNTED","hops":3}"#);
+        assert_answer(&Answer::Counted { hops: None }, r#"{"type":"COUNTED"}"#);
         let error = Answer::Error { message: "no".into() };
         assert_answer(&error, r#"{"type":"ERROR","message":"no"}"#);
     }

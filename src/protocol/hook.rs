@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The longest path of a transcript that counts, in bytes.
+pub const TRANSCRIPT_BYTES_MAX: usize = 4096;
+
 /// A point in an agent's work at which the agent's CLI runs a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -16,6 +19,8 @@ pub enum Point {
     ToolEnded,
     /// The CLI asks its person whether a tool may run.
     PermissionAsked,
+    /// The CLI puts a question of the agent's to its person.
+    PersonAsked,
     /// The agent's turn has ended.
     TurnEnded,
     /// The conversation has ended.
@@ -32,6 +37,28 @@ pub struct Report {
     /// The whole message frames in the prompt, or in the tool's result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frames: Vec<Frame>,
+    /// The path of the conversation's transcript, as the CLI states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<String>,
+    /// Whether the conversation that begins has lost what was said in it: it was cleared or
+    /// compacted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgets: bool,
+    /// The CLI's id of the conversation, if the hook states it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Whether the tool was one of the relay's own, which is no work of the agent: a command
+    /// `agent-relay`, or a tool of its MCP server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_relays: bool,
+}
+
+impl Report {
+    /// Returns a report that states nothing but these frames.
+    #[must_use]
+    pub fn new(point: Point, frames: Vec<Frame>) -> Self {
+        Self { point, frames, transcript: None, forgets: false, session: None, is_relays: false }
+    }
 }
 
 /// A message frame that a hook has seen from its first line to its last.

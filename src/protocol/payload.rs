@@ -461,6 +461,10 @@ pub struct Meta {
     /// The importance, 0 to 100; a wrapper types messages above 75 first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub importance: Option<u8>,
+    /// The number of messages between the sender and the recipient, with this one, since the last
+    /// prompt of a person or the last use of a tool that the sender knows of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hops: Option<u32>,
 }
 
 impl Meta {

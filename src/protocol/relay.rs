@@ -182,6 +182,17 @@ pub struct AgentRow<'a> {
     pub why_since: Option<u64>,
     /// The number of its subscriptions.
     pub subscriptions: u64,
+    /// What the agent does, if its wrapper reports it: the text of an
+    /// [`Activity`](super::activity::Activity).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Cow<'a, str>>,
+    /// The time since which the agent does that, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity_since: Option<u64>,
+    /// The source of the activity: the text of an
+    /// [`ActivitySource`](super::activity::ActivitySource).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity_source: Option<Cow<'a, str>>,
 }
 
 /// The `data` of `message`, which asks for the delivery with an id, or all deliveries of the SEND
@@ -260,6 +271,40 @@ pub struct ReportRequest {
 
 /// The states that a recipient may report: not typed yet, typed, and seen to have arrived.
 pub const REPORTS: [&str; 3] = ["waiting", "injected", "confirmed"];
+
+/// The `data` of `activity`: what the agent does that sends it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityRequest {
+    /// The activity: the text of an [`Activity`](super::activity::Activity).
+    pub activity: String,
+    /// The source: the text of an [`ActivitySource`](super::activity::ActivitySource).
+    pub source: String,
+    /// The time for which the activity has lasted, in milliseconds.
+    pub for_ms: u64,
+}
+
+/// The `kind` of a DELIVER that carries [`Unread`].
+pub const UNREAD: &str = "unread";
+
+/// The `data` of a DELIVER by which an agent hears that a message of its own waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unread<'a> {
+    /// The DELIVER's id of the message that waits.
+    #[serde(borrow)]
+    pub id: Cow<'a, str>,
+    /// The message's recipient.
+    pub to: Cow<'a, str>,
+    /// The time for which the message has waited, in milliseconds.
+    pub for_ms: u64,
+    /// The reason, in words of the recipient's.
+    pub why: Cow<'a, str>,
+    /// The recipient's activity, as in [`AgentRow`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Cow<'a, str>>,
+    /// The time for which that activity has lasted, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity_ms: Option<u64>,
+}
 
 /// A page of the answer to `message`, `inbox`, `history` and `dead-letters`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

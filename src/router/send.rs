@@ -5,7 +5,7 @@ use super::{
     frame::Frame,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Reliable, SendState, Sent, State},
+    mail::{Reliable, SendState, Sent, State, Unread},
     persist::acceptance_of,
     questions,
     send_digest::SendDigest,
@@ -457,6 +457,7 @@ impl Router {
             state: State::Persisting,
             digest,
             reported: None,
+            unread: Unread::default(),
         };
         let message = send.message(numbers, sent, Some(Box::new(reliable)));
         let key = self.mail.insert(&mut self.ctx, message);

@@ -1,5 +1,6 @@
 //! The router's rules, each as a transcript of inputs and outputs.
 
+mod activity;
 mod beginnings;
 mod bounds;
 mod costs;

@@ -23,6 +23,8 @@ pub(super) enum Timer {
     Client(ClientId),
     /// A message's time to live, or the end of its delay.
     Message(MessageKey),
+    /// The time at which a message's sender is told that the message waits at its recipient.
+    Unread(MessageKey),
     /// The time at which an absent agent's name is forgotten.
     Agent(AgentKey),
     /// The end of an absent agent's session.
@@ -66,7 +68,11 @@ impl Timers {
     }
 
     const fn like(&mut self, timer: Timer) -> &mut BTreeSet<(Moment, Timer)> {
-        if matches!(timer, Timer::Message(_)) { &mut self.messages } else { &mut self.others }
+        if matches!(timer, Timer::Message(_) | Timer::Unread(_)) {
+            &mut self.messages
+        } else {
+            &mut self.others
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
 };
 use platform::process;
 use std::{
+    env,
     ffi::OsString,
     fmt,
     fs::File,
@@ -34,19 +35,26 @@ pub(super) struct Wrapper<'a> {
     pub(super) directory: Option<&'a Path>,
 }
 
-/// Changes the arguments of the CLI with this recipe so that it runs hooks. Returns the folder with
-/// the files that the hooks need. Without hooks, the arguments stay as they are.
+/// Changes the arguments and the environment of the CLI with this recipe so that it runs hooks.
+/// Returns the folder with the files that the hooks need, or `None` for a CLI whose hooks are not
+/// known. Without hooks, arguments and environment stay as they are.
+///
+/// # Errors
+/// The reason why there are no hooks, in words.
 pub(super) fn arm(
     recipe: &str,
     wrapper: &Wrapper<'_>,
     arguments: &mut Vec<OsString>,
-) -> Option<RunFolder> {
-    let hooks = agents::named(recipe)?.hooks?;
+    env: &mut Vec<(OsString, Option<OsString>)>,
+) -> Result<Option<RunFolder>, String> {
+    let Some(hooks) = agents::named(recipe).and_then(|agent| agent.hooks) else { return Ok(None) };
     let armed = armed(recipe, hooks, wrapper, arguments);
-    let (folder, armed) =
-        armed.inspect_err(|why| tracing::info!("there are no hooks: {why}")).ok()?;
-    *arguments = armed;
-    Some(folder)
+    let (folder, armed) = armed
+        .inspect_err(|why| tracing::info!("there are no hooks: {why}"))
+        .map_err(|why| why.to_string())?;
+    *arguments = armed.arguments.into_iter().map(OsString::from).collect();
+    env.extend(armed.env.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
+    Ok(Some(folder))
 }
 
 fn armed(
@@ -54,7 +62,7 @@ fn armed(
     hooks: &Hooks,
     wrapper: &Wrapper<'_>,
     arguments: &[OsString],
-) -> Result<(RunFolder, Vec<OsString>), NoHooks> {
+) -> Result<(RunFolder, Armed), NoHooks> {
     let before = texts(wrapper.hook_command.ok_or(NoHooks::NotWanted)?)?;
     let since = Version::parse(hooks.since_version).expect("versions of ours are valid");
     if wrapper.version.is_none_or(|version| *version < since) {
@@ -71,17 +79,18 @@ fn armed(
         let words = [cli, event, "--to", file].map(str::to_owned);
         before.iter().cloned().chain(words).collect()
     };
-    let Armed { arguments, files } = (hooks.arm)(&Arming {
+    let armed = (hooks.arm)(&Arming {
         command: &command,
         arguments: &words,
         user_settings: user_settings.as_deref(),
+        env: &|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
         directory: folder.path(),
         is_windows: process::SYSTEM == "windows",
     })?;
-    for (name, text) in files {
-        folder.write(name, &text)?;
+    for (name, text) in &armed.files {
+        folder.write(name, text)?;
     }
-    Ok((folder, arguments.into_iter().map(OsString::from).collect()))
+    Ok((folder, armed))
 }
 
 fn texts(words: &[OsString]) -> Result<Vec<String>, Unarmed> {

@@ -229,6 +229,7 @@ impl Session {
             Answer::State(_)
             | Answer::Hooked { .. }
             | Answer::Taken { .. }
+            | Answer::Counted { .. }
             | Answer::Error { .. } => {}
         }
         Ok(None)

@@ -1,5 +1,6 @@
 //! The driver: the thread that owns the bridge, feeds it inputs and performs its outputs.
 
+mod activity;
 mod clients;
 
 use super::{
@@ -13,6 +14,7 @@ use super::{
     signals::Signals,
     threads::{self, Channels, Streams, ThreadEvent, Threads, spawn},
     transcripts::{self, Follower},
+    waker::Waker,
 };
 use crate::{
     bridge::{
@@ -21,8 +23,16 @@ use crate::{
         transcript::TranscriptId,
     },
     client::{Client, Ended, Event, Reply, SendId, State},
-    protocol::{Moment, code::NackCode, control, payload::Nack, relay::ReportRequest},
+    protocol::{
+        Moment,
+        code::NackCode,
+        control,
+        name::RELAY,
+        payload::Nack,
+        relay::{ReportRequest, UNREAD},
+    },
 };
+use activity::ActivityReports;
 use crossbeam_channel::{Receiver, never, select};
 use platform::{
     clock, process,
@@ -51,9 +61,6 @@ const GRACE_STOP: Duration = Duration::from_millis(2500);
 /// daemon to accept these messages.
 const LAST_MESSAGES_MS: u64 = 2000;
 
-/// The least time until a returned message is redelivered.
-const RETURN_MS: u64 = 1000;
-
 /// The time after which a program that has suspended itself is resumed.
 const RESUME_MS: u64 = 500;
 
@@ -78,10 +85,20 @@ pub(super) struct Parts {
     pub(super) follower: Option<Follower>,
     /// The observer of the program that reads the terminal.
     pub(super) foreground: Foreground,
+    pub(super) hooks: HooksGiven,
     /// The finder of an inner `run`'s marks.
     pub(super) inner_marks: InnerMarkFinder,
     /// The marks for the `run` in which this one is, if it is in one.
     pub(super) outer_marks: Option<InnerMarks>,
+    /// The starter of processes that wake the agent.
+    pub(super) waker: Waker,
+}
+
+/// Whether the command was given hooks.
+pub(super) struct HooksGiven {
+    pub(super) are_given: bool,
+    /// The reason why not, if its CLI could have some.
+    pub(super) why_not: Option<String>,
 }
 
 /// The owner of one bridge, its inputs and its outputs.
@@ -104,13 +121,16 @@ pub(super) struct Driver {
     recorded: Receiver<transcripts::Event>,
     /// The transcripts that the wrapper reads.
     transcripts: BTreeMap<TranscriptId, PathBuf>,
+    activity: ActivityReports,
     /// Inputs for the bridge that precede all others.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
+    hooks: HooksGiven,
     inner_marks: InnerMarkFinder,
     /// The marks for the `run` in which this one is.
     outer_marks: Option<InnerMarks>,
+    waker: Waker,
     /// The command's own recipe. If the command starts a program that has a recipe, and there is no
     /// transcript, that recipe is used instead.
     command_recipe: Recipe,
@@ -138,7 +158,16 @@ impl Driver {
         settings: &bridge::Settings,
         parts: Parts,
     ) -> io::Result<Self> {
-        let Parts { clients, command, follower, foreground, inner_marks, outer_marks } = parts;
+        let Parts {
+            clients,
+            command,
+            follower,
+            foreground,
+            hooks,
+            inner_marks,
+            outer_marks,
+            waker,
+        } = parts;
         let (threads, channels) = threads::start(&pty, streams)?;
         let mut inputs = VecDeque::new();
         inputs.push_back(Input::Connected(true));
@@ -159,11 +188,14 @@ impl Driver {
             recorded: follower.as_ref().map_or_else(never, |follower| follower.events.clone()),
             follower,
             transcripts: BTreeMap::new(),
+            activity: ActivityReports::default(),
             inputs,
             out: Vec::new(),
             foreground,
+            hooks,
             inner_marks,
             outer_marks,
+            waker,
             command_recipe: settings.recipe.clone(),
             has_transcript: settings.transcript,
             started: now(),
@@ -194,6 +226,7 @@ impl Driver {
         }
         self.read_to_the_end();
         let reset = self.reset();
+        self.waker.end();
         let ended = self.end();
         self.await_answers();
         self.flush_clients();
@@ -264,6 +297,9 @@ impl Driver {
                 // The thread that reads transcripts panicked, which the panic hook reported.
                 Err(_) => self.recorded = never(),
             },
+            recv(self.activity.answer()) -> answer => {
+                self.activity.answered(now(), &self.client, answer);
+            }
             recv(self.channels.events) -> event => match event {
                 Ok(event) => self.thread_event(event),
                 Err(_) => {
@@ -280,6 +316,9 @@ impl Driver {
             recv(events) -> event => match event {
                 Ok(event) => self.event(event),
                 Err(_) => self.events = never(),
+            },
+            recv(self.waker.failed) -> id => {
+                self.inputs.extend(id.ok().map(Input::NotWoken));
             },
             recv(self.clients.events()) -> event => match event {
                 Ok((id, event)) => self.client_event(id, event),
@@ -442,15 +481,22 @@ impl Driver {
                 self.to_type.push_back(bytes);
                 self.type_next();
             }
-            Output::Send(handle, message) => self.send(handle, message),
+            Output::Send(handle, message, hops) => self.send(handle, message, hops),
             Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),
-            Output::Return(id) => {
+            Output::Return(id, after_ms) => {
                 let why = "the agent takes no more messages now";
-                self.client.return_delivery(&id, NackCode::AgentOffline, why, Some(RETURN_MS));
+                self.client.return_delivery(&id, NackCode::AgentOffline, why, Some(after_ms));
             }
             Output::Hooked(ticket, text) => self.answer_hook(ticket, text),
+            Output::Wake { arguments, session, text, id } => {
+                self.waker.wake(arguments, session, text, id);
+            }
             Output::Taken(ticket, taken) => self.answer_taker(ticket, taken),
+            Output::Activity(doing) => self.activity.tell(now(), &self.client, doing),
+            Output::Counted(ticket, hops) => {
+                self.clients.answer(ticket.0, &control::Answer::Counted { hops });
+            }
             Output::Log(line) => tracing::info!("{line}"),
         }
     }
@@ -474,10 +520,10 @@ impl Driver {
     }
 
     /// Sends the agent's message, as an answer if a question waits for it.
-    fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage) {
+    fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<u32>) {
         let sent = match self.questions.answer(now(), &outgoing) {
             Some(reply) => self.reply(handle, reply),
-            None => message::to_send(outgoing)
+            None => message::to_send(outgoing, hops)
                 .and_then(|message| self.client.send(message).map_err(|e| e.to_string()))
                 .map(|id| self.in_flight.add(id, handle)),
         };
@@ -566,6 +612,11 @@ impl Driver {
 
     fn event(&mut self, event: Event) {
         match event {
+            Event::Delivered(delivery) if delivery.from == RELAY && delivery.kind == UNREAD => {
+                let handle = delivery.reply_to.clone().map(SendId);
+                let handle = handle.and_then(|id| self.in_flight.handle(&id));
+                self.inputs.extend(message::unread(handle, &delivery).map(Input::Unread));
+            }
             Event::Delivered(delivery) => {
                 self.questions.note(now(), &delivery);
                 self.input(Input::Delivered(message::to_type(&delivery)));
@@ -581,7 +632,9 @@ impl Driver {
                 self.input(Input::Delivered(message::answer_to_type(&send_id, &answer)));
             }
             Event::State(state) => {
-                self.input(Input::Connected(matches!(state, State::Ready(_))));
+                let is_connected = matches!(state, State::Ready(_));
+                self.activity.connected(is_connected);
+                self.input(Input::Connected(is_connected));
             }
             Event::Ended(ended) => {
                 self.input(Input::Rejected { why: ended.to_string(), is_permanent: true });

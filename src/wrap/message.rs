@@ -1,13 +1,14 @@
 //! Conversions between the client library's messages and the bridge's.
 
 use crate::{
-    bridge::{DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle},
+    bridge::{DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle, Unread},
     client::{Answer, Delivery, Meta, Outgoing, SendId},
     protocol::{
+        activity::Activity,
         code::NackCode,
         name::{self, OPERATOR},
         payload::{Nack, Sync},
-        typed,
+        relay, typed,
     },
 };
 use serde::Deserialize;
@@ -30,6 +31,8 @@ pub(super) fn to_type(delivery: &Delivery) -> IncomingMessage {
         auth: delivery.auth,
         urgent: delivery.importance.is_some_and(is_urgent),
         attempt: delivery.attempt,
+        hops: delivery.hops,
+        requires_ack: delivery.requires_ack,
         body,
     }
 }
@@ -55,12 +58,27 @@ pub(super) fn answer_to_type(send_id: &SendId, answer: &Answer) -> IncomingMessa
     }
 }
 
-/// Converts the agent's message for the client library.
+/// Converts a notice of the daemon's that a message of the agent's waits. `None` if the notice is
+/// not understood, as one of a later daemon may be.
+pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<Unread> {
+    let unread: relay::Unread<'_> = typed::read(delivery.data.as_deref()?.get()).ok()?;
+    let activity = unread.activity.as_deref().and_then(Activity::parse);
+    Some(Unread {
+        handle,
+        to: unread.to.into_owned(),
+        for_ms: unread.for_ms,
+        why: unread.why.into_owned(),
+        doing: activity.zip(unread.activity_ms),
+    })
+}
+
+/// Converts the agent's message for the client library. `hops` is the agent's count of messages with
+/// the recipient.
 ///
 /// # Errors
 /// A sentence, if the recipient is a command line, which accepts only answers, or if a block's
 /// `meta` or `data` is not valid.
-pub(super) fn to_send(message: OutgoingMessage) -> Result<Outgoing, String> {
+pub(super) fn to_send(message: OutgoingMessage, hops: Option<u32>) -> Result<Outgoing, String> {
     if name::is_daemons(&message.to) {
         let whose = if message.to == OPERATOR { "your user's" } else { "a guest's" };
         return Err(format!("that is {whose} command line, which hears no messages"));
@@ -81,6 +99,7 @@ pub(super) fn to_send(message: OutgoingMessage) -> Result<Outgoing, String> {
             sync: asked.sync,
             importance: asked.importance,
             reply_to: message.reply_to.or(asked.reply_to),
+            hops,
         },
     })
 }
@@ -125,9 +144,12 @@ mod tests {
 
     #[test]
     fn agents_message_requires_an_acknowledgement() {
-        let sent =
-            to_send(OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..note_to_bob() })
-                .unwrap();
+        let sent = to_send(
+            OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..note_to_bob() },
+            Some(3),
+        )
+        .unwrap();
+        assert_eq!(sent.meta.hops, Some(3));
         assert!(sent.meta.requires_ack);
         assert_eq!(sent.to.as_deref(), Some("Bob"));
         assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));
@@ -137,7 +159,8 @@ mod tests {
     #[test]
     fn message_to_a_command_line_is_rejected() {
         for (to, whose) in [("@operator", "your user's"), ("@guest-1a2b3c4d", "a guest's")] {
-            let why = to_send(OutgoingMessage { to: to.to_owned(), ..note_to_bob() }).unwrap_err();
+            let why =
+                to_send(OutgoingMessage { to: to.to_owned(), ..note_to_bob() }, None).unwrap_err();
             assert_eq!(why, format!("that is {whose} command line, which hears no messages"));
         }
     }
@@ -149,8 +172,9 @@ mod tests {
 
     #[test]
     fn blocks_meta_is_passed_on_or_rejected() {
-        let meta =
-            |meta: &str| to_send(OutgoingMessage { meta: Some(meta.to_owned()), ..note_to_bob() });
+        let meta = |meta: &str| {
+            to_send(OutgoingMessage { meta: Some(meta.to_owned()), ..note_to_bob() }, None)
+        };
         let sent = meta(r#"{"ttl_ms": 500, "replyTo": "d-1", "importance": 9}"#).unwrap();
         assert_eq!((sent.meta.ttl_ms, sent.meta.reply_to.as_deref()), (Some(500), Some("d-1")));
         assert_eq!(sent.meta.importance, Some(9));

@@ -2,19 +2,21 @@
 //!
 //! A CLI that writes a transcript also prints, so the files are looked at after each output and for
 //! a while after it, else once a second. Where it can, the system says which transcript is the
-//! command's: Claude Code lists its processes, and Linux lists a process's open files. Otherwise
-//! every transcript that grows in the command's directory is read, and the bridge decides by its
-//! content.
+//! command's: Claude Code lists its processes, and Linux lists a process's open files. The hooks of
+//! the command's CLI name it, too. Otherwise every transcript that grows in the command's directory
+//! is read, and the bridge decides by its content.
 
 mod followed;
+mod named;
 mod search;
 
 use super::threads::spawn;
 use crate::{
     bridge::transcript::{Format, Record, TranscriptId},
-    protocol::Moment,
+    protocol::{Moment, hook::Point},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};
+use named::Named;
 use platform::clock;
 use search::Search;
 use std::{
@@ -38,6 +40,9 @@ const SOON_MS: u64 = 2000;
 
 /// The capacity of the channel of events for the driver.
 const EVENTS_MAX: usize = 256;
+
+/// The capacity of the channel of transcripts that hooks name.
+const NAMED_MAX: usize = 16;
 
 /// An event for the driver.
 pub(super) enum Event {
@@ -67,6 +72,10 @@ pub(super) struct Follower {
     wake: Sender<()>,
     /// A channel that ends the thread when it is dropped.
     alive: Sender<()>,
+    /// The transcripts that hooks name.
+    named: Sender<Named>,
+    /// The path that a hook named last, and the time of that, by the wall clock.
+    last_named: Option<(String, u64)>,
     /// The thread's events. The channel is disconnected when the thread has ended.
     pub(super) events: Receiver<Event>,
     thread: JoinHandle<()>,
@@ -84,10 +93,36 @@ impl Follower {
     ) -> io::Result<Self> {
         let (wake, woken) = bounded(1);
         let (alive, ended) = bounded(0);
+        let (named, names) = bounded(NAMED_MAX);
         let (sender, events) = bounded(EVENTS_MAX);
         let mut search = Search::new(format, pid, directory, since_ms)?;
-        let thread = spawn("transcript", move || follow(&mut search, &woken, &ended, &sender))?;
-        Ok(Self { wake, alive, events, thread })
+        let thread =
+            spawn("transcript", move || follow(&mut search, &woken, &names, &ended, &sender))?;
+        Ok(Self { wake, alive, named, last_named: None, events, thread })
+    }
+
+    /// Notes that a hook has named the conversation's transcript at a point of the agent's work.
+    ///
+    /// A hook that waits may report a conversation before the hook that reports its beginning, and a
+    /// conversation that has ended is the agent's no more. So neither names one.
+    pub(super) fn name(&mut self, path: &str, point: Point) {
+        if matches!(point, Point::Waits | Point::SessionEnded) {
+            return;
+        }
+        let now_ms = clock::unix_ms();
+        let before = self.last_named.replace((path.to_owned(), now_ms));
+        let before_ms = match before {
+            Some((before, _)) if before == path => return,
+            before => before.map_or(0, |(_, at_ms)| at_ms.min(now_ms)),
+        };
+        // At these points the agent has said nothing since the conversation became its own.
+        let begins = matches!(point, Point::SessionBegan | Point::PromptSubmitted);
+        let since_ms = if begins { now_ms } else { before_ms };
+        if self.named.try_send(Named { path: path.into(), since_ms }).is_err() {
+            // The next report names it again.
+            self.last_named = None;
+        }
+        self.wake();
     }
 
     /// Makes the thread look at the files soon, since something was printed.
@@ -99,7 +134,7 @@ impl Follower {
     /// Hands over the last records of a command that has ended, for at most this time: a file that
     /// cannot be read to its end must not keep the wrapper from ending.
     pub(super) fn finish(self, at_most_ms: u64, mut handle: impl FnMut(Event)) {
-        drop((self.wake, self.alive));
+        drop((self.wake, self.alive, self.named));
         let until = clock::monotonic_ms() + at_most_ms;
         loop {
             let left_ms = until.saturating_sub(clock::monotonic_ms());
@@ -117,9 +152,16 @@ impl Follower {
 }
 
 /// Looks at the files until the command has ended, and then once more.
-fn follow(search: &mut Search, woken: &Receiver<()>, ended: &Receiver<()>, events: &Sender<Event>) {
+fn follow(
+    search: &mut Search,
+    woken: &Receiver<()>,
+    named: &Receiver<Named>,
+    ended: &Receiver<()>,
+    events: &Sender<Event>,
+) {
     let mut woken_ms = clock::monotonic_ms();
     loop {
+        named.try_iter().for_each(|named| search.name(named));
         if search.look(events).is_err() {
             return;
         }
@@ -136,6 +178,7 @@ fn follow(search: &mut Search, woken: &Receiver<()>, ended: &Receiver<()>, event
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
+    named.try_iter().for_each(|named| search.name(named));
     search.make_due();
     // Sending fails only if the driver has ended, which needs no more events.
     drop(search.look(events));
@@ -144,6 +187,22 @@ fn follow(search: &mut Search, woken: &Receiver<()>, ended: &Receiver<()>, event
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Words of a conversation that the agent has resumed must not count, whichever hook reports first.
+    #[test]
+    fn waiting_or_ending_hook_names_no_transcript() {
+        let (named, names) = bounded(NAMED_MAX);
+        let thread = spawn("transcript", || {}).unwrap();
+        let (wake, alive, events) = (bounded(1).0, bounded(0).0, bounded(0).1);
+        let mut follower = Follower { wake, alive, named, last_named: None, events, thread };
+        let before_ms = clock::unix_ms();
+        for point in [Point::Waits, Point::SessionEnded, Point::SessionBegan, Point::ToolEnded] {
+            follower.name("/resumed.jsonl", point);
+        }
+        let named: Vec<_> = names.try_iter().collect();
+        assert_eq!(named.len(), 1, "{named:?}");
+        assert!(named[0].since_ms >= before_ms, "{named:?}");
+    }
 
     /// The transcript has no end, or cannot be read.
     #[test]
@@ -159,7 +218,9 @@ mod tests {
                 assert!(stopped.recv().is_err());
                 drop(sender);
             });
-            let follower = Follower { wake, alive, events, thread: thread.unwrap() };
+            let (named, last_named) = (bounded(1).0, None);
+            let thread = thread.unwrap();
+            let follower = Follower { wake, alive, named, last_named, events, thread };
             let mut received = 0;
             follower.finish(50, |_| received += 1);
             assert_eq!(received > 0, grows);

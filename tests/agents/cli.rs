@@ -459,7 +459,7 @@ impl Drop for Agent {
 }
 
 /// The folder in which `ci/agents` has installed the CLIs.
-fn installed() -> PathBuf {
+pub(crate) fn installed() -> PathBuf {
     let folder = env::var_os("AGENT_RELAY_AGENTS");
     let folder = folder.expect("AGENT_RELAY_AGENTS says where the CLIs are: run ci/agents");
     Path::new(&folder).to_owned()

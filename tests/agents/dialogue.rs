@@ -2,6 +2,7 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
+    loops::set_wake_budget,
     model::{Asked, Model, Reply},
     peer::{Peer, frame_body, relay_line},
     sandbox::Sandbox,
@@ -49,6 +50,7 @@ fn number(prompt: &str) -> usize {
 fn talk(clis: [Cli; 2], turns: usize) {
     let models = [Model::start(counts_with("Cid", turns)), Model::start(counts_with("Ann", turns))];
     let sandbox = Sandbox::new();
+    set_wake_budget(&sandbox, 2 * turns);
     let bob = Peer::join(&sandbox, "Bob");
     let workspaces = ["ann", "cid"].map(|name| {
         let index = usize::from(name == "cid");

@@ -2,19 +2,19 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Asked, Model, Reply},
+    model::{Asked, Model, Reply, frames::instructions},
     peer::{Peer, await_report, frame_body},
     sandbox::{Sandbox, until},
 };
 use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{fs, path::Path};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
 /// A command that runs until there is a file `go` in the project.
-const UNTIL_GO: &str = "touch runs; until test -e go; do sleep 0.05; done; echo went";
+pub(crate) const UNTIL_GO: &str = "touch runs; until test -e go; do sleep 0.05; done; echo went";
 
 /// Starts Ann, whom Claude Code lets run commands without a question.
 fn start_ann<'a>(
@@ -35,7 +35,7 @@ fn start_ann<'a>(
 
 /// Allows a command for which Codex asks.
 #[track_caller]
-fn permit(agent: &mut Agent) {
+pub(crate) fn permit(agent: &mut Agent) {
     if agent.cli == Cli::Codex {
         let (question, yes) = agent.cli.permission();
         agent.answer(question, yes);
@@ -58,23 +58,10 @@ fn reading_model() -> Model {
 }
 
 /// Returns the id in a notice that the request has.
-fn announced_id(asked: &Asked) -> Option<String> {
+pub(crate) fn announced_id(asked: &Asked) -> Option<String> {
     let request = asked.request.to_string();
     let (_, rest) = request.split_once(" wrote to you (id ")?;
     rest.get(..8).map(str::to_owned)
-}
-
-/// Returns the texts of a request that have more authority than the user: those of the system and
-/// of the CLI's developer.
-fn instructions(request: &Value) -> String {
-    let mut texts = format!("{}{}", request["system"], request["instructions"]);
-    for messages in [&request["messages"], &request["input"]] {
-        let messages = messages.as_array().into_iter().flatten();
-        let instructs =
-            |message: &&Value| ["system", "developer"].iter().any(|role| message["role"] == *role);
-        messages.filter(instructs).for_each(|message| texts.push_str(&message.to_string()));
-    }
-    texts
 }
 
 fn working_agent_is_told_and_reads(cli: Cli, program: &Path) {
@@ -102,7 +89,9 @@ fn working_agent_is_told_and_reads(cli: Cli, program: &Path) {
     assert_eq!(asked.len(), 4);
     assert_eq!(frame_body(&asked[3].prompt), "and this");
     for asked in &asked {
-        assert!(!instructions(&asked.request).contains("walrus"), "{}", asked.request);
+        let instructs =
+            instructions(&asked.request).iter().any(|part| part.to_string().contains("walrus"));
+        assert!(!instructs, "{}", asked.request);
     }
 }
 
@@ -117,7 +106,7 @@ fn codex_working_agent_is_told_and_reads() {
 }
 
 /// Runs a test with each installed version of a CLI.
-fn each_version(cli: Cli, test: impl Fn(&Path)) {
+pub(crate) fn each_version(cli: Cli, test: impl Fn(&Path)) {
     for program in cli.programs() {
         eprintln!("{}", program.display());
         test(&program);
@@ -127,6 +116,35 @@ fn each_version(cli: Cli, test: impl Fn(&Path)) {
 #[test]
 fn claude_is_woken_over_a_draft() {
     each_version(Cli::Claude, is_woken_over_a_draft);
+}
+
+#[test]
+fn codex_is_woken_over_a_draft() {
+    let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, Cli::Codex, &model, "ann");
+    let mut agent = workspace.wrap_with(&["-n", "Ann"], SIZE, &[]);
+    agent.wait_until_idle();
+    // Codex writes down a conversation, and runs hooks, from its first prompt on.
+    agent.submit("Hello.");
+    agent.with_screen_on_panic(|| model.wait_for_answers(1));
+    agent.wait_until_idle();
+    let draft = |screen: &Screen| {
+        screen.row(screen.cursor().row).text.trim_end().ends_with("› a half written prompt")
+    };
+    agent.terminal.press("a half written prompt");
+    agent.terminal.wait_until_screen("the draft", draft);
+    for (count, body) in ["one", "two\nlines"].into_iter().enumerate() {
+        let id = bob.send("Ann", body);
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count + 2));
+        assert_eq!(frame_body(&asked[count + 1].prompt), body);
+        await_report(&sandbox, &agent, &id, "confirmed", "");
+        agent.terminal.wait_until_screen("the draft", draft);
+    }
+    agent.wait_until_still();
+    agent.terminal.press("\r");
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(4));
+    assert_eq!(asked[3].prompt, "a half written prompt");
 }
 
 /// What the person has half typed is on the screen afterwards.
@@ -145,7 +163,6 @@ fn is_woken_over_a_draft(program: &Path) {
         let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count + 1));
         let request = asked[count].request.to_string();
         assert!(request.contains(&format!("not your user.\\n{body}\\n[/relay ")), "{request}");
-        assert!(!instructions(&asked[count].request).contains("[relay "), "{request}");
         await_report(&sandbox, &agent, &id, "confirmed", "");
         agent.terminal.wait_until_screen("the draft", draft);
     }

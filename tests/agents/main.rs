@@ -20,10 +20,13 @@ mod foreground;
 mod grid;
 mod hooks;
 mod latency;
+mod loops;
+mod mcp;
 #[path = "../model/mod.rs"]
 mod model;
 mod opencode;
 mod peer;
+mod processes;
 mod questions;
 mod quoting;
 #[path = "../it/raw.rs"]
@@ -33,10 +36,12 @@ mod recognised;
 mod recordings;
 mod relay;
 mod rendering;
+mod routes;
 #[path = "../it/sandbox.rs"]
 #[allow(dead_code, reason = "used by other test binaries only")]
 mod sandbox;
 mod spawned;
+mod state;
 #[path = "../it/terminal.rs"]
 #[allow(dead_code, reason = "used by other test binaries only")]
 mod terminal;

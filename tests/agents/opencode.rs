@@ -1,7 +1,7 @@
 //! opencode, a CLI without a transcript, read from its screen.
 
 use crate::{
-    model::{Gate, Model, Reply},
+    model::{Asked, Gate, Model, Reply},
     peer,
     sandbox::{Sandbox, WATCHDOG, output, until},
     terminal::Terminal,
@@ -41,6 +41,16 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     /// Starts opencode, and waits for its empty composer.
     fn new(sandbox: &'a Sandbox, model: &Model) -> Self {
+        Self::with(sandbox, model, &[], None)
+    }
+
+    /// Starts opencode with more options of `run`, and with a configuration in its variable.
+    fn with(
+        sandbox: &'a Sandbox,
+        model: &Model,
+        options: &[&str],
+        configuration: Option<&str>,
+    ) -> Self {
         let (user_home, project) =
             (sandbox.directory().join("user_home"), sandbox.directory().join("project"));
         let settings = user_home.join(".config/opencode/opencode.json");
@@ -48,10 +58,15 @@ impl<'a> Scene<'a> {
         fs::create_dir_all(&project).unwrap();
         fs::write(settings, opencode_settings(model)).unwrap();
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = ["run", "-n", "Ann", "--"].map(OsString::from);
+        let words = [&["run", "-n", "Ann"], options, &["--"]].concat();
+        let words = words.into_iter().map(OsString::from);
         let command = [relay.into_os_string()].into_iter().chain(words).chain([opencode()]);
         let command: Vec<OsString> = command.collect();
-        let terminal = Terminal::start(&command, &environment(sandbox, &user_home), &project, SIZE);
+        let mut environment = environment(sandbox, &user_home);
+        let variable =
+            configuration.map(|text| ("OPENCODE_CONFIG_CONTENT".into(), Some(text.into())));
+        environment.extend(variable);
+        let terminal = Terminal::start(&command, &environment, &project, SIZE);
         let bob = Client::join(Settings::agent(sandbox.endpoint().as_text(), "Bob")).unwrap();
         let scene = Self { sandbox, project, terminal, bob };
         scene.terminal.wait_for(PLACEHOLDER);
@@ -233,7 +248,7 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
         _ => Reply::new().says("Noted."),
     });
     let sandbox = Sandbox::new();
-    let mut scene = Scene::new(&sandbox, &model);
+    let mut scene = Scene::with(&sandbox, &model, &["--no-hooks"], None);
     scene.submit("Run it.");
     scene.terminal.wait_for("△ Permission required");
     let first = scene.send("1\nyes, do it");
@@ -266,4 +281,100 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
         assert_eq!(frame_body(&model.wait_for_requests(4 + number)[3 + number].prompt), keys);
         scene.await_report(&id, "injected", "");
     }
+}
+
+/// A plugin of the user's, which leaves a file behind when a tool has ended.
+const PLUGIN: &str = r#"import { writeFileSync } from "node:fs"
+export const Mark = async ({ directory }) => ({
+  "tool.execute.after": async () => writeFileSync(`${directory}/mark`, ""),
+})
+"#;
+
+/// A model that lets a subagent run a command, and reads the message of which it is told then.
+fn reading_model() -> Model {
+    Model::start(|asked| match (&*asked.prompt, &asked.result) {
+        ("Work.", None) => Reply::new().says("I begin.").calls(
+            "task",
+            json!({"description": "a part", "prompt": "A part.", "subagent_type": "general"}),
+        ),
+        ("Work.", Some(result)) if result.contains("[relay ") => Reply::new().says("I have read."),
+        ("Work.", Some(result)) => match result.split_once(" wrote to you (id ") {
+            Some((_, rest)) => Reply::new().runs(format!(
+                "{} read {}",
+                env!("CARGO_BIN_EXE_agent-relay"),
+                rest.get(..8).unwrap()
+            )),
+            None => Reply::new().says("I was told of nothing."),
+        },
+        ("A part.", None) => {
+            Reply::new().runs("touch runs; until test -e go; do sleep 0.05; done; echo went")
+        }
+        ("A part.", Some(_)) => Reply::new().says("The part is done."),
+        _ => Reply::new().says("Noted."),
+    })
+}
+
+/// The agent is told of a message between two of its tool calls, its subagent is not. The user's
+/// own configuration and plugin hold beside the wrapper's.
+#[test]
+fn opencode_working_agent_is_told_and_reads() {
+    let (model, sandbox) = (reading_model(), Sandbox::new());
+    let plugin = sandbox.directory().join("mark.js");
+    fs::write(&plugin, PLUGIN).unwrap();
+    let configuration = format!(
+        "{{\"permission\": {{\"bash\": \"allow\"}}, // no questions\n\"plugin\": [\"file://{}\"],}}",
+        plugin.display()
+    );
+    let mut scene = Scene::with(&sandbox, &model, &[], Some(&configuration));
+    scene.submit("Work.");
+    until("the command runs", || scene.project.join("runs").exists());
+    let id = scene.send("the walrus sings");
+    scene.await_report(&id, "waiting", "at work");
+    fs::write(scene.project.join("go"), "").unwrap();
+    let asked = model.wait_for_requests(5);
+    assert_eq!(asked[2].result.as_deref(), Some("went\n"));
+    let told = asked[3].result.as_deref().unwrap();
+    assert!(told.contains("The part is done."), "{told}");
+    let read = asked[4].result.as_deref().unwrap();
+    assert!(read.contains("] Another agent wrote this, not your user."), "{read}");
+    assert!(read.contains("the walrus sings"), "{read}");
+    scene.await_report(&id, "confirmed", "");
+    assert!(scene.project.join("mark").exists(), "the user's plugin has not run");
+    scene.terminal.wait_for("I have read.");
+    scene.send("and this");
+    let asked = model.wait_for_requests(6);
+    assert_eq!(asked.len(), 6);
+    assert_eq!(frame_body(&asked[5].prompt), "and this");
+    assert_no_system_text_has("walrus", &asked);
+}
+
+#[track_caller]
+fn assert_no_system_text_has(text: &str, asked: &[Asked]) {
+    let messages = asked.iter().filter_map(|asked| asked.request["messages"].as_array()).flatten();
+    for message in messages.filter(|message| message["role"] == "system") {
+        assert!(!message.to_string().contains(text), "{message}");
+    }
+}
+
+/// What the person has half typed stays in its line.
+#[test]
+fn opencode_is_woken_over_a_draft() {
+    let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    let mut scene = Scene::new(&sandbox, &model);
+    scene.submit("Hello.");
+    scene.terminal.wait_for("Noted.");
+    let draft = "┃  a half written prompt";
+    scene.terminal.press("a half written prompt");
+    scene.terminal.wait_for(draft);
+    for (count, body) in (2..).zip(["one", "two"]) {
+        let id = scene.send(body);
+        let asked = model.wait_for_requests(count);
+        assert_eq!(frame_body(&asked[count - 1].prompt), body);
+        scene.await_report(&id, "confirmed", "");
+        scene.terminal.wait_for(draft);
+        assert_no_system_text_has("[relay ", &asked);
+    }
+    scene.terminal.press("\r");
+    let asked = model.wait_for_requests(4);
+    assert_eq!(asked[3].prompt.trim_end(), "a half written prompt");
 }

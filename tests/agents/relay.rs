@@ -4,7 +4,8 @@ use crate::{
     cli::{Cli, Workspace},
     corpus::{Body, bodies},
     expansion::escaped,
-    model::{Model, Reply},
+    loops::set_wake_budget,
+    model::{Asked, Model, Reply},
     peer::{Peer, frame_body, start_ann},
     sandbox::Sandbox,
 };
@@ -55,6 +56,7 @@ fn messages_arrive_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
 
 fn messages_reach_it_exactly(cli: Cli, columns: u16, bodies: &[Body]) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    set_wake_budget(&sandbox, bodies.len());
     let bob = Peer::join(&sandbox, "Bob");
     let (_workspace, agent) = start_ann(&sandbox, cli, &model, columns);
     let (mut count, mut wrong) = (0, Vec::new());
@@ -104,14 +106,37 @@ fn gets_the_brief_first(cli: Cli) {
     assert_eq!(bob.receive(&agent).body, "all");
 }
 
-#[test]
-fn claude_gets_the_brief_first() {
-    gets_the_brief_first(Cli::Claude);
+/// Checks that the brief comes by a hook with the first prompt, and again in a conversation that
+/// was cleared, and that nothing is typed but the message.
+fn gets_the_brief_by_its_hook(cli: Cli) {
+    let text = serde_json::to_string(brief::text(Some("Ann")).trim_end()).unwrap();
+    let briefs = |asked: &Asked| asked.request.to_string().matches(text.trim_matches('"')).count();
+    let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    let (bob, workspace) =
+        (Peer::join(&sandbox, "Bob"), Workspace::new(&sandbox, cli, &model, "ann"));
+    let size = Size { rows: 40, cols: 100 };
+    let mut agent = workspace.wrap_with(&["-n", "Ann", "--brief"], size, &[]);
+    agent.wait_until_idle();
+    bob.send("Ann", "first");
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(1));
+    assert_eq!((frame_body(&asked[0].prompt), briefs(&asked[0])), ("first", 1));
+    agent.wait_until_idle();
+    agent.enter_command("/clear");
+    agent.terminal.wait_until("an empty screen", |text| !text.contains("Noted."));
+    agent.wait_until_idle();
+    agent.submit("second");
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(2));
+    assert_eq!((&*asked[1].prompt, briefs(&asked[1])), ("second", 1));
 }
 
 #[test]
-fn codex_gets_the_brief_first() {
-    gets_the_brief_first(Cli::Codex);
+fn claude_gets_the_brief_by_its_hook() {
+    gets_the_brief_by_its_hook(Cli::Claude);
+}
+
+#[test]
+fn codex_gets_the_brief_by_its_hook() {
+    gets_the_brief_by_its_hook(Cli::Codex);
 }
 
 #[test]

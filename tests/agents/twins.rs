@@ -161,6 +161,18 @@ fn codex_twins_of_one_daemon_send_in_their_own_names() {
     check_names_of_twins(&sandbox, &workspace);
 }
 
+/// Hooks name the transcript of each, so no message waits until the transcripts differ.
+#[test]
+fn codex_twins_of_one_daemon_with_equal_transcripts_send_at_once() {
+    let (model, sandbox) = (Model::start(numbered_answers()), Sandbox::new());
+    let workspace = Workspace::with_daemon(&sandbox, Cli::Codex, &model, "both");
+    let bob = Peer::join(&sandbox, "Bob");
+    let mut twins = start(&workspace, &[]);
+    submit_to_both(&mut twins, SAME);
+    let names = [0, 1].map(|_| twins[1].with_screen_on_panic(|| bob.receive(&twins[0])).from);
+    assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len(), 2);
+}
+
 /// Checks commands that run in Codex's own daemon, which one twin has started for both.
 #[test]
 fn shell_commands_of_codex_twins_send_in_their_own_names() {

@@ -18,6 +18,8 @@ mod files;
 mod frames;
 #[path = "../../fuzz/bodies/hook.rs"]
 mod hook;
+#[path = "../../fuzz/bodies/mcp.rs"]
+mod mcp;
 #[path = "../../fuzz/bodies/policy.rs"]
 mod policy;
 #[path = "../../fuzz/bodies/recipes.rs"]
@@ -69,6 +71,11 @@ fn files() {
 #[test]
 fn hook() {
     run_corpus("hook", hook::run);
+}
+
+#[test]
+fn mcp() {
+    run_corpus("mcp", mcp::run);
 }
 
 #[test]
@@ -130,6 +137,7 @@ fn every_fuzz_target_has_a_corpus_and_a_test() {
         "files",
         "frames",
         "hook",
+        "mcp",
         "policy",
         "recipes",
         "router",

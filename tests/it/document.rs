@@ -32,9 +32,9 @@ use agent_relay::{
             Welcome,
         },
         relay::{
-            Agents, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, MessageRow,
-            Messages, Page, Piece, Process, PurgeRequest, Purged, RedeliverRequest, Redelivered,
-            ReplyMeta, ReportRequest, Status, Stop, TapCopy,
+            ActivityRequest, Agents, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest,
+            MessageRow, Messages, Page, Piece, Process, PurgeRequest, Purged, RedeliverRequest,
+            Redelivered, ReplyMeta, ReportRequest, Status, Stop, TapCopy,
         },
         topic::{Pattern, TOPIC_BYTES_MAX},
     },
@@ -411,6 +411,7 @@ fn check_message(envelope: &Envelope<'_>) {
         ("request", "forget") => check::<ForgetRequest>(data),
         ("request", "purge") => check::<PurgeRequest>(data),
         ("request", "report") => check::<ReportRequest>(data),
+        ("request", "activity") => check::<ActivityRequest>(data),
         ("request", "stop") => check::<Stop>(data),
         ("request", "status" | "tap" | "reload") => check::<Empty>(data),
         ("response", "message") if data.contains("next_offset") => check::<Piece<'_>>(data),
@@ -421,7 +422,9 @@ fn check_message(envelope: &Envelope<'_>) {
         ("response", "purge") if from_relay => check::<Purged>(data),
         ("response", "agents") if from_relay => check::<Agents<'_>>(data),
         ("response", "status") if from_relay => check::<Status<'_>>(data),
-        ("response", "forget" | "report" | "tap" | "reload" | "stop") if from_relay => {
+        ("response", "forget" | "report" | "activity" | "tap" | "reload" | "stop")
+            if from_relay =>
+        {
             check::<Empty>(data)
         }
         ("tap", _) if from_relay => check::<TapCopy<'_>>(data),

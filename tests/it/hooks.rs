@@ -4,9 +4,9 @@
 use crate::{
     sandbox::{Sandbox, output, until, wait},
     terminal::Terminal,
-    wrap::send,
+    wrap::{expect_message, send},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     fs,
     io::Write as _,
@@ -112,19 +112,25 @@ cat read
 while [ ! -e end ]; do sleep 0.05; done
 "#;
 
-/// Starts the program under the name of Claude Code as Ann.
-fn start_claude(sandbox: &Sandbox) -> Terminal {
+/// Starts a script under the name of Claude Code as Ann.
+fn start_claude(sandbox: &Sandbox, script: &str, options: &[&str]) -> Terminal {
     let program = sandbox.directory().join("claude");
-    let script = CLAUDE
+    let script = script
         .replace("$RELAY", env!("CARGO_BIN_EXE_agent-relay"))
         .replace("$WRAP", env!("CARGO_BIN_EXE_agent-relay-wrap"));
     fs::write(&program, script).unwrap();
     let package = sandbox.directory().join("package.json");
     fs::write(package, r#"{"version": "2.1.330"}"#).unwrap();
-    let mut chmod = sandbox.program("chmod");
-    chmod.arg("+x").arg(&program);
-    assert!(output(chmod).status.success());
-    Terminal::wrap(sandbox, "Ann", &[program.to_str().unwrap()])
+    run_program(sandbox, "chmod", &["+x".as_ref(), &program]);
+    let options = [&["-n", "Ann"], options].concat();
+    Terminal::wrap_with(sandbox, &options, &[program.to_str().unwrap()])
+}
+
+#[track_caller]
+fn run_program(sandbox: &Sandbox, program: &str, arguments: &[&Path]) {
+    let mut program = sandbox.program(program);
+    program.args(arguments);
+    assert!(output(program).status.success());
 }
 
 /// The agent is told of a message by its hook, reads it, and has it by that: nothing is typed.
@@ -132,7 +138,7 @@ fn start_claude(sandbox: &Sandbox) -> Terminal {
 fn agent_reads_what_its_hook_tells() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = start_claude(&sandbox);
+    let ann = start_claude(&sandbox, CLAUDE, &[]);
     ann.wait_for("ready");
     send(&mut bob, "Ann", "the walrus sings");
     ann.wait_for("the walrus sings\n[/relay ");
@@ -153,4 +159,88 @@ fn agent_reads_what_its_hook_tells() {
 fn run_folders(run: &Path) -> usize {
     let entries = fs::read_dir(run).unwrap().map(Result::unwrap);
     entries.filter(|entry| entry.file_type().unwrap().is_dir()).count()
+}
+
+/// A program under the name of Claude Code that begins a conversation, and then runs a hook with
+/// each input that a file holds.
+const REPORTING: &str = r#"#!/bin/sh
+while [ "$1" != --settings ]; do shift || exit 9; done
+to=$(dirname "$2")/wrapper.json
+hook() { "$WRAP" hook claude "$1" --to "$to"; }
+echo '{"source":"startup"}' | hook SessionStart >began
+echo ready
+count=1
+while [ ! -e end ]; do
+    [ -e "input-$count" ] || { sleep 0.05; continue; }
+    hook UserPromptSubmit <"input-$count"
+    echo "reported $count."
+    count=$((count + 1))
+done
+"#;
+
+#[test]
+fn brief_is_the_context_that_a_hook_prints() {
+    let sandbox = Sandbox::new();
+    let ann = start_claude(&sandbox, REPORTING, &["--brief"]);
+    ann.wait_for("ready");
+    let printed = fs::read(sandbox.directory().join("began")).unwrap();
+    let printed: Value = serde_json::from_slice(&printed).unwrap();
+    let context = &printed["hookSpecificOutput"];
+    assert_eq!(context["hookEventName"], "SessionStart");
+    assert!(context["additionalContext"].as_str().unwrap().contains("Your name is Ann."));
+    fs::write(sandbox.directory().join("end"), "").unwrap();
+    assert_eq!(ann.finish(), 0);
+}
+
+/// A line of a transcript in which the agent says this to Bob.
+fn said(word: &str) -> String {
+    let text = format!("->relay:Bob <<<{word}>>>");
+    let line = json!({"type": "assistant", "timestamp": "2999-01-01T00:00:00.000Z", "message": {"content": text}});
+    format!("{line}\n")
+}
+
+/// Hooks may name any file: links, other folders, subagents' and what others can change are not
+/// read.
+#[test]
+fn transcript_that_a_hook_names_is_read_if_it_is_the_agents() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ann = start_claude(&sandbox, REPORTING, &[]);
+    ann.wait_for("ready");
+    let folder = sandbox.directory().join(".claude/projects/p");
+    fs::create_dir_all(folder.join("own/subagents")).unwrap();
+    let mut count = 0;
+    let mut report = |path: &Path| {
+        count += 1;
+        let (new, file) = (sandbox.directory().join("new"), format!("input-{count}"));
+        fs::write(&new, json!({"transcript_path": path}).to_string()).unwrap();
+        fs::rename(new, sandbox.directory().join(file)).unwrap();
+        ann.wait_for(&format!("reported {count}."));
+    };
+    let own = folder.join("own.jsonl");
+    report(&own);
+    let mut words = said("begin");
+    fs::write(&own, &words).unwrap();
+    expect_message(&mut bob, "Ann", "begin");
+
+    let outside = sandbox.directory().join("outside.jsonl");
+    let subagents = folder.join("own/subagents/agent-1.jsonl");
+    let [link, shared] = ["link.jsonl", "shared.jsonl"].map(|name| folder.join(name));
+    for path in [&outside, &subagents, &shared] {
+        fs::write(path, said("of another")).unwrap();
+    }
+    run_program(&sandbox, "chmod", &["666".as_ref(), &shared]);
+    run_program(&sandbox, "ln", &["-s".as_ref(), &outside, &link]);
+    for (number, path) in [&outside, &subagents, &shared, &link, &folder].into_iter().enumerate() {
+        report(path);
+        words += &said(&format!("still {number}"));
+        fs::write(&own, &words).unwrap();
+        expect_message(&mut bob, "Ann", &format!("still {number}"));
+    }
+    let next = folder.join("next.jsonl");
+    fs::write(&next, said("next")).unwrap();
+    report(&next);
+    expect_message(&mut bob, "Ann", "next");
+    fs::write(sandbox.directory().join("end"), "").unwrap();
+    assert_eq!(ann.finish(), 0);
 }

@@ -10,6 +10,8 @@
 #[path = "../agents/corpus.rs"]
 #[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
 mod agent_corpus;
+
+mod activity;
 mod backlog;
 mod brief;
 mod churn;
@@ -30,6 +32,7 @@ mod hostile;
 mod independent;
 mod keyboard;
 mod killed;
+mod mcp;
 mod memory;
 #[path = "../model/mod.rs"]
 mod model;

@@ -171,6 +171,11 @@ impl Terminal {
         assert!(is_printed(&state), "{text:?} does not come:\n{}", state.screen.text());
     }
 
+    /// Passes the screen to `look`.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Screen) -> T) -> T {
+        look(&lock(&self.state.0).screen)
+    }
+
     /// The text of the screen.
     pub(crate) fn text(&self) -> String {
         lock(&self.state.0).screen.text()

@@ -7,6 +7,7 @@
 
 mod anthropic;
 mod chat;
+pub(crate) mod frames;
 mod gemini;
 mod http;
 mod openai;
@@ -14,6 +15,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+use frames::{Frame, frames, instructions};
 use http::Request;
 use serde_json::{Value, json};
 use std::{
@@ -215,7 +217,8 @@ impl Gate {
 /// A function that answers each request of the conversation.
 type Script = Box<dyn FnMut(&Asked) -> Reply + Send>;
 
-/// A running model server, ended on drop. A panic of the script makes the drop panic.
+/// A running model server, ended on drop. The drop panics if the script has panicked, or if a
+/// message of another agent had the authority of the system or of the CLI's developer.
 pub(crate) struct Model {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -238,6 +241,10 @@ struct State {
     /// The time at which each answer of the conversation was sent completely.
     answered: Vec<Instant>,
     connections: Vec<(TcpStream, JoinHandle<()>)>,
+    /// Messages that were found among a request's instructions.
+    instructed: Vec<Frame>,
+    /// Why messages may be there.
+    excuse: Option<&'static str>,
     /// Whether the script has panicked.
     failed: bool,
     ended: bool,
@@ -255,6 +262,8 @@ impl Model {
             side_answer: "Scripted".to_owned(),
             answered: Vec::new(),
             connections: Vec::new(),
+            instructed: Vec::new(),
+            excuse: None,
             failed: false,
             ended: false,
         };
@@ -289,6 +298,17 @@ impl Model {
     #[track_caller]
     pub(crate) fn wait_for_answers(&self, count: usize) -> Vec<Instant> {
         self.wait_for(count, "has answered", |state| &state.answered)
+    }
+
+    /// Allows messages among a request's instructions.
+    pub(crate) fn excuse_instructions(&self, why: &'static str) {
+        lock(&self.shared.state).excuse = Some(why);
+    }
+
+    /// The messages that were found among a request's instructions.
+    #[allow(dead_code, reason = "used by the tests with real CLIs only")]
+    pub(crate) fn instructed(&self) -> Vec<Frame> {
+        lock(&self.shared.state).instructed.clone()
     }
 
     /// Sets the answer to later side requests, which include those of subagents.
@@ -331,8 +351,14 @@ impl Drop for Model {
             stream.shutdown(Shutdown::Both).ok();
             thread.join().ok();
         }
-        let failed = lock(&self.shared.state).failed;
-        assert!(!failed || thread::panicking(), "the model's script has failed");
+        let state = lock(&self.shared.state);
+        assert!(!state.failed || thread::panicking(), "the model's script has failed");
+        if state.instructed.is_empty() {
+            return;
+        }
+        let found = format!("messages had the authority of instructions: {:#?}", state.instructed);
+        assert!(state.excuse.is_some() || thread::panicking(), "{found}");
+        eprintln!("{found} ({:?})", state.excuse);
     }
 }
 
@@ -382,6 +408,7 @@ impl Shared {
     /// Answers a request by the protocol that its path belongs to.
     fn answer(&self, request: &Request, to: &mut impl Write) -> io::Result<()> {
         let body = request.json();
+        self.note_instructed(&body);
         let path = request.path.as_str();
         if request.method == "POST" && path.ends_with("/messages") {
             anthropic::answer(self, &body, to)
@@ -401,6 +428,17 @@ impl Shared {
                     "404 Not Found",
                     &json!({"error": {"type": "not_found_error", "message": path}}),
                 ),
+            }
+        }
+    }
+
+    /// Records the messages among a request's instructions, each once.
+    fn note_instructed(&self, request: &Value) {
+        let found = instructions(request).into_iter().flat_map(frames);
+        let mut state = lock(&self.state);
+        for frame in found {
+            if !state.instructed.contains(&frame) {
+                state.instructed.push(frame);
             }
         }
     }

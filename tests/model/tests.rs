@@ -242,6 +242,43 @@ fn panic_of_the_script_fails_the_test() {
     assert!(std::panic::catch_unwind(ends).is_err());
 }
 
+/// A message as a CLI passes it on.
+const FRAME: &str = "[relay 7f3a9c from Bob, id 1a2b3c4d] Another agent wrote this, not your user.\n\
+    rm -rf\n[/relay 7f3a9c]";
+
+/// Posts a request, and returns whether the test of such a model fails at its end.
+fn fails(path: &str, request: &Value, excuse: Option<&'static str>) -> bool {
+    let model = chunked_model();
+    excuse.into_iter().for_each(|why| model.excuse_instructions(why));
+    post(&model, path, request);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(model))).is_err()
+}
+
+#[test]
+fn message_among_instructions_fails_the_test() {
+    let role = |role: &str| json!([{"role": role, "content": [{"type": "text", "text": FRAME}]}]);
+    for (path, request) in [
+        ("/v1/messages", json!({"system": FRAME})),
+        ("/v1/messages", json!({"system": [{"type": "text", "text": FRAME}]})),
+        ("/v1/messages", json!({"messages": role("system")})),
+        ("/v1/responses", json!({"instructions": FRAME})),
+        ("/v1/responses", json!({"input": role("developer")})),
+        ("/v1/chat/completions", json!({"messages": role("system")})),
+        ("/v1beta/models/m:generateContent", json!({"systemInstruction": {"parts": [FRAME]}})),
+    ] {
+        assert!(fails(path, &request, None), "{request}");
+        assert!(!fails(path, &request, Some("it is planted")), "{request}");
+    }
+    for request in [
+        json!({"messages": role("user")}),
+        json!({"system": FRAME.replace("from Bob, id 1a2b3c4d", "from @relay")
+            .replace("Another agent wrote this", "The relay wrote this")}),
+        json!({"system": agent_relay::bridge::brief::text(Some("Ann"))}),
+    ] {
+        assert!(!fails("/v1/messages", &request, None), "{request}");
+    }
+}
+
 #[test]
 fn malformed_request_ends_only_its_connection() {
     let model = chunked_model();

@@ -1,13 +1,17 @@
 //! The input that a CLI gives its hook.
 
-use crate::protocol::hook::{Frame, Point, Report};
+use super::own_tool::is_relays;
+use crate::protocol::hook::{Frame, Point, Report, TRANSCRIPT_BYTES_MAX};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 /// The longest input of a hook that is read. A longer one holds a tool's result that no model gets
 /// whole.
 pub const REPORT_BYTES_MAX: usize = 16 << 20;
+
+/// The longest id of a conversation, in bytes.
+const SESSION_BYTES_MAX: usize = 64;
 
 /// The most frames that one report names.
 const FRAMES_MAX: usize = 256;
@@ -19,9 +23,20 @@ struct Input<'a> {
     #[serde(default, borrow)]
     agent_id: Option<&'a RawValue>,
     #[serde(default, borrow)]
+    session_id: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
     prompt: Option<&'a RawValue>,
     #[serde(default, borrow)]
     tool_response: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    tool_name: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    tool_input: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    transcript_path: Option<&'a RawValue>,
+    /// The reason why the conversation begins.
+    #[serde(default, borrow)]
+    source: Option<&'a RawValue>,
 }
 
 /// Reads a hook's input. Returns `None` if it is no JSON object, or about a subagent.
@@ -45,7 +60,25 @@ pub fn read(point: Point, json: &[u8]) -> Option<Report> {
     }
     let surplus = found.len().saturating_sub(FRAMES_MAX);
     found.drain(..surplus);
-    Some(Report { point, frames: found })
+    let is_relays = point == Point::ToolEnded
+        && is_relays(input.tool_name.as_deref().unwrap_or_default(), input.tool_input);
+    let transcript = input.transcript_path.and_then(path);
+    let source = input.source.map(RawValue::get).filter(|_| point == Point::SessionBegan);
+    let forgets = matches!(source, Some(r#""clear""# | r#""compact""#));
+    let session = input.session_id.filter(|id| is_session(id)).map(Cow::into_owned);
+    Some(Report { point, frames: found, transcript, forgets, session, is_relays })
+}
+
+/// Returns the path in a value, unless it is no text, or too long.
+fn path(value: &RawValue) -> Option<String> {
+    let path: String = serde_json::from_str(value.get()).ok()?;
+    (1..=TRANSCRIPT_BYTES_MAX).contains(&path.len()).then_some(path)
+}
+
+/// Whether a text has the form of a conversation's id.
+fn is_session(id: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !id.is_empty() && id.len() <= SESSION_BYTES_MAX && id.bytes().all(allowed)
 }
 
 /// Finds the whole frames in all texts of a value.
@@ -101,6 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn conversation_is_named_by_a_valid_id() {
+        for (id, named) in
+            [("s-1_A", true), ("", false), ("../x", false), (&*"a".repeat(65), false)]
+        {
+            let json = serde_json::json!({ "session_id": id }).to_string();
+            let report = read(Point::SessionBegan, json.as_bytes()).unwrap();
+            assert_eq!(report.session.is_some(), named, "{id}");
+        }
+    }
+
+    #[test]
     fn only_whole_frames_count() {
         for text in [
             "[relay 7f3a9c from Ann] cut",
@@ -121,6 +165,36 @@ mod tests {
         assert!(report(Point::ToolEnded, r#"{"agent_id":null}"#).is_some());
         for json in ["", "[]", "7", "{", r#"{"prompt":}"#, "\u{0}"] {
             assert!(report(Point::PromptSubmitted, json).is_none(), "{json}");
+        }
+    }
+
+    #[test]
+    fn transcript_of_the_conversation_is_named() {
+        let named = |path: &str| {
+            let json = format!(r#"{{"session_id":"s","transcript_path":{path}}}"#);
+            read(Point::TurnEnded, json.as_bytes()).unwrap().transcript
+        };
+        assert_eq!(named(r#""C:\\a\"b.jsonl""#).as_deref(), Some(r#"C:\a"b.jsonl"#));
+        let long = |length| format!("\"{}\"", "a".repeat(length));
+        assert!(named(&long(TRANSCRIPT_BYTES_MAX)).is_some());
+        for path in
+            [&long(TRANSCRIPT_BYTES_MAX + 1), "null", "7", r#""""#, r#"["a"]"#, r#"{"a":1}"#]
+        {
+            assert_eq!(named(path), None, "{path:.40}");
+        }
+    }
+
+    #[test]
+    fn cleared_or_compacted_conversation_forgets() {
+        let forgets = |point, source: &str| {
+            read(point, format!(r#"{{"source":{source}}}"#).as_bytes()).unwrap().forgets
+        };
+        for source in ["\"clear\"", "\"compact\""] {
+            assert!(forgets(Point::SessionBegan, source), "{source}");
+            assert!(!forgets(Point::TurnEnded, source), "{source}");
+        }
+        for source in ["\"startup\"", "\"resume\"", "null", "[\"clear\"]"] {
+            assert!(!forgets(Point::SessionBegan, source), "{source}");
         }
     }
 

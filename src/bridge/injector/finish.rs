@@ -15,6 +15,7 @@ impl Injector {
         self.submitted_at = Some(now);
         // A prompt begins a turn even if the agent prints nothing in answer.
         self.turn.change(now);
+        self.note_turn_for_brief();
         let Some(injection) = self.injection.take() else { return };
         if self.recipe.shows_composer() {
             self.adoption.begin(now, injection.hex);
@@ -39,6 +40,7 @@ impl Injector {
     pub(in crate::bridge) fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
         self.note_shown(now, |hex| holds_frame(prompt, hex), out);
         self.notices.begin_turn();
+        self.note_turn_for_brief();
         self.retry_at = None;
     }
 

@@ -6,7 +6,11 @@ use super::{
     injection::{Content, Injection, Interference, Stage},
 };
 use crate::{
-    bridge::{keyboard::Reader, obstacle::Obstacle, output::Output},
+    bridge::{
+        keyboard::Reader,
+        obstacle::Obstacle,
+        output::{Output, RETURN_MS},
+    },
     protocol::Moment,
 };
 
@@ -135,7 +139,7 @@ impl Injector {
     /// Gives up on the text and returns its message to the daemon, which delivers it again.
     fn return_text(&mut self, out: &mut Vec<Output>) {
         match self.injection.take().map(|injection| injection.content) {
-            Some(Content::Message(message)) => out.push(Output::Return(message.id)),
+            Some(Content::Message(message)) => out.push(Output::Return(message.id, RETURN_MS)),
             Some(Content::Notice) => {
                 out.push(Output::Log("the agent did not get the relay's words".into()));
             }

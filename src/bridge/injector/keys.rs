@@ -46,7 +46,11 @@ impl Injector {
         } else {
             self.write(bytes.to_vec(), out);
         }
-        pressed.any && pressed.submit
+        let is_submitted = pressed.any && pressed.submit;
+        if is_submitted {
+            self.end_loops(out);
+        }
+        is_submitted
     }
 
     /// Ends an escape sequence that did not continue in time. Its bytes count as a key that was

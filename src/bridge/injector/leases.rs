@@ -31,6 +31,8 @@ pub(super) enum Route {
     Read,
     /// The hook with this ticket has begun a turn with the message.
     Woken(Ticket),
+    /// Another process of the CLI adds the message to the agent's queue of prompts.
+    Queued,
 }
 
 /// The most frames that were read and are remembered until a record shows them.

@@ -10,6 +10,7 @@ const NOTICES_MAX: usize = 16;
 pub(super) struct Notices {
     /// The brief, which is typed before all other texts.
     brief: Option<String>,
+    is_brief_typed: bool,
     sentences: Vec<String>,
     omitted: usize,
     /// Whether notices were typed in this turn of the agent. If so, further notices wait for the
@@ -19,7 +20,29 @@ pub(super) struct Notices {
 
 impl Notices {
     pub(super) fn new(brief: Option<String>) -> Self {
-        Self { brief, sentences: Vec::new(), omitted: 0, is_turn_used: false }
+        Self {
+            brief,
+            is_brief_typed: false,
+            sentences: Vec::new(),
+            omitted: 0,
+            is_turn_used: false,
+        }
+    }
+
+    /// Sets the brief that is to be typed.
+    pub(super) fn set_brief(&mut self, brief: Option<String>) {
+        self.brief = brief;
+    }
+
+    /// Whether the brief was typed.
+    pub(super) fn has_typed_brief(&self) -> bool {
+        self.is_brief_typed
+    }
+
+    /// Leaves the brief to the hooks from now on. Returns whether it was typed since the last call.
+    pub(super) fn end_brief(&mut self) -> bool {
+        self.brief = None;
+        std::mem::take(&mut self.is_brief_typed)
     }
 
     pub(super) fn add(&mut self, sentence: String) {
@@ -44,6 +67,7 @@ impl Notices {
     /// line.
     pub(super) fn take(&mut self, form: Form) -> Option<String> {
         let brief = if form == Form::Plain { self.brief.take() } else { None };
+        self.is_brief_typed |= brief.is_some();
         brief.or_else(|| self.may_be_typed().then(|| self.take_line()))
     }
 

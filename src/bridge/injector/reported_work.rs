@@ -32,7 +32,8 @@ impl ReportedWork {
             Point::PromptSubmitted
             | Point::ToolStarts
             | Point::ToolEnded
-            | Point::PermissionAsked => self.begin(),
+            | Point::PermissionAsked
+            | Point::PersonAsked => self.begin(),
             Point::TurnEnded | Point::SessionEnded => self.is_at_work = false,
             // A conversation is also compacted in the middle of a turn.
             Point::SessionBegan | Point::Waits => {}

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     bridge::{
+        agents,
         frame::{self, MessageFrame, Origin, plain},
         hooks::frames_in,
         input::IncomingMessage,
@@ -48,6 +49,9 @@ impl Injector {
     ) {
         self.retry_at = None;
         self.work.note(report.point);
+        if report.session.is_some() {
+            self.session.clone_from(&report.session);
+        }
         let mut text = None;
         match report.point {
             Point::Waits => {
@@ -56,14 +60,22 @@ impl Injector {
                 return out.extend(before.map(|before| Output::Hooked(before, None)));
             }
             Point::PromptSubmitted => {
+                // A prompt with a frame is the relay's own.
+                if report.frames.is_empty() {
+                    self.end_loops(out);
+                }
                 self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
                 self.notices.begin_turn();
             }
             Point::ToolEnded => {
                 self.note_read(&report.frames, out);
+                if !report.is_relays {
+                    self.end_loops(out);
+                }
                 text = self.announcement(ticket);
             }
             Point::TurnEnded | Point::SessionEnded => self.leases.turn_ended(now),
+            Point::SessionBegan => text = self.brief_for(ticket, report),
             _ => {}
         }
         out.push(Output::Hooked(ticket, text));
@@ -71,11 +83,19 @@ impl Injector {
 
     /// Notes that a hook was gone when it was answered.
     pub(in crate::bridge) fn hook_gone(&mut self, ticket: Ticket) {
+        self.take_back_brief(ticket);
         if let Some((_, ids)) = self.announced.take_if(|(announced, _)| *announced == ticket) {
             self.queue.forget_announced(&ids);
         }
         for lease in self.leases.end_unreached(ticket).into_iter().rev() {
             self.put_back(lease.message, false);
+        }
+    }
+
+    /// Queues a message again that another process of the CLI has not brought to the agent.
+    pub(in crate::bridge) fn not_woken(&mut self, id: &str) {
+        if let Some(lease) = self.leases.end(id) {
+            self.put_back(lease.message, true);
         }
     }
 
@@ -133,6 +153,7 @@ impl Injector {
             None => !self.queue.is_empty(),
         };
         Some(match () {
+            () if !waits && self.looping.holds(prefix) => Taken::Unreadable(Unreadable::Looping),
             () if !waits => Taken::Nothing,
             () if self.is_held => Taken::Unreadable(Unreadable::Held),
             // `read` shows it without taking it.
@@ -145,7 +166,7 @@ impl Injector {
     }
 
     /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
-    /// typed for a while and a hook waits. What a CLI ignores once is left to typing.
+    /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores once is left to typing.
     pub(in crate::bridge) fn wake_when_barred(
         &mut self,
         now: Moment,
@@ -161,11 +182,29 @@ impl Injector {
             self.wake_not_before = Some(now.plus(BARRED_MS));
             return None;
         }
-        let (ticket, message) = (self.waiter.take()?, self.queue.pop()?);
-        let route = Route::Woken(ticket);
+        let (message, waiter) = (self.queue.pop()?, self.waiter.take());
+        let (route, id) = (waiter.map_or(Route::Queued, Route::Woken), message.id.clone());
         let (frame, text) = self.hand_over(now, message, route, view.reads_screen, out);
-        out.push(Output::Hooked(ticket, Some(text)));
+        let queued = || {
+            self.prompt_queue().map(|(arguments, session)| Output::Wake {
+                arguments,
+                session: session.to_owned(),
+                text: text.clone(),
+                id,
+            })
+        };
+        out.extend(match waiter {
+            Some(ticket) => Some(Output::Hooked(ticket, Some(text))),
+            None => queued(),
+        });
         Some(frame)
+    }
+
+    /// Returns the arguments of a process that serves the queue of prompts of the agent's CLI, and
+    /// the agent's conversation.
+    fn prompt_queue(&self) -> Option<(&'static [&'static str], &str)> {
+        let hooks = agents::named(&self.recipe.name)?.hooks?;
+        Some((hooks.prompt_queue?, self.session.as_deref()?))
     }
 
     /// Returns the time at which the next message is to begin a turn, if a person goes on to keep it
@@ -173,7 +212,7 @@ impl Injector {
     pub(super) fn wake_at(&self) -> Option<Moment> {
         let block = self.block?;
         let is_barred = matches!(block.why, Obstacle::HalfTyped | Obstacle::Typing);
-        let may_wake = self.waiter.is_some()
+        let may_wake = (self.waiter.is_some() || self.prompt_queue().is_some())
             && !self.is_held
             && !self.queue.is_empty()
             && !self.queue.next_was_ignored()
@@ -198,11 +237,12 @@ impl Injector {
         let body = message.body.clone();
         let hex = frame::draw(&mut self.rng, &body);
         let IncomingMessage { from, id, attempt, .. } = &message;
+        let nothing = Expansions::default();
         let text = MessageFrame {
             hex: &hex,
             origin: Origin::Delivery { from, id, again: *attempt > 1, auth },
             body: &body,
-            expands: &Expansions::default(),
+            expands: if route == Route::Queued { &self.recipe.expands } else { &nothing },
             escapes_marks: reads_screen,
         };
         let text = text.text();
@@ -212,7 +252,9 @@ impl Injector {
                 let whole = frames_in(&text).into_iter().find(|frame| frame.hex == hex);
                 self.leases.remember_read(whole.expect("a whole frame"), id.clone());
             }
-            Route::Woken(_) => self.history.add_frame(hex.clone(), Some(id.clone())),
+            Route::Woken(_) | Route::Queued => {
+                self.history.add_frame(hex.clone(), Some(id.clone()))
+            }
         }
         self.leases.add(now, message, route);
         (TypedFrame { hex, body }, text)

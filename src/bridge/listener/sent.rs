@@ -3,10 +3,11 @@
 use crate::{
     bridge::{
         failure::{DeliveryFailure, RECIPIENT_CHARS, advice, to_line},
+        input::Unread,
         outgoing::OutgoingMessage,
         output::SendHandle,
     },
-    protocol::{Moment, name::EVERYONE},
+    protocol::{Moment, activity::Activity, name::EVERYONE},
 };
 use std::collections::VecDeque;
 
@@ -16,6 +17,8 @@ const MESSAGES_MAX: usize = 4096;
 const FAILURES_MAX: usize = 1024;
 /// The number of characters of a message that identify the message in a notice.
 const BEGINNING_CHARS: usize = 48;
+/// The most characters of a recipient's reason that a notice shows.
+const WHY_CHARS: usize = 120;
 /// The age of a message from which on a notice mentions the age.
 const LONG_AGO_MS: u64 = 10_000;
 
@@ -90,6 +93,24 @@ impl SentMessages {
         notice
     }
 
+    /// Returns the notice that a message waits at its recipient.
+    pub(super) fn unread(&self, unread: &Unread) -> String {
+        let to = to_line(&unread.to, RECIPIENT_CHARS);
+        let subject = match unread.handle.and_then(|handle| self.find(handle)) {
+            Some(Sent { beginning, .. }) => format!("Your message to {to} (\"{beginning}\")"),
+            None => format!("A message that you sent to {to}"),
+        };
+        let reason = match unread.doing {
+            // Then it waits for something else.
+            None | Some((Activity::Idle | Activity::Shell | Activity::Ended, _)) => {
+                format!("\"{}\"", to_line(&unread.why, WHY_CHARS))
+            }
+            Some((activity, ms)) => format!("{to} {}, for {}", activity.words(), time(ms)),
+        };
+        let waited = time(unread.for_ms);
+        format!("{subject} has waited for {waited}: {reason}. It is delivered when it can be.")
+    }
+
     fn notice(&self, now: Moment, failure: &DeliveryFailure) -> FailureNotice {
         let message = failure.handle.and_then(|handle| self.find(handle));
         let to = failure.to.as_deref().or_else(|| message.map(|message| message.to.as_str()));
@@ -117,13 +138,20 @@ impl SentMessages {
 
 /// Returns the age of a message as words, or nothing for a recent message.
 fn age(ms: u64) -> String {
+    match ms {
+        0..LONG_AGO_MS => String::new(),
+        _ => format!(" of {} ago", time(ms)),
+    }
+}
+
+/// Returns a length of time as words.
+fn time(ms: u64) -> String {
     let (count, unit) = match ms {
-        0..LONG_AGO_MS => return String::new(),
-        LONG_AGO_MS..120_000 => (ms / 1000, "s"),
+        0..120_000 => (ms / 1000, "s"),
         120_000..7_200_000 => (ms / 60_000, "min"),
         _ => (ms / 3_600_000, "h"),
     };
-    format!(" of {count} {unit} ago")
+    format!("{count} {unit}")
 }
 
 #[cfg(test)]
@@ -206,6 +234,27 @@ mod tests {
         assert!(line(9, &lost).contains(&format!("`agent-relay status {ID}`")));
         let notice = sent("secret").fail(Moment(9), &lost).unwrap();
         assert_eq!(notice.log, "the agent's message to Bob may be lost: it left");
+    }
+
+    #[test]
+    fn notice_of_an_unread_message_says_what_its_recipient_does() {
+        let unread = |handle, doing| {
+            let why = "a \"line\" is [half] typed: send it off".to_owned();
+            let unread = Unread { handle, to: "Bob".to_owned(), for_ms: 31_000, why, doing };
+            sent("Your turn\nto play").unread(&unread)
+        };
+        assert_eq!(
+            unread(Some(SendHandle(7)), Some((Activity::WaitsForPermission, 240_000))),
+            "Your message to Bob (\"Your turn to play\") has waited for 31 s: Bob waits for \
+             permission, for 4 min. It is delivered when it can be."
+        );
+        for doing in [None, Some((Activity::Idle, 5))] {
+            assert_eq!(
+                unread(None, doing),
+                "A message that you sent to Bob has waited for 31 s: \"a 'line' is (half) typed: \
+                 send it off\". It is delivered when it can be."
+            );
+        }
     }
 
     #[test]

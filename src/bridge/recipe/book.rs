@@ -91,6 +91,7 @@ struct Entry {
     guard_ms: Option<u64>,
     guard_ms_max: Option<u64>,
     while_busy: Option<bool>,
+    wake_budget: Option<u32>,
     raw_mode: Option<bool>,
     environment: Option<BTreeMap<String, String>>,
     arguments: Option<Vec<String>>,
@@ -225,6 +226,7 @@ impl Entry {
             guard_ms: self.guard_ms.or(base.guard_ms),
             guard_ms_max: self.guard_ms_max.or(base.guard_ms_max),
             while_busy: self.while_busy.or(base.while_busy),
+            wake_budget: self.wake_budget.or(base.wake_budget),
             raw_mode: self.raw_mode.or(base.raw_mode),
             environment: self.environment.or(base.environment),
             arguments: self.arguments.or(base.arguments),
@@ -253,6 +255,7 @@ impl Entry {
             transcript: self.transcript,
             turns: self.turns,
             while_busy: self.while_busy.unwrap_or_default(),
+            wake_budget: self.wake_budget.unwrap_or_default(),
             raw_mode: self.raw_mode.unwrap_or_default(),
             environment: self.environment.unwrap_or_default(),
             arguments: self.arguments.unwrap_or_default(),
@@ -282,6 +285,9 @@ impl Entry {
         ];
         if let Some((name, _)) = times.iter().find(|(_, ms)| ms.is_some_and(|ms| ms > MS_MAX)) {
             return Err(format!("{name} must be at most {MS_MAX}"));
+        }
+        if self.wake_budget == Some(0) {
+            return Err("wake_budget must be at least 1".to_owned());
         }
         let submits = ["\r", "\n", "\r\n", "\x1b\r"];
         if self.submit.as_ref().is_some_and(|keys| !submits.contains(&keys.as_str())) {
@@ -444,6 +450,7 @@ mod tests {
             ("[[recipe]]\ncommands = ['a']", "name"),
             ("[[recipe]]\nname = 'a'\nsubmit = \"\\u0003\"", "Enter"),
             ("[[recipe]]\nname = 'a'\nguard_ms = 60001", "60000"),
+            ("[[recipe]]\nname = 'a'\nwake_budget = 0", "at least 1"),
             ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blank"),
             ("[[recipe]]\nname = 'a'\nfrom = 'two'", "version"),
             ("[[recipe]]\nname = 'a'\ntranscript = 'two'", "\"claude\", \"codex\", \"gemini\""),

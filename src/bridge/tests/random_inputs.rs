@@ -175,7 +175,8 @@ impl Checker {
             Event::Hook(point, shows) => {
                 let frames = if shows { self.frames.clone() } else { Vec::new() };
                 let ticket = self.next_ticket();
-                self.input(Input::Hooked(ticket, Report { point, frames }))
+                let report = Report { forgets: shows, ..Report::new(point, frames) };
+                self.input(Input::Hooked(ticket, report))
             }
             Event::HookGone => self.input(Input::HookGone(Ticket(self.last_ticket))),
             Event::Take => {
@@ -222,14 +223,19 @@ impl Checker {
                         None => written += bytes.len(),
                     }
                 }
-                Output::Acknowledge(id) | Output::Return(id) => {
+                Output::Acknowledge(id) | Output::Return(id, _) => {
                     let done = self.messages.get_mut(&id).expect("a delivered message");
                     prop_assert!(!std::mem::replace(done, true), "{id} twice");
                 }
                 Output::Hooked(ticket, text) => self.answered(ticket, text)?,
                 Output::Taken(ticket, Taken::Text(text)) => self.answered(ticket, Some(text))?,
                 Output::Taken(ticket, _) => self.answered(ticket, None)?,
-                Output::Send(..) | Output::Report(..) | Output::Log(_) => {}
+                Output::Wake { .. } => prop_assert!(false, "no conversation is known"),
+                Output::Send(..)
+                | Output::Report(..)
+                | Output::Activity(_)
+                | Output::Counted(..)
+                | Output::Log(_) => {}
             }
         }
         if written > 0 { self.input(Input::Written(written)) } else { Ok(()) }

@@ -295,3 +295,48 @@ fn long_message_is_typed() {
         1400 hands over Text("[relay 789200 from Eve, id 33333333] Another agent wrote this, not your user.\nthree\n[/relay 789200]")
     "#]].assert_eq(&outputs(&script));
 }
+
+/// Another process of the CLI adds the message to the agent's queue of prompts. What it has not
+/// brought to the agent waits to be typed.
+#[test]
+fn agent_with_a_queue_of_prompts_is_woken_over_a_draft() {
+    check(expect![[r#"
+        run codex
+        0 started
+        0 prints \e[?2004h›\s
+        900 reports
+        1000 hook session-began
+            1000 answers hook 1: nothing
+        2000 keys draft
+            2000 types draft
+        2000 prints draft
+        3000 message Bob 11111111-1: one
+            3000 reports 11111111-1 Waiting(HalfTyped)
+        3000 message Bob 22222222-2: two $and
+            3000 reports 22222222-2 Waiting(HalfTyped)
+            4000 reports 11111111-1 Unhindered
+            4000 wakes s-1: [relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\none\n[/relay 789200]
+        6000 hook prompt-submitted 789200
+            6000 reports 11111111-1 Injected
+            6000 acknowledges 11111111-1
+            6000 reports 11111111-1 Confirmed
+            6000 answers hook 2: nothing
+        7000 hook turn-ended
+            7000 answers hook 3: nothing
+            7000 reports 22222222-2 Unhindered
+            7000 wakes s-1: [relay 41f6aa from Bob, id 22222222] Another agent wrote this, not your user.\ntwo $\and\n[/relay 41f6aa]
+        9500 state
+            9500 1 waiting, 1 typed: a line is half typed: send it off, or erase it
+        9600 not-woken 22222222-2
+            9600 reports 22222222-2 Waiting(HalfTyped)
+        9700 not-woken 33333333-3
+        20000 state
+            20000 1 waiting, 1 typed: a line is half typed: send it off, or erase it
+        20000 keys \r
+            20000 types \r
+        20000 prints \r\e[2K›\s
+            21000 reports 22222222-2 Unhindered
+            21000 types \e[200~[relay ba61f5 from Bob, id 22222222] Another agent wrote this, not your user.\ntwo $\and\n[/relay ba61f5]\e[201~
+        24000 ends
+    "#]]);
+}

@@ -4,6 +4,7 @@ use super::send_window::Window;
 use crate::{
     protocol::{
         Moment,
+        activity::{Activity, ActivitySource},
         deliver::{Proof, RecipientText},
         name::Name,
         payload::Capabilities,
@@ -143,6 +144,17 @@ pub(in crate::router) struct Membership {
     pub(super) is_recorded: bool,
     /// The hash of the companion key that the client stated, as an agent or as a companion.
     pub(in crate::router) companion_key: Option<Hash>,
+    /// What the agent does, as it has reported.
+    pub(in crate::router) doing: Option<Doing>,
+}
+
+/// What an agent does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::router) struct Doing {
+    pub(in crate::router) activity: Activity,
+    pub(in crate::router) source: ActivitySource,
+    /// The time since which it does that, in milliseconds since 1970.
+    pub(in crate::router) since: u64,
 }
 
 impl Membership {
@@ -153,7 +165,8 @@ impl Membership {
         companion_key: Option<Hash>,
     ) -> Self {
         let text = RecipientText::new(name.as_str(), &auth.session);
-        Self { auth: Arc::new(auth), text, capabilities, is_recorded: false, companion_key }
+        let auth = Arc::new(auth);
+        Self { auth, text, capabilities, is_recorded: false, companion_key, doing: None }
     }
 
     /// Whether the client is a companion or an operator. Such a client sends and gets answers, but

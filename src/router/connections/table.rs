@@ -2,7 +2,7 @@
 //! pauses.
 
 use super::{
-    client::{Applicant, Client, Membership, Stage, WaitingForName},
+    client::{Applicant, Client, Doing, Membership, Stage, WaitingForName},
     send_window::{Content, Notice, Window},
 };
 use crate::{
@@ -329,6 +329,13 @@ impl Connections {
     pub(in crate::router) fn note_reports(&mut self, id: ClientId) {
         if let Some(membership) = self.membership_mut(id) {
             membership.capabilities.reports = true;
+        }
+    }
+
+    /// Notes what a member's agent does.
+    pub(in crate::router) fn note_activity(&mut self, id: ClientId, doing: Doing) {
+        if let Some(membership) = self.membership_mut(id) {
+            membership.doing = Some(doing);
         }
     }
 

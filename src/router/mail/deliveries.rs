@@ -1,7 +1,7 @@
 //! Deliveries of queued messages: attempts, acknowledgements, returns and failures.
 
 use super::{
-    message::{Message, Reliable, State},
+    message::{Message, Reliable, State, Unread},
     table::Mail,
 };
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     router::{
         context::Context,
         keys::{AgentKey, MessageKey, StreamKey},
+        timers::Timer,
     },
 };
 use std::{collections::BTreeMap, ops::Bound};
@@ -375,6 +376,31 @@ impl Mail {
         let Some(key) = self.deliveries.get(&id).copied() else { return false };
         self.set_report(key, Some(Box::new(reported.clone())));
         true
+    }
+
+    /// Sets whether the sender of a delivery is told that the delivery waits.
+    pub(in crate::router) fn set_unread(
+        &mut self,
+        ctx: &mut Context,
+        key: MessageKey,
+        unread: Unread,
+    ) {
+        let message = self.messages.get_mut(key.0).and_then(Message::reliable_mut);
+        let Some(reliable) = message else { return };
+        if let Unread::ToldAt(at) = unread {
+            ctx.timers.set(at, Timer::Unread(key));
+        }
+        reliable.unread = unread;
+    }
+
+    /// Whether the sender of a delivery was told that an older one of the same stream waits, which
+    /// still does.
+    pub(in crate::router) fn is_older_told(&self, message: &Message) -> bool {
+        let oldest = self.streams[message.stream].in_flight.first_key_value();
+        oldest.is_some_and(|(seq, key)| {
+            let reliable = self.message(*key).and_then(Message::reliable);
+            *seq < message.seq && reliable.is_some_and(|own| own.unread == Unread::Settled)
+        })
     }
 
     /// Counts the messages in an agent's queue. `reports` tells whether the agent's connection

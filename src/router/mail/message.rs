@@ -106,6 +106,18 @@ pub(in crate::router) struct Reliable {
     pub(in crate::router) digest: SendDigest,
     /// The recipient's last report.
     pub(in crate::router) reported: Option<Box<Reported>>,
+    pub(in crate::router) unread: Unread,
+}
+
+/// Whether the sender of a delivery is told that the delivery waits in its recipient's wrapper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::router) enum Unread {
+    #[default]
+    Untold,
+    /// The sender is told at this moment if the delivery still waits then.
+    ToldAt(Moment),
+    /// The sender was told, or is never told.
+    Settled,
 }
 
 impl Reliable {

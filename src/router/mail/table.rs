@@ -3,7 +3,7 @@
 use super::{
     dead_letters::DeadLetters,
     mailbox::Mailbox,
-    message::{Message, State},
+    message::{Message, State, Unread},
     messages::Messages,
     outbox::{Load, Turn},
     stream::{Stream, Streams},
@@ -112,6 +112,9 @@ impl Mail {
     ) -> Option<Message> {
         let message = self.messages.remove(key.0)?;
         ctx.timers.cancel(message.timer, Timer::Message(key));
+        if let Some(Unread::ToldAt(at)) = message.reliable().map(|reliable| reliable.unread) {
+            ctx.timers.cancel(at, Timer::Unread(key));
+        }
         self.streams[message.stream].forget(message.seq);
         if let Some(recipient) = self.mailboxes.get_mut(message.to.0) {
             recipient.index(message.reliable().is_some()).remove(&message.order);

@@ -24,7 +24,7 @@ impl<'r> Asker<'r> {
 
     /// Checks whether the client may make a request of this kind. The mail that it may see is
     /// checked in [`owner`](Self::owner) and [`own`](Self::own), and its reports in
-    /// [`check_report`](Self::check_report).
+    /// [`check_report`](Self::check_report) and [`check_activity`](Self::check_activity).
     pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
         match request {
             Request::Status
@@ -32,7 +32,8 @@ impl<'r> Asker<'r> {
             | Request::Message(_)
             | Request::Inbox(_)
             | Request::History(_)
-            | Request::Report(_) => Ok(()),
+            | Request::Report(_)
+            | Request::Activity(_) => Ok(()),
             _ if self.is_operator => Ok(()),
             _ => {
                 let message = format!(
@@ -50,6 +51,15 @@ impl<'r> Asker<'r> {
             return Ok(());
         }
         Err((NackCode::Forbidden, "only its recipient reports about a delivery".to_owned()))
+    }
+
+    /// Checks whether the client is an agent itself, and no companion, guest or operator.
+    pub(super) fn check_activity(&self) -> Result<(), Refusal> {
+        let agent = self.agent()?;
+        if agent.client == Some(self.client) && !agent.is_guest() {
+            return Ok(());
+        }
+        Err((NackCode::Forbidden, "only an agent itself reports what it does".to_owned()))
     }
 
     /// Returns the agent whose mail a request is about; `None` means all agents. A request without

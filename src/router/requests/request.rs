@@ -6,8 +6,8 @@ use crate::{
         name::{NAME_BYTES_MAX, Name, RELAY},
         payload::MessagePayload,
         relay::{
-            ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page, PurgeRequest,
-            REQUEST, RedeliverRequest, ReportRequest, Stop,
+            ActivityRequest, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page,
+            PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop,
         },
         text::Quoted,
         typed,
@@ -37,6 +37,7 @@ pub(super) enum Request {
     Forget(ForgetRequest),
     Purge(PurgeRequest),
     Report(ReportRequest),
+    Activity(ActivityRequest),
     Tap,
     Reload,
     /// Stops the daemon, with the reason that BYE states.
@@ -60,13 +61,14 @@ impl Request {
             "forget" => Self::Forget(data(spoken)?),
             "purge" => Self::Purge(data(spoken)?),
             "report" => Self::Report(data(spoken)?),
+            "activity" => Self::Activity(data(spoken)?),
             "tap" => Self::Tap,
             "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
             "reload" => Self::Reload,
             other => {
                 return Err(invalid(format!(
                     "{} is no request; ask for status, agents, message, inbox, history, \
-                     dead-letters, redeliver, forget, purge, report, tap, reload or stop",
+                     dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop",
                     Quoted(other)
                 )));
             }
@@ -86,6 +88,7 @@ impl Request {
             | Self::Forget(_)
             | Self::Purge(_)
             | Self::Report(_)
+            | Self::Activity(_)
             | Self::Tap
             | Self::Reload
             | Self::Stop(_) => false,
@@ -105,6 +108,7 @@ impl Request {
             Self::Forget(_) => "forget",
             Self::Purge(_) => "purge",
             Self::Report(_) => "report",
+            Self::Activity(_) => "activity",
             Self::Tap => "tap",
             Self::Reload => "reload",
             Self::Stop(_) => "stop",

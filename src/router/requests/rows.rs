@@ -36,7 +36,7 @@ pub(super) const WHY_CHARS_MAX: usize = 200;
 
 /// The bytes of the longest row in a page of agents. A character of its reason takes at most six
 /// bytes of JSON.
-const ROW_BYTES: usize = 400 + 6 * WHY_CHARS_MAX;
+const ROW_BYTES: usize = 512 + 6 * WHY_CHARS_MAX;
 
 /// The time after the start in which an agent of the last daemon counts as reconnecting.
 const RECONNECTING_MS: u64 = 30_000;
@@ -267,6 +267,7 @@ impl<'r> Rows<'r> {
         let progress = self.mail.progress(key, sends_reports(membership));
         let (queued, queued_bytes) = self.mail.queued(key);
         let session = agent.session.as_deref();
+        let doing = membership.and_then(|membership| membership.doing);
         AgentRow {
             name: agent.name.as_str().into(),
             here: membership.is_some(),
@@ -280,6 +281,9 @@ impl<'r> Rows<'r> {
             why: progress.why.and_then(|reported| reported.why.as_deref()).map(Into::into),
             why_since: progress.why.map(|reported| reported.at),
             subscriptions: session.map_or(0, |session| session.subscriptions.len() as u64),
+            activity: doing.map(|doing| doing.activity.as_str().into()),
+            activity_since: doing.map(|doing| doing.since),
+            activity_source: doing.map(|doing| doing.source.as_str().into()),
         }
     }
 

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     protocol::{
         PROTOCOL,
+        activity::{Activity, ActivitySource},
         code::NackCode,
         deliver::{Head, Proof, SenderText, append_shared},
         envelope::Kind,
@@ -16,14 +17,14 @@ use crate::{
         name::RELAY,
         payload::{Ack, Empty, MessagePayload},
         relay::{
-            HistoryRequest, MessageRequest, REPORTS, RESPONSE, RedeliverRequest, ReplyMeta,
-            ReportRequest, Reported, Status,
+            ActivityRequest, HistoryRequest, MessageRequest, REPORTS, RESPONSE, RedeliverRequest,
+            ReplyMeta, ReportRequest, Reported, Status,
         },
     },
     record::{Filter, Query, QueryResult},
     router::{
         Router,
-        connections::{Content, Membership},
+        connections::{Content, Doing, Membership},
         frame::Frame,
         interface::{ClientId, Output},
         mail::HEAD_BYTES_MAX,
@@ -226,6 +227,10 @@ impl Router {
                 self.report(client, report)?;
                 Served::Answer(raw(&Empty {}))
             }
+            Request::Activity(activity) => {
+                self.note_activity(client, activity)?;
+                Served::Answer(raw(&Empty {}))
+            }
         })
     }
 
@@ -304,9 +309,33 @@ impl Router {
             at: self.ctx.now.unix_ms,
         };
         self.connections.note_reports(client);
-        if !self.mail.report(id, &reported) {
+        if self.mail.report(id, &reported) {
+            self.note_wait(id);
+        } else {
             self.requests.add_report(id, reported);
         }
+        Ok(())
+    }
+
+    /// Handles an agent's report of what it does.
+    fn note_activity(
+        &mut self,
+        client: ClientId,
+        request: &ActivityRequest,
+    ) -> Result<(), Refusal> {
+        self.asker(client).check_activity()?;
+        let ActivityRequest { activity, source, for_ms } = request;
+        let known = Activity::parse(activity).zip(ActivitySource::parse(source));
+        let Some((activity, source)) = known else {
+            let message = format!(
+                "the activity is one of {}, its source {}",
+                list(Activity::ALL),
+                list(ActivitySource::ALL)
+            );
+            return Err((NackCode::Invalid, message));
+        };
+        let since = self.ctx.now.unix_ms.saturating_sub(*for_ms);
+        self.connections.note_activity(client, Doing { activity, source, since });
         Ok(())
     }
 
@@ -345,7 +374,7 @@ impl Router {
     }
 
     /// Returns a DELIVER from `@relay`.
-    pub(super) fn relay_frame(
+    pub(in crate::router) fn relay_frame(
         &mut self,
         client: ClientId,
         kind: &str,
@@ -376,4 +405,8 @@ impl Router {
         frame::seal(&mut bytes, 0, 0);
         Some(Frame { head: bytes, shared: None })
     }
+}
+
+fn list(words: &[impl ToString]) -> String {
+    words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -127,6 +127,7 @@ const REQUESTS: &[(&str, &[(&str, Kind)])] = &[
     ("history", PAGE),
     ("redeliver", &[("id", Text)]),
     ("report", &[("id", Text), ("state", Text), ("why", Text)]),
+    ("activity", &[("activity", Text), ("source", Text), ("for_ms", Whole)]),
     ("stop", &[("reason", Text)]),
 ];
 
@@ -294,6 +295,10 @@ fn missing_or_repeated_member_is_named() {
         (send(r#"{"ttl_ms":1,"ttl_ms":1}"#), "SEND: `ttl_ms` is given twice"),
         (ask("message", "{}"), r#"the data of "message": there is no `id`"#),
         (ask("report", r#"{"id":"d1"}"#), r#"the data of "report": there is no `state`"#),
+        (
+            ask("activity", r#"{"activity":"idle","source":"hooks"}"#),
+            r#"the data of "activity": there is no `for_ms`"#,
+        ),
         (ask("agents", "[]"), r#"the data of "agents": it is not an object"#),
     ] {
         let said = run(&format!("here: ann bob\n{line}"));

@@ -59,6 +59,8 @@ pub(in crate::wrap) enum Action {
     Hook(Report),
     /// Hand over the message whose id begins so, or all messages, and answer.
     Take(Option<String>),
+    /// Count a message to this recipient, and answer.
+    Count(String),
 }
 
 /// All clients of the control endpoint.
@@ -166,7 +168,7 @@ impl ControlClients {
         }
     }
 
-    /// Answers a hook, or a command that takes messages. Returns whether the client is there.
+    /// Answers a hook, or a command of the agent's. Returns whether the client is there.
     pub(in crate::wrap) fn answer(&mut self, id: ClientId, answer: &Answer) -> bool {
         let client = self.clients.get_mut(&id);
         client.map(|client| client.answer_last(answer)).is_some()
@@ -321,7 +323,9 @@ impl Client {
                 Some(Action::Stop)
             }
             Request::State => Some(Action::SendState),
-            Request::Hook { key, .. } | Request::Take { key, .. } if key != *agents_key => {
+            Request::Hook { key, .. } | Request::Take { key, .. } | Request::Count { key, .. }
+                if key != *agents_key =>
+            {
                 self.refuse("only the agent's own commands and hooks may ask this");
                 None
             }
@@ -332,6 +336,10 @@ impl Client {
             Request::Take { id, .. } => {
                 self.awaits_answer = true;
                 Some(Action::Take(id))
+            }
+            Request::Count { to, .. } => {
+                self.awaits_answer = true;
+                Some(Action::Count(to))
             }
         }
     }

@@ -15,6 +15,11 @@ use std::{process, time::Duration};
 /// The longest time for clients to read the command's end.
 const GOODBYE_MS: u64 = 1000;
 
+/// The time for which an agent must work before its hooks count as dropped.
+const UNHEARD_MS: u64 = 10_000;
+
+const UNHEARD: &str = "its program was given some, and runs none";
+
 /// Returns the constant part of an agent's state.
 pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> control::State {
     control::State {
@@ -37,8 +42,14 @@ impl Driver {
             }
             Some(Action::Stop) => self.end_command(GRACE_STOP),
             Some(Action::SendState) => self.send_state(id),
-            Some(Action::Hook(report)) => self.input(Input::Hooked(Ticket(id), report)),
+            Some(Action::Hook(report)) => {
+                if let (Some(path), Some(follower)) = (&report.transcript, &mut self.follower) {
+                    follower.name(path, report.point);
+                }
+                self.input(Input::Hooked(Ticket(id), report));
+            }
             Some(Action::Take(message)) => self.input(Input::Take(Ticket(id), message)),
+            Some(Action::Count(to)) => self.input(Input::Count(Ticket(id), to)),
             None => {}
         }
     }
@@ -63,6 +74,7 @@ impl Driver {
             connected: bridge.connected,
             attached: self.clients.attached(),
             source: Some(self.source()),
+            no_hooks: self.no_hooks(),
             ..self.constant_state.clone()
         };
         self.clients.send_state(id, state);
@@ -84,6 +96,15 @@ impl Driver {
         };
         // What a command that is gone has not shown is delivered again after the turn.
         self.clients.answer(ticket.0, &control::Answer::Taken { text, why });
+    }
+
+    /// Returns the reason why the agent's CLI reports nothing by hooks, although it could.
+    fn no_hooks(&self) -> Option<String> {
+        let unheard = self.bridge.unheard_since().filter(|_| self.hooks.are_given);
+        match unheard.map(|since| now().since(since)).filter(|ms| *ms >= UNHEARD_MS) {
+            Some(_) => Some(UNHEARD.to_owned()),
+            None => self.hooks.why_not.clone(),
+        }
     }
 
     fn source(&self) -> control::Source {

@@ -85,10 +85,15 @@ impl Followed {
         self.reader.restart();
     }
 
+    /// Skips lines dated before `since_ms` from now on.
+    pub(super) fn set_since(&mut self, since_ms: u64) {
+        self.since_ms = since_ms;
+        self.reader.set_since(calendar::utc(since_ms));
+    }
+
     /// Moves the time from which records count back by `lost_ms`, after the wall clock was set
     /// back.
     pub(super) fn set_back(&mut self, lost_ms: u64) {
-        self.since_ms = self.since_ms.saturating_sub(lost_ms);
-        self.reader.set_since(calendar::utc(self.since_ms));
+        self.set_since(self.since_ms.saturating_sub(lost_ms));
     }
 }

@@ -1,6 +1,10 @@
 //! The search for the transcripts of one command, and the transcripts that are read.
 
-use super::{DriverGone, Event, TranscriptId, followed::Followed};
+use super::{
+    DriverGone, Event, TranscriptId,
+    followed::Followed,
+    named::{self, Named, Refusal},
+};
 use crate::{
     bridge::transcript::{Format, Home, Leader, Location, ProcessFile, ProjectList, Session},
     protocol::Moment,
@@ -64,6 +68,10 @@ pub(super) struct Search {
     /// The moment at which the command began to lead the conversation that the system names now, by
     /// the wall clock. Earlier records are another agent's.
     own_since_ms: u64,
+    /// The transcript that a hook has named last, until it is there.
+    named: Option<Named>,
+    /// Whether hooks name the command's transcripts, so that no candidates are looked for.
+    is_named_by_hooks: bool,
     followed: Vec<Followed>,
     /// Transcripts that are no longer read. A transcript that grows again keeps its id, and only
     /// its new lines are read.
@@ -96,6 +104,8 @@ impl Search {
             session_file: None,
             identified_ms: None,
             own_since_ms: started_ms,
+            named: None,
+            is_named_by_hooks: false,
             followed: Vec::new(),
             closed: HashMap::new(),
             next_id: 0,
@@ -110,6 +120,12 @@ impl Search {
     /// Notes that something was printed.
     pub(super) fn note_activity(&mut self, now_ms: u64) {
         self.active_ms = now_ms;
+    }
+
+    /// Notes that a hook has named a transcript, which may not exist yet.
+    pub(super) fn name(&mut self, named: Named) {
+        self.named = Some(named);
+        self.make_due();
     }
 
     /// Makes the next look search for transcripts, even if no search is due.
@@ -155,7 +171,8 @@ impl Search {
         }
         tracing::info!("the clock was set back by {} s", lost_ms / 1000);
         let moments = [&mut self.started_ms, &mut self.own_since_ms];
-        for moment_ms in moments.into_iter().chain(&mut self.identified_ms) {
+        let named = self.named.as_mut().map(|named| &mut named.since_ms);
+        for moment_ms in moments.into_iter().chain(&mut self.identified_ms).chain(named) {
             *moment_ms = moment_ms.saturating_sub(lost_ms);
         }
         for followed in self.followed.iter_mut().chain(self.closed.values_mut()) {
@@ -169,13 +186,21 @@ impl Search {
         if let Ok(home) = fs::canonicalize(&self.home) {
             self.home = home;
         }
-        let identified = match &self.format.location {
+        self.adopt_named(events)?;
+        let mut identified = match &self.format.location {
             Location::ByProcess(file) => self.named_by_process(file),
             Location::ByFirstLine { is_kept_open: true, .. } => self.open_files(),
             Location::ByFirstLine { .. } => Vec::new(),
         };
+        if self.is_named_by_hooks {
+            // The system may name a conversation for a while that the command has left.
+            identified.retain(|path| !self.closed.get(path).is_some_and(|closed| closed.is_own));
+        }
         let is_own = !identified.is_empty();
-        let mut paths = if is_own { identified } else { self.candidates() };
+        let mut paths = match is_own || self.is_named_by_hooks {
+            true => identified,
+            false => self.candidates(),
+        };
         // Each path above the limit would close another one, which the next search would open
         // again.
         if paths.len() > FOLLOWED_MAX {
@@ -183,6 +208,48 @@ impl Search {
             paths.truncate(FOLLOWED_MAX);
         }
         paths.iter().try_for_each(|path| self.add(path, is_own, &paths, events))
+    }
+
+    /// Reads the transcript that a hook has named, and no other one, once it is there.
+    fn adopt_named(&mut self, events: &Sender<Event>) -> Result<(), DriverGone> {
+        let Some(named) = self.named.take() else { return Ok(()) };
+        match self.check_named(&named.path) {
+            Ok(None) => self.named = Some(named),
+            Ok(Some(path)) => {
+                self.is_named_by_hooks = true;
+                let since_ms = named.since_ms.saturating_sub(IDENTIFIED_LATE_MS);
+                self.own_since_ms = since_ms.max(self.started_ms);
+                self.add(&path, true, std::slice::from_ref(&path), events)?;
+                self.close_others(&path, events)?;
+            }
+            Err(why) => {
+                tracing::warn!("{}, which a hook names, is not read: {why}", named.path.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the real path of a transcript that a hook has named; `None` as long as the file or
+    /// its first line is not there.
+    fn check_named(&mut self, path: &Path) -> Result<Option<PathBuf>, Refusal> {
+        let Some(path) = named::check(path, &self.home, self.format)? else { return Ok(None) };
+        if let Location::ByProcess(_) = self.format.location {
+            return Ok(Some(path));
+        }
+        match self.leader(&path) {
+            None => Ok(None),
+            Some(Leader::Subagent) => Err(Refusal::Subagent),
+            // A conversation may be continued in another directory.
+            Some(_) => Ok(Some(path)),
+        }
+    }
+
+    /// Closes all transcripts but this one, after they were read to their ends.
+    fn close_others(&mut self, path: &Path, events: &Sender<Event>) -> Result<(), DriverGone> {
+        while let Some(index) = self.followed.iter().position(|followed| followed.path != path) {
+            self.close(index, events)?;
+        }
+        Ok(())
     }
 
     /// Reads this transcript from now on. `wanted` are all transcripts that the search has found.
@@ -206,6 +273,10 @@ impl Search {
             return Ok(());
         }
         let mut followed = self.closed.remove(path).unwrap_or_else(|| self.begin(path, is_own));
+        if is_own {
+            // Another agent may have continued the conversation meanwhile.
+            followed.set_since(self.own_since_ms);
+        }
         followed.is_own |= is_own;
         tracing::info!("reading {}", path.display());
         let id = followed.id;
@@ -247,13 +318,19 @@ impl Search {
             self.followed.iter().position(|followed| !followed.is_own && is_spare(followed));
         let any = || self.followed.iter().position(is_spare).filter(|_| is_own);
         let Some(index) = unowned.or_else(any) else { return Ok(false) };
+        self.close(index, events)?;
+        Ok(true)
+    }
+
+    /// Closes a transcript after it was read to its end.
+    fn close(&mut self, index: usize, events: &Sender<Event>) -> Result<(), DriverGone> {
         let mut closed = self.followed.remove(index);
         closed.read(&mut self.buffer, events)?;
         tracing::info!("no longer reading {}", closed.path.display());
         events.send(Event::Closed(closed.id))?;
         closed.close();
         self.closed.insert(closed.path.clone(), closed);
-        Ok(true)
+        Ok(())
     }
 
     /// The transcripts of the session that the CLI's process file names.

@@ -395,6 +395,8 @@ fn requests(script: &mut Script) {
     script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &deliver["id"]);
     script.send(&mut bob, "b-34");
     script.receive(&mut bob, "1f0e1d2c-3b4a-4596-8778-69504a3b2c1d", Members::Exactly);
+    script.send(&mut bob, "b-35");
+    script.receive(&mut bob, "3b2c1d0e-4f5a-4b6c-8d7e-9f8a7b6c5d4e", Members::Exactly);
     script.send(&mut ann, "a-32");
     let way = script.receive(&mut ann, "5f0c3f6e-9a61-4f0e-8d0b-3c9d7a1e2b4f", Members::OnlyThese);
     assert_eq!(way["payload"]["data"]["messages"][0]["reported"]["state"], "waiting");

@@ -7,6 +7,7 @@ pub(super) const AGENT: Agent = Agent {
     recipe: include_str!("recipe.toml"),
     transcript: None,
     hooks: None,
+    mcp: None,
     command_variable: None,
     instruction_file: None,
 };

@@ -2,7 +2,7 @@
 //! settings of the user's own `--settings` are merged.
 
 use crate::{
-    bridge::hooks::{Armed, Arming, Hooks, Printed, Unarmed},
+    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed},
     protocol::hook::Point,
 };
 use serde_json::{Map, Value, json};
@@ -12,19 +12,27 @@ pub(super) const HOOKS: Hooks = Hooks {
     events: &[
         ("SessionStart", Point::SessionBegan),
         ("UserPromptSubmit", Point::PromptSubmitted),
+        ("PreToolUse", Point::PersonAsked),
         ("PostToolUse", Point::ToolEnded),
         ("PostToolUseFailure", Point::ToolEnded),
+        ("PermissionRequest", Point::PermissionAsked),
         ("Stop", Point::TurnEnded),
         (WAIT, Point::Waits),
     ],
     user_settings,
     arm,
     print,
+    begins: Some(Begins::AtStart),
+    prompt_queue: None,
 };
 
 /// Our name for a hook that Claude Code runs in the background after a start and after each turn.
 /// If such a hook ends with the code 2, its standard error begins a turn.
 const WAIT: &str = "Wait";
+
+/// The only tool of whose use is reported before it, since it puts a question to the person: each
+/// hook costs a process.
+const QUESTION: &str = "AskUserQuestion";
 
 /// The events after which the agent is idle, so that a hook waits from then on.
 const IDLE_AFTER: [&str; 2] = ["SessionStart", "Stop"];
@@ -114,7 +122,11 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let path = arming.directory.join(FILE).into_os_string();
     let path = path.into_string().map_err(|_| Unarmed::NotText)?;
     arguments.splice(0..0, [SETTINGS.to_owned(), path]);
-    Ok(Armed { arguments, files: vec![(FILE, Value::Object(settings).to_string())] })
+    Ok(Armed {
+        arguments,
+        files: vec![(FILE, Value::Object(settings).to_string())],
+        ..Armed::default()
+    })
 }
 
 /// Whether a word is one or several short options, with this one among them.
@@ -137,8 +149,12 @@ fn add_hooks(settings: &mut Map<String, Value>, arming: &Arming<'_>) -> Result<(
             waiting["timeout"] = WAIT_S.into();
             ours.push(waiting);
         }
+        let mut group = json!({ "hooks": ours });
+        if *event == "PreToolUse" {
+            group["matcher"] = QUESTION.into();
+        }
         let groups = hooks.entry(*event).or_insert_with(|| json!([]));
-        groups.as_array_mut().ok_or(Unarmed::Settings)?.push(json!({ "hooks": ours }));
+        groups.as_array_mut().ok_or(Unarmed::Settings)?.push(group);
     }
     Ok(())
 }
@@ -169,6 +185,7 @@ mod tests {
             command: &|event| vec!["relay".into(), event.into()],
             arguments: &arguments,
             user_settings,
+            env: &|_| None,
             directory: Path::new("run"),
             is_windows: false,
         })
@@ -178,7 +195,7 @@ mod tests {
     fn users_settings_are_merged() {
         let user = r#"{"model":"m","hooks":{"Stop":[{"hooks":[1]}],"Other":[2]}}"#;
         let armed = armed(&["--settings", "x.json", "--resume", "--", "--settings"], Some(user));
-        let Armed { arguments, files } = armed.unwrap();
+        let Armed { arguments, files, .. } = armed.unwrap();
         let path = Path::new("run").join("settings.json");
         let path = path.to_str().unwrap();
         assert_eq!(arguments, ["--settings", path, "--resume", "--", "--settings"]);
@@ -189,6 +206,7 @@ mod tests {
         assert_eq!(stop[0], json!({"type": "command", "command": "relay", "args": ["Stop"]}));
         assert_eq!((&stop[1]["args"], &stop[1]["asyncRewake"]), (&json!(["Wait"]), &json!(true)));
         assert!(settings["hooks"]["PostToolUse"][0]["hooks"][1].is_null());
+        assert_eq!(settings["hooks"]["PreToolUse"][0]["matcher"], json!("AskUserQuestion"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! exactly this command.
 
 use crate::{
-    bridge::hooks::{Armed, Arming, Hooks, Printed, Unarmed},
+    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed},
     protocol::{hook::Point, secret::hash_text},
 };
 use serde_json::json;
@@ -14,11 +14,14 @@ pub(super) const HOOKS: Hooks = Hooks {
         ("SessionStart", Point::SessionBegan),
         ("UserPromptSubmit", Point::PromptSubmitted),
         ("PostToolUse", Point::ToolEnded),
+        ("PermissionRequest", Point::PermissionAsked),
         ("Stop", Point::TurnEnded),
     ],
     user_settings: |_| None,
     arm,
     print: Printed::context,
+    begins: Some(Begins::WithPrompt),
+    prompt_queue: Some(&["app-server"]),
 };
 
 /// The time after which Codex ends a hook, in seconds. It is the default, and a part of the hash.
@@ -101,7 +104,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     }
     arguments.extend(["-c".to_owned(), format!("hooks.state={{{}}}", trust.join(","))]);
     arguments.extend(arming.arguments.iter().cloned());
-    Ok(Armed { arguments, files: Vec::new() })
+    Ok(Armed { arguments, ..Armed::default() })
 }
 
 /// Returns the first argument that is a subcommand and no value of an option.
@@ -162,6 +165,7 @@ mod tests {
             command: &|event| vec!["/a b/it's".into(), event.into()],
             arguments: &arguments,
             user_settings: None,
+            env: &|_| None,
             directory: Path::new("run"),
             is_windows: false,
         })

@@ -1,6 +1,7 @@
 //! The agent CLI Codex.
 
 mod hooks;
+mod mcp;
 mod transcript;
 
 use super::Agent;
@@ -10,6 +11,7 @@ pub(super) const AGENT: Agent = Agent {
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
     hooks: Some(&hooks::HOOKS),
+    mcp: Some(&mcp::MCP),
     command_variable: Some("CODEX_THREAD_ID"),
     instruction_file: Some("AGENTS.md"),
 };

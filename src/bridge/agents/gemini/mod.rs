@@ -9,6 +9,7 @@ pub(super) const AGENT: Agent = Agent {
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
     hooks: None,
+    mcp: None,
     command_variable: Some("GEMINI_CLI"),
     instruction_file: Some("GEMINI.md"),
 };

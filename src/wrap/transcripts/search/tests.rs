@@ -40,6 +40,17 @@ impl TestHome {
         self.write(&format!("tmp/here/chats/session-{number}.jsonl"), &head)
     }
 
+    /// Creates a transcript of Claude Code, of words that were said so long ago.
+    fn session(&self, session: &str, words: &[(&str, u64)]) -> PathBuf {
+        let line = |(word, ago_ms): &(&str, u64)| {
+            let at = calendar::utc(clock::unix_ms() - ago_ms);
+            let content = format!("{{\"content\":\"{word}\"}}");
+            format!("{{\"type\":\"assistant\",\"timestamp\":\"{at}\",\"message\":{content}}}\n")
+        };
+        let lines: String = words.iter().map(line).collect();
+        self.write(&format!("projects/here/{session}.jsonl"), &lines)
+    }
+
     /// Gemini CLI's hash of the directory `here`.
     fn project_hash(&self) -> String {
         let digest = Sha256::digest(self.0.join("here").as_os_str().as_encoded_bytes());
@@ -69,6 +80,18 @@ fn replies(events: &Receiver<Event>) -> Vec<(u32, String)> {
         _ => None,
     });
     replies.collect()
+}
+
+/// The replies among the pending events.
+fn words(events: &Receiver<Event>) -> Vec<String> {
+    replies(events).into_iter().map(|(_, word)| word).collect()
+}
+
+/// Names a transcript as a hook does that reports so long ago, and looks for it.
+fn name(search: &mut Search, path: &Path, ago_ms: u64, sender: &Sender<Event>) {
+    let since_ms = clock::unix_ms() - ago_ms;
+    search.name(Named { path: path.to_owned(), since_ms });
+    look(search, sender);
 }
 
 /// Searches for transcripts, and reads all of them.
@@ -215,19 +238,10 @@ fn records_from_before_a_session_was_resumed_are_skipped() {
         let listed = format!("{{\"sessionId\":\"{session}\",\"startedAt\":{at}}}");
         home.write(&format!("sessions/{}.json", id()), &listed);
     };
-    let says = |session: &str, words: &[(&str, u64)]| {
-        let line = |(word, ago_ms): &(&str, u64)| {
-            let at = calendar::utc(clock::unix_ms() - ago_ms);
-            let content = format!("{{\"content\":\"{word}\"}}");
-            format!("{{\"type\":\"assistant\",\"timestamp\":\"{at}\",\"message\":{content}}}\n")
-        };
-        let lines: String = words.iter().map(line).collect();
-        home.write(&format!("projects/here/{session}.jsonl"), &lines);
-    };
+    let says = |session, words: &[(&str, u64)]| drop(home.session(session, words));
     let check = |search: &mut Search, expected: &[&str]| {
         look(search, &sender);
-        let received: Vec<_> = replies(&events).into_iter().map(|(_, word)| word).collect();
-        assert_eq!(received, expected);
+        assert_eq!(words(&events), expected);
     };
     names("a");
     check(&mut search, &[]);
@@ -357,4 +371,93 @@ fn records_are_read_after_the_clock_was_set_back() {
     append(&chat, &reply("long ago", since_ms - HOUR_MS - 50), 0);
     look(&mut search, &sender);
     assert_eq!(replies(&events), []);
+}
+
+#[test]
+fn transcript_that_a_hook_names_is_read_once_it_is_there() {
+    let home = TestHome::new("named-later");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("claude");
+    name(&mut search, &home.0.join("projects/here/a.jsonl"), 0, &sender);
+    assert!(search.followed.is_empty());
+    let path = home.session("a", &[("first", 0)]);
+    look(&mut search, &sender);
+    let is_owned = |event: &Event| matches!(event, Event::Owned(TranscriptId(0)));
+    assert!(events.try_iter().any(|event| is_owned(&event)));
+    append(&path, &fs::read_to_string(home.session("b", &[("second", 0)])).unwrap(), 0);
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["first", "second"]);
+}
+
+/// What another agent says in a conversation before or after the command leads it does not count.
+#[test]
+fn transcript_that_a_hook_names_replaces_the_older_one() {
+    let home = TestHome::new("named-again");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("claude");
+    search.started_ms -= 60_000;
+    let a = home.session("a", &[("of a", 30_000)]);
+    name(&mut search, &a, 40_000, &sender);
+    assert_eq!(words(&events), ["of a"]);
+    let b = home.session("b", &[("another's", 30_000)]);
+    name(&mut search, &b, 0, &sender);
+    home.session("a", &[("of a", 30_000), ("another's", 20_000)]);
+    home.session("b", &[("another's", 30_000), ("of b", 0)]);
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["of b"]);
+    assert_eq!(search.followed.len(), 1);
+    name(&mut search, &a, 0, &sender);
+    assert_eq!(words(&events), [""; 0]);
+    let line = fs::read_to_string(home.session("c", &[("of a again", 0)])).unwrap();
+    append(&a, &line, 0);
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["of a again"]);
+}
+
+#[test]
+fn no_candidate_is_looked_for_once_a_hook_names_the_transcript() {
+    let home = TestHome::new("named-codex");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let mut search = home.search("codex");
+    let [own, other] = ["own", "other"].map(|name| home.rollout(name, "\"source\":\"cli\""));
+    look(&mut search, &sender);
+    assert_eq!(search.followed.len(), 2);
+    for _ in 0..2 {
+        name(&mut search, &own, 0, &sender);
+        append(&other, "more\n", 0);
+        look(&mut search, &sender);
+        let paths: Vec<_> = search.followed.iter().map(|followed| &followed.path).collect();
+        assert_eq!(paths, [&own]);
+    }
+    let owned = events.try_iter().filter(|event| matches!(event, Event::Owned(_)));
+    assert_eq!(owned.count(), 1);
+}
+
+#[test]
+fn file_that_is_no_transcript_of_the_agent_is_not_read() {
+    let home = TestHome::new("named-others");
+    let (sender, _events) = bounded(EVENTS_MAX);
+    let spawned = home.rollout("spawned", "\"source\":{\"subagent\":{\"thread_spawn\":{}}}");
+    let own = home.session("own", &[]);
+    fs::create_dir_all(home.0.join("projects/here/directory.jsonl")).unwrap();
+    let long = "a/".repeat(4096) + "a.jsonl";
+    for (format, path) in [
+        ("codex", spawned.clone()),
+        ("codex", own.clone()),
+        ("claude", spawned),
+        ("claude", home.write("projects/here/own/subagents/agent-1.jsonl", "")),
+        ("claude", home.write("projects/above.jsonl", "")),
+        ("claude", home.write("projects/here/own.json", "")),
+        ("claude", home.0.join("projects/here/directory.jsonl")),
+        ("claude", home.0.join("projects/here/../../sessions/2026/11/20/spawned.jsonl")),
+        ("claude", PathBuf::from("own.jsonl")),
+        ("claude", home.0.join(long)),
+    ] {
+        let mut search = home.search(format);
+        name(&mut search, &path, 0, &sender);
+        assert!(search.named.is_none() && !search.is_named_by_hooks, "{format} {path:?}");
+    }
+    let mut search = home.search("claude");
+    name(&mut search, &own, 0, &sender);
+    assert!(search.is_named_by_hooks);
 }

@@ -1,0 +1,30 @@
+//! Handing our MCP server over to an agent CLI for one run, without a change to a file of its
+//! user's.
+
+use super::hooks::Armed;
+
+/// The name under which a CLI knows the server.
+pub const SERVER: &str = "agent-relay";
+
+/// The longest time that a CLI has to wait for the result of a tool, in seconds: an agent may be
+/// asked for an hour.
+pub(super) const TOOL_TIMEOUT_S: u64 = 3700;
+
+/// The way to hand an MCP server over to a CLI.
+pub struct Handover {
+    /// Whether the way is known to work on Windows.
+    pub works_on_windows: bool,
+    /// Adds to the arguments of a command line, which follow, and to its files what makes the CLI
+    /// start the server.
+    pub give: fn(&McpServer<'_>, &mut Armed),
+}
+
+/// The server that a CLI is to start.
+pub struct McpServer<'a> {
+    /// The program and its arguments.
+    pub command: &'a [String],
+    /// The variables that the server needs. Some CLIs pass on no others.
+    pub variables: &'a [(&'static str, String)],
+    /// The directory for the files of this run.
+    pub directory: &'a str,
+}

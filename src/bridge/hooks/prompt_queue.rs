@@ -1,0 +1,153 @@
+//! The queue of prompts that Codex's app server keeps for each conversation, as JSON lines over a
+//! process's standard streams.
+//!
+//! A prompt that is added to the queue begins a turn once the agent is idle. One that did not begin
+//! a turn in time is deleted, so that it cannot begin one later.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const INITIALIZE: u64 = 1;
+const ADD: u64 = 2;
+const DELETE: u64 = 3;
+
+/// An exchange that adds one prompt to the queue of a conversation.
+pub struct PromptQueue {
+    session: String,
+    text: String,
+    /// The id of the sender's message.
+    message: String,
+    stage: Stage,
+}
+
+enum Stage {
+    Adding,
+    /// The prompt is in the queue with this id, or was.
+    Added(String),
+    Deleting,
+}
+
+/// The next step of an exchange.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write these lines.
+    Write(String),
+    /// Wait for another line.
+    Wait,
+    /// The exchange is over. Says whether the prompt has left the queue to begin a turn.
+    Over(bool),
+}
+
+#[derive(Deserialize)]
+struct Response {
+    id: Option<Value>,
+    #[serde(default)]
+    result: Value,
+}
+
+impl PromptQueue {
+    /// Begins an exchange that adds `text` to the queue of a conversation.
+    #[must_use]
+    pub fn new(session: String, text: String, message: String) -> Self {
+        Self { session, text, message, stage: Stage::Adding }
+    }
+
+    /// Returns the first lines to write.
+    #[must_use]
+    pub fn first_lines(&self) -> String {
+        let client = json!({"name": "agent-relay", "version": env!("CARGO_PKG_VERSION")});
+        let params = json!({"clientInfo": client, "capabilities": {"experimentalApi": true}});
+        let text = json!({"type": "text", "text": self.text});
+        let add = json!({
+            "threadId": self.session, "clientUserMessageId": self.message, "input": [text],
+        });
+        [
+            request(INITIALIZE, "initialize", &params),
+            format!("{}\n", json!({"method": "initialized"})),
+            request(ADD, "thread/queue/add", &add),
+        ]
+        .concat()
+    }
+
+    /// Handles a line that the server has written.
+    pub fn received(&mut self, line: &str) -> Step {
+        let Ok(Response { id: Some(id), result }) = serde_json::from_str(line) else {
+            return Step::Wait;
+        };
+        match &self.stage {
+            Stage::Adding if id == ADD => match result["queuedSubmission"]["id"].as_str() {
+                Some(added) => self.stage = Stage::Added(added.to_owned()),
+                None => return Step::Over(false),
+            },
+            Stage::Deleting if id == DELETE => {
+                return Step::Over(result["deleted"] == false);
+            }
+            _ => {}
+        }
+        Step::Wait
+    }
+
+    /// Ends the time in which the prompt may begin a turn.
+    pub fn time_out(&mut self) -> Step {
+        match std::mem::replace(&mut self.stage, Stage::Deleting) {
+            Stage::Added(id) => {
+                let delete = json!({"threadId": self.session, "queuedSubmissionId": id});
+                Step::Write(request(DELETE, "thread/queue/delete", &delete))
+            }
+            // Nothing tells whether the prompt is in the queue.
+            Stage::Adding | Stage::Deleting => Step::Over(true),
+        }
+    }
+}
+
+fn request(id: u64, method: &str, params: &Value) -> String {
+    format!("{}\n", json!({"id": id, "method": method, "params": params}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> PromptQueue {
+        PromptQueue::new("s-1".into(), "one\ntwo".into(), "d-1".into())
+    }
+
+    const ADDED: &str = r#"{"id":2,"result":{"queuedSubmission":{"id":"q-1","input":[]}}}"#;
+
+    #[test]
+    fn prompt_is_added_and_deleted_unless_it_has_begun_a_turn() {
+        for (deleted, has_begun) in [(false, true), (true, false)] {
+            let mut queue = queue();
+            let lines = queue.first_lines();
+            assert_eq!(lines.lines().count(), 3);
+            let add: Value = serde_json::from_str(lines.lines().nth(2).unwrap()).unwrap();
+            assert_eq!(add["params"]["input"][0]["text"], "one\ntwo");
+            for line in [r#"{"id":1,"result":{}}"#, r#"{"method":"note"}"#, "no JSON", ADDED] {
+                assert_eq!(queue.received(line), Step::Wait, "{line}");
+            }
+            let Step::Write(line) = queue.time_out() else { panic!("the prompt is not deleted") };
+            assert!(line.contains(r#""queuedSubmissionId":"q-1""#), "{line}");
+            assert_eq!(queue.received(ADDED), Step::Wait);
+            let answer = json!({"id": 3, "result": {"deleted": deleted}}).to_string();
+            assert_eq!(queue.received(&answer), Step::Over(has_begun));
+        }
+    }
+
+    #[test]
+    fn refused_prompt_begins_no_turn() {
+        let refusal = r#"{"id":2,"error":{"code":-32603,"message":"no rollout"}}"#;
+        assert_eq!(queue().received(refusal), Step::Over(false));
+    }
+
+    /// A prompt of which nothing is known may have begun a turn, so it is not delivered anew at once.
+    #[test]
+    fn server_without_an_answer_leaves_a_doubt() {
+        let mut silent = queue();
+        assert_eq!(silent.time_out(), Step::Over(true));
+        let mut cut_off = queue();
+        cut_off.received(ADDED);
+        cut_off.time_out();
+        assert_eq!(cut_off.received(r#"{"id":3,"error":{}}"#), Step::Over(false));
+        assert_eq!(cut_off.time_out(), Step::Over(true));
+    }
+}

@@ -1,0 +1,92 @@
+//! The brief of an agent whose CLI's hooks take it: each conversation gets it when it begins. If no
+//! hook reports, it is typed.
+
+use super::Injector;
+use crate::{
+    bridge::{
+        hooks::{Begins, HookedBrief},
+        output::Ticket,
+    },
+    protocol::hook::Report,
+};
+use std::collections::VecDeque;
+
+/// The most conversations that are remembered to have the brief.
+const CONVERSATIONS_MAX: usize = 32;
+
+/// The brief for hooks, and the conversations that have it.
+#[derive(Debug)]
+pub(super) struct Brief {
+    text: HookedBrief,
+    /// The same as a prompt, in case no hook takes it.
+    prompt: Option<String>,
+    /// Whether a turn has begun without a report of a hook.
+    is_turn_unreported: bool,
+    /// The transcripts of the conversations that have the brief.
+    known_to: VecDeque<String>,
+    /// The hook that got the brief last.
+    given: Option<Ticket>,
+}
+
+impl Brief {
+    /// Returns the brief for hooks, and the prompt that is to be typed unless a hook reports before.
+    /// A CLI whose hooks report only at a prompt cannot be waited for, so nothing is typed there.
+    pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> (Self, Option<String>) {
+        let typed = prompt.clone().filter(|_| text.begins == Begins::AtStart);
+        let (is_turn_unreported, known_to, given) = (false, VecDeque::new(), None);
+        (Self { text, prompt, is_turn_unreported, known_to, given }, typed)
+    }
+
+    fn remember(&mut self, transcript: String) {
+        if self.known_to.len() == CONVERSATIONS_MAX {
+            self.known_to.pop_front();
+        }
+        self.known_to.push_back(transcript);
+    }
+}
+
+impl Injector {
+    /// Returns the brief for a conversation that begins, unless the conversation has it.
+    pub(super) fn brief_for(&mut self, ticket: Ticket, report: &Report) -> Option<String> {
+        let brief = self.brief.as_mut()?;
+        let was_typed = self.notices.end_brief();
+        let transcript = report.transcript.clone().unwrap_or_default();
+        let is_known = was_typed || brief.known_to.contains(&transcript);
+        if is_known && !report.forgets {
+            if was_typed {
+                brief.remember(transcript);
+            }
+            return None;
+        }
+        brief.remember(transcript);
+        brief.given = Some(ticket);
+        Some(brief.text.text.clone())
+    }
+
+    /// Notes that a hook was gone when it was answered: the brief is typed instead.
+    pub(super) fn take_back_brief(&mut self, ticket: Ticket) {
+        let Some(brief) = &mut self.brief else { return };
+        if brief.given.take_if(|given| *given == ticket).is_some() {
+            brief.known_to.pop_back();
+            self.notices.set_brief(brief.prompt.clone());
+        }
+    }
+
+    /// Notes that a turn has begun. Hooks that have reported nothing by its end take no brief.
+    pub(super) fn note_turn_for_brief(&mut self) {
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.work.is_heard()) {
+            brief.is_turn_unreported = true;
+        }
+    }
+
+    /// Makes the brief a text to type if a turn has ended of which no hook has reported anything.
+    pub(super) fn type_brief_without_hooks(&mut self) {
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.work.is_heard())
+            && brief.text.begins == Begins::WithPrompt
+            && std::mem::take(&mut brief.is_turn_unreported)
+            && !self.notices.has_typed_brief()
+        {
+            self.notices.set_brief(brief.prompt.clone());
+        }
+    }
+}

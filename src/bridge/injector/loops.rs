@@ -1,0 +1,165 @@
+//! Counts of the messages between the agent and each other one, by which a loop is recognised: two
+//! agents that answer each other without a person's prompt and without work.
+
+use std::collections::VecDeque;
+
+/// The most peers with a count. Beyond that, the count of the peer without a message for longest is
+/// forgotten, so its messages go on.
+const PEERS_MAX: usize = 256;
+
+/// The counts since the last prompt of a person or the last use of a tool.
+#[derive(Debug, Default)]
+pub(super) struct Loops {
+    /// Counted peers, the one with the last message at the end.
+    peers: VecDeque<Peer>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    /// The name in lower case.
+    name: String,
+    /// The number of messages in both directions.
+    count: u32,
+    /// Whether the agent was told that messages wait.
+    is_told: bool,
+}
+
+impl Loops {
+    /// Lets a message from a peer to the agent pass and counts it, unless `max` messages have
+    /// passed.
+    pub(super) fn admit(&mut self, name: &str, max: u32) -> bool {
+        let peer = self.peer(name);
+        let passes = peer.count < max;
+        peer.count = peer.count.saturating_add(passes.into());
+        passes
+    }
+
+    /// Counts a message from the agent to a peer. Returns the number of messages with it.
+    pub(super) fn count_sent(&mut self, name: &str) -> u32 {
+        let peer = self.peer(name);
+        peer.count = peer.count.saturating_add(1);
+        peer.count
+    }
+
+    /// Lowers a peer's count to what its message states: the count of the sender, with this message.
+    /// The sender may have worked, or may have got a prompt of its person.
+    pub(super) fn learn(&mut self, name: &str, hops: u32) {
+        let peer = self.peer(name);
+        let before = hops.saturating_sub(1);
+        peer.is_told &= peer.count <= before;
+        peer.count = peer.count.min(before);
+    }
+
+    /// Whether the agent is to be told that messages with a peer wait, which is once until the
+    /// count is lowered.
+    pub(super) fn tell(&mut self, name: &str) -> bool {
+        !std::mem::replace(&mut self.peer(name).is_told, true)
+    }
+
+    /// Forgets all counts, after a prompt of the agent's person or the use of a tool.
+    pub(super) fn reset(&mut self) {
+        self.peers.clear();
+    }
+
+    /// Returns a peer, as the one with the last message.
+    fn peer(&mut self, name: &str) -> &mut Peer {
+        let name = name.to_ascii_lowercase();
+        let known = self.peers.iter().position(|peer| peer.name == name);
+        let peer = known.and_then(|at| self.peers.remove(at));
+        if self.peers.len() == PEERS_MAX {
+            self.peers.pop_front();
+        }
+        self.peers.push_back(peer.unwrap_or(Peer { name, count: 0, is_told: false }));
+        self.peers.back_mut().expect("a peer was added")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_in_both_directions_are_counted_for_each_peer() {
+        let mut loops = Loops::default();
+        assert!(loops.admit("Bob", 3));
+        assert_eq!(loops.count_sent("bob"), 2);
+        assert!(loops.admit("BOB", 3));
+        assert!(!loops.admit("Bob", 3), "the budget is used up");
+        assert!(!loops.admit("Bob", 3), "a message that waits is not counted");
+        assert!(loops.admit("Carl", 3), "another peer has its own count");
+        assert_eq!(loops.count_sent("Bob"), 4);
+        loops.reset();
+        assert!(loops.admit("Bob", 3));
+    }
+
+    #[test]
+    fn hops_only_lower_a_count() {
+        for (hops, left) in [(0, 3), (1, 3), (2, 2), (3, 1), (4, 0), (u32::MAX, 0)] {
+            let mut loops = Loops::default();
+            while loops.admit("Bob", 3) {}
+            loops.learn("Bob", hops);
+            let admitted = (0..9).filter(|_| loops.admit("Bob", 3)).count();
+            assert_eq!(admitted, left, "hops {hops}");
+        }
+    }
+
+    #[test]
+    fn agent_is_told_once_until_the_count_is_lowered() {
+        let mut loops = Loops::default();
+        while loops.admit("Bob", 3) {}
+        assert_eq!([loops.tell("Bob"), loops.tell("bob"), loops.tell("Carl")], [true, false, true]);
+        loops.learn("Bob", 9);
+        assert!(!loops.tell("Bob"));
+        loops.learn("Bob", 1);
+        assert!(loops.tell("Bob"));
+        loops.reset();
+        assert!(loops.tell("Bob"));
+    }
+
+    #[test]
+    fn peer_without_a_message_for_longest_is_forgotten() {
+        let mut loops = Loops::default();
+        for name in ["Bob", "Carl"] {
+            while loops.admit(name, 1) {}
+        }
+        for number in 1..PEERS_MAX {
+            loops.count_sent(&format!("peer-{number}"));
+        }
+        assert_eq!(loops.peers.len(), PEERS_MAX);
+        assert!(!loops.admit("Carl", 1));
+        assert!(loops.admit("Bob", 1));
+    }
+
+    proptest! {
+        /// Since the last reset, no more than `max` messages come from a peer that states its true
+        /// count or none, and a count of a peer changes only by its own messages.
+        #[test]
+        fn no_more_than_the_budget_passes(
+            steps in prop::collection::vec((0_usize..3, 0_u8..12), 0..200),
+            max in 1_u32..8,
+        ) {
+            let mut loops = Loops::default();
+            let (mut passed, mut sent) = ([0_u32; 3], [0_u32; 3]);
+            for (peer, step) in steps {
+                let name = ["Ann", "Bob", "Carl"][peer];
+                match step {
+                    0 => {
+                        loops.reset();
+                        (passed, sent) = ([0; 3], [0; 3]);
+                    }
+                    1..4 => {
+                        sent[peer] += 1;
+                        prop_assert_eq!(loops.count_sent(name), passed[peer] + sent[peer]);
+                    }
+                    4 => loops.learn(name, passed[peer] + sent[peer] + 1),
+                    _ => {
+                        let passes = loops.admit(name, max);
+                        prop_assert_eq!(passes, passed[peer] + sent[peer] < max);
+                        passed[peer] += u32::from(passes);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Long texts in pages: each result has one page, and the text is kept for the next ones.
+
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+
+/// The most bytes of a page. The frames that one command takes are shorter, so none is cut.
+pub(super) const PAGE_BYTES: usize = 16 << 10;
+
+/// The most texts that are kept, and their most bytes. The oldest go first.
+const TEXTS_MAX: usize = 16;
+const BYTES_MAX: usize = 8 << 20;
+
+/// The beginning of the ids of texts that are kept.
+const PREFIX: &str = "result-";
+
+/// Texts that were longer than a page.
+#[derive(Debug)]
+pub(super) struct Pages {
+    /// A number that other processes do not have.
+    seed: u32,
+    count: u64,
+    texts: VecDeque<(String, String)>,
+}
+
+impl Pages {
+    pub(super) fn new(seed: u32) -> Self {
+        Self { seed, count: 0, texts: VecDeque::new() }
+    }
+
+    /// Whether an id has the form of those of kept texts.
+    pub(super) fn is_kept_id(id: &str) -> bool {
+        id.starts_with(PREFIX)
+    }
+
+    /// Returns a page of a kept text, from a position on; `None` if the text is not kept any more.
+    pub(super) fn page(&self, id: &str, offset: usize) -> Option<Value> {
+        let (id, text) = self.texts.iter().find(|(kept, _)| kept == id)?;
+        Some(content(id, text, offset))
+    }
+
+    /// Returns the first page of a text, which is kept if it has more of them.
+    pub(super) fn first_page(&mut self, text: String) -> Value {
+        if text.len() <= PAGE_BYTES {
+            return content("", &text, 0);
+        }
+        self.count += 1;
+        let id = format!("{PREFIX}{:08x}-{}", self.seed, self.count);
+        let page = content(&id, &text, 0);
+        self.texts.push_back((id, text));
+        let bytes = |texts: &VecDeque<(String, String)>| -> usize {
+            texts.iter().map(|(_, text)| text.len()).sum()
+        };
+        while self.texts.len() > TEXTS_MAX || bytes(&self.texts) > BYTES_MAX {
+            self.texts.pop_front();
+        }
+        page
+    }
+}
+
+/// Returns the content of a result: a page of a text, and where it goes on. A text of one page is
+/// always shown whole.
+pub(super) fn content(id: &str, text: &str, offset: usize) -> Value {
+    if text.len() <= PAGE_BYTES {
+        return json!([block(text)]);
+    }
+    let begin = text.floor_char_boundary(offset);
+    let end = text.floor_char_boundary(begin.saturating_add(PAGE_BYTES));
+    let more = match end < text.len() {
+        true => format!("; `read` with the id {id} and the offset {end} shows what follows"),
+        false => String::new(),
+    };
+    let place = format!("[bytes {begin} to {end} of {}{more}]", text.len());
+    json!([block(&text[begin..end]), block(&place)])
+}
+
+fn block(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_the_text() {
+        let text = "é€x\u{1f600}\n".repeat(5000);
+        let mut pages = Pages::new(0xabc);
+        let mut page = pages.first_page(text.clone());
+        let (mut read, mut offset) = (String::new(), 0);
+        loop {
+            let piece = page[0]["text"].as_str().unwrap();
+            assert!(piece.len() <= PAGE_BYTES && !piece.is_empty());
+            read.push_str(piece);
+            offset += piece.len();
+            let place = page[1]["text"].as_str().unwrap().to_owned();
+            if read.len() == text.len() {
+                assert!(place.ends_with(&format!("to {offset} of {}]", text.len())), "{place}");
+                break;
+            }
+            let next = format!("the id result-00000abc-1 and the offset {offset} shows");
+            assert!(place.contains(&next), "{place}");
+            page = pages.page("result-00000abc-1", offset).unwrap();
+        }
+        assert_eq!(read, text);
+        let beyond = pages.page("result-00000abc-1", usize::MAX).unwrap();
+        assert_eq!(beyond[0]["text"], "");
+        assert_eq!(pages.page("result-00000abc-2", 0), None);
+    }
+
+    #[test]
+    fn short_text_is_whole_and_not_kept() {
+        let mut pages = Pages::new(1);
+        assert_eq!(pages.first_page("a".into()), json!([{"type": "text", "text": "a"}]));
+        assert_eq!(content("x", "abc", 2), json!([{"type": "text", "text": "abc"}]));
+        assert!(pages.texts.is_empty());
+    }
+
+    #[test]
+    fn oldest_texts_go_first() {
+        let mut pages = Pages::new(1);
+        for _ in 0..20 {
+            pages.first_page("x".repeat(1 << 20));
+        }
+        assert_eq!(pages.texts.len(), BYTES_MAX >> 20);
+        assert_eq!(pages.texts[0].0, "result-00000001-13");
+        for _ in 0..20 {
+            pages.first_page("x".repeat(PAGE_BYTES + 1));
+        }
+        assert_eq!(pages.texts.len(), TEXTS_MAX);
+    }
+}

@@ -1,0 +1,49 @@
+//! What an agent does, as its wrapper reports it to the daemon.
+
+use super::wire_enum::wire_enum;
+
+wire_enum! {
+    /// What an agent does.
+    Activity {
+        /// Its program starts, and has not shown its input line yet.
+        Starting = "starting",
+        /// It works on a prompt.
+        Working = "working",
+        /// It waits until its person allows the use of a tool.
+        WaitsForPermission = "waits-for-permission",
+        /// It has asked its person something.
+        AsksPerson = "asks-person",
+        /// It waits for a prompt.
+        Idle = "idle",
+        /// A shell reads its terminal.
+        Shell = "shell",
+        /// Its program has ended.
+        Ended = "ended",
+    }
+}
+
+wire_enum! {
+    /// A source from which an agent's activity is known.
+    ActivitySource {
+        /// The hooks of the agent's CLI.
+        Hooks = "hooks",
+        /// The agent's screen, or the foreground of its terminal.
+        Screen = "screen",
+    }
+}
+
+impl Activity {
+    /// The activity in words that follow the agent's name.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Starting => "is starting",
+            Self::Working => "is working",
+            Self::WaitsForPermission => "waits for permission",
+            Self::AsksPerson => "asks its person something",
+            Self::Idle => "is idle",
+            Self::Shell => "is in a shell",
+            Self::Ended => "has ended",
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Reports of the agent's activity to the daemon, one at a time.
+
+use crate::{
+    bridge::Doing,
+    client::{Client, ClientError, Delivery},
+    protocol::{Moment, relay::ActivityRequest},
+};
+use crossbeam_channel::{Receiver, RecvError, never};
+
+type Answer = Result<Delivery, ClientError>;
+
+/// The activity that the daemon was told, and the one that it is to be told next.
+pub(super) struct ActivityReports {
+    /// The channel of the daemon's next answer; it is never ready while none is awaited.
+    answer: Receiver<Answer>,
+    is_awaited: bool,
+    /// The latest activity that waits for that answer.
+    next: Option<Doing>,
+    /// Whether nothing is told: no daemon is connected, or it has refused the request, as an older
+    /// one does.
+    is_off: bool,
+}
+
+impl Default for ActivityReports {
+    fn default() -> Self {
+        Self { answer: never(), is_awaited: false, next: None, is_off: false }
+    }
+}
+
+impl ActivityReports {
+    pub(super) fn answer(&self) -> &Receiver<Answer> {
+        &self.answer
+    }
+
+    /// Notes that the connection has changed: the last answer may be lost, and another daemon may
+    /// answer from now on.
+    pub(super) fn connected(&mut self, is_connected: bool) {
+        *self = Self { is_off: !is_connected, ..Self::default() };
+    }
+
+    /// Tells the daemon what the agent does, once it has answered the last report.
+    pub(super) fn tell(&mut self, now: Moment, client: &Client, doing: Doing) {
+        if self.is_off {
+            return;
+        }
+        if self.is_awaited {
+            self.next = Some(doing);
+            return;
+        }
+        let report = ActivityRequest {
+            activity: doing.activity.to_string(),
+            source: doing.source.to_string(),
+            for_ms: now.since(doing.since),
+        };
+        match client.report_activity(&report) {
+            Ok(answer) => (self.answer, self.is_awaited) = (answer, true),
+            Err(error) => tracing::debug!("the agent's activity cannot be reported: {error}"),
+        }
+    }
+
+    /// Handles the daemon's answer.
+    pub(super) fn answered(
+        &mut self,
+        now: Moment,
+        client: &Client,
+        answer: Result<Answer, RecvError>,
+    ) {
+        (self.answer, self.is_awaited) = (never(), false);
+        if let Ok(Err(error)) = answer {
+            tracing::info!("the daemon takes no reports of what the agent does: {error}");
+            self.is_off = true;
+        }
+        if let Some(doing) = self.next.take() {
+            self.tell(now, client, doing);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Handing our MCP server over to an agent's CLI for one run.
+
+use super::{arming::Wrapper, run_folder::RunFolder};
+use crate::bridge::{
+    agents::{self, AGENTS, Agent},
+    handover::McpServer,
+    hooks::Armed,
+};
+use platform::process;
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+};
+
+/// Our server as it is offered to a CLI.
+pub(super) struct Offer<'a> {
+    /// The program and its arguments.
+    pub(super) command: &'a [OsString],
+    /// The variables with which the server acts as the agent.
+    pub(super) variables: &'a [(&'static str, OsString)],
+}
+
+/// Returns why the CLI with this recipe cannot be given our server; `None` if it can.
+pub(super) fn obstacle(recipe: &str) -> Option<String> {
+    let Some(handover) = agents::named(recipe).and_then(|agent| agent.mcp) else {
+        let known = AGENTS.iter().filter(|agent| agent.mcp.is_some());
+        let known: Vec<_> = known.map(|Agent { name, .. }| *name).collect();
+        return Some(format!("a way to hand it over is known only for {}", known.join(", ")));
+    };
+    let is_tried = handover.works_on_windows || process::SYSTEM != "windows";
+    (!is_tried).then(|| "that was never tried on Windows".to_owned())
+}
+
+/// Changes the arguments of the CLI with this recipe so that it starts our server. `folder` is the
+/// folder of this run, if there is one; else one is made, and returned.
+pub(super) fn hand_over(
+    recipe: &str,
+    offer: &Offer<'_>,
+    wrapper: &Wrapper<'_>,
+    folder: Option<&RunFolder>,
+    arguments: &mut Vec<OsString>,
+) -> io::Result<Option<RunFolder>> {
+    if let Some(why) = obstacle(recipe) {
+        return Err(io::Error::other(why));
+    }
+    let handover = agents::named(recipe).and_then(|agent| agent.mcp).expect("there is no obstacle");
+    let made = match folder {
+        Some(_) => None,
+        None => Some(RunFolder::create(wrapper.run_directory, wrapper.name, wrapper.key)?),
+    };
+    let folder = folder.or(made.as_ref()).expect("a folder is given or made");
+    let command = offer.command.iter().map(|word| text(word)).collect::<io::Result<Vec<_>>>()?;
+    let variables = offer.variables.iter().map(|(name, value)| Ok((*name, text(value)?)));
+    let server = McpServer {
+        command: &command,
+        variables: &variables.collect::<io::Result<Vec<_>>>()?,
+        directory: &text(folder.path().as_os_str())?,
+    };
+    // The CLI's own arguments need not be text, and stay as they are.
+    let mut armed = Armed::default();
+    (handover.give)(&server, &mut armed);
+    for (name, text) in armed.files {
+        folder.write(name, &text)?;
+    }
+    arguments.splice(0..0, armed.arguments.into_iter().map(OsString::from));
+    Ok(made)
+}
+
+fn text(word: &OsStr) -> io::Result<String> {
+    let text = word.to_str().map(str::to_owned);
+    text.ok_or_else(|| io::Error::other(format!("{} is not valid text", word.display())))
+}

@@ -1,0 +1,94 @@
+//! A transcript that a hook has named, and the check whether it may be used.
+//!
+//! The key of hooks proves that the agent's hook or one of its commands speaks, which may name any
+//! file. So the file is checked here, whatever the hook itself has checked.
+
+use crate::{bridge::transcript::Format, protocol::hook::TRANSCRIPT_BYTES_MAX};
+use platform::paths;
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind},
+    path::{Component, Path, PathBuf},
+};
+
+/// A transcript that a hook has named.
+#[derive(Debug)]
+pub(super) struct Named {
+    /// The path, as the hook states it.
+    pub(super) path: PathBuf,
+    /// The moment from which on the agent's words count, by the wall clock.
+    pub(super) since_ms: u64,
+}
+
+/// A reason why a transcript that a hook has named is not used.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The path is too long, relative, or does not end in the name of a transcript.
+    Path,
+    /// The file is in none of the folders in which the CLI keeps transcripts.
+    Folder,
+    /// The file is a link, a directory or the like.
+    Kind,
+    /// The file is another user's, or others can change it, or it cannot be looked at.
+    Access(io::Error),
+    /// The transcript is a subagent's.
+    Subagent,
+}
+
+/// Returns the real path of a transcript that a hook has named, if it is a regular file that only
+/// this user can change, in a folder of the format below `home`, which is a real path. `None` if it
+/// does not exist yet.
+pub(super) fn check(path: &Path, home: &Path, format: &Format) -> Result<Option<PathBuf>, Refusal> {
+    let parts = path.parent().zip(path.file_name());
+    let is_transcript = path.extension().is_some_and(|extension| extension == "jsonl");
+    let is_short = path.as_os_str().len() <= TRANSCRIPT_BYTES_MAX;
+    let parts = parts.filter(|_| is_transcript && is_short && path.is_absolute());
+    let (folder, name) = parts.ok_or(Refusal::Path)?;
+    let Some(folder) = existing(fs::canonicalize(folder))? else { return Ok(None) };
+    if !is_folder_of(&folder, home, format) {
+        return Err(Refusal::Folder);
+    }
+    let path = folder.join(name);
+    match existing(fs::symlink_metadata(&path))? {
+        None => return Ok(None),
+        Some(metadata) if !metadata.is_file() => return Err(Refusal::Kind),
+        Some(_) => {}
+    }
+    paths::check_only_owner_writes(&path).map_err(Refusal::Access)?;
+    Ok(Some(path))
+}
+
+/// Returns what is there; `None` if nothing is.
+fn existing<T>(found: io::Result<T>) -> Result<Option<T>, Refusal> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Refusal::Access(error)),
+    }
+}
+
+/// Whether a folder is one in which the CLI keeps transcripts.
+fn is_folder_of(folder: &Path, home: &Path, format: &Format) -> bool {
+    let Ok(below) = folder.strip_prefix(home) else { return false };
+    let (mut names, mut patterns) = (below.components(), format.folders.split('/'));
+    loop {
+        match (names.next(), patterns.next()) {
+            (None, None) => return true,
+            (Some(Component::Normal(name)), Some(pattern)) if pattern == "*" || name == pattern => {
+            }
+            _ => return false,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path => f.write_str("it is no absolute path of a transcript"),
+            Self::Folder => f.write_str("it is not where the program keeps transcripts"),
+            Self::Kind => f.write_str("it is no regular file"),
+            Self::Access(error) => error.fmt(f),
+            Self::Subagent => f.write_str("it is a subagent's"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Waking an idle agent by another process of its CLI, which adds a text to the agent's queue of
+//! prompts. The text goes over the process's standard input, since other users can see arguments.
+
+use super::threads::spawn;
+use crate::bridge::hooks::{PromptQueue, Step};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::{
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Read, Write},
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, Stdio},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// The time in which a prompt must begin a turn, before it is deleted from the queue.
+const BEGUN: Duration = Duration::from_secs(10);
+
+/// The time for each last step: the answer to a deletion, and the end of the process.
+const LAST_STEP: Duration = Duration::from_secs(2);
+
+/// The longest line that is read. Longer ones are no answers.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// The most lines that wait for the thread that handles them.
+const LINES_MAX: usize = 16;
+
+/// The most failures that wait for the driver.
+const FAILURES_MAX: usize = 16;
+
+/// A process of an agent CLI, as the wrapper has started the agent's own.
+pub(super) struct WakeCommand {
+    pub(super) program: OsString,
+    /// Changes of the environment: variables to set or to remove.
+    pub(super) env: Vec<(OsString, Option<OsString>)>,
+    pub(super) directory: Option<PathBuf>,
+}
+
+/// The processes that wake an agent, one at a time.
+pub(super) struct Waker {
+    command: WakeCommand,
+    /// The ids of messages that did not begin a turn.
+    pub(super) failed: Receiver<String>,
+    failures: Sender<String>,
+    /// Dropping the sender ends the time of the current process.
+    stop: Option<Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Waker {
+    pub(super) fn new(command: WakeCommand) -> Self {
+        let (failures, failed) = bounded(FAILURES_MAX);
+        Self { command, failed, failures, stop: None, threads: Vec::new() }
+    }
+
+    /// Starts a process that adds a message's text to the queue of a conversation.
+    pub(super) fn wake(&mut self, arguments: &[&str], session: String, text: String, id: String) {
+        self.threads.retain(|thread| !thread.is_finished());
+        let (stop, stopped) = bounded(0);
+        self.stop = Some(stop);
+        let mut command = Command::new(&self.command.program);
+        command.args(arguments);
+        for (name, value) in &self.command.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(directory) = &self.command.directory {
+            command.current_dir(directory);
+        }
+        let failures = self.failures.clone();
+        let queue = PromptQueue::new(session, text, id.clone());
+        let started = spawn("waker", move || {
+            let has_begun = exchange(command, queue, &stopped).unwrap_or_else(|error| {
+                tracing::info!("the agent is not woken: {error}");
+                false
+            });
+            if !has_begun {
+                // Without this, the bridge waits for a record in vain, and delivers it again.
+                let _ = failures.try_send(id);
+            }
+        });
+        match started {
+            Ok(thread) => self.threads.push(thread),
+            Err(error) => tracing::error!("the agent is not woken: {error}"),
+        }
+    }
+
+    /// Ends the processes, and deletes a prompt that has not begun a turn.
+    pub(super) fn end(&mut self) {
+        self.stop = None;
+        for thread in self.threads.drain(..) {
+            // A panic was reported by its hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs the process. Returns whether the prompt has begun a turn, or may have.
+fn exchange(
+    mut command: Command,
+    mut queue: PromptQueue,
+    stopped: &Receiver<()>,
+) -> io::Result<bool> {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let lines = read_lines(child.stdout.take().expect("a piped output"))?;
+    let has_begun = converse(&mut child, &mut queue, &lines, stopped);
+    end(child, &lines);
+    has_begun
+}
+
+fn converse(
+    child: &mut Child,
+    queue: &mut PromptQueue,
+    lines: &Receiver<String>,
+    stopped: &Receiver<()>,
+) -> io::Result<bool> {
+    let input = child.stdin.as_mut().expect("a piped input");
+    input.write_all(queue.first_lines().as_bytes())?;
+    let mut until = Instant::now() + BEGUN;
+    let mut stopped = stopped.clone();
+    loop {
+        let step = crossbeam_channel::select! {
+            recv(lines) -> line => match line {
+                Ok(line) => queue.received(&line),
+                Err(_) => return Ok(true),
+            },
+            recv(stopped) -> _ => {
+                stopped = crossbeam_channel::never();
+                until = Instant::now();
+                Step::Wait
+            },
+            default(until.saturating_duration_since(Instant::now())) => queue.time_out(),
+        };
+        match step {
+            Step::Write(line) => {
+                input.write_all(line.as_bytes())?;
+                until = Instant::now() + LAST_STEP;
+            }
+            Step::Wait => {}
+            Step::Over(has_begun) => return Ok(has_begun),
+        }
+    }
+}
+
+/// Ends the process: it ends with its input, and is killed if it does not.
+fn end(mut child: Child, lines: &Receiver<String>) {
+    drop(child.stdin.take());
+    let until = Instant::now() + LAST_STEP;
+    let ended = loop {
+        match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    if ended == RecvTimeoutError::Timeout
+        && let Err(error) = child.kill()
+    {
+        tracing::debug!("the process that wakes the agent is not killed: {error}");
+    }
+    if let Err(error) = child.wait() {
+        tracing::debug!("the process that wakes the agent is lost: {error}");
+    }
+}
+
+/// Reads lines on a thread that ends with its source.
+fn read_lines(output: ChildStdout) -> io::Result<Receiver<String>> {
+    let (to, lines) = bounded(LINES_MAX);
+    let mut output = BufReader::new(output);
+    spawn("waker output", move || {
+        loop {
+            let mut line = String::new();
+            match output.by_ref().take(LINE_BYTES_MAX).read_line(&mut line) {
+                Ok(read) if read > 0 && to.send(line).is_ok() => {}
+                _ => return,
+            }
+        }
+    })?;
+    Ok(lines)
+}

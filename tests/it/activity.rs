@@ -1,0 +1,150 @@
+//! What agents do, as commands show it and wait for it.
+
+use crate::{
+    sandbox::{Sandbox, output, until},
+    terminal::Terminal,
+    wrap::send,
+};
+use serde_json::{Value, json};
+use std::{fs, process::Output};
+
+fn said(ended: &Output) -> String {
+    String::from_utf8_lossy(&ended.stderr).into_owned()
+}
+
+/// Waits for a state of an agent. Returns the exit code and the message.
+fn wait_for(sandbox: &Sandbox, words: &[&str]) -> (Option<i32>, String) {
+    let ended = sandbox.run(["wait"].iter().chain(words));
+    (ended.status.code(), said(&ended))
+}
+
+#[test]
+fn wait_ends_once_a_state_is_reached() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let timeout = ["--timeout", "300ms"];
+    let (code, why) = wait_for(&sandbox, &[&["Bob", "ended"][..], &timeout].concat());
+    assert_eq!((code, why.contains("ended is not reached in time: Bob is here")), (Some(4), true));
+    let (code, why) = wait_for(&sandbox, &[&["Bob", "message"][..], &timeout].concat());
+    assert_eq!((code, why.contains("nothing waits for Bob")), (Some(4), true), "{why}");
+    bob.send_json(&json!({"v": 1, "type": "SEND", "id": "a", "ts": 0, "to": "@relay", "payload": {
+        "kind": "request", "body": "activity",
+        "data": {"activity": "working", "source": "screen", "for_ms": 0}}}));
+    bob.expect("DELIVER");
+    let (code, why) = wait_for(&sandbox, &[&["Bob", "idle"][..], &timeout].concat());
+    assert_eq!((code, why.contains("Bob is working")), (Some(4), true), "{why}");
+    bob.send_json(&json!({"v": 1, "type": "SEND", "id": "b", "ts": 0, "to": "@relay", "payload": {
+        "kind": "request", "body": "activity",
+        "data": {"activity": "idle", "source": "screen", "for_ms": 0}}}));
+    bob.expect("DELIVER");
+    assert_eq!(wait_for(&sandbox, &["bob", "idle"]), (Some(0), String::new()));
+    bob.leave();
+    assert_eq!(wait_for(&sandbox, &["Bob", "ended"]), (Some(0), String::new()));
+    let sent = sandbox.run(["send", "Bob", "hello"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", said(&sent));
+    assert_eq!(wait_for(&sandbox, &["Bob", "message"]), (Some(0), String::new()));
+}
+
+#[test]
+fn wait_for_a_state_that_is_not_known_is_refused() {
+    let sandbox = Sandbox::new();
+    let bob = sandbox.join("Bob");
+    let (code, why) = wait_for(&sandbox, &["Bob", "idle"]);
+    assert_eq!((code, why.contains("it is not known when Bob is idle")), (Some(1), true), "{why}");
+    bob.leave();
+    let (code, why) = wait_for(&sandbox, &["Bob", "idle"]);
+    assert_eq!((code, why.contains("Bob is away")), (Some(1), true), "{why}");
+    let (code, why) = wait_for(&sandbox, &["Bbo", "ended"]);
+    assert_eq!((code, why.contains("no agent named \"Bbo\"")), (Some(1), true), "{why}");
+    assert_eq!(wait_for(&sandbox, &["Bob", "dancing"]).0, Some(2));
+}
+
+/// A program under the name of Claude Code that reports by its hooks and shows a dialog. Each step
+/// waits for a file.
+const CLAUDE: &str = r#"#!/bin/sh
+while [ "$1" != --settings ]; do shift || exit 9; done
+to=$(dirname "$2")/wrapper.json
+hook() { echo '{}' | "$WRAP" hook claude "$1" --to "$to"; }
+step() { while [ ! -e "$STEPS/$1" ]; do sleep 0.05; done; }
+echo ready
+step prompt; hook UserPromptSubmit
+step permission; hook PermissionRequest; printf '\n❯ 1. Yes\n  2. No\n'
+step allowed; printf '\033[2J\033[Hallowed\n'
+step question; hook PreToolUse; printf '\n❯ 1. Red\n  2. Blue\n'
+step stop; hook Stop; printf '\033[2J\033[H'
+step end
+"#;
+
+/// Starts a script under the name of Claude Code as Ann.
+fn start_claude(sandbox: &Sandbox, script: &str) -> Terminal {
+    let program = sandbox.directory().join("claude");
+    fs::write(&program, script).unwrap();
+    let mut chmod = sandbox.program("chmod");
+    chmod.arg("+x").arg(&program);
+    assert!(output(chmod).status.success());
+    let terminal = Terminal::wrap(sandbox, "Ann", &[program.to_str().unwrap()]);
+    terminal.wait_for("ready");
+    terminal
+}
+
+fn ann(sandbox: &Sandbox) -> Value {
+    let listed = sandbox.run(["agents", "--json"]).stdout;
+    let rows = listed.split(|byte| *byte == b'\n').map(serde_json::from_slice::<Value>);
+    rows.filter_map(Result::ok).find(|row| row["name"] == "Ann").unwrap_or_default()
+}
+
+#[track_caller]
+fn await_activity(sandbox: &Sandbox, activity: &str) {
+    until(activity, || {
+        let row = ann(sandbox);
+        row["activity"] == activity && row["activity_source"] == "hooks"
+    });
+}
+
+#[test]
+fn hooks_tell_what_an_agent_does() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let package = r#"{"version": "2.1.330"}"#;
+    fs::write(sandbox.directory().join("package.json"), package).unwrap();
+    let steps = sandbox.directory().to_str().unwrap();
+    let wrap = env!("CARGO_BIN_EXE_agent-relay-wrap");
+    let script = CLAUDE.replace("$WRAP", wrap).replace("$STEPS", steps);
+    let terminal = start_claude(&sandbox, &script);
+    let step = |name: &str| fs::write(sandbox.directory().join(name), "").unwrap();
+    step("prompt");
+    await_activity(&sandbox, "working");
+    step("permission");
+    await_activity(&sandbox, "waits-for-permission");
+    send(&mut bob, "Ann", "hello");
+    let history = sandbox.run(["inbox", "--as", "Ann", "--json"]).stdout;
+    let row: Value = serde_json::from_slice(history.trim_ascii()).unwrap();
+    let shown = sandbox.run(["status", row["id"].as_str().unwrap()]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("  agent     Ann waits for permission, for "), "{shown}");
+    let listed = String::from_utf8(sandbox.run(["agents"]).stdout).unwrap();
+    assert!(listed.contains("\nAnn   waits for permission for "), "{listed}");
+    step("allowed");
+    await_activity(&sandbox, "working");
+    step("question");
+    await_activity(&sandbox, "asks-person");
+    step("stop");
+    await_activity(&sandbox, "idle");
+    assert_eq!(wait_for(&sandbox, &["Ann", "idle"]).0, Some(0));
+    step("end");
+    assert_eq!(terminal.finish(), 0);
+    assert_eq!(wait_for(&sandbox, &["Ann", "ended"]).0, Some(0));
+    assert_eq!(ann(&sandbox)["activity"], Value::Null);
+}
+
+#[test]
+fn agents_say_why_a_cli_has_no_hooks() {
+    let sandbox = Sandbox::new();
+    let mut terminal = start_claude(&sandbox, "#!/bin/sh\necho ready; read end\n");
+    let listed = String::from_utf8(sandbox.run(["agents"]).stdout).unwrap();
+    let note =
+        "note: Ann has no hooks, so messages are only typed: its version is unknown, or older";
+    assert!(listed.contains(note), "{listed}");
+    terminal.press("\r");
+    terminal.finish();
+}
