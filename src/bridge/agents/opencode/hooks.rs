@@ -103,7 +103,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
         }
         before = word;
     }
-    let value = with_plugin((arming.env)(VARIABLE).as_deref(), &arming.directory.join(FILE))?;
+    let value = with_plugin((arming.env)(VARIABLE).as_deref(), arming.directory)?;
     let commands = HOOKS.events.iter().map(|(event, _)| {
         let command = (arming.command)(event);
         ((*event).to_owned(), command.into())
@@ -116,12 +116,13 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     })
 }
 
-/// Returns the user's configuration with a plugin added.
-fn with_plugin(user: Option<&str>, plugin: &Path) -> Result<String, Unarmed> {
+/// Returns the user's configuration with the plugin in this directory added.
+fn with_plugin(user: Option<&str>, directory: &Path) -> Result<String, Unarmed> {
     let user = user.filter(|text| !text.is_empty()).unwrap_or("{}");
     let json = jsonc::to_json(user);
     let Members(mut members) = serde_json::from_str(&json).map_err(|_| Unarmed::Configuration)?;
-    let ours = file_url(plugin.to_str().ok_or(Unarmed::NotText)?);
+    let directory = file_url(directory.to_str().ok_or(Unarmed::NotText)?);
+    let ours = format!("{directory}/{FILE}");
     let ours = to_raw_value(&ours).expect("a text is JSON");
     let at = members.iter().rposition(|(name, _)| name == PLUGINS);
     let mut plugins: Vec<Box<RawValue>> = match at {
@@ -139,7 +140,7 @@ fn with_plugin(user: Option<&str>, plugin: &Path) -> Result<String, Unarmed> {
     Ok(value)
 }
 
-/// Returns the URL of a file.
+/// Returns the URL of a path, which has slashes.
 fn file_url(path: &str) -> String {
     let mut url = "file://".to_owned();
     for &byte in path.as_bytes() {
