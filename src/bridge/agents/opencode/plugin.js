@@ -168,7 +168,8 @@ function hooks(client) {
     "tool.execute.after": async (input, output) => {
       try {
         const { output: text, content } = output
-        const result = { tool_response: [text, content] }
+        const tool = { tool_name: `${input.tool}`, tool_input: { command: `${input.args?.command ?? ""}` } }
+        const result = { ...tool, tool_response: [text, content] }
         const told = await inTime(report(input.sessionID, "tool.execute.after", result))
         if (!told) return
         if (typeof output.output === "string") output.output += `\n\n${told}`
