@@ -1,6 +1,5 @@
-//! What the agent does: the reports of its CLI's hooks, and looks at its screen, become one
-//! activity. Hooks count more where they report, except that a dialog ends when it leaves the
-//! screen.
+//! The agent's activity, derived from the reports of its CLI's hooks and from looks at its screen.
+//! Hooks count more where they report, except that a dialog ends when it leaves the screen.
 
 use crate::protocol::{
     Moment,
@@ -50,7 +49,7 @@ pub(super) struct Look {
     pub(super) at_work: Option<ActivitySource>,
 }
 
-/// What the agent does.
+/// An activity of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doing {
     /// The activity.
@@ -79,7 +78,7 @@ pub(super) struct ActivityWatch {
     told: Option<(Activity, Moment)>,
     asked: Option<Asked>,
     is_heard: bool,
-    /// What the screen has shown at the last look, and since when.
+    /// The part of the screen that the last look has found, and since when.
     shown: Option<(Shown, Moment)>,
     look_at: Option<Moment>,
     /// The time at which the screen first showed work of which no hook had reported.

@@ -11,6 +11,7 @@ use crate::{
     protocol::{
         control::{Answer, Ended, Request},
         name::Name,
+        secret::Secret,
     },
     wrap::control::client::{self, ControlClient, ControlError},
 };
@@ -55,11 +56,8 @@ pub(super) struct Taken {
 /// Takes messages that wait from the wrapper of the agent that this command runs in: the one whose
 /// id begins so, or as many as one command shows. `None` if there is no such wrapper.
 pub(super) fn take(id: Option<&str>) -> Option<Taken> {
-    let (run_directory, name, key) = wrapper_around()?;
-    let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
-    let request = Request::Take { key, id: id.map(str::to_owned) };
-    match wrapper.request(&request, ANSWER) {
-        Ok(Answer::Taken { text, why }) => Some(Taken { text, why }),
+    match ask_around(|key| Request::Take { key, id: id.map(str::to_owned) })? {
+        Answer::Taken { text, why } => Some(Taken { text, why }),
         _ => None,
     }
 }
@@ -67,12 +65,18 @@ pub(super) fn take(id: Option<&str>) -> Option<Taken> {
 /// Returns the count that goes with a message of the agent that this command runs in, if the agent's
 /// wrapper knows it.
 pub(super) fn hops(to: &str) -> Option<u32> {
-    let (run_directory, name, key) = wrapper_around()?;
-    let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
-    match wrapper.request(&Request::Count { key, to: to.to_owned() }, ANSWER) {
-        Ok(Answer::Counted { hops }) => hops,
+    match ask_around(|key| Request::Count { key, to: to.to_owned() })? {
+        Answer::Counted { hops } => hops,
         _ => None,
     }
+}
+
+/// Asks the wrapper of the agent that this command runs in, by the key of the agent's commands.
+/// `None` if there is no such wrapper, or if it does not answer.
+fn ask_around(request: impl FnOnce(Secret) -> Request) -> Option<Answer> {
+    let (run_directory, name, key) = wrapper_around()?;
+    let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
+    wrapper.request(&request(key), ANSWER).ok()
 }
 
 /// Checks that a name is valid for an agent.

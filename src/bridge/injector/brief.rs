@@ -18,7 +18,7 @@ const CONVERSATIONS_MAX: usize = 32;
 #[derive(Debug)]
 pub(super) struct Brief {
     text: HookedBrief,
-    /// The same as a prompt, in case no hook takes it.
+    /// The brief as a prompt, in case no hook takes it.
     prompt: Option<String>,
     /// Whether a turn has begun without a report of a hook.
     is_turn_unreported: bool,
