@@ -58,8 +58,8 @@ function Wait-Service([int]$before) {
 # Waits until the agent is with the daemon, since it may have to come back.
 function Wait-Agent {
     for ($n = 0; $n -lt 60; $n++) {
-        $agents = Invoke-Program $copy @('agents')
-        if ($agents -match '^Ann +here ') { return }
+        $agents = Invoke-Program $copy @('agents', '--json')
+        if ($agents | ConvertFrom-Json | Where-Object { $_.name -eq 'Ann' -and $_.here }) { return }
         Start-Sleep -Milliseconds 500
     }
     throw "Ann is not here: $agents"
