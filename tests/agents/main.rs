@@ -24,6 +24,7 @@ mod loops;
 mod mcp;
 #[path = "../model/mod.rs"]
 mod model;
+mod moments;
 mod opencode;
 mod peer;
 mod processes;

@@ -15,6 +15,9 @@ const RECORDED_MS: u64 = 20_000;
 /// The time between two checks whether the screen shows a working agent.
 const CHECK_MS: u64 = 50;
 
+/// Stands in for the digits of a frame if the person has submitted the text.
+const PERSONS: &str = "";
+
 /// The progress of the last submitted text towards its adoption.
 #[derive(Debug)]
 pub(super) struct Adoption {
@@ -52,6 +55,21 @@ impl Adoption {
     /// shows when it works.
     pub(super) fn begin(&mut self, now: Moment, hex: String) {
         self.stage = Stage::Awaited { since: now, hex, checked_at: now };
+    }
+
+    /// Notes that the person has pressed Enter, perhaps to submit a prompt, in a program whose
+    /// screen shows when it works.
+    pub(super) fn begin_persons(&mut self, now: Moment) {
+        if !matches!(self.stage, Stage::Awaited { .. }) {
+            self.begin(now, PERSONS.to_owned());
+        }
+    }
+
+    /// Notes that a hook reports a turn, which may be the person's.
+    pub(super) fn note_turn(&mut self) {
+        if matches!(&self.stage, Stage::Awaited { hex, .. } if hex == PERSONS) {
+            self.end();
+        }
     }
 
     /// Ends the wait for an adoption.

@@ -43,6 +43,9 @@ impl Injector {
             self.kept_keys.add(bytes, pressed.submit);
         } else if pressed.any || are_kept {
             self.pass_keys(bytes.to_vec(), pressed.submit, out);
+            if pressed.submit && self.recipe.shows_composer() {
+                self.adoption.begin_persons(now);
+            }
         } else {
             self.write(bytes.to_vec(), out);
         }

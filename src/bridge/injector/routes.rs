@@ -66,6 +66,7 @@ impl Injector {
                 }
                 self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
                 self.notices.begin_turn();
+                self.adoption.note_turn();
             }
             Point::ToolEnded => {
                 self.note_read(&report.frames, out);
@@ -176,9 +177,11 @@ impl Injector {
         if self.wake_at().is_none_or(|at| now < at) {
             return None;
         }
-        // While a menu is open, a turn would begin in a conversation that may be left.
+        // While a menu is open, a turn would begin in a conversation that may be left. While a turn
+        // of the person's may begin, the CLI would give the message the authority of its system.
         let form = self.recipe.form(view.spot, self.known(view));
-        if !matches!(form, Ok(_) | Err(Obstacle::HalfTyped)) {
+        let is_adopting = self.adoption.is_pending(now, &self.history);
+        if is_adopting || !matches!(form, Ok(_) | Err(Obstacle::HalfTyped)) {
             self.wake_not_before = Some(now.plus(BARRED_MS));
             return None;
         }

@@ -335,8 +335,8 @@ fn agent_with_a_queue_of_prompts_is_woken_over_a_draft() {
         20000 keys \r
             20000 types \r
         20000 prints \r\e[2K›\s
-            21000 reports 22222222-2 Unhindered
-            21000 types \e[200~[relay ba61f5 from Bob, id 22222222] Another agent wrote this, not your user.\ntwo $\and\n[/relay ba61f5]\e[201~
+            23000 reports 22222222-2 Unhindered
+            23000 types \e[200~[relay ba61f5 from Bob, id 22222222] Another agent wrote this, not your user.\ntwo $\and\n[/relay ba61f5]\e[201~
         24000 ends
     "#]]);
 }
