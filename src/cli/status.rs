@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     client::{Client, ClientError},
-    protocol::relay::{self, MessageRequest, MessageRow, Page},
+    protocol::relay::{self, AgentRow, MessageRequest, MessageRow, Page},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::clock;
@@ -47,6 +47,37 @@ struct Report<'a> {
     endpoint: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'a RawValue>,
+}
+
+/// What the recipient of a message does.
+#[derive(Serialize)]
+struct Recipient {
+    /// The activity in words that follow the agent's name.
+    #[serde(skip)]
+    words: String,
+    activity: String,
+    activity_since: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    activity_source: Option<String>,
+}
+
+impl Recipient {
+    fn of(agent: &AgentRow<'_>) -> Option<Self> {
+        let (words, activity_since) = agents::activity(agent)?;
+        Some(Self {
+            words,
+            activity: agent.activity.as_deref()?.to_owned(),
+            activity_since,
+            activity_source: agent.activity_source.as_deref().map(str::to_owned),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct RowWithRecipient<'a> {
+    #[serde(flatten)]
+    row: &'a MessageRow<'a>,
+    agent: &'a Recipient,
 }
 
 impl Status {
@@ -84,11 +115,15 @@ impl Status {
         let request =
             |Page { cursor, limit }| MessageRequest { id: id.clone(), cursor, limit, offset: None };
         each_row(&client, "message", usize::MAX, request, |json, row| {
-            if self.json {
-                return out.json_text(messages::SCHEMA, json);
+            let recipient = recipient(&client, row)?;
+            match (self.json, &recipient) {
+                (true, Some(agent)) => out.json(messages::SCHEMA, &RowWithRecipient { row, agent }),
+                (true, None) => out.json_text(messages::SCHEMA, json),
+                (false, _) => {
+                    show_delivery(out, row)?;
+                    show_recipient(out, row, recipient.as_ref())
+                }
             }
-            show_delivery(out, row)?;
-            show_recipient(out, &client, row)
         })?;
         Ok(DONE)
     }
@@ -123,14 +158,22 @@ fn show_delivery(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what the recipient of an open delivery does, if that is known.
-fn show_recipient(out: &mut Out, client: &Client, row: &MessageRow<'_>) -> Result<(), Failure> {
+/// Returns the recipient of an open delivery, if it is known what that does.
+fn recipient(client: &Client, row: &MessageRow<'_>) -> Result<Option<Recipient>, Failure> {
     if row.delivery.ended.is_some() {
-        return Ok(());
+        return Ok(None);
     }
-    let doing = agent_row(client, &row.to, |agent| agents::activity(agent?))?;
-    let Some((words, since)) = doing else { return Ok(()) };
-    let since = duration(clock::unix_ms().saturating_sub(since));
+    agent_row(client, &row.to, |agent| Recipient::of(agent?))
+}
+
+/// Prints what the recipient of a delivery does.
+fn show_recipient(
+    out: &mut Out,
+    row: &MessageRow<'_>,
+    recipient: Option<&Recipient>,
+) -> Result<(), Failure> {
+    let Some(Recipient { words, activity_since, .. }) = recipient else { return Ok(()) };
+    let since = duration(clock::unix_ms().saturating_sub(*activity_since));
     let name = out.paint(Colour::Faint, format!("{:<9}", "agent"));
     out.line(format_args!("  {name} {} {words}, for {since}", escaped(&row.to)))
 }

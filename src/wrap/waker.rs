@@ -69,21 +69,24 @@ impl Waker {
         if let Some(directory) = &self.command.directory {
             command.current_dir(directory);
         }
-        let failures = self.failures.clone();
         let queue = PromptQueue::new(session, text, id.clone());
+        // Without a word, the bridge waits for a record in vain, and delivers the message again.
+        let (failures, failed) = (self.failures.clone(), id.clone());
         let started = spawn("waker", move || {
             let has_begun = exchange(command, queue, &stopped).unwrap_or_else(|error| {
                 tracing::info!("the agent is not woken: {error}");
                 false
             });
             if !has_begun {
-                // Without this, the bridge waits for a record in vain, and delivers it again.
-                let _ = failures.try_send(id);
+                let _ = failures.try_send(failed);
             }
         });
         match started {
             Ok(thread) => self.threads.push(thread),
-            Err(error) => tracing::error!("the agent is not woken: {error}"),
+            Err(error) => {
+                tracing::error!("the agent is not woken: {error}");
+                let _ = self.failures.try_send(id);
+            }
         }
     }
 

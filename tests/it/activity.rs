@@ -1,6 +1,7 @@
 //! What agents do, as commands show it and wait for it.
 
 use crate::{
+    raw::Raw,
     sandbox::{Sandbox, output, until},
     terminal::Terminal,
     wrap::send,
@@ -18,6 +19,11 @@ fn wait_for(sandbox: &Sandbox, words: &[&str]) -> (Option<i32>, String) {
     (ended.status.code(), said(&ended))
 }
 
+/// Reports what an agent does.
+fn report(agent: &mut Raw, activity: &str) {
+    agent.ask("activity", &json!({"activity": activity, "source": "screen", "for_ms": 0}));
+}
+
 #[test]
 fn wait_ends_once_a_state_is_reached() {
     let sandbox = Sandbox::new();
@@ -27,22 +33,40 @@ fn wait_ends_once_a_state_is_reached() {
     assert_eq!((code, why.contains("ended is not reached in time: Bob is here")), (Some(4), true));
     let (code, why) = wait_for(&sandbox, &[&["Bob", "message"][..], &timeout].concat());
     assert_eq!((code, why.contains("nothing waits for Bob")), (Some(4), true), "{why}");
-    bob.send_json(&json!({"v": 1, "type": "SEND", "id": "a", "ts": 0, "to": "@relay", "payload": {
-        "kind": "request", "body": "activity",
-        "data": {"activity": "working", "source": "screen", "for_ms": 0}}}));
-    bob.expect("DELIVER");
+    report(&mut bob, "working");
     let (code, why) = wait_for(&sandbox, &[&["Bob", "idle"][..], &timeout].concat());
     assert_eq!((code, why.contains("Bob is working")), (Some(4), true), "{why}");
-    bob.send_json(&json!({"v": 1, "type": "SEND", "id": "b", "ts": 0, "to": "@relay", "payload": {
-        "kind": "request", "body": "activity",
-        "data": {"activity": "idle", "source": "screen", "for_ms": 0}}}));
-    bob.expect("DELIVER");
+    report(&mut bob, "idle");
     assert_eq!(wait_for(&sandbox, &["bob", "idle"]), (Some(0), String::new()));
     bob.leave();
     assert_eq!(wait_for(&sandbox, &["Bob", "ended"]), (Some(0), String::new()));
     let sent = sandbox.run(["send", "Bob", "hello"]);
     assert_eq!(sent.status.code(), Some(0), "{}", said(&sent));
     assert_eq!(wait_for(&sandbox, &["Bob", "message"]), (Some(0), String::new()));
+}
+
+#[test]
+fn status_of_a_message_says_what_its_recipient_does() {
+    let sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    report(&mut bob, "waits-for-permission");
+    send(&mut ann, "Bob", "hello");
+    let delivered = bob.expect("DELIVER");
+    let id = delivered["id"].as_str().unwrap();
+    let status = || -> Value {
+        let printed = sandbox.run(["status", id, "--json"]);
+        serde_json::from_slice(&printed.stdout).unwrap_or_else(|_| panic!("{}", said(&printed)))
+    };
+    let row = status();
+    assert_eq!(
+        (&row["schema"], &row["payload"]["body"]),
+        (&json!("agent-relay.message/1"), &json!("hello"))
+    );
+    let (activity, source) = (&row["agent"]["activity"], &row["agent"]["activity_source"]);
+    assert_eq!((activity, source), (&json!("waits-for-permission"), &json!("screen")));
+    assert!(row["agent"]["activity_since"].is_u64(), "{row}");
+    bob.acknowledge(&delivered);
+    until("a closed delivery has no agent", || status()["agent"].is_null());
 }
 
 #[test]
