@@ -43,6 +43,7 @@ mod routes;
 mod sandbox;
 mod spawned;
 mod state;
+mod teamwork;
 #[path = "../it/terminal.rs"]
 #[allow(dead_code, reason = "used by other test binaries only")]
 mod terminal;

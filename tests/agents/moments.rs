@@ -13,6 +13,7 @@ use crate::{
     },
     peer::{Peer, await_report},
     processes,
+    routes::told_ids,
     sandbox::{Sandbox, until},
 };
 use platform::pty::Size;
@@ -57,7 +58,8 @@ fn working_model(arrivals: Arrivals) -> Model {
     Model::start(move |asked| {
         arrivals.note(asked);
         let name = asked.prompt.strip_prefix("Work ").and_then(|rest| rest.strip_suffix('.'));
-        let told: Vec<_> = told_ids(asked).into_iter().filter(|id| !read.contains(id)).collect();
+        let told: Vec<_> =
+            told_ids(&asked.request).into_iter().filter(|id| !read.contains(id)).collect();
         match (name, &*told) {
             (Some("asking"), _) if asked.result.is_none() => {
                 Reply::new().calls("AskUserQuestion", question())
@@ -84,13 +86,6 @@ fn question() -> serde_json::Value {
         "question": "Which port is it?", "header": "Port", "multiSelect": false,
         "options": [option("8080"), option("9090")],
     }]})
-}
-
-/// Returns the ids of all messages of which the agent was told so far.
-fn told_ids(asked: &Asked) -> Vec<String> {
-    let request = asked.request.to_string();
-    let told = request.split(" wrote to you (id ").skip(1);
-    told.filter_map(|rest| rest.get(..8).map(str::to_owned)).collect()
 }
 
 /// A wrapped CLI, and a peer that writes to it.

@@ -42,6 +42,9 @@ const POLL: Duration = Duration::from_millis(10);
 /// What a person has half typed.
 const DRAFT: &str = "a half written (prompt) of theirs,  with two blanks";
 
+/// The first prompt of an agent that is to be woken: Codex is woken from its first turn on.
+const HELLO: &str = "Hello.";
+
 const HEADER: &str = "\
 | CLI | route | messages | arrived once | lost | repeated, marked | repeated, not marked | as \
 instructions | measured | median | worst |\n|---|---|---|---|---|---|---|---|---|---|---|";
@@ -92,12 +95,10 @@ impl Log {
                 self.arrived.push((frame.clone(), asked.at));
             }
         }
-        let request = asked.request.to_string();
         let ended = asked.result.as_deref().and_then(end_of_tool);
-        for (_, rest) in request.match_indices(NOTICE).map(|(at, _)| request.split_at(at)) {
-            let Some(id) = rest.get(NOTICE.len()..NOTICE.len() + 8) else { continue };
-            let since = ended.and_then(|ended| wall_clock(asked.at).checked_sub(ended));
-            self.noticed.entry(id.to_owned()).or_insert_with(|| since.unwrap_or_default());
+        let since = ended.and_then(|ended| wall_clock(asked.at).checked_sub(ended));
+        for id in told_ids(&asked.request) {
+            self.noticed.entry(id).or_insert_with(|| since.unwrap_or_default());
         }
     }
 
@@ -106,8 +107,12 @@ impl Log {
     }
 }
 
-/// The words of the relay before the id of a message.
-const NOTICE: &str = " wrote to you (id ";
+/// Returns the ids of all messages of which an agent was told in a request, in order.
+pub(crate) fn told_ids(request: &serde_json::Value) -> Vec<String> {
+    let request = request.to_string();
+    let told = request.split(" wrote to you (id ").skip(1);
+    told.filter_map(|rest| rest.get(..8).map(str::to_owned)).collect()
+}
 
 fn body(number: usize) -> String {
     format!("message number {number:03}")
@@ -124,11 +129,11 @@ fn wall_clock(at: Instant) -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - at.elapsed()
 }
 
-fn relay() -> String {
+pub(crate) fn relay() -> String {
     path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap().display().to_string()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -159,8 +164,11 @@ fn script(
         log.note(asked);
         if prompt != asked.prompt {
             prompt.clone_from(&asked.prompt);
-            let is_persons = prompt.starts_with("Work");
-            steps = if is_persons { 2 + below(&mut rng, 4) } else { below(&mut rng, 2) };
+            steps = match &*prompt {
+                HELLO => 0,
+                prompt if prompt.starts_with("Work") => 2 + below(&mut rng, 4),
+                _ => below(&mut rng, 2),
+            };
         }
         let told: Vec<_> = log.noticed.keys().filter(|id| !read.contains(*id)).cloned().collect();
         if route == Route::Read && !told.is_empty() {
@@ -359,13 +367,17 @@ impl Trial<'_> {
                 processes::kill_in(&self.workspace.project());
                 self.agent = start(self.workspace, true);
                 if self.route == Route::Woken {
-                    self.type_draft();
+                    self.be_ready_to_be_woken();
                 }
             }
         }
     }
 
-    fn type_draft(&mut self) {
+    /// The person submits a first prompt, and half types the next one.
+    fn be_ready_to_be_woken(&mut self) {
+        self.agent.submit(HELLO);
+        self.agent.terminal.wait_for("Noted.");
+        self.agent.wait_until_idle();
         self.press(DRAFT);
         self.agent.terminal.wait_until_screen("the draft", shows_draft);
     }
@@ -417,7 +429,7 @@ fn id(frame: &Frame) -> &str {
 
 fn shows_draft(screen: &Screen) -> bool {
     let row = screen.row(screen.cursor().row).text.replace('\u{a0}', " ");
-    row.trim_end().ends_with(&format!("❯ {DRAFT}"))
+    row.trim_end().ends_with(&format!(" {DRAFT}"))
 }
 
 /// A row of the table.
@@ -449,7 +461,7 @@ impl Row {
     }
 }
 
-fn is_full() -> bool {
+pub(crate) fn is_full() -> bool {
     env::var_os("AGENT_RELAY_AGENTS_ALL").is_some()
 }
 
@@ -490,7 +502,7 @@ fn try_route(cli: Cli, program: &Path, route: Route) {
         keys: Vec::new(),
     };
     if route == Route::Woken {
-        trial.type_draft();
+        trial.be_ready_to_be_woken();
     }
     let total = if is_full { MESSAGES_ALL } else { MESSAGES };
     while trial.accepted.len() < total {
@@ -536,5 +548,6 @@ each_route! {
     claude_current_is_woken: Cli::Claude, 1, Route::Woken;
     codex_is_typed_into: Cli::Codex, 0, Route::Typed;
     codex_reads: Cli::Codex, 0, Route::Read;
+    codex_is_woken: Cli::Codex, 0, Route::Woken;
     gemini_is_typed_into: Cli::Gemini, 0, Route::Typed;
 }
