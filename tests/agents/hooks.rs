@@ -9,6 +9,7 @@ use crate::{
 use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use std::{fs, path::Path};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
@@ -203,4 +204,40 @@ fn hooks_of_the_user_run(program: &Path) {
     agent.wait_until_idle();
     let id = bob.send("Ann", "hello");
     await_report(&sandbox, &agent, &id, "confirmed", "");
+}
+
+/// A hook of the user, which the user has trusted in Codex's settings, runs beside ours.
+#[test]
+fn codex_hooks_of_the_user_run() {
+    let (model, sandbox) = (reading_model(), Sandbox::new());
+    let workspace = Workspace::new(&sandbox, Cli::Codex, &model, "ann");
+    let project = workspace.project();
+    let command = format!("touch {}", project.join("of-user").display());
+    let hook = json!({"async": false, "command": command, "timeout": 600, "type": "command"});
+    let definition = json!({"event_name": "post_tool_use", "hooks": [hook]}).to_string();
+    let hash: String = Sha256::digest(definition).iter().map(|b| format!("{b:02x}")).collect();
+    let file = workspace.user_home().join(".codex/config.toml");
+    let settings = fs::read_to_string(&file).unwrap();
+    let key = format!("{}:post_tool_use:0:0", file.display());
+    let own = format!(
+        "\n[[hooks.PostToolUse]]\nhooks = [{{type = \"command\", command = {command:?}}}]\n\
+         [hooks.state.{key:?}]\ntrusted_hash = \"sha256:{hash}\"\n"
+    );
+    fs::write(&file, settings + &own).unwrap();
+    let mut agent = workspace.wrap("Ann", SIZE, &[]);
+    agent.wait_until_idle();
+    fs::write(project.join("go"), "").unwrap();
+    let bob = Peer::join(&sandbox, "Bob");
+    agent.submit("Work.");
+    permit(&mut agent);
+    agent.with_screen_on_panic(|| {
+        model.wait_for_requests(2);
+        until("the user's hook ran", || project.join("of-user").exists());
+    });
+    agent.wait_until_idle();
+    let id = bob.send("Ann", "hello");
+    await_report(&sandbox, &agent, &id, "confirmed", "");
+    let agents = sandbox.run(["agents", "--json"]).stdout;
+    let activity_source = "\"activity_source\":\"hooks\"";
+    assert!(String::from_utf8_lossy(&agents).contains(activity_source), "our hooks did not run");
 }
