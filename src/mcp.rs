@@ -63,7 +63,7 @@ pub enum Input {
 /// The end of a command.
 #[derive(Debug)]
 pub struct Ended {
-    /// Everything that the command has printed, or the reason why it was not run.
+    /// The whole output of the command, or the reason why it was not run.
     pub text: String,
     /// Whether the command has failed.
     pub has_failed: bool,
@@ -119,7 +119,7 @@ struct Call {
     is_stopped: bool,
 }
 
-/// What the client is told of a call in progress.
+/// The reports to the client about a call in progress.
 #[derive(Debug)]
 struct Progress {
     token: Id,

@@ -202,9 +202,9 @@ impl Router {
         }
     }
 
-    /// Returns the work of the frames since the last call, in units of about a nanosecond, with what
-    /// the same agents still owed. The work is counted, not measured, so that it is the same in
-    /// every run.
+    /// Returns the work of the frames since the last call, in units of about a nanosecond, with
+    /// what the same agents still owed. The work is counted, not measured, so that it is the same
+    /// in every run.
     pub const fn take_work(&mut self) -> u64 {
         self.ctx.take_work()
     }

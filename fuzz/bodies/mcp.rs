@@ -1,5 +1,5 @@
-//! Fuzzing of the server of the Model Context Protocol. Whatever a client writes, each output is one
-//! line with one message, and no more commands run than are allowed.
+//! Fuzzing of the server of the Model Context Protocol. Whatever a client writes, each output is
+//! one line with one message, and no more commands run than are allowed.
 
 use agent_relay::{
     mcp::{CALLS_MAX, Ended, Input, Output, Server, Settings},

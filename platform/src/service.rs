@@ -236,9 +236,10 @@ pub fn start() -> io::Result<()> {
 }
 
 /// Stops the service until it is started again, or until the next logon. Succeeds if the service is
-/// stopped already. A failed service of a [`Site`] is started with [`Cause::Cancel`], since the system
-/// would start it again later; if it cannot be started at all, neither can the system start it. If the system does not report the service's state ([`State::Unknown`]), the
-/// process is killed.
+/// stopped already. A failed service of a [`Site`] is started with [`Cause::Cancel`], since the
+/// system would start it again later; if it cannot be started at all, neither can the system start
+/// it. If the system does not report the service's state ([`State::Unknown`]), the process is
+/// killed.
 ///
 /// # Errors
 /// The system's errors.
@@ -290,8 +291,8 @@ type Body = Box<dyn FnOnce(&Running) -> Result<&'static str, String> + Send>;
 pub enum Cause {
     /// [`start`] or [`install`].
     Command,
-    /// [`stop`] of a failed service: the service is to end at once, and to end at once again when the
-    /// system starts it because of the failure.
+    /// [`stop`] of a failed service: the service is to end at once, and to end at once again when
+    /// the system starts it because of the failure.
     Cancel,
     /// The system, or another program.
     Other,

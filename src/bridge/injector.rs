@@ -80,8 +80,8 @@ pub(super) struct View<'a> {
     pub(super) reads_screen: bool,
 }
 
-/// A frame that is being typed or read. The listener must recognise it, since it is no message of the
-/// agent.
+/// A frame that is being typed or read. The listener must recognise it, since it is no message of
+/// the agent.
 pub(super) struct TypedFrame {
     pub(super) hex: String,
     pub(super) body: String,

@@ -44,7 +44,7 @@ pub struct Unread {
     pub for_ms: u64,
     /// The reason, in words of the recipient's.
     pub why: String,
-    /// What the recipient does, and for how many milliseconds, if that is known.
+    /// The activity of the recipient, and for how many milliseconds, if that is known.
     pub doing: Option<(Activity, u64)>,
 }
 

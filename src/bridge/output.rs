@@ -32,7 +32,8 @@ pub enum Output {
     Return(String, u64),
     /// Answer a hook, with a text for the agent if there is one.
     Hooked(Ticket, Option<String>),
-    /// Start a process of the agent's CLI that adds a text to the queue of prompts of a conversation.
+    /// Start a process of the agent's CLI that adds a text to the queue of prompts of a
+    /// conversation.
     Wake {
         /// The process's arguments.
         arguments: &'static [&'static str],
@@ -60,7 +61,7 @@ pub enum Taken {
     Text(String),
     /// No such message waits.
     Nothing,
-    /// They cannot be read now.
+    /// The messages cannot be read now.
     Unreadable(Unreadable),
 }
 
@@ -73,7 +74,7 @@ pub enum Unreadable {
     Held,
     /// The agent is not at work, so they are about to be typed.
     Idle,
-    /// It waits because the agent and its sender only answer each other.
+    /// The message waits because the agent and its sender only answer each other.
     Looping,
     /// One is longer than a CLI shows of a command's output.
     Long,

@@ -22,8 +22,8 @@ pub struct Settings {
     /// A text that is typed once, before anything else. It is ignored for a program that would run
     /// it.
     pub brief: Option<String>,
-    /// The brief as the program's hooks give it to each conversation, if they can. Then the brief is
-    /// typed only if no hook reports.
+    /// The brief as the program's hooks give it to each conversation, if they can. Then the brief
+    /// is typed only if no hook reports.
     pub hooked_brief: Option<HookedBrief>,
     /// The time for which the marks of an inner `run` may contradict the foreground.
     pub contradiction_ms: u64,

@@ -166,7 +166,7 @@ fn read_from(source: Option<&Source>) -> String {
     }
 }
 
-/// What an agent does, in words that follow its name, and since when, if that is known.
+/// Returns an agent's activity, in words that follow its name, and its beginning, if known.
 pub(super) fn activity(agent: &AgentRow<'_>) -> Option<(String, u64)> {
     let (text, since) = (agent.activity.as_deref()?, agent.activity_since?);
     let words = Activity::parse(text).map_or_else(|| escaped(text), |known| known.words().into());

@@ -98,8 +98,8 @@ fn read_input() -> Option<Vec<u8>> {
     (json.len() <= REPORT_BYTES_MAX).then_some(json)
 }
 
-/// Returns the result of `work`, unless it takes longer than `time`. Then `work` is left behind, and
-/// ends with this process.
+/// Returns the result of `work`, unless it takes longer than `time`. Then `work` is left behind,
+/// and ends with this process.
 fn within<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -49,7 +49,7 @@ struct Report<'a> {
     status: Option<&'a RawValue>,
 }
 
-/// What the recipient of a message does.
+/// The activity of a message's recipient.
 #[derive(Serialize)]
 struct Recipient {
     /// The activity in words that follow the agent's name.

@@ -62,8 +62,8 @@ pub(super) fn take(id: Option<&str>) -> Option<Taken> {
     }
 }
 
-/// Returns the count that goes with a message of the agent that this command runs in, if the agent's
-/// wrapper knows it.
+/// Returns the count that goes with a message of the agent that this command runs in, if the
+/// agent's wrapper knows it.
 pub(super) fn hops(to: &str) -> Option<u32> {
     match ask_around(|key| Request::Count { key, to: to.to_owned() })? {
         Answer::Counted { hops } => hops,

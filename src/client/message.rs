@@ -98,7 +98,8 @@ pub struct Delivery {
     pub sync: Option<Box<Sync>>,
     /// The importance that the sender states, if that is a number.
     pub importance: Option<f64>,
-    /// The sender's count of messages with the recipient since their last work, if that is a number.
+    /// The sender's count of messages with the recipient since their last work, if that is a
+    /// number.
     pub hops: Option<u32>,
     json: Box<str>,
 }

@@ -175,7 +175,7 @@ pub(super) fn notification_line(method: &str, params: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// What a line is, in words.
+    /// Describes a line.
     fn kind(line: &[u8]) -> String {
         match read(line) {
             Incoming::Request { id, method, params } => format!("{} {method} {params}", json!(id)),

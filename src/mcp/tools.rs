@@ -43,7 +43,7 @@ pub(super) enum Work {
 /// How the output of a command becomes the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Its first page, and the others on request.
+    /// The first page, and the others on request.
     Pages,
     /// A page of a message, from a position on. The message itself is kept by the daemon.
     Message { id: String, offset: usize },

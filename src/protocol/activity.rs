@@ -1,23 +1,23 @@
-//! What an agent does, as its wrapper reports it to the daemon.
+//! The activity of an agent, which its wrapper reports to the daemon.
 
 use super::wire_enum::wire_enum;
 
 wire_enum! {
-    /// What an agent does.
+    /// The activity of an agent.
     Activity {
-        /// Its program starts, and has not shown its input line yet.
+        /// The program starts, and has not shown its input line yet.
         Starting = "starting",
-        /// It works on a prompt.
+        /// The agent works on a prompt.
         Working = "working",
-        /// It waits until its person allows the use of a tool.
+        /// The agent waits until its person allows the use of a tool.
         WaitsForPermission = "waits-for-permission",
-        /// It has asked its person something.
+        /// The agent has asked its person something.
         AsksPerson = "asks-person",
-        /// It waits for a prompt.
+        /// The agent waits for a prompt.
         Idle = "idle",
         /// A shell reads its terminal.
         Shell = "shell",
-        /// Its program has ended.
+        /// The program has ended.
         Ended = "ended",
     }
 }

@@ -1,4 +1,4 @@
-//! What a hook of an agent CLI reports to the wrapper of its agent.
+//! The report of a hook of an agent CLI to the wrapper of its agent.
 
 use serde::{Deserialize, Serialize};
 

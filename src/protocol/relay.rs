@@ -182,7 +182,7 @@ pub struct AgentRow<'a> {
     pub why_since: Option<u64>,
     /// The number of its subscriptions.
     pub subscriptions: u64,
-    /// What the agent does, if its wrapper reports it: the text of an
+    /// The agent's activity, if its wrapper reports it: the text of an
     /// [`Activity`](super::activity::Activity).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Cow<'a, str>>,

@@ -4,9 +4,9 @@
 //! All operators have one name. All guests, and all names that are forgotten, are one principal:
 //! the nameless.
 //!
-//! An eighth of each limit is a reserve for small holders. A principal may hold more if it then holds
-//! at most half of what the others leave of the rest, rounded up, or is still a small holder. So
-//! neither one principal nor twenty can use up what others need; some sixty together can.
+//! An eighth of each limit is a reserve for small holders. A principal may hold more if it then
+//! holds at most half of what the others leave of the rest, rounded up, or is still a small holder.
+//! So neither one principal nor twenty can use up what others need; some sixty together can.
 
 use super::keys::{AgentKey, AgentSlot};
 use slotmap::SecondaryMap;
@@ -115,9 +115,9 @@ impl Accounts {
     }
 }
 
-/// Returns by how much a principal that holds `own` of `total` would exceed its share of `most` if it
-/// held `more`. A small holder, and a principal that holds nothing and wants one thing, only need
-/// what is left.
+/// Returns by how much a principal that holds `own` of `total` would exceed its share of `most` if
+/// it held `more`. A small holder, and a principal that holds nothing and wants one thing, only
+/// need what is left.
 fn excess(own: usize, total: usize, more: usize, most: usize) -> usize {
     let (others, wanted) = (total - own, own + more);
     let left = (most - most / PER_RESERVE).saturating_sub(others);
@@ -126,7 +126,8 @@ fn excess(own: usize, total: usize, more: usize, most: usize) -> usize {
     beyond_half.min(beyond_small.max((others + wanted).saturating_sub(most)))
 }
 
-/// Returns the size class of a number of bytes. Within a class, a number is less than twice another.
+/// Returns the size class of a number of bytes. Within a class, a number is less than twice
+/// another.
 pub(super) const fn size_class(bytes: usize) -> usize {
     (usize::BITS - bytes.leading_zeros()) as usize
 }

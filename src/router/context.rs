@@ -87,7 +87,8 @@ impl Context {
         work
     }
 
-    /// Excludes the work since `begun`, a former value of `work`, from what the driver is told next.
+    /// Excludes the work since `begun`, a former value of `work`, from what the driver is told
+    /// next.
     pub(super) const fn excuse(&mut self, begun: u64) {
         self.work_told += self.work - begun;
     }

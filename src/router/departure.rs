@@ -277,8 +277,8 @@ impl Router {
         }
     }
 
-    /// Returns the use of an absent agent's name, or `None` if something would be lost with it: mail,
-    /// a question, a key, or a session that had any mail or subscription.
+    /// Returns the use of an absent agent's name, or `None` if something would be lost with it:
+    /// mail, a question, a key, or a session that had any mail or subscription.
     fn use_of_name(&self, agent: AgentKey) -> Option<NameUse> {
         let is_needed = self.mail.queued(agent).0 > 0
             || self.questions.count(agent) > 0

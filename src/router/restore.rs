@@ -194,8 +194,8 @@ impl Router {
             return;
         };
         if attempts > record.attempts {
-            // From now on the recipient counts as away, and the next daemon would not know that it may
-            // have received the message.
+            // From now on the recipient counts as away, and the next daemon would not know that it
+            // may have received the message.
             let (delivery, failures) = (record.number, record.failures);
             self.ctx.record(Change::Attempted { delivery, attempts, failures });
         }

@@ -81,8 +81,8 @@ impl ActiveQuery {
         self.slice_within(connection, SLICE_MAX, NARROW_MAX)
     }
 
-    /// As [`slice`](Self::slice), with these limits: the second one applies if the slice begins with
-    /// the least width.
+    /// As [`slice`](Self::slice), with these limits: the second one applies if the slice begins
+    /// with the least width.
     pub(super) fn slice_within(
         &mut self,
         connection: &mut Connection,

@@ -42,8 +42,8 @@ pub enum Job {
     Query(u64, Query, Cancel),
 }
 
-/// A switch that cancels a query. The store answers a cancelled query soon; some rows may be missing
-/// from that answer.
+/// A switch that cancels a query. The store answers a cancelled query soon; some rows may be
+/// missing from that answer.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 

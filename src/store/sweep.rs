@@ -40,8 +40,8 @@ const GROUPS_BETWEEN: u32 = 64;
 /// The backlog from which steps keep pace with the changes. It bounds what the next start reads.
 const BACKLOG_MAX: u64 = 65_536;
 
-/// The number of changes between two steps that keep pace. A delivery counts as two changes at least,
-/// its acceptance and its end.
+/// The number of changes between two steps that keep pace. A delivery counts as two changes at
+/// least, its acceptance and its end.
 const CHANGES_BETWEEN: usize = 2 * STEP_ROWS;
 
 /// The number of a sender's new dedup records after which its old ones are deleted.

@@ -22,7 +22,7 @@ use std::{
 /// The longest file of settings that is read.
 const SETTINGS_BYTES_MAX: u64 = 4 << 20;
 
-/// What a wrapper knows when it arms a CLI.
+/// A wrapper that arms a CLI.
 pub(super) struct Wrapper<'a> {
     pub(super) run_directory: &'a Path,
     pub(super) name: &'a str,

@@ -2,7 +2,8 @@
 //! and ends.
 //!
 //! A mark is an escape sequence that terminals ignore. It contains a number that only the programs
-//! in the outer `run`'s terminal know, so that no file or message from elsewhere holds a valid mark.
+//! in the outer `run`'s terminal know, so that no file or message from elsewhere holds a valid
+//! mark.
 
 use platform::random;
 use std::{env, io};

@@ -72,8 +72,8 @@ pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<
     })
 }
 
-/// Converts the agent's message for the client library. `hops` is the agent's count of messages with
-/// the recipient.
+/// Converts the agent's message for the client library. `hops` is the agent's count of messages
+/// with the recipient.
 ///
 /// # Errors
 /// A sentence, if the recipient is a command line, which accepts only answers, or if a block's

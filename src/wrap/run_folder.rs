@@ -44,7 +44,8 @@ pub(super) struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes the folder of an agent, and removes those that earlier wrappers of this name have left.
+    /// Makes the folder of an agent, and removes those that earlier wrappers of this name have
+    /// left.
     pub(super) fn create(run_directory: &Path, name: &str, key: &Secret) -> io::Result<Self> {
         remove_left_folders(run_directory, name);
         let digits = Secret::from_random(random::bytes()?);

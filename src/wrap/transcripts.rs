@@ -103,8 +103,8 @@ impl Follower {
 
     /// Notes that a hook has named the conversation's transcript at a point of the agent's work.
     ///
-    /// A hook that waits may report a conversation before the hook that reports its beginning, and a
-    /// conversation that has ended is the agent's no more. So neither names one.
+    /// A hook that waits may report a conversation before the hook that reports its beginning, and
+    /// a conversation that has ended is the agent's no more. So neither names one.
     pub(super) fn name(&mut self, path: &str, point: Point) {
         if matches!(point, Point::Waits | Point::SessionEnded) {
             return;
@@ -188,7 +188,8 @@ fn follow(
 mod tests {
     use super::*;
 
-    /// Words of a conversation that the agent has resumed must not count, whichever hook reports first.
+    /// Words of a conversation that the agent has resumed must not count, whichever hook reports
+    /// first.
     #[test]
     fn waiting_or_ending_hook_names_no_transcript() {
         let (named, names) = bounded(NAMED_MAX);

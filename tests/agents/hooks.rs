@@ -148,7 +148,7 @@ fn codex_is_woken_over_a_draft() {
     assert_eq!(asked[3].prompt, "a half written prompt");
 }
 
-/// What the person has half typed is on the screen afterwards.
+/// The half-typed prompt is on the screen afterwards.
 fn is_woken_over_a_draft(program: &Path) {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");

@@ -65,8 +65,8 @@ fn tool(cli: Cli, name: &str) -> String {
     }
 }
 
-/// A model that works on "Work." with a command, reads with the tool the message of which it is told
-/// then, and answers with the tool.
+/// A model that works on "Work." with a command, reads with the tool the message of which it is
+/// told then, and answers with the tool.
 fn model(cli: Cli) -> Model {
     Model::start(move |asked: &Asked| match (&*asked.prompt, &asked.result) {
         ("Work.", None) => Reply::new().runs(UNTIL_GO),

@@ -30,7 +30,7 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 /// The message that follows each other one, before which a repeated one would come.
 const LAST: &str = "and this is the last";
 
-/// What a person has half typed.
+/// A half-typed prompt of the person.
 const DRAFT: &str = "a draft";
 
 /// The frames that the model was asked with, in the order of their arrival, by their digits.

@@ -356,7 +356,7 @@ fn assert_no_system_text_has(text: &str, asked: &[Asked]) {
     }
 }
 
-/// What the person has half typed stays in its line.
+/// The half-typed prompt stays in its line.
 #[test]
 fn opencode_is_woken_over_a_draft() {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());

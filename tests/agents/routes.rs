@@ -39,7 +39,7 @@ const UNTOUCHED: Duration = Duration::from_millis(1000);
 /// The interval at which a trial looks at what has happened.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What a person has half typed.
+/// A half-typed prompt of the person.
 const DRAFT: &str = "a half written (prompt) of theirs,  with two blanks";
 
 /// The first prompt of an agent that is to be woken: Codex is woken from its first turn on.
@@ -70,7 +70,7 @@ impl Route {
     }
 }
 
-/// What the model has been asked so far.
+/// The content of all requests to the model so far.
 #[derive(Default)]
 struct Log {
     /// Each frame once, with the time of the first request that had it.

@@ -1,5 +1,5 @@
-//! What a CLI does, as `agents` shows it: told by the CLI's hooks, and after an interrupt by its
-//! screen.
+//! The activity of a CLI, as `agents` shows it: told by the CLI's hooks, and after an interrupt by
+//! its screen.
 
 use crate::{
     cli::{Agent, Cli},

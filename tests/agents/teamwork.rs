@@ -27,10 +27,10 @@ const TURNS_ALL: usize = 20;
 /// The number of commands that an agent runs in a turn.
 const COMMANDS: usize = 4;
 
-/// What a person has half typed.
+/// A half-typed prompt of the person.
 const DRAFT: &str = "a half written (prompt) of theirs,  with two blanks";
 
-/// What a model was asked so far.
+/// The content of all requests to a model so far.
 #[derive(Default)]
 struct Seen {
     frames: BTreeMap<String, Frame>,
@@ -85,7 +85,7 @@ fn script(
     }
 }
 
-/// One of the two agents, and what its model was asked.
+/// An agent, and the content of the requests to its model.
 struct Side {
     name: &'static str,
     agent: Agent,

@@ -1,4 +1,4 @@
-//! What agents do, as commands show it and wait for it.
+//! Activities of agents, as commands show it and wait for it.
 
 use crate::{
     raw::Raw,

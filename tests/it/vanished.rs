@@ -17,8 +17,8 @@ use std::{
 /// The number of messages that a client may leave unacknowledged.
 const IN_FLIGHT: usize = 256;
 
-/// A script that joins, reads nothing more, and after a line ends its connection in a way: it closes
-/// one direction, closes everything with unread frames, or is killed.
+/// A script that joins, reads nothing more, and after a line ends its connection in a way: it
+/// closes one direction, closes everything with unread frames, or is killed.
 const CLIENT: &str = "
 import os, signal, socket, sys
 way, endpoint, said = sys.argv[1:]
@@ -98,8 +98,8 @@ fn messages_in_flight_to_a_client_closed_for_reading_return_to_the_queue() {
     check_return(&["closed-for-reading"]);
 }
 
-/// Checks that a client that ends its connection in these ways leaves all its messages in the queue,
-/// and no thread and no descriptor in the daemon.
+/// Checks that a client that ends its connection in these ways leaves all its messages in the
+/// queue, and no thread and no descriptor in the daemon.
 fn check_return(ways: &[&str]) {
     let sandbox = Sandbox::new();
     let (mut ann, mut asking) = (sandbox.join("Ann"), sandbox.join("Asking"));

@@ -136,8 +136,8 @@ with socket.socket(socket.AF_UNIX) as stream:
 sys.stdout.write(told[4:].decode())
 ";
 
-/// A script that connects, and lets another user connect who passes the connection along. Prints the
-/// answer to the passed connection, and then, as the other user, the answer to its own one. A
+/// A script that connects, and lets another user connect who passes the connection along. Prints
+/// the answer to the passed connection, and then, as the other user, the answer to its own one. A
 /// descriptor that it sends along with its first byte must not stay open in the daemon.
 const PASSED_CONNECTIONS: &str = "
 import os, socket, sys

@@ -1,5 +1,5 @@
-//! Windows only: the start of a process with exactly the handles, the console and the job that it is
-//! to get. The standard library can let a process inherit all inheritable handles only.
+//! Windows only: the start of a process with exactly the handles, the console and the job that it
+//! is to get. The standard library can let a process inherit all inheritable handles only.
 
 use std::{
     ffi::{OsStr, OsString, c_void},

@@ -48,8 +48,8 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
         })
 }
 
-/// Refuses a directory on another machine. There, locks and the store's shared memory do not exclude
-/// other machines, and SQLite's files may be damaged.
+/// Refuses a directory on another machine. There, locks and the store's shared memory do not
+/// exclude other machines, and SQLite's files may be damaged.
 pub(crate) fn check_local(path: &Path) -> io::Result<()> {
     let path = absolute(path).map_err(naming(path.display()))?;
     // Links to another machine are seen in what exists of the path.

@@ -103,8 +103,8 @@ pub(super) fn ends_with_others() -> io::Result<bool> {
     }
     // SAFETY: all-zero is a valid value of the type.
     let mut limits: JOBOBJECT_EXTENDED_LIMIT_INFORMATION = unsafe { zeroed() };
-    // SAFETY: null means the job of this process; the pointer and the length are those of one value,
-    // and null asks for no length.
+    // SAFETY: null means the job of this process; the pointer and the length are those of one
+    // value, and null asks for no length.
     checked(unsafe {
         QueryInformationJobObject(
             null_mut(),

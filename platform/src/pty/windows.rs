@@ -124,13 +124,13 @@ impl Pty {
         checked(unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) })
     }
 
-    /// Closes the console, which ends attached processes and lets readers see the end. The call waits
-    /// for neither: before Windows 11 24H2, the system's call can block until the rest of the output
-    /// is read and the processes have ended, which may be never.
+    /// Closes the console, which ends attached processes and lets readers see the end. The call
+    /// waits for neither: before Windows 11 24H2, the system's call can block until the rest of the
+    /// output is read and the processes have ended, which may be never.
     pub(crate) fn close(&self) {
         let Some(console) = locked(&self.console).take() else { return };
-        // A write that waits for the console holds the lock. Without the input, the console does not
-        // wait for the answer to its first question.
+        // A write that waits for the console holds the lock. Without the input, the console does
+        // not wait for the answer to its first question.
         if let Ok(mut writer) = self.writer.try_lock() {
             *writer = None;
         }
@@ -332,8 +332,9 @@ mod tests {
         pty.wait().unwrap();
     }
 
-    /// Starts a process in a job that ends with its last handle; that process starts a detached one. Returns the job, the detached process, and what the first one
-    /// says of [`ends_with_others`]. Both processes run the test `name`, which calls this again.
+    /// Starts a process in a job that ends with its last handle; that process starts a detached
+    /// one. Returns the job, the detached process, and what the first one says of
+    /// [`ends_with_others`]. Both processes run the test `name`, which calls this again.
     fn start_in_job(name: &str, flags: JOB_OBJECT_LIMIT) -> (OwnedHandle, OwnedHandle, String) {
         let arguments = [name, "--nocapture"].map(OsString::from);
         let program = env::current_exe().unwrap();

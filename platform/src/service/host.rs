@@ -115,8 +115,8 @@ fn control(control: ServiceControl) -> ServiceControlHandlerResult {
     }
 }
 
-/// The arguments that [`main`] gets from the system: the service's name and those of the command that
-/// started it.
+/// The arguments that [`main`] gets from the system: the service's name and those of the command
+/// that started it.
 ///
 /// # Safety
 /// `words` points to `count` pointers to texts, each of which ends with a zero.
@@ -161,8 +161,8 @@ fn rank(state: ServiceState) -> u8 {
     }
 }
 
-/// Reports a state, unless the same or a later one was reported: the system's thread reports that the
-/// service stops, perhaps when it has stopped already. Returns whether the state is new.
+/// Reports a state, unless the same or a later one was reported: the system's thread reports that
+/// the service stops, perhaps when it has stopped already. Returns whether the state is new.
 fn report(state: ServiceState, code: u32) -> bool {
     let mut reported = locked(&REPORTED);
     let is_new = reported.is_none_or(|before| rank(before) < rank(state));

@@ -401,8 +401,8 @@ fn open(access: ServiceAccess) -> io::Result<Option<Service>> {
 }
 
 /// Stops the service and waits until it has stopped. Succeeds if it is stopped already. A starting
-/// service cannot be stopped before it has started. The wait is as long as the service says that its
-/// step may take.
+/// service cannot be stopped before it has started. The wait is as long as the service says that
+/// its step may take.
 fn stop_and_wait(service: &Service) -> io::Result<()> {
     let (mut step, mut since) = (None, Instant::now());
     while !is_down(service)? {

@@ -64,9 +64,9 @@ fn label(integrity: u32) -> &'static str {
     if integrity >= HIGH { "S:(ML;;NW;;;HI)" } else { "S:(ML;;NW;;;ME)" }
 }
 
-/// Checks the integrity level of a pipe that a client has opened; `server` is the id of its server's
-/// process. A process at a low level, such as a browser's, runs as this user and could make the pipe
-/// before the daemon does.
+/// Checks the integrity level of a pipe that a client has opened; `server` is the id of its
+/// server's process. A process at a low level, such as a browser's, runs as this user and could
+/// make the pipe before the daemon does.
 pub(super) fn check_integrity(pipe: RawHandle, server: Option<u32>) -> io::Result<()> {
     if integrity(&security::sddl(pipe)?) >= MEDIUM {
         return Ok(());

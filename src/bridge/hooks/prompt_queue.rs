@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(queue().received(refusal), Step::Over(false));
     }
 
-    /// A prompt of which nothing is known may have begun a turn, so it is not delivered anew at once.
+    /// A prompt of which nothing is known may have begun a turn, so it is not delivered anew at
+    /// once.
     #[test]
     fn server_without_an_answer_leaves_a_doubt() {
         let mut silent = queue();

@@ -29,8 +29,9 @@ pub(super) struct Brief {
 }
 
 impl Brief {
-    /// Returns the brief for hooks, and the prompt that is to be typed unless a hook reports before.
-    /// A CLI whose hooks report only at a prompt cannot be waited for, so nothing is typed there.
+    /// Returns the brief for hooks, and the prompt that is to be typed unless a hook reports
+    /// before. A CLI whose hooks report only at a prompt cannot be waited for, so nothing is typed
+    /// there.
     pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> (Self, Option<String>) {
         let typed = prompt.clone().filter(|_| text.begins == Begins::AtStart);
         let (is_turn_unreported, known_to, given) = (false, VecDeque::new(), None);

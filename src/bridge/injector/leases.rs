@@ -92,8 +92,8 @@ impl Leases {
         }
     }
 
-    /// Whether the next message must wait: a hook is about to begin a turn, or a message may have to
-    /// be delivered again before it.
+    /// Whether the next message must wait: a hook is about to begin a turn, or a message may have
+    /// to be delivered again before it.
     pub(super) fn bar_others(&self) -> bool {
         self.leases.iter().any(|lease| lease.route != Route::Read || lease.turn_ended_at.is_some())
     }

@@ -12,8 +12,8 @@ use crate::{
 };
 use std::{collections::VecDeque, mem};
 
-/// The most messages that wait here, and their most bytes: half of what one client has in flight, so
-/// that others have the rest. The daemon keeps what is beyond that.
+/// The most messages that wait here, and their most bytes: half of what one client has in flight,
+/// so that others have the rest. The daemon keeps what is beyond that.
 const MESSAGES_MAX: usize = 128;
 const BYTES_MAX: usize = 8 << 20;
 

@@ -41,8 +41,8 @@ impl Loops {
         peer.count
     }
 
-    /// Lowers a peer's count to what its message states: the count of the sender, with this message.
-    /// The sender may have worked, or may have got a prompt of its person.
+    /// Lowers a peer's count to what its message states: the count of the sender, with this
+    /// message. The sender may have worked, or may have got a prompt of its person.
     pub(super) fn learn(&mut self, name: &str, hops: u32) {
         let peer = self.peer(name);
         let before = hops.saturating_sub(1);

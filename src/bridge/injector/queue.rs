@@ -166,8 +166,8 @@ impl MessageQueue {
     }
 
     /// Returns the messages that the agent was not told of, and notes that it is told of them. A
-    /// message of more than so many bytes is not readable, nor one whose id is no word for a command,
-    /// nor one behind them of the same sender.
+    /// message of more than so many bytes is not readable, nor one whose id is no word for a
+    /// command, nor one behind them of the same sender.
     pub(super) fn announce(&mut self, bytes_max: usize) -> Vec<Announced> {
         let (mut announced, mut staying) = (Vec::new(), Vec::new());
         for waiting in self.urgent.iter_mut().chain(&mut self.rest) {

@@ -167,7 +167,8 @@ impl Injector {
     }
 
     /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
-    /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores once is left to typing.
+    /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores
+    /// once is left to typing.
     pub(in crate::bridge) fn wake_when_barred(
         &mut self,
         now: Moment,
@@ -210,8 +211,8 @@ impl Injector {
         Some((hooks.prompt_queue?, self.session.as_deref()?))
     }
 
-    /// Returns the time at which the next message is to begin a turn, if a person goes on to keep it
-    /// from being typed.
+    /// Returns the time at which the next message is to begin a turn, if a person goes on to keep
+    /// it from being typed.
     pub(super) fn wake_at(&self) -> Option<Moment> {
         let block = self.block?;
         let is_barred = matches!(block.why, Obstacle::HalfTyped | Obstacle::Typing);

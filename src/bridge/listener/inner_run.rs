@@ -1,8 +1,9 @@
 //! Whether the terminal's output belongs to an inner `run`, which reads that output itself.
 //!
 //! An inner `run` marks in its output where it begins and ends, which is exact. The foreground is
-//! only known some time after a change. It decides if it contradicts the marks for a while: an inner
-//! `run` that was killed prints no mark, nor does one that did not get this wrapper's environment.
+//! only known some time after a change. It decides if it contradicts the marks for a while: an
+//! inner `run` that was killed prints no mark, nor does one that did not get this wrapper's
+//! environment.
 
 use crate::protocol::Moment;
 

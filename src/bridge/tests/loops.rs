@@ -61,7 +61,7 @@ fn messages_beyond_the_budget_wait_for_work() {
     "#]]);
 }
 
-/// Where no hook reports, work is not seen, so five times as many messages go on.
+/// Without hooks, work is not seen, so five times as many messages go on.
 #[test]
 fn persons_enter_lets_messages_go_on_without_hooks() {
     check(expect![[r#"
@@ -122,7 +122,8 @@ fn senders_work_lets_messages_go_on() {
     "#]]);
 }
 
-/// One agent's messages that wait fill half of what is in flight at most; the daemon keeps the rest.
+/// One agent's messages that wait fill half of what is in flight at most; the daemon keeps the
+/// rest.
 #[test]
 fn messages_of_a_loop_leave_room_for_others() {
     let (mut bridge, mut out) = (Bridge::new(&settings("claude")), Vec::new());

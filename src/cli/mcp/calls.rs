@@ -1,5 +1,5 @@
-//! The commands of tool calls. Each runs as a process of its own, so that a call can be ended at any
-//! time.
+//! The commands of tool calls. Each runs as a process of its own, so that a call can be ended at
+//! any time.
 
 use crate::{
     cli::{

@@ -104,7 +104,8 @@ impl Hosted {
 }
 
 /// Handles the marks of a cancelled restart. Returns whether the service is to end at once, since
-/// this start is the restart after a failure that `service stop` has cancelled, or its cancellation.
+/// this start is the restart after a failure that `service stop` has cancelled, or its
+/// cancellation.
 fn take_cancellation(home: &Path, cause: Cause) -> io::Result<bool> {
     match cause {
         Cause::Cancel => RESTART_CANCELLED.set(home).map(|()| true),

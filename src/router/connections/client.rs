@@ -144,11 +144,11 @@ pub(in crate::router) struct Membership {
     pub(super) is_recorded: bool,
     /// The hash of the companion key that the client stated, as an agent or as a companion.
     pub(in crate::router) companion_key: Option<Hash>,
-    /// What the agent does, as it has reported.
+    /// The agent's activity, as it has reported it.
     pub(in crate::router) doing: Option<Doing>,
 }
 
-/// What an agent does.
+/// An agent's activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) struct Doing {
     pub(in crate::router) activity: Activity,

@@ -20,8 +20,8 @@ use crate::{
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// The limit of open streams divided by this number is the most streams that are closed at once, and
-/// as many as a search of all streams should close.
+/// The limit of open streams divided by this number is the most streams that are closed at once,
+/// and as many as a search of all streams should close.
 const PARTS: usize = 16;
 
 /// The shortest time from a sender's search that closed too few streams to its next one.
@@ -104,7 +104,8 @@ impl Mail {
         }
     }
 
-    /// Closes those of these idle streams that were silent longest, at most `most`. Returns how many.
+    /// Closes those of these idle streams that were silent longest, at most `most`. Returns how
+    /// many.
     fn close_longest_idle(
         &mut self,
         ctx: &mut Context,

@@ -64,8 +64,8 @@ impl Outcomes {
         }
     }
 
-    /// Takes note of the session that a member has now. The notices of an earlier session ended with
-    /// it, also if a crash revives that session.
+    /// Takes note of the session that a member has now. The notices of an earlier session ended
+    /// with it, also if a crash revives that session.
     pub(super) fn welcomes(&mut self, name: String, session: String) {
         let is_current = |_: &Key, due: &mut Due| due.by != name || due.session == session;
         self.failed.retain(is_current);

@@ -1,4 +1,4 @@
-//! What agents do, and notices to senders whose messages wait.
+//! Activities of agents, and notices to senders whose messages wait.
 
 use super::script::check;
 use expect_test::expect;

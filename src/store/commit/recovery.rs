@@ -1,5 +1,5 @@
-//! Recovery of a store whose files or disk fail: a look at the files' paths, the end of a connection
-//! that failed, and the reopening of the file.
+//! Recovery of a store whose files or disk fail: a look at the files' paths, the end of a
+//! connection that failed, and the reopening of the file.
 
 use super::{Committer, Failing, RETRY_MS, Reporter};
 use crate::store::{

@@ -41,7 +41,8 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Adds the ids of some deliveries to the index of ids. Returns false if it lacks at most `max`.
+    /// Adds the ids of some deliveries to the index of ids. Returns false if it lacks at most
+    /// `max`.
     pub(super) fn list_some(
         &mut self,
         connection: &mut Connection,

@@ -251,7 +251,8 @@ struct Client {
     snapshot_at: Option<Moment>,
     /// Whether the client has sent STOP and waits for the command's end.
     awaits_end: bool,
-    /// Whether the client is a hook that waits, or a command that takes messages, without an answer.
+    /// Whether the client is a hook that waits, or a command that takes messages, without an
+    /// answer.
     awaits_answer: bool,
     /// Whether the client is disconnected once all answers are written.
     is_closing: bool,

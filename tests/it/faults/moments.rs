@@ -267,8 +267,8 @@ fn failed_read_of_the_store_loses_nothing() {
     check_received(&mut sandbox, &accepted, 4_000);
 }
 
-/// The daemon opens the store again after the failed read, and then finds the empty file that it has
-/// made itself.
+/// The daemon opens the store again after the failed read, and then finds the empty file that it
+/// has made itself.
 #[test]
 fn first_start_with_a_failed_read_reports_no_empty_store() {
     if !has_strace() {

@@ -45,7 +45,8 @@ impl Event {
     }
 }
 
-/// Waits until a client has opened this instance of a pipe. Returns false if `stop` was signalled before.
+/// Waits until a client has opened this instance of a pipe. Returns false if `stop` was signalled
+/// before.
 ///
 /// # Errors
 /// `ERROR_NO_DATA` if a client has opened the instance and closed it again; and the system's errors.

@@ -1,5 +1,5 @@
-//! Handing an MCP server over to Codex: by `-c mcp_servers.…`. Codex gives its servers few variables
-//! of its own environment.
+//! Handing an MCP server over to Codex: by `-c mcp_servers.…`. Codex gives its servers few
+//! variables of its own environment.
 
 use crate::bridge::{
     handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
