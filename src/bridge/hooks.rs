@@ -9,6 +9,7 @@ mod own_tool;
 mod prompt_queue;
 
 pub(super) use input::frames_in;
+pub(super) use input::is_session;
 pub use input::{REPORT_BYTES_MAX, read};
 pub use prompt_queue::{PromptQueue, Step};
 
@@ -119,7 +120,9 @@ impl fmt::Display for Unarmed {
             Self::OwnHooks => f.write_str("its arguments set hooks"),
             Self::Version(since) => write!(f, "its version is unknown, or older than {since}"),
             Self::System => f.write_str("they were never tried on this system"),
-            Self::Settings => f.write_str("the settings of its arguments are no JSON object"),
+            Self::Settings => f.write_str(
+                "its argument `--settings` is no JSON object, and no readable file with one",
+            ),
             Self::Configuration => {
                 f.write_str("the configuration in its variable is no JSON object, or too long")
             }

@@ -67,7 +67,7 @@ impl Obstacle {
             Self::Suspended => "have it go on".to_owned(),
             Self::Dialog => "answer it".to_owned(),
             Self::Held => format!("`agent-relay release {agent}`"),
-            Self::Looping => format!("write a prompt to {agent}"),
+            Self::Looping => format!("a prompt of their user's to {agent} lets them go on"),
             Self::NoEnterTaken => "press Enter, or erase the text".to_owned(),
             Self::Starting | Self::Printing | Self::Typing | Self::NotReading | Self::Busy => {
                 return self.to_string();

@@ -44,8 +44,8 @@ pub(super) struct Wait {
     #[argh(positional, arg_name = "agent")]
     name: String,
 
-    /// idle: it waits for a prompt; ended: it has left, and nothing runs under its name; message:
-    /// a message waits for it
+    /// idle: the agent waits for a prompt; ended: it has left, and nothing runs under its name;
+    /// message: a message waits for it
     #[argh(positional, arg_name = "state", from_str_fn(awaited))]
     state: Awaited,
 }
@@ -68,7 +68,12 @@ impl Wait {
         let until = self.timeout.map(|ms| clock::monotonic_ms().saturating_add(ms));
         let mut hopeless_since = None;
         loop {
-            let seen = self.look(&client, &run_directory)?;
+            let seen = match self.look(&client, &run_directory) {
+                Err(failure) if failure.code == TIMED_OUT => {
+                    Seen::Pending("the daemon does not answer".to_owned())
+                }
+                seen => seen?,
+            };
             let now = clock::monotonic_ms();
             let words = match seen {
                 Seen::Reached => return Ok(DONE),
@@ -98,8 +103,11 @@ impl Wait {
         let seen = agent_row(client, name, |row| Some(seen(self.state, row?, has_wrapper)))?;
         Ok(seen.unwrap_or_else(|| {
             let nearest = nearest_agent(name, client).map(|name| escaped(&name));
-            let nearest = nearest.map(|name| format!(" (did you mean {name:?}?)"));
-            Seen::Hopeless(format!("no agent named {name:?}{}", nearest.unwrap_or_default()))
+            let remedy = "`agent-relay agents` lists all";
+            Seen::Hopeless(match nearest {
+                Some(nearest) => format!("no agent named {name:?} (did you mean {nearest:?}?)"),
+                None => format!("no agent named {name:?}: {remedy}"),
+            })
         }))
     }
 }
@@ -108,7 +116,7 @@ impl Wait {
 /// away.
 fn seen(state: Awaited, row: &AgentRow<'_>, has_wrapper: impl FnOnce() -> bool) -> Seen {
     let name = escaped(&row.name);
-    let away = || format!("{name} is away");
+    let away = || format!("{name} is away: `agent-relay run -n {name} -- COMMAND` starts it");
     match state {
         Awaited::Message if row.waiting > 0 => Seen::Reached,
         Awaited::Message => Seen::Pending(format!("nothing waits for {name}")),
@@ -165,7 +173,11 @@ mod tests {
                 pending("Ann waits for permission"),
             ),
             (Awaited::Idle, r#""here":true,"activity":"later""#, pending("Ann later")),
-            (Awaited::Idle, r#""here":false"#, hopeless("Ann is away")),
+            (
+                Awaited::Idle,
+                r#""here":false"#,
+                hopeless("Ann is away: `agent-relay run -n Ann -- COMMAND` starts it"),
+            ),
             (Awaited::Idle, r#""here":false,"reconnecting":true"#, pending("Ann is reconnecting")),
             (Awaited::Ended, r#""here":true,"activity":"ended""#, pending("Ann is here")),
             (Awaited::Ended, r#""here":false"#, Seen::Reached),

@@ -251,7 +251,7 @@ fn ask(arguments: &str, name: Option<&str>) -> Result<Work, String> {
     Ok(Work::Runs(line.with_input(body), Shown::Answer { of: to, timeout_s }))
 }
 
-fn read(arguments: &str, _: Option<&str>) -> Result<Work, String> {
+fn read(arguments: &str, name: Option<&str>) -> Result<Work, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Arguments {
@@ -265,7 +265,11 @@ fn read(arguments: &str, _: Option<&str>) -> Result<Work, String> {
             return Err("`offset` needs an `id`".to_owned());
         }
         let mut line = Line::new("inbox");
-        line.words.push("--take".to_owned());
+        match name {
+            // Outside a wrapper, nothing can be taken.
+            Some(_) => line.option("as", name)?,
+            None => line.words.push("--take".to_owned()),
+        }
         return Ok(Work::Runs(line.end(), Shown::Pages));
     };
     let offset = offset.unwrap_or(0);
@@ -440,7 +444,9 @@ mod tests {
         ] {
             assert_eq!(line(tool, arguments, None), expected, "{tool} {arguments}");
         }
-        assert_eq!(line("inbox", "{}", Some("Ann")), "inbox --as=Ann");
+        for tool in ["inbox", "read"] {
+            assert_eq!(line(tool, "{}", Some("Ann")), "inbox --as=Ann");
+        }
         assert_eq!(line("history", "{}", Some("Ann")), "history --of=Ann --limit=20");
         let send = line("send", r#"{"to":"Bob","body":""}"#, Some("Ann"));
         assert_eq!(send, "send --as=Ann -- Bob - < ");

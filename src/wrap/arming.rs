@@ -104,6 +104,10 @@ fn settings_text(argument: &str, directory: Option<&Path>) -> Result<String, Una
     }
     let path = directory.unwrap_or_else(|| Path::new("")).join(argument);
     let mut text = String::new();
+    // What a pipe has can be read once only, by the CLI.
+    if !path.metadata().is_ok_and(|found| found.is_file()) {
+        return Err(Unarmed::Settings);
+    }
     let file = File::open(path).map_err(|_| Unarmed::Settings)?;
     file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text).map_err(|_| Unarmed::Settings)?;
     Ok(text)

@@ -3,12 +3,12 @@
 
 use super::threads::spawn;
 use crate::bridge::hooks::{PromptQueue, Step};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::{
     ffi::OsString,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write as _},
     path::PathBuf,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -108,28 +108,37 @@ fn exchange(
 ) -> io::Result<bool> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let lines = read_lines(child.stdout.take().expect("a piped output"))?;
-    let has_begun = converse(&mut child, &mut queue, &lines, stopped);
-    end(child, &lines);
-    has_begun
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    let streams = read_lines(output.expect("a piped output"))
+        .and_then(|lines| Ok((lines, write_lines(input.expect("a piped input"))?)));
+    let (lines, input) = match streams {
+        Ok(streams) => streams,
+        Err(error) => {
+            kill(&mut child);
+            return Err(error);
+        }
+    };
+    let has_begun = converse(&mut queue, &input, &lines, stopped);
+    drop(input);
+    let has_failed = !end(&mut child, &lines);
+    // A process that has failed before its first answer has added nothing.
+    Ok(has_begun.unwrap_or_else(|| !(has_failed && queue.is_adding())))
 }
 
+/// Returns whether the prompt has begun a turn, or may have; `None` if the process has ended before
+/// that was known.
 fn converse(
-    child: &mut Child,
     queue: &mut PromptQueue,
+    input: &Sender<String>,
     lines: &Receiver<String>,
     stopped: &Receiver<()>,
-) -> io::Result<bool> {
-    let input = child.stdin.as_mut().expect("a piped input");
-    input.write_all(queue.first_lines().as_bytes())?;
+) -> Option<bool> {
+    input.try_send(queue.first_lines()).ok()?;
     let mut until = Instant::now() + BEGUN;
     let mut stopped = stopped.clone();
     loop {
         let step = crossbeam_channel::select! {
-            recv(lines) -> line => match line {
-                Ok(line) => queue.received(&line),
-                Err(_) => return Ok(true),
-            },
+            recv(lines) -> line => queue.received(&line.ok()?),
             recv(stopped) -> _ => {
                 stopped = crossbeam_channel::never();
                 until = Instant::now();
@@ -139,33 +148,55 @@ fn converse(
         };
         match step {
             Step::Write(line) => {
-                input.write_all(line.as_bytes())?;
+                input.try_send(line).ok()?;
                 until = Instant::now() + LAST_STEP;
             }
             Step::Wait => {}
-            Step::Over(has_begun) => return Ok(has_begun),
+            Step::Over(has_begun) => return Some(has_begun),
         }
     }
 }
 
-/// Ends the process: it ends with its input, and is killed if it does not.
-fn end(mut child: Child, lines: &Receiver<String>) {
-    drop(child.stdin.take());
+/// Ends the process, whose input is closed: it is killed if it does not end by itself. Returns
+/// whether it has succeeded.
+fn end(child: &mut Child, lines: &Receiver<String>) -> bool {
     let until = Instant::now() + LAST_STEP;
-    let ended = loop {
-        match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
-    if ended == RecvTimeoutError::Timeout
-        && let Err(error) = child.kill()
-    {
+    while lines.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
+    // A process that has closed its output by its end keeps its exit code.
+    kill(child)
+}
+
+/// Kills the process unless it has ended. Returns whether it had succeeded.
+fn kill(child: &mut Child) -> bool {
+    if let Err(error) = child.kill() {
         tracing::debug!("the process that wakes the agent is not killed: {error}");
     }
-    if let Err(error) = child.wait() {
-        tracing::debug!("the process that wakes the agent is lost: {error}");
+    match child.wait() {
+        Ok(status) if status.success() => true,
+        Ok(status) => {
+            tracing::info!("the process that wakes the agent has ended: {status}");
+            false
+        }
+        Err(error) => {
+            tracing::debug!("the process that wakes the agent is lost: {error}");
+            false
+        }
     }
+}
+
+/// Writes lines on a thread that ends with the sender, or with the process. The process may not
+/// read them.
+fn write_lines(mut input: ChildStdin) -> io::Result<Sender<String>> {
+    let (lines, from) = bounded::<String>(LINES_MAX);
+    spawn("waker input", move || {
+        for line in from {
+            if let Err(error) = input.write_all(line.as_bytes()) {
+                tracing::debug!("the process that wakes the agent reads nothing: {error}");
+                return;
+            }
+        }
+    })?;
+    Ok(lines)
 }
 
 /// Reads lines on a thread that ends with its source.

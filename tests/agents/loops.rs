@@ -46,7 +46,8 @@ fn claude_agents_that_only_answer_each_other_are_stopped() {
     assert!(asked[3].prompt.contains("Cid and you have sent each other 4 messages"), "{asked:?}");
     let asked = cid.with_screen_on_panic(|| models[1].wait_for_requests(3));
     assert!(asked[2].prompt.contains("Ann and you have sent each other 4 messages"), "{asked:?}");
-    let why = "the two agents only answer each other: write a prompt to Cid";
+    let why =
+        "the two agents only answer each other: a prompt of their user's to Cid lets them go on";
     cid.with_screen_on_panic(|| {
         until("`agents` says why the message waits", || {
             let printed = output(sandbox.command(["agents"])).stdout;

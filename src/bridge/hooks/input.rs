@@ -76,7 +76,7 @@ fn path(value: &RawValue) -> Option<String> {
 }
 
 /// Whether a text has the form of a conversation's id.
-fn is_session(id: &str) -> bool {
+pub(in crate::bridge) fn is_session(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !id.is_empty() && id.len() <= SESSION_BYTES_MAX && id.bytes().all(allowed)
 }

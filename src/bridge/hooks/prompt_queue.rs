@@ -4,7 +4,7 @@
 //! A prompt that is added to the queue begins a turn once the agent is idle. One that did not begin
 //! a turn in time is deleted, so that it cannot begin one later.
 
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 
 const INITIALIZE: u64 = 1;
@@ -34,13 +34,17 @@ pub enum Step {
     Write(String),
     /// Wait for another line.
     Wait,
-    /// The exchange is over. Says whether the prompt has left the queue to begin a turn.
+    /// The exchange is over. Says whether the prompt has left the queue to begin a turn, or may
+    /// still do so.
     Over(bool),
 }
 
+/// A line of the server. A request of its own has a method, and a refusal an error.
 #[derive(Deserialize)]
-struct Response {
+struct Line {
     id: Option<Value>,
+    method: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
     #[serde(default)]
     result: Value,
 }
@@ -71,20 +75,26 @@ impl PromptQueue {
 
     /// Handles a line that the server has written.
     pub fn received(&mut self, line: &str) -> Step {
-        let Ok(Response { id: Some(id), result }) = serde_json::from_str(line) else {
+        let Ok(Line { id: Some(id), method: None, error, result }) = serde_json::from_str(line)
+        else {
             return Step::Wait;
         };
         match &self.stage {
             Stage::Adding if id == ADD => match result["queuedSubmission"]["id"].as_str() {
                 Some(added) => self.stage = Stage::Added(added.to_owned()),
-                None => return Step::Over(false),
+                None => return Step::Over(error.is_none()),
             },
-            Stage::Deleting if id == DELETE => {
-                return Step::Over(result["deleted"] == false);
-            }
+            // What is not known to be deleted may still begin a turn.
+            Stage::Deleting if id == DELETE => return Step::Over(result["deleted"] != true),
             _ => {}
         }
         Step::Wait
+    }
+
+    /// Whether the server has not answered yet that it has added the prompt.
+    #[must_use]
+    pub fn is_adding(&self) -> bool {
+        matches!(self.stage, Stage::Adding)
     }
 
     /// Ends the time in which the prompt may begin a turn.
@@ -148,7 +158,9 @@ mod tests {
         let mut cut_off = queue();
         cut_off.received(ADDED);
         cut_off.time_out();
-        assert_eq!(cut_off.received(r#"{"id":3,"error":{}}"#), Step::Over(false));
+        assert_eq!(cut_off.received(r#"{"id":3,"method":"ask"}"#), Step::Wait);
+        assert_eq!(cut_off.received(r#"{"id":3,"error":{}}"#), Step::Over(true));
         assert_eq!(cut_off.time_out(), Step::Over(true));
+        assert_eq!(queue().received(r#"{"id":2,"result":{}}"#), Step::Over(true));
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     bridge::{
         agents,
         frame::{self, MessageFrame, Origin, plain},
-        hooks::frames_in,
+        hooks::{frames_in, is_session},
         input::IncomingMessage,
         obstacle::Obstacle,
         output::{Output, Progress, Taken, Ticket, Unreadable},
@@ -49,8 +49,9 @@ impl Injector {
     ) {
         self.retry_at = None;
         self.work.note(report.point);
-        if report.session.is_some() {
-            self.session.clone_from(&report.session);
+        // Any command of the agent's can report, not only a hook.
+        if let Some(session) = report.session.as_ref().filter(|session| is_session(session)) {
+            self.session = Some(session.clone());
         }
         let mut text = None;
         match report.point {
@@ -142,6 +143,11 @@ impl Injector {
             let (frame, text) = self.hand_over(now, message, Route::Read, reads_screen, out);
             frames.push(frame);
             texts.push(text);
+        }
+        if let Some(prefix) = prefix.filter(|prefix| self.queue.find_only(prefix).is_some()) {
+            texts.push(format!(
+                "These messages came before {prefix}. Run `agent-relay read {prefix}` once more."
+            ));
         }
         out.push(Output::Taken(ticket, Taken::Text(texts.join("\n"))));
         frames

@@ -44,6 +44,30 @@ fn working_agent_is_told_and_reads() {
     "#]]);
 }
 
+/// The older messages of the sender fill the result.
+#[test]
+fn reading_says_that_the_wanted_message_follows() {
+    let body = "x".repeat(5000);
+    let outputs = outputs(&format!(
+        r"
+        run claude
+        begin ready
+        1000 hook prompt-submitted
+        1100 prints \e[2J\e[HWorking…\r\n❯\s\r\n\s\sesc to interrupt\e[2;3H
+        2000 message Bob 11111111-1: {body}
+        2000 message Bob 22222222-2: {body}
+        3000 takes 22222222
+        4000 takes 22222222
+        5000 ends"
+    ));
+    let said =
+        "\\nThese messages came before 22222222. Run `agent-relay read 22222222` once more.\")";
+    let taken: Vec<_> = outputs.split("hands over Text(").skip(1).collect();
+    assert_eq!(taken.len(), 2, "{outputs}");
+    assert!(taken[0].contains("id 11111111") && taken[0].contains(said), "{}", taken[0]);
+    assert!(taken[1].contains("id 22222222") && !taken[1].contains(said), "{}", taken[1]);
+}
+
 /// Without a record of the reading, the message comes again.
 #[test]
 fn message_read_without_a_record_comes_again() {

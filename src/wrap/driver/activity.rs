@@ -3,7 +3,7 @@
 use crate::{
     bridge::Doing,
     client::{Client, ClientError, Delivery},
-    protocol::{Moment, relay::ActivityRequest},
+    protocol::{Moment, code::NackCode, payload::Nack, relay::ActivityRequest},
 };
 use crossbeam_channel::{Receiver, RecvError, never};
 
@@ -19,6 +19,10 @@ pub(super) struct ActivityReports {
     /// Whether nothing is told: no daemon is connected, or it has refused the request, as an older
     /// one does.
     is_off: bool,
+}
+
+fn is_final(nack: &Nack) -> bool {
+    [NackCode::Invalid, NackCode::Forbidden].iter().any(|code| nack.code == code.as_str())
 }
 
 impl Default for ActivityReports {
@@ -67,8 +71,9 @@ impl ActivityReports {
     ) {
         (self.answer, self.is_awaited) = (never(), false);
         if let Ok(Err(error)) = answer {
-            tracing::info!("the daemon takes no reports of what the agent does: {error}");
-            self.is_off = true;
+            tracing::info!("the daemon does not take the report of what the agent does: {error}");
+            // An older daemon does not know the request. Other refusals pass.
+            self.is_off = matches!(&error, ClientError::Refused(nack) if is_final(nack));
         }
         if let Some(doing) = self.next.take() {
             self.tell(now, client, doing);
