@@ -336,7 +336,9 @@ impl Bridge {
         let view = view(&self.listener, &spot);
         self.injector.submit_when_due(now, &view, out);
         self.injector.check_leaving(now, &view, out);
-        self.injector.compare_hooks(now, &view);
+        if self.injector.compare_hooks(now, &view) {
+            self.activity.changed(now);
+        }
         let begun = self.injector.begin_when_free(now, &view, reader_is_fresh, out);
         let woken = self.injector.wake_when_barred(now, &view, out);
         for frame in begun.into_iter().chain(woken) {

@@ -16,6 +16,7 @@ mod down;
 mod escape;
 mod failure;
 mod forget;
+mod gemini_extension;
 mod history;
 mod hold;
 mod hook;
@@ -226,6 +227,7 @@ enum Command {
     Policy(policy::Policy),
     Brief(brief::Brief),
     Mcp(mcp::Mcp),
+    GeminiExtension(gemini_extension::GeminiExtension),
     Doctor(doctor::Doctor),
     Demo(demo::Demo),
     Bench(bench::Bench),
@@ -272,6 +274,7 @@ impl Top {
             Command::Policy(policy) => policy.run(&options),
             Command::Brief(brief) => brief.run(),
             Command::Mcp(mcp) => mcp.run(&options),
+            Command::GeminiExtension(extension) => extension.run(),
             Command::Doctor(doctor) => doctor.run(&options),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(&options),

@@ -316,7 +316,10 @@ fn run_joined(
     let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
     let inner_marks = InnerMarkFinder::new(&inner_marks);
-    let hooks = HooksGiven { are_given: run_folder.is_some(), why_not: no_hooks };
+    let need_extension = agents::named(&bridge.recipe.name)
+        .and_then(|agent| agent.hooks)
+        .is_some_and(|hooks| hooks.extension.is_some());
+    let hooks = HooksGiven { are_given: run_folder.is_some(), need_extension, why_not: no_hooks };
     let program = command.into_iter().next().unwrap_or_default();
     let waker = Waker::new(WakeCommand { program, env, directory: settings.directory });
     let command = words;
@@ -396,17 +399,18 @@ fn prepare(
     let mut command = settings.command.clone();
     let mut own_arguments = command.split_off(1.min(command.len()));
     let armed = arming::arm(&recipe.name, wrapper, &mut own_arguments, &mut env);
-    let (run_folder, no_hooks) =
-        armed.map_or_else(|why| (None, Some(why)), |folder| (folder, None));
+    let (hooks, no_hooks) = armed.map_or_else(|why| (None, Some(why)), |hooks| (hooks, None));
     let mut mcp_folder = None;
     if let Some(server) = &settings.mcp_command {
         let offer = handover::Offer { command: server, variables: &own };
-        let (recipe, folder) = (&recipe.name, run_folder.as_ref());
-        let made = handover::hand_over(recipe, &offer, wrapper, folder, &mut own_arguments);
+        let (recipe, hooks) = (&recipe.name, hooks.as_ref());
+        let words = &mut own_arguments;
+        let made = handover::hand_over(recipe, &offer, wrapper, hooks, words, &mut env);
         mcp_folder = made.map_err(WrapError::Mcp)?;
     }
     command.append(&mut arguments);
     command.append(&mut own_arguments);
+    let run_folder = hooks.map(|(folder, _)| folder);
     Ok(CommandLine { command, env, run_folder, mcp_folder, no_hooks })
 }
 

@@ -35,32 +35,39 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// Checks that hooks are added to settings, and nothing else is changed.
+/// Checks that hooks are added to the settings of Claude Code and to the defaults of Qwen Code, and
+/// nothing else is changed.
 fn check_settings(settings: &str) {
-    let hooks = agents::named("claude").and_then(|agent| agent.hooks).expect("Claude Code's hooks");
-    let arming = Arming {
-        command: &|event| vec!["relay".into(), event.into()],
-        arguments: &[],
-        user_settings: Some(settings),
-        env: &|_| None,
-        directory: Path::new("run"),
-        is_windows: false,
-    };
-    let Ok(Armed { files, .. }) = (hooks.arm)(&arming) else { return };
-    let before: Value = serde_json::from_str(settings).expect("only JSON is armed");
-    let after: Value = serde_json::from_str(&files[0].1).expect("settings are JSON");
-    for (name, value) in before.as_object().expect("only an object is armed") {
-        if name != "hooks" {
-            assert_eq!(&after[name], value, "{name}");
+    for cli in ["claude", "qwen"] {
+        let hooks = agents::named(cli).and_then(|agent| agent.hooks).expect("hooks of the CLI");
+        let arming = Arming {
+            command: &|event| vec!["relay".into(), event.into()],
+            arguments: &[],
+            user_settings: Some(settings),
+            env: &|_| None,
+            read: &|_| Ok(Some(settings.to_owned())),
+            directory: Path::new("run"),
+            is_windows: false,
+        };
+        let Ok(Armed { files, .. }) = (hooks.arm)(&arming) else { continue };
+        let before: Value = serde_json::from_str(settings).expect("only JSON is armed");
+        let after: Value = serde_json::from_str(&files[0].1).expect("settings are JSON");
+        assert!(before.is_object(), "only an object is armed");
+        check_members(&before, &after);
+    }
+}
+
+/// Checks that settings have all members that they had before.
+fn check_members(before: &Value, after: &Value) {
+    let kept = match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            before.iter().for_each(|(name, value)| check_members(value, &after[name]));
+            true
         }
-    }
-    for (event, groups) in before["hooks"].as_object().into_iter().flatten() {
-        let groups = groups.as_array().map(Vec::as_slice);
-        let kept = groups.is_none_or(|groups| {
-            after["hooks"][event].as_array().is_some_and(|after| after.starts_with(groups))
-        });
-        assert!(kept, "{event}");
-    }
+        (Value::Array(before), Value::Array(after)) => after.starts_with(before),
+        _ => before == after,
+    };
+    assert!(kept, "{before} {after}");
 }
 
 /// Checks that a plugin is added to opencode's configuration, and nothing else is changed.
@@ -71,6 +78,7 @@ fn check_configuration(configuration: &str) {
         arguments: &[],
         user_settings: None,
         env: &|_| Some(configuration.to_owned()),
+        read: &|_| Ok(None),
         directory: Path::new("/run"),
         is_windows: false,
     };

@@ -75,7 +75,7 @@ pub(super) struct ActivityWatch {
     /// The current activity; `None` while it is not known.
     doing: Option<Doing>,
     /// The activity that the daemon was told last, and when.
-    told: Option<(Activity, Moment)>,
+    told: Option<(Activity, ActivitySource, Moment)>,
     asked: Option<Asked>,
     is_heard: bool,
     /// The part of the screen that the last look has found, and since when.
@@ -208,7 +208,7 @@ impl ActivityWatch {
             return None;
         }
         let doing = self.doing?;
-        self.told = Some((doing.activity, now));
+        self.told = Some((doing.activity, doing.source, now));
         Some(doing)
     }
 
@@ -216,9 +216,9 @@ impl ActivityWatch {
         let doing = self.doing?;
         match self.told {
             None => Some(doing.since),
-            Some((told, _)) if told == doing.activity => None,
+            Some((told, source, _)) if told == doing.activity && source == doing.source => None,
             Some(_) if doing.activity == Activity::Ended => Some(doing.since),
-            Some((_, at)) => Some(at.plus(TELL_MS)),
+            Some((_, _, at)) => Some(at.plus(TELL_MS)),
         }
     }
 
@@ -245,8 +245,14 @@ impl ActivityWatch {
         if activity == Activity::Working && !self.is_heard {
             self.unheard_since.get_or_insert(now);
         }
-        if self.doing.is_none_or(|doing| doing.activity != activity) {
-            self.doing = Some(Doing { activity, source, since: now });
+        match &mut self.doing {
+            // A hook may confirm late what the screen has shown.
+            Some(doing) if doing.activity == activity => {
+                if source == ActivitySource::Hooks {
+                    doing.source = source;
+                }
+            }
+            _ => self.doing = Some(Doing { activity, source, since: now }),
         }
     }
 }

@@ -8,8 +8,10 @@ mod aider;
 mod antigravity;
 mod claude;
 mod codex;
+mod copilot;
 mod gemini;
 mod opencode;
+mod qwen;
 
 use super::{handover::Handover, hooks::Hooks, transcript::Format};
 
@@ -41,6 +43,8 @@ pub static AGENTS: &[Agent] = &[
     opencode::AGENT,
     aider::AGENT,
     antigravity::AGENT,
+    qwen::AGENT,
+    copilot::AGENT,
 ];
 
 /// Returns the agent CLI with this name.

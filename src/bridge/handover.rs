@@ -1,7 +1,7 @@
 //! Handing our MCP server over to an agent CLI for one run, without a change to a file of its
 //! user's.
 
-use super::hooks::Armed;
+use super::hooks::{Armed, ReadFile, Unarmed};
 
 /// The name under which a CLI knows the server.
 pub const SERVER: &str = "agent-relay";
@@ -14,9 +14,9 @@ pub(super) const TOOL_TIMEOUT_S: u64 = 3700;
 pub struct Handover {
     /// Whether the way is known to work on Windows.
     pub works_on_windows: bool,
-    /// Adds to the arguments of a command line, which follow, and to its files what makes the CLI
-    /// start the server.
-    pub give: fn(&McpServer<'_>, &mut Armed),
+    /// Adds what makes the CLI start the server to a command line: to the arguments, which come
+    /// before the CLI's own, and to the files and variables, which may have those of hooks.
+    pub give: fn(&McpServer<'_>, &mut Armed) -> Result<(), Unarmed>,
 }
 
 /// The server that a CLI is to start.
@@ -27,4 +27,8 @@ pub struct McpServer<'a> {
     pub variables: &'a [(&'static str, String)],
     /// The directory for the files of this run.
     pub directory: &'a str,
+    /// Returns the value of a variable that the CLI would get.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Reads a file of settings.
+    pub read: ReadFile<'a>,
 }

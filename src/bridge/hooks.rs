@@ -4,10 +4,12 @@
 //! ([`Hooks::arm`]). A hook reports the point to the wrapper ([`read`]), and prints what the
 //! wrapper answers ([`Hooks::print`]).
 
+mod arguments;
 mod input;
 mod own_tool;
 mod prompt_queue;
 
+pub use arguments::{free_word, has_switch};
 pub(super) use input::frames_in;
 pub(super) use input::is_session;
 pub use input::{REPORT_BYTES_MAX, read};
@@ -35,6 +37,9 @@ pub struct Hooks {
     /// The arguments of another process of the CLI that serves the [`PromptQueue`]s of its
     /// conversations, if the CLI has these.
     pub prompt_queue: Option<&'static [&'static str]>,
+    /// The extension by which the user installs the hooks, if the CLI cannot be given them for one
+    /// run.
+    pub extension: Option<Extension>,
 }
 
 /// The time at which a CLI reports that its first conversation begins.
@@ -55,6 +60,23 @@ pub struct HookedBrief {
     pub begins: Begins,
 }
 
+/// An extension of a CLI. Its hooks find their wrapper by a variable that a run sets.
+pub struct Extension {
+    /// The file that makes a folder an extension: JSON with a member `name`.
+    pub manifest: &'static str,
+    /// Returns the extension's files, by the words of a hook's command without the event: paths in
+    /// its folder, and texts.
+    pub files: fn(command: &[String]) -> Vec<(&'static str, String)>,
+}
+
+impl Extension {
+    /// The name of each extension.
+    pub const NAME: &'static str = "agent-relay";
+
+    /// The variable with the path of the wrapper's file.
+    pub const WRAPPER_VARIABLE: &'static str = "AGENT_RELAY_WRAPPER_FILE";
+}
+
 impl Hooks {
     /// Returns the point at which an event occurs, by the CLI's name of the event.
     #[must_use]
@@ -62,6 +84,9 @@ impl Hooks {
         self.events.iter().find(|(name, _)| *name == event).map(|&(_, point)| point)
     }
 }
+
+/// A function that returns the text of a file of settings; `None` if there is no such file.
+pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<Option<String>, Unarmed>;
 
 /// The facts from which a CLI's hooks are armed.
 pub struct Arming<'a> {
@@ -73,6 +98,8 @@ pub struct Arming<'a> {
     pub user_settings: Option<&'a str>,
     /// Returns the value of a variable of the person's environment.
     pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Reads a file of settings.
+    pub read: ReadFile<'a>,
     /// The directory for the files of this run.
     pub directory: &'a Path,
     /// Whether the CLI runs the command of a hook by Windows' command processor.
@@ -80,7 +107,7 @@ pub struct Arming<'a> {
 }
 
 /// A command line with hooks.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Armed {
     /// The arguments in place of the command's own.
     pub arguments: Vec<String>,
@@ -110,6 +137,8 @@ pub enum Unarmed {
     Configuration,
     /// A path or an argument is not valid text.
     NotText,
+    /// The file with the CLI's defaults for all users is no JSON object that ours can be added to.
+    Defaults,
 }
 
 impl fmt::Display for Unarmed {
@@ -127,8 +156,16 @@ impl fmt::Display for Unarmed {
                 f.write_str("the configuration in its variable is no JSON object, or too long")
             }
             Self::NotText => f.write_str("an argument or a path is not valid text"),
+            Self::Defaults => f.write_str("the defaults of its system are no JSON object"),
         }
     }
+}
+
+/// Returns a command as a line for sh.
+#[must_use]
+pub fn shell_line(words: &[String]) -> String {
+    let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// The output of a hook, which its CLI reads.

@@ -189,7 +189,7 @@ impl Injector {
         });
         let turn = self.turn.deadline(self.recipe.shows_idle());
         let leases = self.leases.deadline(self.work.is_at_work());
-        let hooks = [self.wake_at(), leases, self.work.deadline()];
+        let hooks = [self.wake_at(), leases, self.work.deadline(self.rests_at())];
         let all = [stage, self.begin_at(), self.report_at(), turn].into_iter().chain(hooks);
         all.flatten().min()
     }
@@ -334,8 +334,13 @@ impl Injector {
 
     /// Whether the screen has been unchanged for so long that a text may be typed.
     pub(super) fn is_at_rest(&self, now: Moment) -> bool {
+        self.rests_at().is_none_or(|at| at <= now)
+    }
+
+    /// Returns the time from which the screen is at rest, unless it changes before.
+    fn rests_at(&self) -> Option<Moment> {
         let changed_at = self.printed_at.max(self.submitted_at);
-        changed_at.is_none_or(|at| now.since(at) >= self.recipe.quiet_ms)
+        changed_at.map(|at| at.plus(self.recipe.quiet_ms))
     }
 
     /// Remembers a shell's prompt, if the screen is at rest.
@@ -359,20 +364,21 @@ impl Injector {
         self.turn.is_over(now, || self.recipe.looks_idle(view.spot, known))
     }
 
-    /// Compares the reports of hooks with the screen, and ends leases that are in doubt.
-    pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>) {
-        if self.work.is_at_work() {
-            self.compare_work(now, view);
-        }
+    /// Compares the reports of hooks with the screen, and ends leases that are in doubt. Returns
+    /// whether work that hooks have reported has ended by that.
+    pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>) -> bool {
+        let has_ended = self.work.is_at_work() && self.compare_work(now, view);
         let may_be_unreported = self.brief.is_some() && !self.work.is_heard();
         if may_be_unreported && (view.is_at_work || self.recipe.looks_busy(view.spot)) {
             self.note_turn_for_brief();
         }
         self.end_doubtful_leases(now);
+        has_ended
     }
 
     /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
-    fn compare_work(&mut self, now: Moment, view: &View<'_>) {
+    /// Returns whether it has.
+    fn compare_work(&mut self, now: Moment, view: &View<'_>) -> bool {
         let ReaderState { reader, prompts, .. } = self.known(view);
         let known = ReaderState { reader, prompts, at_work: records_work(&self.recipe, view) };
         let form = self.recipe.form(view.spot, known);
@@ -381,10 +387,12 @@ impl Injector {
             && shows_line
             && !self.recipe.looks_busy(view.spot)
             && self.is_at_rest(now);
-        if self.work.compare(now, looks_free) {
+        let has_ended = self.work.compare(now, looks_free);
+        if has_ended {
             self.leases.turn_ended(now);
             self.retry_at = None;
         }
+        has_ended
     }
 
     /// Looks at the screen and the foreground for signs of what the agent does.

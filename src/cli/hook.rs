@@ -11,13 +11,15 @@ use crate::{
         hook::{Point, Report},
     },
     wrap::{
-        WrapperAddress, agents,
+        WrapperAddress,
+        agents::{self, Agent},
         control::client::ControlClient,
-        hooks::{self, Hooks, Printed, REPORT_BYTES_MAX},
+        hooks::{self, Extension, Hooks, Printed, REPORT_BYTES_MAX},
     },
 };
 use crossbeam_channel::bounded;
 use std::{
+    env,
     ffi::OsString,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -55,22 +57,32 @@ struct Hook {
     hooks: &'static Hooks,
     event: String,
     point: Point,
-    file: PathBuf,
+    /// The file with the wrapper's address; `None` if the agent has no wrapper.
+    file: Option<PathBuf>,
 }
 
 impl Hook {
     fn of(words: &[OsString]) -> Option<Self> {
-        let [cli, event, to, file] = words else { return None };
-        let hooks = agents::named(cli.to_str()?)?.hooks?;
-        let event = event.to_str().filter(|_| to == "--to")?.to_owned();
-        Some(Self { hooks, point: hooks.point(&event)?, event, file: file.into() })
+        let (cli, event, file) = match words {
+            [cli, event, to, file] if to == "--to" => (cli, event, Some(file)),
+            [cli, event] => (cli, event, None),
+            _ => return None,
+        };
+        let agent = agents::named(cli.to_str()?)?;
+        let (hooks, event) = (agent.hooks?, event.to_str()?.to_owned());
+        let file = match file {
+            Some(file) => Some(file.into()),
+            None if hooks.extension.is_some() => wrapper_file(agent),
+            None => return None,
+        };
+        Some(Self { hooks, point: hooks.point(&event)?, event, file })
     }
 
     fn run(self) -> Option<Printed> {
+        let file = self.file?;
         let begun = Instant::now();
         let json = within(TIME, read_input)??;
         let report = hooks::read(self.point, &json)?;
-        let file = self.file;
         let text = match self.point {
             Point::Waits => ask(&file, report, WAIT)?,
             _ => {
@@ -80,6 +92,14 @@ impl Hook {
         };
         Some((self.hooks.print)(&self.event, &text))
     }
+}
+
+/// Returns the wrapper's file for a hook of an extension. A CLI that a command of an agent has
+/// started is not the agent.
+fn wrapper_file(agent: &Agent) -> Option<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let is_nested = agent.command_variable.and_then(variable).is_some();
+    variable(Extension::WRAPPER_VARIABLE).filter(|_| !is_nested).map(PathBuf::from)
 }
 
 /// Reports to the wrapper. Returns its text for the agent.

@@ -223,7 +223,7 @@ fn mcp_command(home: &Path) -> Result<Vec<OsString>, Failure> {
 }
 
 /// The command line that runs a part of this program.
-fn own_command(part: &str) -> Result<Vec<OsString>, Failure> {
+pub(super) fn own_command(part: &str) -> Result<Vec<OsString>, Failure> {
     let own = own_program()?.into_os_string();
     Ok(vec![own, AS_AGENT_RELAY.into(), part.into()])
 }

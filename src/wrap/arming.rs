@@ -4,7 +4,7 @@ use super::run_folder::RunFolder;
 use crate::{
     bridge::{
         agents,
-        hooks::{Armed, Arming, Hooks, Unarmed},
+        hooks::{Armed, Arming, Extension, Hooks, Unarmed},
         recipe::Version,
     },
     protocol::secret::Secret,
@@ -16,6 +16,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read as _},
+    mem,
     path::Path,
 };
 
@@ -36,8 +37,8 @@ pub(super) struct Wrapper<'a> {
 }
 
 /// Changes the arguments and the environment of the CLI with this recipe so that it runs hooks.
-/// Returns the folder with the files that the hooks need, or `None` for a CLI whose hooks are not
-/// known. Without hooks, arguments and environment stay as they are.
+/// Returns the folder with the files that the hooks need, and these files and the variables; `None`
+/// for a CLI whose hooks are not known. Without hooks, arguments and environment stay as they are.
 ///
 /// # Errors
 /// The reason why there are no hooks, in words.
@@ -46,15 +47,20 @@ pub(super) fn arm(
     wrapper: &Wrapper<'_>,
     arguments: &mut Vec<OsString>,
     env: &mut Vec<(OsString, Option<OsString>)>,
-) -> Result<Option<RunFolder>, String> {
+) -> Result<Option<(RunFolder, Armed)>, String> {
     let Some(hooks) = agents::named(recipe).and_then(|agent| agent.hooks) else { return Ok(None) };
     let armed = armed(recipe, hooks, wrapper, arguments);
-    let (folder, armed) = armed
+    let (folder, mut armed) = armed
         .inspect_err(|why| tracing::info!("there are no hooks: {why}"))
         .map_err(|why| why.to_string())?;
-    *arguments = armed.arguments.into_iter().map(OsString::from).collect();
-    env.extend(armed.env.into_iter().map(|(name, value)| (name.into(), Some(value.into()))));
-    Ok(Some(folder))
+    *arguments = mem::take(&mut armed.arguments).into_iter().map(OsString::from).collect();
+    env.extend(variables(&armed));
+    Ok(Some((folder, armed)))
+}
+
+/// Returns the variables to set, as changes of an environment.
+pub(super) fn variables(armed: &Armed) -> impl Iterator<Item = (OsString, Option<OsString>)> {
+    armed.env.iter().map(|(name, value)| (name.into(), Some(value.into())))
 }
 
 fn armed(
@@ -79,14 +85,18 @@ fn armed(
         let words = [cli, event, "--to", file].map(str::to_owned);
         before.iter().cloned().chain(words).collect()
     };
-    let armed = (hooks.arm)(&Arming {
+    let mut armed = (hooks.arm)(&Arming {
         command: &command,
         arguments: &words,
         user_settings: user_settings.as_deref(),
         env: &|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
+        read: &|path| read_if_there(path, wrapper.directory),
         directory: folder.path(),
         is_windows: process::SYSTEM == "windows",
     })?;
+    if hooks.extension.is_some() {
+        armed.env.push((Extension::WRAPPER_VARIABLE, file.to_owned()));
+    }
     for (name, text) in &armed.files {
         folder.write(name, text)?;
     }
@@ -102,14 +112,30 @@ fn settings_text(argument: &str, directory: Option<&Path>) -> Result<String, Una
     if argument.trim_start().starts_with('{') {
         return Ok(argument.to_owned());
     }
-    let path = directory.unwrap_or_else(|| Path::new("")).join(argument);
+    read_settings(argument, directory).map_err(|_| Unarmed::Settings)
+}
+
+/// Returns the text of a file of defaults; `None` if there is no such file.
+pub(super) fn read_if_there(
+    path: &str,
+    directory: Option<&Path>,
+) -> Result<Option<String>, Unarmed> {
+    match read_settings(path, directory) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(_) => Err(Unarmed::Defaults),
+    }
+}
+
+/// Reads a file of settings, whose path is relative to the CLI's directory.
+fn read_settings(path: &str, directory: Option<&Path>) -> io::Result<String> {
+    let path = directory.unwrap_or_else(|| Path::new("")).join(path);
     let mut text = String::new();
     // What a pipe has can be read once only, by the CLI.
-    if !path.metadata().is_ok_and(|found| found.is_file()) {
-        return Err(Unarmed::Settings);
+    if !path.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-    let file = File::open(path).map_err(|_| Unarmed::Settings)?;
-    file.take(SETTINGS_BYTES_MAX).read_to_string(&mut text).map_err(|_| Unarmed::Settings)?;
+    File::open(path)?.take(SETTINGS_BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 

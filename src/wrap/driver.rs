@@ -97,6 +97,8 @@ pub(super) struct Parts {
 /// Whether the command was given hooks.
 pub(super) struct HooksGiven {
     pub(super) are_given: bool,
+    /// Whether they only run if the person has installed our extension.
+    pub(super) need_extension: bool,
     /// The reason why not, if its CLI could have some.
     pub(super) why_not: Option<String>,
 }

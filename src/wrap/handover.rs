@@ -1,6 +1,9 @@
 //! Handing our MCP server over to an agent's CLI for one run.
 
-use super::{arming::Wrapper, run_folder::RunFolder};
+use super::{
+    arming::{self, Wrapper},
+    run_folder::RunFolder,
+};
 use crate::bridge::{
     agents::{self, AGENTS, Agent},
     handover::McpServer,
@@ -8,6 +11,7 @@ use crate::bridge::{
 };
 use platform::process;
 use std::{
+    env,
     ffi::{OsStr, OsString},
     io,
 };
@@ -31,39 +35,52 @@ pub(super) fn obstacle(recipe: &str) -> Option<String> {
     (!is_tried).then(|| "that was never tried on Windows".to_owned())
 }
 
-/// Changes the arguments of the CLI with this recipe so that it starts our server. `folder` is the
-/// folder of this run, if there is one; else one is made, and returned.
+/// Changes the arguments and the environment of the CLI with this recipe so that it starts our
+/// server. `hooks` has the folder of this run and what its hooks need, if it has hooks; else a
+/// folder is made, and returned.
 pub(super) fn hand_over(
     recipe: &str,
     offer: &Offer<'_>,
     wrapper: &Wrapper<'_>,
-    folder: Option<&RunFolder>,
+    hooks: Option<&(RunFolder, Armed)>,
     arguments: &mut Vec<OsString>,
+    env: &mut Vec<(OsString, Option<OsString>)>,
 ) -> io::Result<Option<RunFolder>> {
     if let Some(why) = obstacle(recipe) {
         return Err(io::Error::other(why));
     }
     let handover = agents::named(recipe).and_then(|agent| agent.mcp).expect("there is no obstacle");
-    let made = match folder {
+    let made = match hooks {
         Some(_) => None,
         None => Some(RunFolder::create(wrapper.run_directory, wrapper.name, wrapper.key)?),
     };
-    let folder = folder.or(made.as_ref()).expect("a folder is given or made");
+    let folder = hooks.map(|(folder, _)| folder).or(made.as_ref());
+    let folder = folder.expect("a folder is given or made");
     let command = offer.command.iter().map(|word| text(word)).collect::<io::Result<Vec<_>>>()?;
     let variables = offer.variables.iter().map(|(name, value)| Ok((*name, text(value)?)));
     let server = McpServer {
         command: &command,
         variables: &variables.collect::<io::Result<Vec<_>>>()?,
         directory: &text(folder.path().as_os_str())?,
+        env: &|name| variable(env, name),
+        read: &|path| arming::read_if_there(path, wrapper.directory),
     };
     // The CLI's own arguments need not be text, and stay as they are.
-    let mut armed = Armed::default();
-    (handover.give)(&server, &mut armed);
-    for (name, text) in armed.files {
-        folder.write(name, &text)?;
+    let mut armed = hooks.map(|(_, armed)| armed.clone()).unwrap_or_default();
+    (handover.give)(&server, &mut armed).map_err(|why| io::Error::other(why.to_string()))?;
+    for (name, text) in &armed.files {
+        folder.write(name, text)?;
     }
+    env.extend(arming::variables(&armed));
     arguments.splice(0..0, armed.arguments.into_iter().map(OsString::from));
     Ok(made)
+}
+
+/// Returns the value of a variable after the changes of an environment.
+fn variable(changes: &[(OsString, Option<OsString>)], name: &str) -> Option<String> {
+    let changed = changes.iter().rev().find(|(changed, _)| changed == name);
+    let value = changed.map_or_else(|| env::var_os(name), |(_, value)| value.clone());
+    value.map(|value| value.to_string_lossy().into_owned())
 }
 
 fn text(word: &OsStr) -> io::Result<String> {

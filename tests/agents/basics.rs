@@ -3,6 +3,7 @@
 use crate::{
     cli::{Cli, Workspace},
     model::{Model, Reply},
+    peer::{Peer, await_typed, frame_body},
     sandbox::{Sandbox, until},
     transcript::Speaker,
 };
@@ -120,4 +121,17 @@ fn codex_works_in_the_wrapper() {
 #[test]
 fn gemini_works_in_the_wrapper() {
     works_in_the_wrapper(Cli::Gemini);
+}
+
+/// In the mode without questions, the mark of Gemini CLI's composer is a star.
+#[test]
+fn gemini_receives_messages_in_its_mode_without_questions() {
+    let (model, sandbox) = (Model::with_replies([Reply::new().says("Noted.")]), Sandbox::new());
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, Cli::Gemini, &model, "ann");
+    let agent = workspace.wrap("Ann", SIZE, &["--yolo"]);
+    agent.terminal.wait_for(" *   Type your message");
+    let id = bob.send("Ann", "hello");
+    await_typed(&sandbox, &agent, &id);
+    assert_eq!(frame_body(&model.wait_for_requests(1)[0].prompt), "hello");
 }

@@ -190,19 +190,26 @@ impl<'a> Workspace<'a> {
     #[track_caller]
     pub(crate) fn spawn(&self, name: &str, size: Size) -> Agent {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let mut spawn = Command::new(&relay);
-        for (name, value) in &self.env {
-            match value {
-                Some(value) => spawn.env(name, value),
-                None => spawn.env_remove(name),
-            };
-        }
-        spawn.current_dir(self.project()).args(["spawn", name, "--"]).arg(&self.program);
+        let mut spawn = self.command(&relay);
+        spawn.args(["spawn", name, "--"]).arg(&self.program);
         let spawned = output(spawn);
         assert!(spawned.status.success(), "{spawned:?}");
         let attach = [relay.as_os_str(), "attach".as_ref(), name.as_ref()];
         let terminal = Terminal::start(&attach, &self.env, &self.project(), size);
         Agent { cli: self.cli, terminal }
+    }
+
+    /// A command in the workspace's environment and project.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        for (name, value) in &self.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.project());
+        command
     }
 
     /// Replaces the version of the CLI.
@@ -466,7 +473,7 @@ pub(crate) fn installed() -> PathBuf {
 }
 
 /// A `PATH` of the CLIs, Node and the system's programs.
-fn search_path() -> OsString {
+pub(crate) fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let node = env::split_paths(&path).find(|folder| folder.join("node").exists());
     let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);

@@ -4,7 +4,7 @@ use crate::{
     cli::{Agent, Cli, Workspace},
     model::{Asked, Model, Reply, frames::instructions},
     peer::{Peer, await_report, frame_body},
-    sandbox::{Sandbox, until},
+    sandbox::{Sandbox, output, until},
 };
 use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
@@ -17,17 +17,34 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 /// A command that runs until there is a file `go` in the project.
 pub(crate) const UNTIL_GO: &str = "touch runs; until test -e go; do sleep 0.05; done; echo went";
 
-/// Starts Ann, whom Claude Code lets run commands without a question.
+/// Installs the extension with our hooks as a user of Gemini CLI does.
+fn link_extension(workspace: &Workspace<'_>) {
+    let extension = workspace.project().parent().unwrap().join("extension");
+    let extension = extension.to_str().unwrap();
+    let mut write = workspace.command(env!("CARGO_BIN_EXE_agent-relay").as_ref());
+    write.args(["gemini-extension", extension]);
+    let mut link = workspace.command(workspace.program());
+    link.args(["extensions", "link", extension, "--consent"]);
+    for command in [write, link] {
+        let done = output(command);
+        assert!(done.status.success(), "{done:?}");
+    }
+}
+
+/// Starts Ann, whom Claude Code and Gemini CLI let run commands without a question.
 fn start_ann<'a>(
     sandbox: &'a Sandbox,
     (cli, program): (Cli, &Path),
     model: &Model,
 ) -> (Workspace<'a>, Agent) {
     let workspace = Workspace::new(sandbox, cli, model, "ann").with_program(program.to_owned());
-    let arguments: &[&str] = if cli == Cli::Claude {
-        &["--permission-mode=default", "--allowedTools=Bash"]
-    } else {
-        &[]
+    let arguments: &[&str] = match cli {
+        Cli::Claude => &["--permission-mode=default", "--allowedTools=Bash"],
+        Cli::Codex => &[],
+        Cli::Gemini => {
+            link_extension(&workspace);
+            &["--allowed-tools=run_shell_command"]
+        }
     };
     let agent = workspace.wrap_with(&["-n", "Ann"], SIZE, arguments);
     agent.wait_until_idle();
@@ -44,7 +61,7 @@ pub(crate) fn permit(agent: &mut Agent) {
 }
 
 /// A model that works on "Work." with a command, and reads the message of which it is told then.
-fn reading_model() -> Model {
+pub(crate) fn reading_model() -> Model {
     Model::start(|asked| match (&*asked.prompt, &asked.result) {
         ("Work.", None) => Reply::new().says("I begin.").runs(UNTIL_GO),
         ("Work.", Some(result)) if result.contains("[relay ") => Reply::new().says("I have read."),
@@ -104,6 +121,11 @@ fn claude_working_agent_is_told_and_reads() {
 #[test]
 fn codex_working_agent_is_told_and_reads() {
     each_version(Cli::Codex, |program| working_agent_is_told_and_reads(Cli::Codex, program));
+}
+
+#[test]
+fn gemini_working_agent_is_told_and_reads() {
+    each_version(Cli::Gemini, |program| working_agent_is_told_and_reads(Cli::Gemini, program));
 }
 
 /// Runs a test with each installed version of a CLI.

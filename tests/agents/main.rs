@@ -12,6 +12,7 @@
 mod basics;
 mod cli;
 mod conversations;
+mod copilot;
 mod corpus;
 mod dialogue;
 mod echoes;
@@ -30,6 +31,7 @@ mod peer;
 mod processes;
 mod questions;
 mod quoting;
+mod qwen;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "used by other test binaries only")]
 mod raw;
@@ -41,6 +43,7 @@ mod routes;
 #[path = "../it/sandbox.rs"]
 #[allow(dead_code, reason = "used by other test binaries only")]
 mod sandbox;
+mod scene;
 mod spawned;
 mod state;
 mod teamwork;

@@ -65,18 +65,19 @@ fn tool(cli: Cli, name: &str) -> String {
     }
 }
 
-/// A model that works on "Work." with a command, reads with the tool the message of which it is
-/// told then, and answers with the tool.
-fn model(cli: Cli) -> Model {
+/// A model that works on "Work." with a command, reads with a tool the message of which it is
+/// told then, and answers with a tool. `tool` returns the name by which it calls a tool of the
+/// server.
+pub(crate) fn model(tool: impl Fn(&str) -> String + Send + 'static) -> Model {
     Model::start(move |asked: &Asked| match (&*asked.prompt, &asked.result) {
         ("Work.", None) => Reply::new().runs(UNTIL_GO),
         ("Work.", Some(result)) if result.contains("accepted ") => Reply::new().says("Done."),
         ("Work.", Some(result)) if result.contains("[relay ") => {
             let input = json!({"to": "Bob", "body": "I have it"});
-            Reply::new().calls(tool(cli, "send"), input)
+            Reply::new().calls(tool("send"), input)
         }
         ("Work.", Some(_)) => match announced_id(asked) {
-            Some(id) => Reply::new().calls(tool(cli, "read"), json!({ "id": id })),
+            Some(id) => Reply::new().calls(tool("read"), json!({ "id": id })),
             None => Reply::new().says("I was told of nothing."),
         },
         _ => Reply::new().says("Noted."),
@@ -100,7 +101,7 @@ fn start_ann<'a>(
 }
 
 fn agent_reads_and_sends_by_tools(cli: Cli, program: &Path) {
-    let (model, sandbox) = (model(cli), Sandbox::new());
+    let (model, sandbox) = (model(move |name| tool(cli, name)), Sandbox::new());
     let bob = Peer::join(&sandbox, "Bob");
     let (workspace, mut agent) = start_ann(&sandbox, (cli, program), &model);
     agent.submit("Work.");

@@ -1,6 +1,7 @@
 //! opencode, a CLI without a transcript, read from its screen.
 
 use crate::{
+    hooks::{UNTIL_GO, announced_id},
     model::{Asked, Gate, Model, Reply},
     peer,
     sandbox::{Sandbox, WATCHDOG, output, until},
@@ -377,4 +378,39 @@ fn opencode_is_woken_over_a_draft() {
     scene.terminal.press("\r");
     let asked = model.wait_for_requests(4);
     assert_eq!(asked[3].prompt.trim_end(), "a half written prompt");
+}
+
+/// The agent reads by a tool of the relay, and answers by another. The user's own server stays.
+#[test]
+fn opencode_reads_and_sends_by_tools() {
+    let model = Model::start(|asked| match (&*asked.prompt, &asked.result) {
+        ("Work.", None) => Reply::new().runs(UNTIL_GO),
+        ("Work.", Some(result)) if result.contains("accepted ") => Reply::new().says("Done."),
+        ("Work.", Some(result)) if result.contains("[relay ") => {
+            Reply::new().calls("agent-relay_send", json!({"to": "Bob", "body": "I have it"}))
+        }
+        ("Work.", Some(_)) => match announced_id(asked) {
+            Some(id) => Reply::new().calls("agent-relay_read", json!({ "id": id })),
+            None => Reply::new().says("I was told of nothing."),
+        },
+        _ => Reply::new().says("Noted."),
+    });
+    let sandbox = Sandbox::new();
+    let own = [env!("CARGO_BIN_EXE_agent-relay"), "mcp"];
+    let configuration = json!({
+        "permission": {"bash": "allow"}, "mcp": {"own": {"type": "local", "command": own}},
+    });
+    let mut scene = Scene::with(&sandbox, &model, &["--mcp"], Some(&configuration.to_string()));
+    scene.submit("Work.");
+    until("the command runs", || scene.project.join("runs").exists());
+    let id = scene.send("the walrus sings");
+    scene.await_report(&id, "waiting", "at work");
+    fs::write(scene.project.join("go"), "").unwrap();
+    assert_eq!(scene.receive(), "I have it");
+    let asked = model.wait_for_requests(4);
+    let read = asked[2].result.as_deref().unwrap();
+    assert!(read.contains("the walrus sings"), "{read}");
+    let tools = asked[0].request["tools"].to_string();
+    assert!(tools.contains("\"own_read\""), "{tools}");
+    scene.await_report(&id, "confirmed", "");
 }

@@ -674,3 +674,27 @@ fn wrapped_command_keeps_its_messages_and_exit_code() {
     let exe = std::path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     run(&sandbox, &["run", "-n", "Ann", "--", exe.to_str().unwrap(), "nonsense"], USAGE);
 }
+
+#[test]
+fn gemini_extension_takes_only_a_free_directory() {
+    let sandbox = Sandbox::empty();
+    let (directory, other) =
+        (sandbox.directory().join("a/extension"), sandbox.directory().join("b"));
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("mine"), "").unwrap();
+    let write =
+        |path: &Path, code| run(&sandbox, &["gemini-extension", path.to_str().unwrap()], code);
+    // A new directory, then one that has the extension.
+    for _ in 0..2 {
+        let said = out(&write(&directory, DONE));
+        let remedy = format!("gemini extensions link {}\n", directory.display());
+        assert!(said.ends_with(&remedy), "{said}");
+    }
+    let hooks = fs::read_to_string(directory.join("hooks/hooks.json")).unwrap();
+    assert!(hooks.contains("'hook' 'gemini' AfterTool"), "{hooks}");
+    let said = err(&write(&other, FAILED));
+    assert!(said.contains("/b holds something else: name an empty or a new directory"), "{said}");
+    let file = other.join("mine");
+    let said = err(&write(&file, FAILED));
+    assert!(said.contains("/b/mine") && said.contains("directory"), "{said}");
+}

@@ -65,6 +65,21 @@ fn hook_fails_in_silence() {
     }
 }
 
+/// A hook of an extension is silent outside of a wrapped agent, and in what the agent has started.
+#[test]
+fn hook_of_an_extension_needs_its_wrapper() {
+    let sandbox = Sandbox::empty();
+    for variables in [&[][..], &[("AGENT_RELAY_WRAPPER_FILE", "/x"), ("GEMINI_CLI", "1")]] {
+        let mut hook = sandbox.program(env!("CARGO_BIN_EXE_agent-relay-wrap"));
+        hook.args(["hook", "gemini", "AfterTool"]).envs(variables.iter().copied());
+        // It does not wait for its input.
+        let mut hook = hook.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdin = hook.stdin.take();
+        assert_silent(&hook.wait_with_output().unwrap());
+        drop(stdin);
+    }
+}
+
 /// A command line of our own never looks so, and 2 would forbid something to the CLI.
 #[test]
 fn hook_with_other_words_explains_itself() {
@@ -74,6 +89,7 @@ fn hook_with_other_words_explains_itself() {
         &["claude", "Stop"],
         &["claude", "Dance", "--to", "x"],
         &["gemini", "Stop", "--to", "x"],
+        &["aider", "Stop", "--to", "x"],
         &["claude", "Stop", "--from", "x"],
     ] {
         let ended = hook(&sandbox, words, b"{}");

@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions API, as opencode and aider use it.
+//! OpenAI's Chat Completions API, as opencode, aider, Qwen Code and GitHub Copilot CLI use it.
 
 use super::{Shared, Step, Turn, http, shape};
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn conversation(request: &Value) -> Option<Turn> {
     let mut turn = Turn::default();
     for message in request["messages"].as_array()? {
         match message["role"].as_str() {
-            Some("user") => turn.set_prompt(&text(&message["content"])),
+            Some("user") => turn.set_prompt(without_time(prompt(&message["content"]))),
             Some("tool") => turn.set_result(text(&message["content"])),
             _ => {}
         }
@@ -61,9 +61,23 @@ fn conversation(request: &Value) -> Option<Turn> {
     turn.prompt.is_some().then_some(turn)
 }
 
+/// The prompt in a content: the last of its texts. Qwen Code puts reminders in front of it.
+fn prompt(content: &Value) -> &str {
+    let mut texts = content.as_array().into_iter().flatten().rev();
+    let last = texts.find_map(|part| part["text"].as_str());
+    content.as_str().or(last).unwrap_or_default()
+}
+
 /// The text of a content, which is a string or a list of parts.
 fn text(content: &Value) -> String {
     let parts = content.as_array().into_iter().flatten();
     let texts = parts.filter_map(|part| part["text"].as_str());
     content.as_str().map_or_else(|| texts.collect(), str::to_owned)
+}
+
+/// A prompt without the time that GitHub Copilot CLI puts before it.
+fn without_time(prompt: &str) -> &str {
+    let timed = prompt.strip_prefix("<current_datetime>");
+    let rest = timed.and_then(|rest| rest.split_once("</current_datetime>\n\n"));
+    rest.map_or(prompt, |(_, prompt)| prompt)
 }

@@ -39,7 +39,8 @@ struct Input<'a> {
     source: Option<&'a RawValue>,
 }
 
-/// Reads a hook's input. Returns `None` if it is no JSON object, or about a subagent.
+/// Reads a hook's input. Returns `None` if it is no JSON object, or about a subagent, or an empty
+/// prompt: Qwen Code reports one when it sends a tool's result.
 #[must_use]
 pub fn read(point: Point, json: &[u8]) -> Option<Report> {
     if json.trim_ascii_start().first() != Some(&b'{') {
@@ -50,6 +51,9 @@ pub fn read(point: Point, json: &[u8]) -> Option<Report> {
         return None;
     }
     let json = match point {
+        Point::PromptSubmitted if input.prompt.is_some_and(|prompt| prompt.get() == "\"\"") => {
+            return None;
+        }
         Point::PromptSubmitted => input.prompt,
         Point::ToolEnded => input.tool_response,
         _ => None,
@@ -163,7 +167,7 @@ mod tests {
     fn input_of_a_subagent_or_without_json_is_no_report() {
         assert!(report(Point::ToolEnded, r#"{"agent_id":"a","tool_response":1}"#).is_none());
         assert!(report(Point::ToolEnded, r#"{"agent_id":null}"#).is_some());
-        for json in ["", "[]", "7", "{", r#"{"prompt":}"#, "\u{0}"] {
+        for json in ["", "[]", "7", "{", r#"{"prompt":}"#, "\u{0}", r#"{"prompt":""}"#] {
             assert!(report(Point::PromptSubmitted, json).is_none(), "{json}");
         }
     }

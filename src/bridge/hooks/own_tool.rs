@@ -28,7 +28,8 @@ enum Command {
 /// Whether a tool is one of the relay's own, by its name and its input.
 pub(super) fn is_relays(name: &str, input: Option<&RawValue>) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
-    if name.starts_with("mcp-") && name.contains(OWN) {
+    let is_servers = name.strip_prefix(OWN).is_some_and(|tool| tool.starts_with('-'));
+    if is_servers || name.starts_with("mcp-") && name.contains(OWN) {
         return true;
     }
     let input = input.and_then(|json| serde_json::from_str(json.get()).ok());
@@ -215,6 +216,7 @@ mod tests {
         for (name, own) in [
             ("mcp__agent-relay__send", true),
             ("mcp__agent_relay__read", true),
+            ("agent-relay_read", true),
             ("mcp__other__agent", false),
             ("agent-relay", false),
             ("Bash", false),

@@ -13,6 +13,8 @@ pub(super) struct ReportedWork {
     is_at_work: bool,
     /// The time since which the screen has shown an idle agent, although it counts as at work.
     idle_since: Option<Moment>,
+    /// The time of the last comparison with the screen.
+    compared_at: Option<Moment>,
 }
 
 impl ReportedWork {
@@ -44,14 +46,19 @@ impl ReportedWork {
         *self = Self { is_at_work: true, idle_since: None, ..*self };
     }
 
-    /// Returns the time at which the next look at the screen is due.
-    pub(super) fn deadline(self) -> Option<Moment> {
-        self.idle_since.filter(|_| self.is_at_work).map(|since| since.plus(IDLE_MS))
+    /// Returns the time at which the next comparison with the screen is due. `rests_at` is the time
+    /// from which the screen is at rest, unless it changes before.
+    pub(super) fn deadline(self, rests_at: Option<Moment>) -> Option<Moment> {
+        let is_later = |rests: &Moment| self.compared_at.is_none_or(|at| at < *rests);
+        let lasts_at = self.idle_since.map(|since| since.plus(IDLE_MS));
+        let due = lasts_at.into_iter().chain(rests_at.filter(is_later)).min();
+        due.filter(|_| self.is_at_work)
     }
 
     /// Compares the work that hooks have reported with the screen. Returns whether the agent counts
     /// as idle from now on.
     pub(super) fn compare(&mut self, now: Moment, looks_idle: bool) -> bool {
+        self.compared_at = Some(now);
         self.idle_since = looks_idle.then(|| self.idle_since.unwrap_or(now));
         let is_over = self.idle_since.is_some_and(|since| now.since(since) >= IDLE_MS);
         self.is_at_work = !is_over;

@@ -52,6 +52,8 @@ fn agent_cli_is_recognised_by_its_executable_or_script() {
         ("/x/opencode-linux-x64-baseline/bin/opencode", "opencode"),
         ("/usr/bin/python3.11 /home/ann/.local/bin/aider", "aider"),
         ("/usr/bin/python3.11 -m aider", "aider"),
+        ("/x/@github/copilot-linux-x64/copilot --continue", "copilot"),
+        ("/usr/bin/node /x/@github/copilot/npm-loader.js", "copilot"),
         (
             "C:\\Program Files\\nodejs\\node.exe C:\\npm\\node_modules\\@openai\\codex\\bin\\codex.js",
             "codex",
@@ -310,6 +312,7 @@ fn agent_behind_a_batch_file_of_npm_is_recognised() {
         ("codex", r"\@openai\codex\bin\codex.js", "codex"),
         ("gemini", r"\@google\gemini-cli\dist\index.js", "gemini"),
         ("opencode", r"\opencode-ai\bin\opencode", "opencode"),
+        ("copilot", r"\@github\copilot\npm-loader.js", "copilot"),
     ] {
         let batch_file = format!(r"C:\Users\Ann B\AppData\Roaming\npm\{batch_file}.cmd");
         // The batch file names its directory with a backslash at the end, so the path has two.

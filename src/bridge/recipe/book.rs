@@ -453,7 +453,10 @@ mod tests {
             ("[[recipe]]\nname = 'a'\nwake_budget = 0", "at least 1"),
             ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blank"),
             ("[[recipe]]\nname = 'a'\nfrom = 'two'", "version"),
-            ("[[recipe]]\nname = 'a'\ntranscript = 'two'", "\"claude\", \"codex\", \"gemini\""),
+            (
+                "[[recipe]]\nname = 'a'\ntranscript = 'two'",
+                "\"claude\", \"codex\", \"gemini\", \"qwen\"",
+            ),
             ("[[recipe]]\nname = 'a'\nexpands = ['@']", "backslash"),
             ("recipe = 3", "recipe"),
         ] {

@@ -83,6 +83,10 @@ fn empty_composer_takes_text() {
         "opencode-idle",
         "opencode-idle-again",
         "aider-idle",
+        "qwen-idle",
+        "qwen-idle-yolo",
+        "gemini-idle-yolo",
+        "copilot-idle",
     ] {
         check(name, "Plain");
     }
@@ -90,7 +94,15 @@ fn empty_composer_takes_text() {
 
 #[test]
 fn agent_at_work_gets_no_text() {
-    for name in ["claude-busy", "claude-queued", "gemini-busy", "gemini-queued", "opencode-busy"] {
+    for name in [
+        "claude-busy",
+        "claude-queued",
+        "gemini-busy",
+        "gemini-queued",
+        "opencode-busy",
+        "qwen-busy",
+        "copilot-busy",
+    ] {
         check(name, "Busy");
     }
     check("aider-busy", "NoPrompt");
@@ -106,6 +118,9 @@ fn dialog_gets_no_text() {
         "opencode-dialog-permission",
         "opencode-dialog-question",
         "aider-dialog",
+        "qwen-dialog-shell",
+        "copilot-dialog-permission",
+        "copilot-dialog-question",
     ] {
         check(name, "Dialog");
     }
@@ -123,6 +138,9 @@ fn half_typed_line_gets_no_text() {
         "opencode-half-typed",
         "opencode-slash-menu",
         "aider-half-typed",
+        "qwen-half-typed",
+        "copilot-half-typed",
+        "copilot-slash-menu",
     ] {
         check(name, "HalfTyped");
     }
@@ -130,7 +148,13 @@ fn half_typed_line_gets_no_text() {
 
 #[test]
 fn shell_mode_gets_no_text() {
-    for name in ["claude-shell-mode", "codex-shell-mode", "gemini-shell-mode"] {
+    for name in [
+        "claude-shell-mode",
+        "codex-shell-mode",
+        "gemini-shell-mode",
+        "qwen-shell-mode",
+        "copilot-shell-mode",
+    ] {
         check(name, "ShellMode");
     }
     // The composer of opencode looks the same in both modes, so another word on the screen decides.
@@ -151,15 +175,23 @@ fn unknown_screen_gets_no_text() {
             false => format!("{line}\n"),
         };
         let with_another_mark: String = snapshot.lines().map(marked).collect();
-        for command in ["claude", "codex", "gemini", "opencode", "aider"] {
+        for command in ["claude", "codex", "gemini", "opencode", "aider", "qwen", "copilot"] {
+            // These two have the same mark.
+            if ["claude", "copilot"].iter().all(|cli| command == *cli || name.starts_with(cli)) {
+                continue;
+            }
             let shown = match name.starts_with(command) {
                 true => &with_another_mark,
                 false => &snapshot,
             };
+            // An empty line behind `> ` is the empty composer of both.
+            if command == "qwen" && name.starts_with("aider-idle") {
+                continue;
+            }
             let form = form(command, shown);
             assert!(form.is_err(), "{command} at the screen of {name}: {form:?}");
             tried += 1;
         }
     }
-    assert!(tried >= 5 * 35, "{tried}");
+    assert!(tried >= 6 * 35, "{tried}");
 }

@@ -181,7 +181,7 @@ fn interrupted_turn_ends_by_the_screen() {
             3000 reports 11111111-2222 Unhindered
             3000 hands over Text("[relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\none\n[/relay 789200]")
         4000 prints \e[2J\e[HInterrupted\r\n❯\s
-            8250 types \e[200~[relay 41f6aa from Bob, id 11111111, again] Another agent wrote this, not your user.\none\n[/relay 41f6aa]\e[201~
+            8100 types \e[200~[relay 41f6aa from Bob, id 11111111, again] Another agent wrote this, not your user.\none\n[/relay 41f6aa]\e[201~
         20000 ends
     "#]]);
 }
@@ -363,5 +363,27 @@ fn agent_with_a_queue_of_prompts_is_woken_over_a_draft() {
             23000 reports 22222222-2 Unhindered
             23000 types \e[200~[relay ba61f5 from Bob, id 22222222] Another agent wrote this, not your user.\ntwo $\and\n[/relay ba61f5]\e[201~
         24000 ends
+    "#]]);
+}
+
+/// An interrupted turn ends without a report. No message waits that would have the screen looked at.
+#[test]
+fn screen_ends_reported_work_while_nothing_waits() {
+    check(expect![[r#"
+        run claude
+        begin ready
+        0 activity
+            250 starting screen
+            750 idle screen
+        1000 hook prompt-submitted
+            1000 answers hook 1: nothing
+        1100 prints \e[2J\e[HWorking…\r\n❯\s\r\n\s\sesc to interrupt\e[2;3H
+            1250 working hooks
+        3000 prints \e[2J\e[HInterrupted\r\n❯\s\e[2;3H
+            5350 idle screen
+        7000 hook turn-ended
+            7000 answers hook 2: nothing
+            7000 idle hooks
+        20000 ends
     "#]]);
 }

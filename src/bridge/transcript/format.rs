@@ -1,6 +1,7 @@
 //! The description of one agent CLI's transcripts: how they are parsed, and where they are.
 
 use super::Parser;
+use serde::Deserialize;
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -88,6 +89,28 @@ pub struct Session {
     pub file_name: String,
     /// The time at which the process started, in milliseconds since 1970.
     pub started_ms: u64,
+}
+
+impl Session {
+    /// Reads a process file with the id of the session, which is also the transcript's name, and
+    /// the start of the process, as Claude Code writes it.
+    #[must_use]
+    pub fn of_id_and_start(file: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Process {
+            session_id: String,
+            started_at: u64,
+        }
+        let Process { session_id, started_at } = serde_json::from_slice(file).ok()?;
+        // The id becomes a part of a path, so it must not contain a separator.
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let file_name = || format!("{session_id}.jsonl");
+        session_id
+            .chars()
+            .all(is_plain)
+            .then(|| Self { file_name: file_name(), started_ms: started_at })
+    }
 }
 
 /// The leader of the conversation in a transcript, by its first line.

@@ -19,6 +19,8 @@ const GOODBYE_MS: u64 = 1000;
 const UNHEARD_MS: u64 = 10_000;
 
 const UNHEARD: &str = "its program was given some, and runs none";
+const UNHEARD_EXTENSION: &str =
+    "its program runs none of our extension: see `agent-relay gemini-extension --help`";
 
 /// Returns the constant part of an agent's state.
 pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> control::State {
@@ -102,6 +104,7 @@ impl Driver {
     fn no_hooks(&self) -> Option<String> {
         let unheard = self.bridge.unheard_since().filter(|_| self.hooks.are_given);
         match unheard.map(|since| now().since(since)).filter(|ms| *ms >= UNHEARD_MS) {
+            Some(_) if self.hooks.need_extension => Some(UNHEARD_EXTENSION.to_owned()),
             Some(_) => Some(UNHEARD.to_owned()),
             None => self.hooks.why_not.clone(),
         }

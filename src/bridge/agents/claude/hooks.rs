@@ -2,7 +2,7 @@
 //! settings of the user's own `--settings` are merged.
 
 use crate::{
-    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed},
+    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, has_switch},
     protocol::hook::Point,
 };
 use serde_json::{Map, Value, json};
@@ -24,6 +24,7 @@ pub(super) const HOOKS: Hooks = Hooks {
     print,
     begins: Some(Begins::AtStart),
     prompt_queue: None,
+    extension: None,
 };
 
 /// Our name for a hook that Claude Code runs in the background after a start and after each turn.
@@ -129,14 +130,6 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     })
 }
 
-/// Whether a word is one or several short options, with this one among them.
-fn has_switch(word: &str, switch: char) -> bool {
-    let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
-    letters.is_some_and(|letters| {
-        letters.contains(switch) && letters.chars().all(|letter| letter.is_ascii_alphabetic())
-    })
-}
-
 /// Adds our hooks behind those of the settings.
 fn add_hooks(settings: &mut Map<String, Value>, arming: &Arming<'_>) -> Result<(), Unarmed> {
     let hooks = settings.entry("hooks").or_insert_with(|| json!({}));
@@ -186,6 +179,7 @@ mod tests {
             arguments: &arguments,
             user_settings,
             env: &|_| None,
+            read: &|_| Ok(None),
             directory: Path::new("run"),
             is_windows: false,
         })

@@ -3,7 +3,7 @@
 
 use crate::bridge::{
     handover::{Handover, McpServer, SERVER},
-    hooks::Armed,
+    hooks::{Armed, Unarmed},
 };
 use serde_json::{Map, json};
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(super) const MCP: Handover = Handover { works_on_windows: true, give };
 
 const FILE: &str = "mcp.json";
 
-fn give(server: &McpServer<'_>, armed: &mut Armed) {
+fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let (program, arguments) = server.command.split_first().expect("a command has a program");
     let variables: Map<_, _> = server
         .variables
@@ -25,6 +25,7 @@ fn give(server: &McpServer<'_>, armed: &mut Armed) {
     let file = Path::new(server.directory).join(FILE);
     // As one word: the option would take the words behind it as further files.
     armed.arguments.insert(0, format!("--mcp-config={}", file.display()));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -38,10 +39,12 @@ mod tests {
             command: &["/a b/relay".to_owned(), "mcp".to_owned()],
             variables: &[("AGENT_RELAY_AGENT", "Ann".to_owned())],
             directory: "run",
+            env: &|_| None,
+            read: &|_| Ok(None),
         };
         let arguments = vec!["--mcp-config".to_owned(), "mine.json".to_owned()];
         let mut armed = Armed { arguments, ..Armed::default() };
-        give(&server, &mut armed);
+        give(&server, &mut armed).unwrap();
         let file = Path::new("run").join("mcp.json");
         let ours = format!("--mcp-config={}", file.display());
         assert_eq!(armed.arguments, [ours.as_str(), "--mcp-config", "mine.json"]);

@@ -12,7 +12,7 @@ pub(super) static FORMAT: Format = Format {
     folders: "projects/*",
     location: Location::ByProcess(ProcessFile {
         path: |pid| format!("sessions/{pid}.json"),
-        session,
+        session: Session::of_id_and_start,
     }),
     parser: || Box::new(Lines),
     turn: include_str!("turn.jsonl"),
@@ -77,24 +77,6 @@ impl Parser for Lines {
             _ => {}
         }
     }
-}
-
-/// Reads the file that Claude Code writes for each of its processes.
-fn session(file: &[u8]) -> Option<Session> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Process {
-        session_id: String,
-        started_at: u64,
-    }
-    let Process { session_id, started_at } = serde_json::from_slice(file).ok()?;
-    // The id becomes a part of a path, so it must not contain a separator.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let file_name = || format!("{session_id}.jsonl");
-    session_id
-        .chars()
-        .all(is_plain)
-        .then(|| Session { file_name: file_name(), started_ms: started_at })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! exactly this command.
 
 use crate::{
-    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed},
+    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, shell_line},
     protocol::{hook::Point, secret::hash_text},
 };
 use serde_json::json;
@@ -22,6 +22,7 @@ pub(super) const HOOKS: Hooks = Hooks {
     print: Printed::context,
     begins: Some(Begins::WithPrompt),
     prompt_queue: Some(&["app-server"]),
+    extension: None,
 };
 
 /// The time after which Codex ends a hook, in seconds. It is the default, and a part of the hash.
@@ -92,7 +93,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     }
     let (mut arguments, mut trust) = (Vec::new(), Vec::new());
     for (event, _) in HOOKS.events {
-        let command = command_line(&(arming.command)(event));
+        let command = shell_line(&(arming.command)(event));
         let text = toml::Value::from(command.as_str());
         let hook = format!("hooks.{event}=[{{hooks=[{{type=\"command\",command={text}}}]}}]");
         arguments.extend(["-c".to_owned(), hook]);
@@ -129,12 +130,6 @@ fn sets_hooks(word: &str) -> bool {
     })
 }
 
-/// Returns a command as a line for the shell that Codex runs hooks with.
-fn command_line(words: &[String]) -> String {
-    let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
 /// Returns the hash by which Codex knows a hook: the SHA-256 of its definition as JSON, with sorted
 /// members.
 fn hash(event: &str, command: &str) -> String {
@@ -166,6 +161,7 @@ mod tests {
             arguments: &arguments,
             user_settings: None,
             env: &|_| None,
+            read: &|_| Ok(None),
             directory: Path::new("run"),
             is_windows: false,
         })

@@ -3,13 +3,13 @@
 
 use crate::bridge::{
     handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
-    hooks::Armed,
+    hooks::{Armed, Unarmed},
 };
 use toml::Value;
 
 pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
 
-fn give(server: &McpServer<'_>, armed: &mut Armed) {
+fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let (program, arguments) = server.command.split_first().expect("a command has a program");
     let arguments: Vec<_> = arguments.iter().map(|word| text(word)).collect();
     let variables: Vec<_> =
@@ -21,6 +21,7 @@ fn give(server: &McpServer<'_>, armed: &mut Armed) {
         variables.join(",")
     );
     armed.arguments.splice(0..0, ["-c".to_owned(), entry]);
+    Ok(())
 }
 
 fn text(text: &str) -> String {
@@ -37,9 +38,11 @@ mod tests {
             command: &["/a \"b\"/relay".to_owned(), "mcp".to_owned()],
             variables: &[("AGENT_RELAY_AGENT", "Ann".to_owned())],
             directory: "run",
+            env: &|_| None,
+            read: &|_| Ok(None),
         };
         let mut armed = Armed { arguments: vec!["resume".to_owned()], ..Armed::default() };
-        give(&server, &mut armed);
+        give(&server, &mut armed).unwrap();
         let [option, entry, resume] = &armed.arguments[..] else { panic!("{armed:?}") };
         assert_eq!([option, resume], ["-c", "resume"]);
         let entry: toml::Table = toml::from_str(entry).unwrap();

@@ -1,15 +1,18 @@
 //! The agent CLI of Gemini.
 
+mod hooks;
 mod transcript;
 
 use super::Agent;
+
+const COMMAND_VARIABLE: &str = "GEMINI_CLI";
 
 pub(super) const AGENT: Agent = Agent {
     name: "gemini",
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
-    hooks: None,
+    hooks: Some(&hooks::HOOKS),
     mcp: None,
-    command_variable: Some("GEMINI_CLI"),
+    command_variable: Some(COMMAND_VARIABLE),
     instruction_file: Some("GEMINI.md"),
 };

@@ -1,18 +1,16 @@
 //! opencode's hooks. A plugin of this run runs them. It is named by the configuration that
 //! opencode reads from a variable, into which the user's own value is merged.
 
-mod jsonc;
-
+use super::configuration::{Configuration, VARIABLE};
 use crate::{
     bridge::hooks::{Armed, Arming, Hooks, Printed, Unarmed},
     protocol::hook::Point,
 };
-use serde::{Deserialize, Deserializer, de};
 use serde_json::{
     Map, Value,
     value::{RawValue, to_raw_value},
 };
-use std::{fmt, path::Path};
+use std::path::Path;
 
 pub(super) const HOOKS: Hooks = Hooks {
     since_version: "1.18",
@@ -32,19 +30,14 @@ pub(super) const HOOKS: Hooks = Hooks {
     print: |_, text| Printed::out(text.to_owned()),
     begins: None,
     prompt_queue: None,
+    extension: None,
 };
-
-/// The variable with a configuration, which opencode reads after its files.
-const VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// The member of the configuration with the names of plugins.
 const PLUGINS: &str = "plugin";
 
 const FILE: &str = "plugin.js";
 const PLUGIN: &str = include_str!("plugin.js");
-
-/// The longest value of the variable, in bytes. Systems limit the length of a variable.
-const VALUE_BYTES_MAX: usize = 32_000;
 
 /// The subcommands, which are no conversations in this terminal.
 const SUBCOMMANDS: &[&str] = &[
@@ -118,26 +111,13 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
 
 /// Returns the user's configuration with the plugin in this directory added.
 fn with_plugin(user: Option<&str>, directory: &Path) -> Result<String, Unarmed> {
-    let user = user.filter(|text| !text.is_empty()).unwrap_or("{}");
-    let json = jsonc::to_json(user);
-    let Members(mut members) = serde_json::from_str(&json).map_err(|_| Unarmed::Configuration)?;
+    let mut configuration = Configuration::parse(user)?;
     let directory = file_url(directory.to_str().ok_or(Unarmed::NotText)?);
-    let ours = format!("{directory}/{FILE}");
-    let ours = to_raw_value(&ours).expect("a text is JSON");
-    let at = members.iter().rposition(|(name, _)| name == PLUGINS);
-    let mut plugins: Vec<Box<RawValue>> = match at {
-        Some(at) => serde_json::from_str(members.remove(at).1.get()),
-        None => Ok(Vec::new()),
-    }
-    .map_err(|_| Unarmed::Configuration)?;
+    let ours = to_raw_value(&format!("{directory}/{FILE}")).expect("a text is JSON");
+    let mut plugins: Vec<Box<RawValue>> = configuration.take(PLUGINS)?.unwrap_or_default();
     plugins.push(ours);
-    members.push((PLUGINS.to_owned(), to_raw_value(&plugins).expect("texts are JSON")));
-    let members = members.iter().map(|(name, value)| format!("{}:{value}", Value::from(&**name)));
-    let value = format!("{{{}}}", members.collect::<Vec<_>>().join(","));
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(Unarmed::Configuration);
-    }
-    Ok(value)
+    configuration.add(PLUGINS, &plugins);
+    configuration.value()
 }
 
 /// Returns the URL of a path, which has slashes.
@@ -154,32 +134,6 @@ fn file_url(path: &str) -> String {
     url
 }
 
-/// The members of a JSON object as they were written and in their order, which opencode's
-/// permissions depend on.
-struct Members(Vec<(String, Box<RawValue>)>);
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Visitor)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +145,7 @@ mod tests {
             arguments: &arguments,
             user_settings: None,
             env: &|name| user.filter(|_| name == VARIABLE).map(str::to_owned),
+            read: &|_| Ok(None),
             directory: Path::new("/run/Ann 1{x}"),
             is_windows: false,
         })
@@ -228,7 +183,7 @@ mod tests {
 
     #[test]
     fn configuration_that_cannot_be_merged_is_not_replaced() {
-        let long = format!(r#"{{"model":"{}"}}"#, "m".repeat(VALUE_BYTES_MAX));
+        let long = format!(r#"{{"model":"{}"}}"#, "m".repeat(32_000));
         for user in ["{", "[]", "7", r#"{"plugin":"x"}"#, r#"{"a":{env:A}}"#, "{} {}", &long] {
             assert_eq!(armed(&[], Some(user)), Err(Unarmed::Configuration), "{user}");
         }

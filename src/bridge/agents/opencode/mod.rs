@@ -1,6 +1,9 @@
 //! The agent CLI opencode.
 
+mod configuration;
 mod hooks;
+mod jsonc;
+mod mcp;
 
 use super::Agent;
 
@@ -9,7 +12,7 @@ pub(super) const AGENT: Agent = Agent {
     recipe: include_str!("recipe.toml"),
     transcript: None,
     hooks: Some(&hooks::HOOKS),
-    mcp: None,
+    mcp: Some(&mcp::MCP),
     command_variable: Some("OPENCODE"),
     instruction_file: Some("AGENTS.md"),
 };

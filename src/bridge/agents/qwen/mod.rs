@@ -1,0 +1,18 @@
+//! The agent CLI Qwen Code.
+
+mod defaults;
+mod hooks;
+mod mcp;
+mod transcript;
+
+use super::Agent;
+
+pub(super) const AGENT: Agent = Agent {
+    name: "qwen",
+    recipe: include_str!("recipe.toml"),
+    transcript: Some(&transcript::FORMAT),
+    hooks: Some(&hooks::HOOKS),
+    mcp: Some(&mcp::MCP),
+    command_variable: Some(hooks::COMMAND_VARIABLE),
+    instruction_file: Some("AGENTS.md"),
+};

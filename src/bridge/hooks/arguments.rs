@@ -1,0 +1,37 @@
+//! The arguments of a CLI, by which it is known whether a conversation begins.
+
+/// Whether a word is one or several short options, with this one among them.
+#[must_use]
+pub fn has_switch(word: &str, switch: char) -> bool {
+    let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+    letters.is_some_and(|letters| {
+        letters.contains(switch) && letters.chars().all(|letter| letter.is_ascii_alphabetic())
+    })
+}
+
+/// Returns the first argument that is neither an option nor a value of one. Options take the next
+/// word as their value, or all words up to the next option, if these lists have them.
+#[must_use]
+pub fn free_word<'a>(
+    arguments: &'a [String],
+    with_value: &[&str],
+    with_values: &[&str],
+) -> Option<&'a str> {
+    let (mut values, mut is_option_over) = (0, false);
+    for word in arguments {
+        match word.as_str() {
+            word if is_option_over => return Some(word),
+            "--" => is_option_over = true,
+            word if word.len() > 1 && word.starts_with('-') => {
+                values = match () {
+                    () if with_values.contains(&word) => usize::MAX,
+                    () if with_value.contains(&word) => 1,
+                    () => 0,
+                };
+            }
+            _ if values > 0 => values -= 1,
+            word => return Some(word),
+        }
+    }
+    None
+}
