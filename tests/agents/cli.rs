@@ -438,6 +438,19 @@ impl Agent {
         self.terminal.press(key);
     }
 
+    /// Takes the first conversation of a picker, which ignores an Enter while it looks for more.
+    #[track_caller]
+    pub(crate) fn take_first_of(&mut self, picker: &str) {
+        self.terminal.wait_for(picker);
+        let end = Instant::now() + WATCHDOG;
+        while self.terminal.text().contains(picker) {
+            assert!(Instant::now() < end, "it stays open:\n{}", self.terminal.text());
+            self.wait_until_still();
+            self.terminal.press("\r");
+            self.wait_until_still();
+        }
+    }
+
     /// Waits until the screen has not changed for [`STILL`].
     #[track_caller]
     pub(crate) fn wait_until_still(&self) {
