@@ -31,7 +31,7 @@ const MANIFEST_BYTES_MAX: u64 = 64 << 10;
     help_triggers("--help"),
     example = "agent-relay gemini-extension ~/agent-relay-extension",
     note = "`gemini extensions link DIR` installs it. Only a Gemini CLI that `agent-relay run` or",
-    note = "`spawn` has started is told of messages by it; in others it does nothing."
+    note = "`spawn` has started is told of messages by it; in others it does nothing. Not on Windows."
 )]
 pub(super) struct GeminiExtension {
     /// an empty or new directory, or one that has this extension
