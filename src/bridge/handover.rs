@@ -2,6 +2,7 @@
 //! user's.
 
 use super::hooks::{Armed, ReadFile, Unarmed};
+use serde_json::{Map, Value};
 
 /// The name under which a CLI knows the server.
 pub const SERVER: &str = "agent-relay";
@@ -31,4 +32,12 @@ pub struct McpServer<'a> {
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Reads a file of settings.
     pub read: ReadFile<'a>,
+}
+
+impl McpServer<'_> {
+    /// The variables as the members of a JSON object.
+    pub(super) fn json_variables(&self) -> Map<String, Value> {
+        let member = |(name, value): &(&str, String)| ((*name).to_owned(), value.as_str().into());
+        self.variables.iter().map(member).collect()
+    }
 }

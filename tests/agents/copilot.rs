@@ -1,6 +1,7 @@
 //! GitHub Copilot CLI, with a model of the person's own and without an account.
 
 use crate::{
+    cli::installed,
     model::{Gate, Model, Reply},
     peer::frame_body,
     sandbox::{Sandbox, WATCHDOG, output, until},
@@ -109,12 +110,6 @@ impl Drop for Scene<'_> {
     }
 }
 
-/// The folder in which `ci/agents` has installed the CLIs.
-fn installed() -> PathBuf {
-    let folder = env::var_os("AGENT_RELAY_AGENTS");
-    folder.expect("AGENT_RELAY_AGENTS names the folder of the CLIs: run ci/agents").into()
-}
-
 fn copilot() -> OsString {
     let program = installed().join("node_modules/.bin/copilot");
     assert!(program.exists(), "{} is missing: run ci/agents", program.display());
@@ -174,7 +169,7 @@ fn copilot_receives_messages() {
     }
 }
 
-/// What a subagent says is not sent.
+/// A subagent's words are not sent.
 #[test]
 fn copilot_sends_messages() {
     let lines: String = (1..60).map(|n| format!("line {n} of many\n")).collect();

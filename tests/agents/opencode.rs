@@ -1,6 +1,7 @@
 //! opencode, a CLI without a transcript, read from its screen.
 
 use crate::{
+    cli::installed,
     hooks::{UNTIL_GO, announced_id},
     model::{Asked, Gate, Model, Reply},
     peer,
@@ -133,9 +134,7 @@ fn frame_body(prompt: &str) -> &str {
 
 /// The executable that `ci/agents` has installed.
 fn opencode() -> OsString {
-    let folder = env::var_os("AGENT_RELAY_AGENTS")
-        .expect("AGENT_RELAY_AGENTS names the folder of the CLIs: run ci/agents");
-    let program = Path::new(&folder).join("node_modules/.bin/opencode");
+    let program = installed().join("node_modules/.bin/opencode");
     assert!(program.exists(), "{} is missing: run ci/agents", program.display());
     program.into_os_string()
 }

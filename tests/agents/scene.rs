@@ -26,7 +26,7 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 /// The time in which the CLI must end before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What the tests know of a CLI.
+/// A CLI, as far as the tests know it.
 pub(crate) struct Kind {
     pub(crate) command: &'static str,
     /// The beginning of the row with the empty composer.

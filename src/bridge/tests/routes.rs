@@ -117,8 +117,8 @@ fn message_read_without_a_record_comes_again() {
     "#]]);
 }
 
-/// What a CLI has cut in its middle did not arrive, and the next message of its sender waits for
-/// it.
+/// A result that a CLI has cut in its middle is no record: its message did not arrive, and the next
+/// one of the sender waits for it.
 #[test]
 fn message_cut_by_the_cli_comes_again_before_the_next() {
     check(expect![[r#"

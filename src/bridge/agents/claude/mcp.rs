@@ -5,7 +5,7 @@ use crate::bridge::{
     handover::{Handover, McpServer, SERVER},
     hooks::{Armed, Unarmed},
 };
-use serde_json::{Map, json};
+use serde_json::json;
 use std::path::Path;
 
 pub(super) const MCP: Handover = Handover { works_on_windows: true, give };
@@ -14,13 +14,7 @@ const FILE: &str = "mcp.json";
 
 fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
     let (program, arguments) = server.command.split_first().expect("a command has a program");
-    let variables: Map<_, _> = server
-        .variables
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
-        .collect();
-    let server_entry =
-        json!({"type": "stdio", "command": program, "args": arguments, "env": variables});
+    let server_entry = json!({"type": "stdio", "command": program, "args": arguments, "env": server.json_variables()});
     armed.files.push((FILE, json!({"mcpServers": {SERVER: server_entry}}).to_string()));
     let file = Path::new(server.directory).join(FILE);
     // As one word: the option would take the words behind it as further files.

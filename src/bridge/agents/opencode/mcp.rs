@@ -6,7 +6,7 @@ use crate::bridge::{
     handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
     hooks::{Armed, Unarmed},
 };
-use serde_json::{Map, json};
+use serde_json::json;
 
 pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
 
@@ -14,13 +14,8 @@ pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
 const SERVERS: &str = "mcp";
 
 fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
-    let variables: Map<_, _> = server
-        .variables
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
-        .collect();
     let entry = json!({
-        "type": "local", "command": server.command, "environment": variables,
+        "type": "local", "command": server.command, "environment": server.json_variables(),
         "timeout": TOOL_TIMEOUT_S * 1000,
     });
     let mut configuration = Configuration::parse((server.env)(VARIABLE).as_deref())?;

@@ -6,7 +6,7 @@ use crate::bridge::{
     handover::{Handover, McpServer, SERVER, TOOL_TIMEOUT_S},
     hooks::{Armed, Unarmed},
 };
-use serde_json::{Map, json};
+use serde_json::json;
 
 pub(super) const MCP: Handover = Handover { works_on_windows: false, give };
 
@@ -16,13 +16,8 @@ fn give(server: &McpServer<'_>, armed: &mut Armed) -> Result<(), Unarmed> {
         None => defaults::of_user(server.env, server.read)?,
     };
     let (program, arguments) = server.command.split_first().expect("a command has a program");
-    let variables: Map<_, _> = server
-        .variables
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
-        .collect();
     let entry = json!({
-        "command": program, "args": arguments, "env": variables, "timeout": TOOL_TIMEOUT_S * 1000,
+        "command": program, "args": arguments, "env": server.json_variables(), "timeout": TOOL_TIMEOUT_S * 1000,
         // Otherwise the model has to search for the tools.
         "alwaysLoadTools": true,
     });
