@@ -13,7 +13,10 @@ mod search;
 use super::threads::spawn;
 use crate::{
     bridge::transcript::{Format, Record, TranscriptId},
-    protocol::{Moment, hook::Point},
+    protocol::{
+        Moment,
+        hook::{Point, Report},
+    },
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};
 use named::Named;
@@ -68,6 +71,9 @@ type DriverGone = SendError<Event>;
 
 /// The thread that follows the transcripts, and its events.
 pub(super) struct Follower {
+    format: &'static Format,
+    /// The folder in which the CLI keeps its files.
+    home: PathBuf,
     /// Wakes the thread after an output.
     wake: Sender<()>,
     /// A channel that ends the thread when it is dropped.
@@ -96,21 +102,26 @@ impl Follower {
         let (named, names) = bounded(NAMED_MAX);
         let (sender, events) = bounded(EVENTS_MAX);
         let mut search = Search::new(format, pid, directory, since_ms)?;
+        let home = search.home().to_owned();
         let thread =
             spawn("transcript", move || follow(&mut search, &woken, &names, &ended, &sender))?;
-        Ok(Self { wake, alive, named, last_named: None, events, thread })
+        Ok(Self { format, home, wake, alive, named, last_named: None, events, thread })
     }
 
-    /// Notes that a hook has named the conversation's transcript at a point of the agent's work.
+    /// Notes that a hook has named the conversation or its transcript at a point of the agent's
+    /// work.
     ///
     /// A hook that waits may report a conversation before the hook that reports its beginning, and
     /// a conversation that has ended is the agent's no more. So neither names one.
-    pub(super) fn name(&mut self, path: &str, point: Point) {
+    pub(super) fn name(&mut self, report: &Report) {
+        let point = report.point;
         if matches!(point, Point::Waits | Point::SessionEnded) {
             return;
         }
+        let path = report.transcript.clone().or_else(|| self.path_of(report.session.as_deref()?));
+        let Some(path) = path else { return };
         let now_ms = clock::unix_ms();
-        let before = self.last_named.replace((path.to_owned(), now_ms));
+        let before = self.last_named.replace((path.clone(), now_ms));
         let before_ms = match before {
             Some((before, _)) if before == path => return,
             before => before.map_or(0, |(_, at_ms)| at_ms.min(now_ms)),
@@ -123,6 +134,12 @@ impl Follower {
             self.last_named = None;
         }
         self.wake();
+    }
+
+    /// Returns the path of a conversation's transcript, if it is known by the conversation's id.
+    fn path_of(&self, session: &str) -> Option<String> {
+        let below = (self.format.path_of_session?)(session);
+        self.home.join(below).into_os_string().into_string().ok()
     }
 
     /// Makes the thread look at the files soon, since something was printed.
@@ -187,22 +204,56 @@ fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::agents;
+
+    /// Returns a follower of transcripts of this format with this thread, and its channel of names.
+    fn follower(
+        format: &str,
+        (wake, alive): (Sender<()>, Sender<()>),
+        (events, thread): (Receiver<Event>, JoinHandle<()>),
+    ) -> (Follower, Receiver<Named>) {
+        let (named, names) = bounded(NAMED_MAX);
+        let format = agents::format(format).unwrap();
+        let (home, last_named) = ("/home".into(), None);
+        (Follower { format, home, wake, alive, named, last_named, events, thread }, names)
+    }
+
+    /// Returns a follower of transcripts of this format without a thread, and its channel of names.
+    fn idle_follower(format: &str) -> (Follower, Receiver<Named>) {
+        let thread = spawn("transcript", || {}).unwrap();
+        follower(format, (bounded(1).0, bounded(0).0), (bounded(0).1, thread))
+    }
 
     /// Words of a conversation that the agent has resumed must not count, whichever hook reports
     /// first.
     #[test]
     fn waiting_or_ending_hook_names_no_transcript() {
-        let (named, names) = bounded(NAMED_MAX);
-        let thread = spawn("transcript", || {}).unwrap();
-        let (wake, alive, events) = (bounded(1).0, bounded(0).0, bounded(0).1);
-        let mut follower = Follower { wake, alive, named, last_named: None, events, thread };
+        let (mut follower, names) = idle_follower("claude");
         let before_ms = clock::unix_ms();
         for point in [Point::Waits, Point::SessionEnded, Point::SessionBegan, Point::ToolEnded] {
-            follower.name("/resumed.jsonl", point);
+            let transcript = Some("/resumed.jsonl".to_owned());
+            follower.name(&Report { transcript, ..Report::new(point, Vec::new()) });
         }
         let named: Vec<_> = names.try_iter().collect();
         assert_eq!(named.len(), 1, "{named:?}");
         assert!(named[0].since_ms >= before_ms, "{named:?}");
+    }
+
+    #[test]
+    fn conversation_names_its_transcript_only_where_that_is_known() {
+        for (format, path) in
+            [("claude", None), ("copilot", Some("session-state/1-a/events.jsonl"))]
+        {
+            let (mut follower, names) = idle_follower(format);
+            let session = Some("1-a".to_owned());
+            let report = Report { session, ..Report::new(Point::SessionBegan, Vec::new()) };
+            follower.name(&report);
+            let transcript = path.map(|path| Path::new("/home").join(path));
+            let stated = transcript.as_ref().map(|path| path.to_str().unwrap().to_owned());
+            follower.name(&Report { transcript: stated, ..report });
+            let named: Vec<_> = names.try_iter().map(|named| named.path).collect();
+            assert_eq!(named, transcript.into_iter().collect::<Vec<_>>(), "{format}");
+        }
     }
 
     /// The transcript has no end, or cannot be read.
@@ -219,9 +270,7 @@ mod tests {
                 assert!(stopped.recv().is_err());
                 drop(sender);
             });
-            let (named, last_named) = (bounded(1).0, None);
-            let thread = thread.unwrap();
-            let follower = Follower { wake, alive, named, last_named, events, thread };
+            let (follower, _names) = follower("claude", (wake, alive), (events, thread.unwrap()));
             let mut received = 0;
             follower.finish(50, |_| received += 1);
             assert_eq!(received > 0, grows);

@@ -2,13 +2,15 @@
 
 use crate::{
     cli::installed,
+    hooks::UNTIL_GO,
+    mcp,
     model::{Gate, Model, Reply},
-    peer::frame_body,
+    peer::{frame_body, relay_line},
     sandbox::{Sandbox, WATCHDOG, output, until},
     terminal::Terminal,
 };
 use agent_relay::{
-    bridge::agents,
+    bridge::{agents, brief},
     client::{Client, Event, Outgoing, SendId, Settings},
 };
 use platform::pty::Size;
@@ -18,6 +20,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     path::{self, Path, PathBuf},
+    thread,
     time::Duration,
 };
 
@@ -91,6 +94,18 @@ impl<'a> Scene<'a> {
         self.bob.send(Outgoing::message("Ann", body)).unwrap()
     }
 
+    /// Waits until `agents` shows this activity from this source.
+    #[track_caller]
+    fn await_activity(&self, activity: &str, source: &str) {
+        until(&format!("{activity} by {source}"), || {
+            let listed = output(self.sandbox.command(["agents", "--json"])).stdout;
+            let rows = String::from_utf8(listed).unwrap();
+            let mut rows = rows.lines().filter_map(|row| serde_json::from_str::<Value>(row).ok());
+            let row = rows.find(|row| row["name"] == "Ann").unwrap_or_default();
+            row["activity"] == activity && row["activity_source"] == source
+        });
+    }
+
     /// Waits until `status` reports this state and a reason that contains `why`.
     #[track_caller]
     fn await_report(&self, id: &SendId, state: &str, why: &str) {
@@ -106,6 +121,9 @@ impl<'a> Scene<'a> {
 impl Drop for Scene<'_> {
     /// Ends the wrapper, which ends Copilot.
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.terminal.text());
+        }
         self.terminal.pty.end(GRACE).ok();
     }
 }
@@ -126,8 +144,10 @@ fn environment(
     let removed = env::vars_os().map(|(name, _)| (name, None));
     let (endpoint, home, cache) = (sandbox.endpoint(), sandbox.home(), installed().join("cache"));
     let url = format!("{}/v1", model.url());
+    let programs = Path::new(env!("CARGO_BIN_EXE_agent-relay")).parent().unwrap();
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
     let set: [(&str, &OsStr); 16] = [
-        ("PATH", "/usr/local/bin:/usr/bin:/bin".as_ref()),
+        ("PATH", path.as_ref()),
         ("HOME", user_home.as_ref()),
         ("XDG_CACHE_HOME", cache.as_ref()),
         ("TERM", "xterm-256color".as_ref()),
@@ -184,11 +204,7 @@ fn copilot_sends_messages() {
         let number: Option<usize> =
             asked.prompt.strip_prefix("Tell him ").and_then(|number| number.parse().ok());
         match (number, &asked.result) {
-            (Some(0), None) => Reply::new().says("A part first.").calls(
-                "task",
-                json!({"agent_type": "general-purpose", "description": "a part", "name": "part",
-                    "prompt": "A part.", "mode": "sync"}),
-            ),
+            (Some(0), None) => Reply::new().says("A part first.").calls("task", task()),
             (Some(number), _) => {
                 let text = format!("I tell him.\n\n->relay:Bob <<<\n{}>>>\n\nDone.", texts[number]);
                 Reply::new().says(text)
@@ -254,4 +270,156 @@ fn copilot_messages_wait_for_work_a_dialog_and_half_typed_input() {
         assert_eq!(frame_body(&model.wait_for_requests(count + 1)[count].prompt), keys);
         scene.await_report(&id, "confirmed", "");
     }
+}
+
+/// A model that lets a subagent run a command, and reads the message of which it is told then.
+fn reading_model() -> Model {
+    Model::start(|asked| match (&*asked.prompt, &asked.result) {
+        ("Work.", None) => Reply::new().says("I begin.").calls("task", task()),
+        ("Work.", Some(result)) if result.contains("[relay ") => Reply::new().says("I have read."),
+        ("Work.", Some(result)) => match result.split_once(" wrote to you (id ") {
+            Some((_, rest)) => {
+                Reply::new().runs(format!("agent-relay read {}", rest.get(..8).unwrap()))
+            }
+            None => Reply::new().says("I was told of nothing."),
+        },
+        ("A part.", None) => Reply::new().runs(UNTIL_GO),
+        ("A part.", Some(_)) => Reply::new().says("The part is done."),
+        _ => Reply::new().says("Noted."),
+    })
+}
+
+/// The agent is told of a message between two of its tool calls, its subagent is not. The user's
+/// own hooks and plugins run beside the wrapper's, and the rule of the documents allows the command.
+#[test]
+fn copilot_working_agent_is_told_and_reads() {
+    let (model, sandbox) = (reading_model(), Sandbox::new());
+    let hook = |mark: &str| {
+        let mark = sandbox.directory().join("project").join(mark);
+        let hook = json!({"type": "command", "bash": format!("touch {}", mark.display())});
+        json!({"version": 1, "hooks": {"postToolUse": [hook]}}).to_string()
+    };
+    let (user_hooks, plugin) =
+        (sandbox.directory().join("user_home/.copilot/hooks"), sandbox.directory().join("plugin"));
+    fs::create_dir_all(&user_hooks).unwrap();
+    fs::create_dir_all(&plugin).unwrap();
+    fs::write(user_hooks.join("mine.json"), hook("of-user")).unwrap();
+    fs::write(plugin.join("hooks.json"), hook("of-plugin")).unwrap();
+    fs::write(plugin.join("plugin.json"), r#"{"name": "mine", "hooks": "hooks.json"}"#).unwrap();
+    let allow = "--allow-tool=shell(agent-relay:*)";
+    let arguments = [allow, "--plugin-dir", plugin.to_str().unwrap()];
+    let mut scene = Scene::new(&sandbox, &model, &[], &arguments);
+    scene.submit("Work.");
+    scene.terminal.wait_for(PERMISSION);
+    scene.terminal.press("1");
+    until("the command runs", || scene.project.join("runs").exists());
+    let id = scene.send("the walrus sings");
+    scene.await_report(&id, "waiting", "at work");
+    fs::write(scene.project.join("go"), "").unwrap();
+    let asked = model.wait_for_requests(5);
+    let result = |at: usize| asked[at].result.as_deref().unwrap();
+    assert!(!result(2).contains("wrote to you"), "{}", result(2));
+    assert!(result(3).contains("The part is done."), "{}", result(3));
+    let read = result(4);
+    assert!(read.contains("] Another agent wrote this, not your user."), "{read}");
+    assert!(read.contains("the walrus sings"), "{read}");
+    scene.await_report(&id, "confirmed", "");
+    for mark in ["of-user", "of-plugin"] {
+        assert!(scene.project.join(mark).exists(), "no hook has made {mark}");
+    }
+    scene.send("and this");
+    let asked = model.wait_for_requests(6);
+    assert_eq!(asked.len(), 6);
+    assert_eq!(frame_body(&asked[5].prompt), "and this");
+}
+
+/// The brief comes by a hook with the first prompt of each conversation. An interrupted turn is
+/// reported by no hook.
+#[test]
+fn copilot_gets_the_brief_and_shows_what_it_does() {
+    let text = serde_json::to_string(brief::text(Some("Ann")).trim_end()).unwrap();
+    let briefs = move |request: &Value| request.to_string().matches(text.trim_matches('"')).count();
+    let gate = Gate::default();
+    let opened = gate.clone();
+    let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
+        ("Run.", None) => Reply::new().runs("touch made"),
+        ("Ask.", None) => Reply::new().calls("ask_user", question()),
+        ("Think.", None) => Reply::new().says("I think.").waits(&opened).says("I have thought."),
+        ("Hello.", None) => Reply::new().says(relay_line("Bob", "hello")).runs("touch made"),
+        _ => Reply::new().says("Done."),
+    });
+    let sandbox = Sandbox::new();
+    let mut scene = Scene::new(&sandbox, &model, &["--brief"], &[]);
+    scene.submit("Run.");
+    scene.await_activity("waits-for-permission", "hooks");
+    scene.terminal.wait_for(PERMISSION);
+    scene.terminal.press("1");
+    scene.await_activity("idle", "hooks");
+    scene.submit("Ask.");
+    scene.await_activity("asks-person", "hooks");
+    scene.terminal.wait_for("enter accept");
+    scene.terminal.press("\r");
+    scene.await_activity("idle", "hooks");
+    scene.submit("Think.");
+    scene.await_activity("working", "hooks");
+    scene.terminal.wait_for("I think.");
+    scene.terminal.press("\x1b");
+    scene.terminal.wait_for("esc again to interrupt");
+    scene.terminal.press("\x1b");
+    scene.await_activity("idle", "screen");
+    gate.open();
+    scene.submit("/clear");
+    scene.terminal.wait_until("an empty screen", |text| !text.contains("I think."));
+    scene.submit("Hello.");
+    let asked = model.wait_for_requests(6);
+    assert_eq!((briefs(&asked[0].request), &*asked[0].prompt), (1, "Run."));
+    assert_eq!((briefs(&asked[5].request), &*asked[5].prompt), (1, "Hello."));
+    // The words count before the turn ends.
+    scene.terminal.wait_for(PERMISSION);
+    assert_eq!(scene.receive(), "hello");
+}
+
+/// The user's own server stays beside the wrapper's.
+#[test]
+fn copilot_reads_and_sends_by_tools() {
+    let (model, sandbox) = (mcp::model(|name| format!("agent-relay-{name}")), Sandbox::new());
+    let own = |name: &str| {
+        let server = json!({
+            "type": "local", "command": env!("CARGO_BIN_EXE_agent-relay"), "args": ["mcp"],
+            "env": {"AGENT_RELAY_AGENT": "Carl"}, "tools": ["*"],
+        });
+        json!({"mcpServers": {name: server}}).to_string()
+    };
+    let folder = sandbox.directory().join("user_home/.copilot");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("mcp-config.json"), own("of-file")).unwrap();
+    let own = own("of-option");
+    let arguments = ["--additional-mcp-config", &own, "--allow-tool", "shell", "agent-relay"];
+    let mut scene = Scene::new(&sandbox, &model, &["--mcp"], &arguments);
+    scene.submit("Work.");
+    until("the command runs", || scene.project.join("runs").exists());
+    let id = scene.send("the walrus sings");
+    scene.await_report(&id, "waiting", "at work");
+    fs::write(scene.project.join("go"), "").unwrap();
+    assert_eq!(scene.receive(), "I have it");
+    let asked = model.wait_for_requests(4);
+    let read = asked[2].result.as_deref().unwrap();
+    assert!(read.contains("the walrus sings"), "{read}");
+    scene.await_report(&id, "confirmed", "");
+    let tools = asked[0].request["tools"].to_string();
+    for server in ["agent-relay", "of-file", "of-option"] {
+        assert!(tools.contains(&format!("\"{server}-read\"")), "{server}: {tools}");
+    }
+}
+
+fn task() -> Value {
+    json!({"agent_type": "general-purpose", "description": "a part", "name": "part",
+        "prompt": "A part.", "mode": "sync"})
+}
+
+fn question() -> Value {
+    let colour = json!({"type": "string", "enum": ["red", "blue"]});
+    let schema =
+        json!({"type": "object", "properties": {"colour": colour}, "required": ["colour"]});
+    json!({"message": "Which colour do you like?", "requestedSchema": schema})
 }

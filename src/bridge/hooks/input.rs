@@ -28,6 +28,9 @@ struct Input<'a> {
     prompt: Option<&'a RawValue>,
     #[serde(default, borrow)]
     tool_response: Option<&'a RawValue>,
+    /// The tool's result as GitHub Copilot CLI names it.
+    #[serde(default, borrow)]
+    tool_result: Option<&'a RawValue>,
     #[serde(default, borrow)]
     tool_name: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
@@ -55,7 +58,7 @@ pub fn read(point: Point, json: &[u8]) -> Option<Report> {
             return None;
         }
         Point::PromptSubmitted => input.prompt,
-        Point::ToolEnded => input.tool_response,
+        Point::ToolEnded => input.tool_response.or(input.tool_result),
         _ => None,
     };
     let mut found = Vec::new();
@@ -133,6 +136,8 @@ mod tests {
         assert_eq!(report(Point::PromptSubmitted, &prompt).unwrap(), ["7f3a9c"]);
         assert_eq!(report(Point::ToolEnded, &prompt).unwrap(), [""; 0]);
         let result = format!(r#"{{"tool_response":{{"stdout":"{frame} and {frame}"}}}}"#);
+        assert_eq!(report(Point::ToolEnded, &result).unwrap(), ["7f3a9c", "7f3a9c"]);
+        let result = result.replace("tool_response", "tool_result");
         assert_eq!(report(Point::ToolEnded, &result).unwrap(), ["7f3a9c", "7f3a9c"]);
         assert_eq!(report(Point::TurnEnded, &result).unwrap(), [""; 0]);
     }

@@ -22,7 +22,7 @@ pub(super) struct Brief {
     prompt: Option<String>,
     /// Whether a turn has begun without a report of a hook.
     is_turn_unreported: bool,
-    /// The transcripts of the conversations that have the brief.
+    /// The conversations that have the brief, by transcript or by id.
     known_to: VecDeque<String>,
     /// The hook that got the brief last.
     given: Option<Ticket>,
@@ -38,11 +38,11 @@ impl Brief {
         (Self { text, prompt, is_turn_unreported, known_to, given }, typed)
     }
 
-    fn remember(&mut self, transcript: String) {
+    fn remember(&mut self, conversation: String) {
         if self.known_to.len() == CONVERSATIONS_MAX {
             self.known_to.pop_front();
         }
-        self.known_to.push_back(transcript);
+        self.known_to.push_back(conversation);
     }
 }
 
@@ -51,15 +51,17 @@ impl Injector {
     pub(super) fn brief_for(&mut self, ticket: Ticket, report: &Report) -> Option<String> {
         let brief = self.brief.as_mut()?;
         let was_typed = self.notices.end_brief();
-        let transcript = report.transcript.clone().unwrap_or_default();
-        let is_known = was_typed || brief.known_to.contains(&transcript);
+        // Some CLIs have no transcript yet when a conversation begins.
+        let conversation = report.transcript.clone().or_else(|| report.session.clone());
+        let conversation = conversation.unwrap_or_default();
+        let is_known = was_typed || brief.known_to.contains(&conversation);
         if is_known && !report.forgets {
             if was_typed {
-                brief.remember(transcript);
+                brief.remember(conversation);
             }
             return None;
         }
-        brief.remember(transcript);
+        brief.remember(conversation);
         brief.given = Some(ticket);
         Some(brief.text.text.clone())
     }

@@ -45,8 +45,8 @@ impl Driver {
             Some(Action::Stop) => self.end_command(GRACE_STOP),
             Some(Action::SendState) => self.send_state(id),
             Some(Action::Hook(report)) => {
-                if let (Some(path), Some(follower)) = (&report.transcript, &mut self.follower) {
-                    follower.name(path, report.point);
+                if let Some(follower) = &mut self.follower {
+                    follower.name(&report);
                 }
                 self.input(Input::Hooked(Ticket(id), report));
             }

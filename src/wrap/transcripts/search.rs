@@ -117,6 +117,11 @@ impl Search {
         })
     }
 
+    /// Returns the folder in which the CLI keeps its files.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// Notes that something was printed.
     pub(super) fn note_activity(&mut self, now_ms: u64) {
         self.active_ms = now_ms;

@@ -10,6 +10,7 @@ pub(super) static FORMAT: Format = Format {
     name: "claude",
     home: Home { folder: ".claude", variable: "CLAUDE_CONFIG_DIR", variable_names_parent: false },
     folders: "projects/*",
+    path_of_session: None,
     location: Location::ByProcess(ProcessFile {
         path: |pid| format!("sessions/{pid}.json"),
         session: Session::of_id_and_start,

@@ -9,6 +9,7 @@ pub(super) static FORMAT: Format = Format {
     name: "codex",
     home: Home { folder: ".codex", variable: "CODEX_HOME", variable_names_parent: false },
     folders: "sessions/*/*/*",
+    path_of_session: None,
     location: Location::ByFirstLine { leader, is_kept_open: true, project_list: None },
     parser: || Box::new(Lines::default()),
     turn: include_str!("turn.jsonl"),

@@ -1,5 +1,7 @@
 //! The agent CLI GitHub Copilot CLI.
 
+mod hooks;
+mod mcp;
 mod transcript;
 
 use super::Agent;
@@ -8,8 +10,8 @@ pub(super) const AGENT: Agent = Agent {
     name: "copilot",
     recipe: include_str!("recipe.toml"),
     transcript: Some(&transcript::FORMAT),
-    hooks: None,
-    mcp: None,
+    hooks: Some(&hooks::HOOKS),
+    mcp: Some(&mcp::MCP),
     command_variable: Some("COPILOT_CLI"),
     instruction_file: Some("AGENTS.md"),
 };

@@ -9,6 +9,7 @@ pub(super) static FORMAT: Format = Format {
     name: "copilot",
     home: Home { folder: ".copilot", variable: "COPILOT_HOME", variable_names_parent: false },
     folders: "session-state/*",
+    path_of_session: Some(|id| format!("session-state/{id}/events.jsonl")),
     location: Location::ByFirstLine { leader, is_kept_open: false, project_list: None },
     parser: || Box::new(Lines),
     turn: include_str!("turn.jsonl"),

@@ -15,6 +15,7 @@ pub(super) static FORMAT: Format = Format {
     name: "gemini",
     home: Home { folder: ".gemini", variable: "GEMINI_CLI_HOME", variable_names_parent: true },
     folders: "tmp/*/chats",
+    path_of_session: None,
     location: Location::ByFirstLine {
         leader,
         is_kept_open: false,

@@ -7,6 +7,7 @@ pub(super) static FORMAT: Format = Format {
     name: "qwen",
     home: Home { folder: ".qwen", variable: "QWEN_HOME", variable_names_parent: false },
     folders: "projects/*/chats",
+    path_of_session: None,
     location: Location::ByProcess(ProcessFile {
         path: |pid| format!("sessions/{pid}.json"),
         session: Session::of_id_and_start,
