@@ -34,7 +34,7 @@ pub mod transcript;
 
 pub use activity::Doing;
 pub use failure::{DeliveryFailure, FailureCause};
-pub use input::{IncomingMessage, Input, Unread};
+pub use input::{IncomingMessage, Input, UnreadMessage};
 pub use outgoing::OutgoingMessage;
 pub use output::{Output, Progress, SendHandle, State, Taken, Ticket, Unreadable};
 pub use settings::Settings;
@@ -135,6 +135,7 @@ impl Bridge {
                 self.injector.hooked(now, ticket, &report, out);
             }
             Input::HookGone(ticket) => self.injector.hook_gone(ticket),
+            Input::HookUnconfirmed(ticket) => self.injector.hook_unconfirmed(ticket),
             Input::NotWoken(id) => self.injector.not_woken(&id),
             Input::Take(ticket, id) => self.take(now, ticket, id.as_deref(), out),
             Input::Count(ticket, to) => {

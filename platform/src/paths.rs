@@ -195,6 +195,15 @@ pub fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     imp::check_only_owner_writes(path)
 }
 
+/// As [`check_only_owner_writes`], but permits a file that the user's own group can change, too: the
+/// group whose id is the user's. Systems that give each user such a group let it change new files.
+///
+/// # Errors
+/// As [`check_private`].
+pub fn check_only_owner_or_own_group_writes(path: &Path) -> io::Result<()> {
+    imp::check_only_owner_or_own_group_writes(path)
+}
+
 /// Makes the names of files in a directory survive a power failure, as far as the system lets a
 /// program do that: Windows does not.
 ///

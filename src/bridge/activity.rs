@@ -25,7 +25,7 @@ const DRAWN_MS: u64 = 2000;
 
 /// The part of the screen, or of the terminal's foreground, that tells what the agent does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum OnScreen {
     /// A shell reads the terminal.
     Shell,
     /// The program asks its person something.
@@ -40,7 +40,7 @@ pub(super) enum Shown {
 /// A look at the agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
-    pub(super) shown: Shown,
+    pub(super) shown: OnScreen,
     /// Whether the screen stands still.
     pub(super) is_at_rest: bool,
     /// Whether the program's recipe recognises its input line.
@@ -79,7 +79,7 @@ pub(super) struct ActivityWatch {
     asked: Option<Asked>,
     is_heard: bool,
     /// The part of the screen that the last look has found, and since when.
-    shown: Option<(Shown, Moment)>,
+    shown: Option<(OnScreen, Moment)>,
     look_at: Option<Moment>,
     /// The time at which the screen first showed work of which no hook had reported.
     unheard_since: Option<Moment>,
@@ -157,9 +157,10 @@ impl ActivityWatch {
             }
             None => {}
         }
-        let awaits_dialog = self.asked.is_some() && look.shown != Shown::Dialog;
-        let may_count_later = matches!(look.shown, Shown::Dialog | Shown::Busy) && self.is_heard;
-        let may_be_idle = look.shown == Shown::InputLine;
+        let awaits_dialog = self.asked.is_some() && look.shown != OnScreen::Dialog;
+        let may_count_later =
+            matches!(look.shown, OnScreen::Dialog | OnScreen::Busy) && self.is_heard;
+        let may_be_idle = look.shown == OnScreen::InputLine;
         if !look.is_at_rest
             || awaits_dialog
             || ((may_count_later || may_be_idle) && lasted < LASTING_MS)
@@ -176,29 +177,29 @@ impl ActivityWatch {
         lasted: u64,
     ) -> Option<(Activity, ActivitySource)> {
         use ActivitySource::{Hooks, Screen};
-        if look.shown == Shown::Shell {
+        if look.shown == OnScreen::Shell {
             return Some((Activity::Shell, Screen));
         }
         if let Some(asked) = &mut self.asked {
-            asked.is_seen |= look.shown == Shown::Dialog;
+            asked.is_seen |= look.shown == OnScreen::Dialog;
             let is_due = asked.is_seen || now.since(asked.since) >= DRAWN_MS;
             let is_gone =
-                look.shown != Shown::Dialog && (look.is_at_rest || look.shown == Shown::Busy);
+                look.shown != OnScreen::Dialog && (look.is_at_rest || look.shown == OnScreen::Busy);
             if !(is_due && is_gone) {
                 return Some((asked.activity, Hooks));
             }
             self.asked = None;
         }
         match look.shown {
-            Shown::Dialog if self.is_heard && lasted < LASTING_MS => None,
-            Shown::Dialog => Some((Activity::AsksPerson, Screen)),
+            OnScreen::Dialog if self.is_heard && lasted < LASTING_MS => None,
+            OnScreen::Dialog => Some((Activity::AsksPerson, Screen)),
             _ if look.at_work.is_some() => look.at_work.map(|source| (Activity::Working, source)),
-            Shown::Busy if self.is_heard && lasted < LASTING_MS => None,
-            Shown::Busy => Some((Activity::Working, Screen)),
-            Shown::InputLine if look.is_at_rest && lasted >= IDLE_MS => {
+            OnScreen::Busy if self.is_heard && lasted < LASTING_MS => None,
+            OnScreen::Busy => Some((Activity::Working, Screen)),
+            OnScreen::InputLine if look.is_at_rest && lasted >= IDLE_MS => {
                 Some((Activity::Idle, Screen))
             }
-            Shown::InputLine | Shown::Shell | Shown::Nothing => None,
+            OnScreen::InputLine | OnScreen::Shell | OnScreen::Nothing => None,
         }
     }
 
@@ -233,7 +234,7 @@ impl ActivityWatch {
     }
 
     fn is_dialog_open(&self) -> bool {
-        let is_shown = self.shown.is_some_and(|(shown, _)| shown == Shown::Dialog);
+        let is_shown = self.shown.is_some_and(|(shown, _)| shown == OnScreen::Dialog);
         is_shown && self.asked.is_some_and(|asked| asked.is_seen)
     }
 
@@ -262,7 +263,7 @@ mod tests {
     use super::*;
 
     const LOOK: Look =
-        Look { shown: Shown::Nothing, is_at_rest: true, is_recognised: true, at_work: None };
+        Look { shown: OnScreen::Nothing, is_at_rest: true, is_recognised: true, at_work: None };
 
     /// Looks at what is shown as often as the machine wants to, from one time to another, and
     /// returns what the daemon is told.
@@ -281,7 +282,7 @@ mod tests {
         told
     }
 
-    fn shows(shown: Shown) -> Look {
+    fn shows(shown: OnScreen) -> Look {
         Look { shown, ..LOOK }
     }
 
@@ -289,12 +290,12 @@ mod tests {
     fn screen_tells_what_an_agent_without_hooks_does() {
         let mut watch = ActivityWatch::default();
         assert_eq!(told(&mut watch, 0..1000, LOOK), ["250 starting screen"]);
-        assert_eq!(told(&mut watch, 1000..3000, shows(Shown::InputLine)), ["1750 idle screen"]);
-        assert_eq!(told(&mut watch, 3000..5000, shows(Shown::Busy)), ["3250 working screen"]);
-        let dialog = shows(Shown::Dialog);
+        assert_eq!(told(&mut watch, 1000..3000, shows(OnScreen::InputLine)), ["1750 idle screen"]);
+        assert_eq!(told(&mut watch, 3000..5000, shows(OnScreen::Busy)), ["3250 working screen"]);
+        let dialog = shows(OnScreen::Dialog);
         assert_eq!(told(&mut watch, 5000..7000, dialog), ["5250 asks-person screen"]);
-        assert_eq!(told(&mut watch, 7000..8000, shows(Shown::Busy)), ["7250 working screen"]);
-        assert_eq!(told(&mut watch, 8000..9000, shows(Shown::Shell)), ["8250 shell screen"]);
+        assert_eq!(told(&mut watch, 7000..8000, shows(OnScreen::Busy)), ["7250 working screen"]);
+        assert_eq!(told(&mut watch, 8000..9000, shows(OnScreen::Shell)), ["8250 shell screen"]);
         assert_eq!(watch.unheard_since(), Some(Moment(3250)));
     }
 
@@ -311,19 +312,19 @@ mod tests {
     fn hooks_count_more_than_the_screen() {
         let mut watch = ActivityWatch::default();
         assert_eq!(
-            told(&mut watch, 0..2000, shows(Shown::InputLine)),
+            told(&mut watch, 0..2000, shows(OnScreen::InputLine)),
             ["250 starting screen", "750 idle screen"]
         );
         watch.report(Moment(2000), Point::PromptSubmitted);
         let at_work = Some(ActivitySource::Hooks);
-        let working = Look { at_work, ..shows(Shown::InputLine) };
+        let working = Look { at_work, ..shows(OnScreen::InputLine) };
         assert_eq!(told(&mut watch, 2000..5000, working), ["2000 working hooks"]);
         watch.report(Moment(5000), Point::TurnEnded);
         // The sign of work stays on the screen for a moment.
-        assert_eq!(told(&mut watch, 5000..5500, shows(Shown::Busy)), ["5000 idle hooks"]);
-        assert_eq!(told(&mut watch, 5500..9000, shows(Shown::InputLine)), [""; 0]);
+        assert_eq!(told(&mut watch, 5000..5500, shows(OnScreen::Busy)), ["5000 idle hooks"]);
+        assert_eq!(told(&mut watch, 5500..9000, shows(OnScreen::InputLine)), [""; 0]);
         // Work of which hooks do not report, such as compaction.
-        assert_eq!(told(&mut watch, 9000..12_000, shows(Shown::Busy)), ["10250 working screen"]);
+        assert_eq!(told(&mut watch, 9000..12_000, shows(OnScreen::Busy)), ["10250 working screen"]);
         assert_eq!(watch.unheard_since(), None);
     }
 
@@ -333,22 +334,22 @@ mod tests {
         let at_work = Some(ActivitySource::Hooks);
         let shows = |shown| Look { at_work, ..shows(shown) };
         watch.report(Moment(0), Point::PromptSubmitted);
-        assert_eq!(told(&mut watch, 0..1000, shows(Shown::Busy)), ["0 working hooks"]);
+        assert_eq!(told(&mut watch, 0..1000, shows(OnScreen::Busy)), ["0 working hooks"]);
         watch.report(Moment(1000), Point::PermissionAsked);
         let asks = ["1000 waits-for-permission hooks"];
-        assert_eq!(told(&mut watch, 1000..1500, shows(Shown::Busy)), asks);
-        assert_eq!(told(&mut watch, 1500..9000, shows(Shown::Dialog)), [""; 0]);
+        assert_eq!(told(&mut watch, 1000..1500, shows(OnScreen::Busy)), asks);
+        assert_eq!(told(&mut watch, 1500..9000, shows(OnScreen::Dialog)), [""; 0]);
         // Another tool has ended meanwhile.
         watch.report(Moment(9000), Point::ToolEnded);
-        assert_eq!(told(&mut watch, 9000..9900, shows(Shown::Dialog)), [""; 0]);
-        assert_eq!(told(&mut watch, 9900..11_000, shows(Shown::Busy)), ["10000 working hooks"]);
+        assert_eq!(told(&mut watch, 9000..9900, shows(OnScreen::Dialog)), [""; 0]);
+        assert_eq!(told(&mut watch, 9900..11_000, shows(OnScreen::Busy)), ["10000 working hooks"]);
     }
 
     /// A hook of the user's may have answered it.
     #[test]
     fn permission_without_a_dialog_ends() {
         let mut watch = ActivityWatch::default();
-        let busy = Look { at_work: Some(ActivitySource::Hooks), ..shows(Shown::Busy) };
+        let busy = Look { at_work: Some(ActivitySource::Hooks), ..shows(OnScreen::Busy) };
         watch.report(Moment(0), Point::PermissionAsked);
         let asked = ["0 waits-for-permission hooks", "2000 working hooks"];
         assert_eq!(told(&mut watch, 0..9000, busy), asked);
@@ -359,9 +360,9 @@ mod tests {
         let mut watch = ActivityWatch::default();
         watch.report(Moment(0), Point::PersonAsked);
         watch.report(Moment(10), Point::PermissionAsked);
-        assert_eq!(told(&mut watch, 10..900, shows(Shown::Dialog)), ["10 asks-person hooks"]);
+        assert_eq!(told(&mut watch, 10..900, shows(OnScreen::Dialog)), ["10 asks-person hooks"]);
         watch.report(Moment(900), Point::PromptSubmitted);
-        let working = Look { at_work: Some(ActivitySource::Hooks), ..shows(Shown::Busy) };
+        let working = Look { at_work: Some(ActivitySource::Hooks), ..shows(OnScreen::Busy) };
         assert_eq!(told(&mut watch, 900..2000, working), ["900 working hooks"]);
     }
 

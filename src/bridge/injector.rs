@@ -17,8 +17,8 @@ mod kept_keys;
 mod keys;
 mod leases;
 mod leaving;
-mod looping;
-mod loops;
+mod loop_counts;
+mod loop_guard;
 mod notices;
 mod prompts;
 mod queue;
@@ -31,7 +31,7 @@ mod waiting;
 mod write_count;
 
 use super::{
-    activity::{Look, Shown},
+    activity::{Look, OnScreen},
     input::IncomingMessage,
     keyboard::Reader,
     keys::InputLine,
@@ -48,7 +48,7 @@ use history::History;
 use injection::{Injection, Stage};
 use kept_keys::KeptKeys;
 use leases::Leases;
-use looping::Looping;
+use loop_guard::LoopGuard;
 use notices::Notices;
 use prompts::Prompts;
 use queue::{Block, MessageQueue};
@@ -110,14 +110,14 @@ pub(super) struct Injector {
     /// The brief, if the program's hooks take it.
     brief: Option<Brief>,
     queue: MessageQueue,
-    looping: Looping,
+    loop_guard: LoopGuard,
     /// The obstacle that currently keeps all texts from being typed.
     block: Option<Block>,
     injection: Option<Injection>,
     leases: Leases,
     /// The hook that waits to begin a turn.
     waiter: Option<Ticket>,
-    /// The CLI's id of the conversation, as hooks state it.
+    /// The CLI's id of the conversation, as hooks have stated it since the person's last Enter.
     session: Option<String>,
     /// The time before which no hook begins a turn, since a menu may be open.
     wake_not_before: Option<Moment>,
@@ -158,7 +158,9 @@ impl Injector {
             notices: Notices::new(prompt),
             brief,
             queue: MessageQueue::default(),
-            looping: Looping::default(),
+            loop_guard: LoopGuard::new(u32::from_le_bytes(
+                *settings.seed.first_chunk().expect("a seed of 32 bytes"),
+            )),
             block: None,
             injection: None,
             leases: Leases::default(),
@@ -237,13 +239,13 @@ impl Injector {
     /// Returns the bridge's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
         let injected = usize::from(self.injection.is_some());
-        let waiting = self.queue.len() + self.looping.len() + self.leases.len() + injected;
+        let waiting = self.queue.len() + self.loop_guard.len() + self.leases.len() + injected;
         let why = match &self.injection {
             Some(_) if self.writes.unwritten() > 0 => Some(Obstacle::NotReading),
             Some(injection) => injection.obstacle,
             None if waiting == 0 => None,
             None if self.is_held => Some(Obstacle::Held),
-            None if waiting == self.looping.len() => Some(Obstacle::Looping),
+            None if waiting == self.loop_guard.len() => Some(Obstacle::Looping),
             None => self.block.map(|block| block.why),
         };
         State { waiting, why, typed: self.history.count(), held: self.is_held, connected: false }
@@ -301,7 +303,7 @@ impl Injector {
             // A record of it may still come.
         } else if self.queue.contains(&message.id) {
             self.queue.forget_report(&message.id);
-        } else if self.looping.contains(&message.id) {
+        } else if self.loop_guard.contains(&message.id) {
             out.push(Output::Report(message.id, Progress::Waiting(Obstacle::Looping)));
         } else {
             self.receive(message, out);
@@ -326,7 +328,7 @@ impl Injector {
     pub(super) fn end(&mut self, out: &mut Vec<Output>) {
         let current = self.injection.take().and_then(|injection| injection.content.into_message());
         let leased = self.leases.end_all().into_iter().map(|lease| lease.message);
-        let looping = self.looping.take_all();
+        let looping = self.loop_guard.take_all();
         let rest = std::iter::from_fn(|| self.queue.pop()).chain(looping);
         let all = current.into_iter().chain(leased).chain(rest);
         out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
@@ -410,19 +412,19 @@ impl Injector {
         }
     }
 
-    fn shown(&self, view: &View<'_>) -> Shown {
+    fn shown(&self, view: &View<'_>) -> OnScreen {
         if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
-            return Shown::Shell;
+            return OnScreen::Shell;
         }
         if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
-            return Shown::Nothing;
+            return OnScreen::Nothing;
         }
         let ReaderState { reader, prompts, .. } = self.known(view);
         match self.recipe.form(view.spot, ReaderState { reader, prompts, at_work: false }) {
-            Err(Obstacle::Dialog) => Shown::Dialog,
-            _ if self.recipe.looks_busy(view.spot) => Shown::Busy,
-            Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => Shown::InputLine,
-            Err(_) => Shown::Nothing,
+            Err(Obstacle::Dialog) => OnScreen::Dialog,
+            _ if self.recipe.looks_busy(view.spot) => OnScreen::Busy,
+            Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => OnScreen::InputLine,
+            Err(_) => OnScreen::Nothing,
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
     recipe::Recipe,
     transcript::{Record, TranscriptId},
 };
-use crate::protocol::{Moment, activity::Activity, deliver::Proof, hook::Report};
+use crate::protocol::{Moment, activity::Activity, deliver::Proof, hook::Report, payload::Hops};
 
 /// A message for the agent.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +24,8 @@ pub struct IncomingMessage {
     pub urgent: bool,
     /// The number of this delivery attempt, from 1. At a redelivery it is 2 or more.
     pub attempt: u32,
-    /// The number of messages between the sender and the agent since their last work, as the sender
-    /// counts it.
-    pub hops: Option<u32>,
+    /// The sender's count of messages with the agent.
+    pub hops: Option<Hops>,
     /// Whether the daemon waits for an acknowledgement.
     pub requires_ack: bool,
     /// The text.
@@ -35,7 +34,7 @@ pub struct IncomingMessage {
 
 /// A message of the agent's that waits at its recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnreadMessage {
     /// The message's handle, if the wrapper sent the message and still knows it.
     pub handle: Option<SendHandle>,
     /// The recipient's name.
@@ -74,7 +73,7 @@ pub enum Input<'a> {
     /// A message of the agent's was not delivered, now or after an earlier acceptance.
     Undelivered(DeliveryFailure),
     /// A message of the agent's waits at its recipient.
-    Unread(Unread),
+    Unread(UnreadMessage),
     /// The connection to the relay was made (`true`) or lost.
     Connected(bool),
     /// The relay rejected the agent.
@@ -110,6 +109,9 @@ pub enum Input<'a> {
     Hooked(Ticket, Report),
     /// The hook with this ticket was gone when it was answered.
     HookGone(Ticket),
+    /// The hook with this ticket was answered with a text, and has left without a word that it has
+    /// printed it.
+    HookUnconfirmed(Ticket),
     /// The process of [`Output::Wake`](super::Output::Wake) has not brought the delivery with this
     /// id to the agent, and will not.
     NotWoken(String),

@@ -7,7 +7,7 @@ mod sent;
 use super::{
     extract::{Extracted, ScreenExtractor},
     failure::DeliveryFailure,
-    input::Unread,
+    input::UnreadMessage,
     outgoing::OutgoingMessage,
     output::SendHandle,
     screen::Screen,
@@ -244,7 +244,7 @@ impl Listener {
     }
 
     /// Returns the notice that a message of the agent's waits at its recipient.
-    pub(super) fn unread(&self, unread: &Unread) -> String {
+    pub(super) fn unread(&self, unread: &UnreadMessage) -> String {
         self.sent.unread(unread)
     }
 

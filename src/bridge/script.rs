@@ -17,7 +17,7 @@
 //! 0 prints TEXT                     the program prints; \e, \r, \n and \s are escape, return, line
 //!                                   feed and blank, here and in all arguments
 //! 0 keys TEXT                       the person types
-//! 0 message FROM [ID [SESSION [ATTEMPT [hops:NUMBER]]]]: BODY
+//! 0 message FROM [ID [SESSION [ATTEMPT [hops:NUMBER[/WORK]]]]]: BODY
 //!                                   a delivery
 //! 0 resize 80x24                    columns and rows of the terminal
 //! 0 accepted 3                      the daemon accepted message 3 of this agent
@@ -55,6 +55,7 @@ use crate::protocol::{
     code::NackCode,
     deliver::Proof,
     hook::{Frame, Point, Report},
+    payload::Hops,
 };
 use expect_test::Expect;
 use std::fmt::Write as _;
@@ -328,7 +329,8 @@ impl Player {
             "reports" => self.shows_reports = true,
             "activity" => self.shows_activity = true,
             "other-agents" => self.is_alone = false,
-            "hook" | "session" | "hook-gone" | "takes" | "counts" | "not-woken" => {
+            "hook" | "session" | "hook-gone" | "hook-unconfirmed" | "takes" | "counts"
+            | "not-woken" => {
                 self.hook_line(verb, rest);
             }
             "started" => self.bridge.injector.assume_started(),
@@ -373,6 +375,7 @@ impl Player {
             }
             "counts" => Input::Count(ticket, rest),
             "not-woken" => Input::NotWoken(rest),
+            "hook-unconfirmed" => Input::HookUnconfirmed(Ticket(rest.parse().expect("a ticket"))),
             "hook-gone" => Input::HookGone(Ticket(rest.parse().expect("a ticket"))),
             _ => Input::Take(ticket, Some(rest).filter(|id| !id.is_empty())),
         });
@@ -489,11 +492,17 @@ fn message(line: &str) -> IncomingMessage {
         session: Some(word("s-1")),
         urgent: false,
         attempt: word("1").parse().expect("a number"),
-        hops: word("").strip_prefix("hops:").map(|hops| hops.parse().expect("a number")),
+        hops: word("").strip_prefix("hops:").map(stated_hops),
         requires_ack: true,
         auth: Some(Proof::Claim),
         body: body.to_owned(),
     }
+}
+
+fn stated_hops(words: &str) -> Hops {
+    let (hops, work) = words.split_once('/').unwrap_or((words, "0"));
+    let number = |word: &str| word.parse().expect("a number");
+    Hops { hops: number(hops), work: number(work) }
 }
 
 fn failure(line: &str) -> DeliveryFailure {

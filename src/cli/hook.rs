@@ -45,12 +45,20 @@ pub(super) fn run(words: &[OsString]) -> i32 {
         // Not 2, with which a hook of Claude Code forbids something.
         return 1;
     };
-    hook.run().map_or(DONE, |printed| {
-        // The CLI is gone if it does not read this.
-        let _ = io::stdout().write_all(printed.out.as_bytes());
-        let _ = io::stderr().write_all(printed.error.as_bytes());
+    hook.run().map_or(DONE, |(wrapper, printed)| {
+        // The CLI is gone, or has given up, if this fails.
+        if print(&printed).is_ok() {
+            wrapper.confirm_printed();
+        }
         printed.code
     })
+}
+
+fn print(printed: &Printed) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(printed.out.as_bytes())?;
+    out.flush()?;
+    io::stderr().write_all(printed.error.as_bytes())
 }
 
 struct Hook {
@@ -78,19 +86,20 @@ impl Hook {
         Some(Self { hooks, point: hooks.point(&event)?, event, file })
     }
 
-    fn run(self) -> Option<Printed> {
+    /// Returns the connection to the wrapper, and what to print.
+    fn run(self) -> Option<(ControlClient, Printed)> {
         let file = self.file?;
         let begun = Instant::now();
         let json = within(TIME, read_input)??;
         let report = hooks::read(self.point, &json)?;
-        let text = match self.point {
+        let (wrapper, text) = match self.point {
             Point::Waits => ask(&file, report, WAIT)?,
             _ => {
                 let time = TIME.saturating_sub(begun.elapsed());
                 within(time, move || ask(&file, report, time))??
             }
         };
-        Some((self.hooks.print)(&self.event, &text))
+        Some((wrapper, (self.hooks.print)(&self.event, &text)))
     }
 }
 
@@ -102,12 +111,12 @@ fn wrapper_file(agent: &Agent) -> Option<PathBuf> {
     variable(Extension::WRAPPER_VARIABLE).filter(|_| !is_nested).map(PathBuf::from)
 }
 
-/// Reports to the wrapper. Returns its text for the agent.
-fn ask(file: &Path, report: Report, time: Duration) -> Option<String> {
+/// Reports to the wrapper. Returns the connection, and the wrapper's text for the agent.
+fn ask(file: &Path, report: Report, time: Duration) -> Option<(ControlClient, String)> {
     let WrapperAddress { run_directory, name, key } = WrapperAddress::read(file).ok()?;
     let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
     match wrapper.request(&Request::Hook { key, report }, time) {
-        Ok(Answer::Hooked { text }) => text,
+        Ok(Answer::Hooked { text }) => text.map(|text| (wrapper, text)),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
-    payload::{ErrorPayload, MessagePayload, Meta, Nack, Sync, Welcome},
+    payload::{ErrorPayload, Hops, MessagePayload, Meta, Nack, Sync, Welcome},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -98,9 +98,8 @@ pub struct Delivery {
     pub sync: Option<Box<Sync>>,
     /// The importance that the sender states, if that is a number.
     pub importance: Option<f64>,
-    /// The sender's count of messages with the recipient since their last work, if that is a
-    /// number.
-    pub hops: Option<u32>,
+    /// The sender's count of messages with the recipient, if that is valid.
+    pub hops: Option<Hops>,
     json: Box<str>,
 }
 
@@ -166,12 +165,8 @@ fn importance(meta: &str) -> Option<f64> {
 }
 
 /// The count in a `payload_meta`. A value of another kind is ignored rather than refused.
-fn hops(meta: &str) -> Option<u32> {
-    #[derive(Deserialize)]
-    struct Hops {
-        hops: u32,
-    }
-    serde_json::from_str(meta).ok().map(|Hops { hops }| hops)
+fn hops(meta: &str) -> Option<Hops> {
+    serde_json::from_str(meta).ok()
 }
 
 /// An answer to a question.

@@ -4,7 +4,7 @@
 //! variant. The command sends requests, and the wrapper sends answers. A command that attaches gets
 //! screens and output until the end.
 
-use super::{frame, hook::Report, secret::Secret};
+use super::{frame, hook::Report, payload::Hops, secret::Secret};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -61,6 +61,8 @@ pub enum Request {
         /// The report.
         report: Report,
     },
+    /// Says that the hook has printed the text of HOOKED.
+    Printed,
     /// Takes messages that wait for the agent, for a command of the agent's; TAKEN answers.
     Take {
         /// The key of the agent's commands.
@@ -115,10 +117,10 @@ pub enum Answer {
     },
     /// The answer to COUNT.
     Counted {
-        /// The number of messages between the agent and the recipient, with this one, since their
-        /// last work, if the agent's work is known.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        hops: Option<u32>,
+        /// The count of messages between the agent and the recipient, with this one, if the agent's
+        /// work is known.
+        #[serde(flatten)]
+        hops: Option<Hops>,
     },
     /// The command has ended; the last answer.
     Ended(Ended),
@@ -327,6 +329,7 @@ mod tests {
             &Request::Hook { key: key.clone(), report },
             r#"{"type":"HOOK","key":"k","report":{"point":"tool-ended","frames":[{"hex":"789200","length":2}],"transcript":"/t.jsonl"}}"#,
         );
+        assert_request(&Request::Printed, r#"{"type":"PRINTED"}"#);
         let take = |id| Request::Take { key: key.clone(), id };
         assert_request(&take(None), r#"{"type":"TAKE","key":"k"}"#);
         assert_request(&take(Some("1a".into())), r#"{"type":"TAKE","key":"k","id":"1a"}"#);
@@ -369,7 +372,8 @@ mod tests {
             &Answer::Taken { text: Some("x".into()), why: None },
             r#"{"type":"TAKEN","text":"x"}"#,
         );
-        assert_answer(&Answer::Counted { hops: Some(3) }, r#"{"type":"COUNTED","hops":3}"#);
+        let hops = Some(Hops { hops: 3, work: 7 });
+        assert_answer(&Answer::Counted { hops }, r#"{"type":"COUNTED","hops":3,"work":7}"#);
         assert_answer(&Answer::Counted { hops: None }, r#"{"type":"COUNTED"}"#);
         let error = Answer::Error { message: "no".into() };
         assert_answer(&error, r#"{"type":"ERROR","message":"no"}"#);

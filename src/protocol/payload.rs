@@ -461,10 +461,19 @@ pub struct Meta {
     /// The importance, 0 to 100; a wrapper types messages above 75 first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub importance: Option<u8>,
-    /// The number of messages between the sender and the recipient, with this one, since the last
-    /// prompt of a person or the last use of a tool that the sender knows of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hops: Option<u32>,
+    /// The sender's count of messages with the recipient.
+    #[serde(flatten)]
+    pub hops: Option<Hops>,
+}
+
+/// An agent's count of messages with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hops {
+    /// The number of messages in both directions, with this one, since the last prompt of a person
+    /// or the last use of a tool that the agent knows of.
+    pub hops: u32,
+    /// A number that changes with each prompt of the agent's person and each use of a tool.
+    pub work: u32,
 }
 
 impl Meta {

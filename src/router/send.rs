@@ -5,7 +5,7 @@ use super::{
     frame::Frame,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{Reliable, SendState, Sent, State, Unread},
+    mail::{Reliable, SendState, Sent, State, UnreadNotice},
     persist::acceptance_of,
     questions,
     send_digest::SendDigest,
@@ -457,7 +457,7 @@ impl Router {
             state: State::Persisting,
             digest,
             reported: None,
-            unread: Unread::default(),
+            unread: UnreadNotice::default(),
         };
         let message = send.message(numbers, sent, Some(Box::new(reliable)));
         let key = self.mail.insert(&mut self.ctx, message);

@@ -9,7 +9,7 @@ use super::{
     connections::{Content, Membership},
     interface::ClientId,
     keys::{AgentKey, MessageKey},
-    mail::Unread,
+    mail::UnreadNotice,
 };
 use crate::protocol::relay::{self, UNREAD};
 use serde_json::value::to_raw_value;
@@ -25,9 +25,9 @@ impl Router {
         let Some((key, message)) = self.mail.delivery(delivery) else { return };
         let Some(reliable) = message.reliable() else { return };
         let waits = reliable.reported.as_deref().is_some_and(|reported| reported.why.is_some());
-        if waits && reliable.unread == Unread::Untold && !message.sent.to_everyone {
+        if waits && reliable.unread == UnreadNotice::Untold && !message.sent.to_everyone {
             let at = self.ctx.now.monotonic.plus(UNREAD_MS);
-            self.mail.set_unread(&mut self.ctx, key, Unread::ToldAt(at));
+            self.mail.set_unread(&mut self.ctx, key, UnreadNotice::ToldAt(at));
         }
     }
 
@@ -39,14 +39,14 @@ impl Router {
         let why = reported.filter(|reported| reported.is_waiting());
         let Some(why) = why.and_then(|reported| reported.why.clone()) else {
             // The next report of a reason begins anew.
-            return self.mail.set_unread(&mut self.ctx, key, Unread::Untold);
+            return self.mail.set_unread(&mut self.ctx, key, UnreadNotice::Untold);
         };
         if let Some(client) = self.listening_sender(message.sent.from)
             && !self.mail.is_older_told(message)
         {
             self.tell_sender(client, key, &why);
         }
-        self.mail.set_unread(&mut self.ctx, key, Unread::Settled);
+        self.mail.set_unread(&mut self.ctx, key, UnreadNotice::Settled);
     }
 
     /// Returns the connection of a sender that is told of messages that wait.

@@ -28,7 +28,7 @@ use crate::{
         code::NackCode,
         control,
         name::RELAY,
-        payload::Nack,
+        payload::{Hops, Nack},
         relay::{ReportRequest, UNREAD},
     },
 };
@@ -497,7 +497,7 @@ impl Driver {
             Output::Taken(ticket, taken) => self.answer_taker(ticket, taken),
             Output::Activity(doing) => self.activity.tell(now(), &self.client, doing),
             Output::Counted(ticket, hops) => {
-                self.clients.answer(ticket.0, &control::Answer::Counted { hops });
+                self.clients.answer(now(), ticket.0, &control::Answer::Counted { hops });
             }
             Output::Log(line) => tracing::info!("{line}"),
         }
@@ -522,7 +522,7 @@ impl Driver {
     }
 
     /// Sends the agent's message, as an answer if a question waits for it.
-    fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<u32>) {
+    fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<Hops>) {
         let sent = match self.questions.answer(now(), &outgoing) {
             Some(reply) => self.reply(handle, reply),
             None => message::to_send(outgoing, hops)

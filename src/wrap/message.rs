@@ -1,13 +1,15 @@
 //! Conversions between the client library's messages and the bridge's.
 
 use crate::{
-    bridge::{DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle, Unread},
+    bridge::{
+        DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle, UnreadMessage,
+    },
     client::{Answer, Delivery, Meta, Outgoing, SendId},
     protocol::{
         activity::Activity,
         code::NackCode,
         name::{self, OPERATOR},
-        payload::{Nack, Sync},
+        payload::{Hops, Nack, Sync},
         relay, typed,
     },
 };
@@ -60,10 +62,10 @@ pub(super) fn answer_to_type(send_id: &SendId, answer: &Answer) -> IncomingMessa
 
 /// Converts a notice of the daemon's that a message of the agent's waits. `None` if the notice is
 /// not understood, as one of a later daemon may be.
-pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<Unread> {
+pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<UnreadMessage> {
     let unread: relay::Unread<'_> = typed::read(delivery.data.as_deref()?.get()).ok()?;
     let activity = unread.activity.as_deref().and_then(Activity::parse);
-    Some(Unread {
+    Some(UnreadMessage {
         handle,
         to: unread.to.into_owned(),
         for_ms: unread.for_ms,
@@ -78,7 +80,7 @@ pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<
 /// # Errors
 /// A sentence, if the recipient is a command line, which accepts only answers, or if a block's
 /// `meta` or `data` is not valid.
-pub(super) fn to_send(message: OutgoingMessage, hops: Option<u32>) -> Result<Outgoing, String> {
+pub(super) fn to_send(message: OutgoingMessage, hops: Option<Hops>) -> Result<Outgoing, String> {
     if name::is_daemons(&message.to) {
         let whose = if message.to == OPERATOR { "your user's" } else { "a guest's" };
         return Err(format!("that is {whose} command line, which hears no messages"));
@@ -146,10 +148,10 @@ mod tests {
     fn agents_message_requires_an_acknowledgement() {
         let sent = to_send(
             OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..note_to_bob() },
-            Some(3),
+            Some(Hops { hops: 3, work: 7 }),
         )
         .unwrap();
-        assert_eq!(sent.meta.hops, Some(3));
+        assert_eq!(sent.meta.hops, Some(Hops { hops: 3, work: 7 }));
         assert!(sent.meta.requires_ack);
         assert_eq!(sent.to.as_deref(), Some("Bob"));
         assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));

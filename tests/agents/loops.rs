@@ -29,13 +29,12 @@ fn answers(other: &'static str) -> impl FnMut(&Asked) -> Reply + Send + 'static 
 }
 
 /// A prompt of the person of either agent lets the messages go on.
-#[test]
-fn claude_agents_that_only_answer_each_other_are_stopped() {
+fn agents_that_only_answer_each_other_are_stopped(cli: Cli) {
     let models = [Model::start(answers("Cid")), Model::start(answers("Ann"))];
     let sandbox = Sandbox::new();
     set_wake_budget(&sandbox, 4);
     let workspaces = [("ann", &models[0]), ("cid", &models[1])]
-        .map(|(name, model)| Workspace::new(&sandbox, Cli::Claude, model, name));
+        .map(|(name, model)| Workspace::new(&sandbox, cli, model, name));
     let mut ann = workspaces[0].wrap("Ann", SIZE, &[]);
     let mut cid = workspaces[1].wrap("Cid", SIZE, &[]);
     ann.wait_until_idle();
@@ -59,4 +58,14 @@ fn claude_agents_that_only_answer_each_other_are_stopped() {
     let asked = cid.with_screen_on_panic(|| models[1].wait_for_requests(5));
     assert_eq!(asked[3].prompt, "Go on.");
     assert_eq!(frame_body(&asked[4].prompt), "Yes.");
+}
+
+#[test]
+fn claude_agents_that_only_answer_each_other_are_stopped() {
+    agents_that_only_answer_each_other_are_stopped(Cli::Claude);
+}
+
+#[test]
+fn codex_agents_that_only_answer_each_other_are_stopped() {
+    agents_that_only_answer_each_other_are_stopped(Cli::Codex);
 }

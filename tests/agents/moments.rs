@@ -11,13 +11,13 @@ use crate::{
         Asked, Model, Reply,
         frames::{Frame, frames},
     },
-    peer::{Peer, await_report},
+    peer::{Peer, await_report, frame_body},
     processes,
     routes::told_ids,
-    sandbox::{Sandbox, until},
+    sandbox::{Sandbox, output, until},
 };
-use platform::pty::Size;
-use serde_json::json;
+use platform::{clock, pty::Size};
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashSet},
     fs,
@@ -80,7 +80,7 @@ fn until_file(name: &str) -> String {
     format!("touch runs-{name}; until test -e go-{name}; do sleep 0.05; done")
 }
 
-fn question() -> serde_json::Value {
+fn question() -> Value {
     let option = |label| json!({"label": label, "description": "a port"});
     json!({"questions": [{
         "question": "Which port is it?", "header": "Port", "multiSelect": false,
@@ -272,6 +272,41 @@ fn claude_is_reached_in_a_cleared_compacted_and_resumed_conversation() {
 #[test]
 fn codex_is_reached_in_a_cleared_compacted_and_resumed_conversation() {
     play(Cli::Codex, cleared_compacted_and_resumed);
+}
+
+/// A message over a draft begins no turn in the conversation that the person has left.
+#[test]
+fn codex_new_conversation_gets_a_message_that_waited_for_a_draft() {
+    let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    let bob = Peer::join(&sandbox, "Bob");
+    let workspace = Workspace::new(&sandbox, Cli::Codex, &model, "ann");
+    let mut agent = workspace.wrap("Ann", SIZE, &[]);
+    agent.wait_until_idle();
+    agent.submit("the old conversation");
+    agent.with_screen_on_panic(|| model.wait_for_answers(1));
+    agent.wait_until_idle();
+    agent.enter_command("/new");
+    agent.terminal.wait_until("an empty screen", |text| !text.contains("Noted."));
+    agent.wait_until_idle();
+    agent.terminal.press(DRAFT);
+    agent.terminal.wait_for(&format!("› {DRAFT}"));
+    let sent = bob.send("Ann", "two");
+    await_report(&sandbox, &agent, &sent, "waiting", "half typed");
+    let waited_ms = || {
+        let listed = output(sandbox.command(["agents", "--json"])).stdout;
+        let mut rows = listed.split(|byte| *byte == b'\n').map(serde_json::from_slice::<Value>);
+        let row = rows.find_map(|row| row.ok().filter(|row| row["name"] == "Ann"));
+        row.unwrap_or_default()["why_since"]
+            .as_u64()
+            .map_or(0, |since| clock::unix_ms().saturating_sub(since))
+    };
+    // The wrapper wakes an agent after one second.
+    agent.with_screen_on_panic(|| until("the message has waited", || waited_ms() > 3000));
+    agent.terminal.press(&"\u{7f}".repeat(DRAFT.len()));
+    let asked = agent.with_screen_on_panic(|| model.wait_for_requests(2));
+    assert_eq!(frame_body(&asked[1].prompt), "two");
+    let request = asked[1].request.to_string();
+    assert!(!request.contains("the old conversation"), "{request}");
 }
 
 /// Checks an interrupt after the agent's command has printed a message, and before its result is

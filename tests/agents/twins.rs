@@ -3,7 +3,7 @@
 use crate::{
     cli::{Agent, Cli, Workspace},
     model::{Asked, Model, Reply},
-    peer::{Peer, relay_line},
+    peer::{Peer, await_report, frame_body, relay_line},
     sandbox::Sandbox,
 };
 use platform::pty::Size;
@@ -171,6 +171,33 @@ fn codex_twins_of_one_daemon_with_equal_transcripts_send_at_once() {
     submit_to_both(&mut twins, SAME);
     let names = [0, 1].map(|_| twins[1].with_screen_on_panic(|| bob.receive(&twins[0])).from);
     assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len(), 2);
+}
+
+/// Codex's daemon begins a turn of the agent whose queue has the message.
+#[test]
+fn codex_twins_of_one_daemon_are_woken_over_drafts() {
+    let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
+    let workspace = Workspace::with_daemon(&sandbox, Cli::Codex, &model, "both");
+    let bob = Peer::join(&sandbox, "Bob");
+    let mut twins = start(&workspace, &[]);
+    for (count, (agent, name)) in twins.iter_mut().zip(["Ann", "Cid"]).enumerate() {
+        // Codex is woken from its first turn on.
+        agent.submit(&format!("I am with {name}."));
+        agent.with_screen_on_panic(|| model.wait_for_answers(count + 1));
+        agent.wait_until_idle();
+        agent.terminal.press("a draft");
+        agent.terminal.wait_for("› a draft");
+    }
+    for (count, (agent, name)) in twins.iter().zip(["Ann", "Cid"]).enumerate() {
+        let id = bob.send(name, "Wake up.");
+        let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count + 3));
+        let asked = &asked[count + 2];
+        assert_eq!(frame_body(&asked.prompt), "Wake up.");
+        let request = asked.request.to_string();
+        assert!(request.contains(&format!("I am with {name}.")), "{request}");
+        await_report(&sandbox, agent, &id, "confirmed", "");
+        agent.terminal.wait_for("› a draft");
+    }
 }
 
 /// Checks commands that run in Codex's own daemon, which one twin has started for both.

@@ -208,6 +208,38 @@ fn brief_is_the_context_that_a_hook_prints() {
     assert_eq!(ann.finish(), 0);
 }
 
+/// A program under the name of Claude Code that gives up a hook: its reader has ended when the hook
+/// is told of a message.
+const DEAF: &str = r#"#!/bin/sh
+while [ "$1" != --settings ]; do shift || exit 9; done
+to=$(dirname "$2")/wrapper.json
+hook() { "$WRAP" hook claude "$1" --to "$to"; }
+echo '{"prompt":"Work."}' | hook UserPromptSubmit
+echo ready
+{
+    while [ ! -e sent ]; do sleep 0.05; done
+    echo '{}' | hook PostToolUse
+} | true
+echo '{}' | hook PostToolUse >told
+"#;
+
+#[test]
+fn agent_is_told_again_what_its_hook_could_not_print() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let ann = start_claude(&sandbox, DEAF, &[]);
+    ann.wait_for("ready");
+    send(&mut bob, "Ann", "the walrus sings");
+    until("the wrapper has the message", || {
+        let listed = sandbox.run(["inbox", "--as", "Ann"]).stdout;
+        String::from_utf8_lossy(&listed).contains("waiting (agent)")
+    });
+    fs::write(sandbox.directory().join("sent"), "").unwrap();
+    assert_eq!(ann.finish(), 0);
+    let told = fs::read_to_string(sandbox.directory().join("told")).unwrap();
+    assert!(told.contains("Bob wrote to you"), "{told}");
+}
+
 /// A line of a transcript in which the agent says this to Bob.
 fn said(word: &str) -> String {
     let text = format!("->relay:Bob <<<{word}>>>");

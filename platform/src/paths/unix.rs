@@ -86,6 +86,13 @@ pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     check(path, &[], 0o022, "can be changed by other users", "go-w")
 }
 
+pub(crate) fn check_only_owner_or_own_group_writes(path: &Path) -> io::Result<()> {
+    let metadata = path.metadata().map_err(naming(path.display()))?;
+    let is_own_group = metadata.gid() == metadata.uid();
+    let forbidden = if is_own_group { 0o002 } else { 0o022 };
+    check(path, &[], forbidden, "can be changed by other users", "go-w")
+}
+
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
@@ -150,8 +157,35 @@ fn options() -> OpenOptions {
 
 #[cfg(test)]
 mod tests {
-    use crate::paths::open_file_of_others;
-    use std::{ffi::CString, fs, io::Read as _, os::unix::ffi::OsStrExt as _};
+    use crate::paths::{
+        check_only_owner_or_own_group_writes, check_only_owner_writes, open_file_of_others,
+    };
+    use std::{
+        ffi::CString,
+        fs::{self, Permissions},
+        io::Read as _,
+        os::unix::{
+            ffi::OsStrExt as _,
+            fs::{MetadataExt as _, PermissionsExt as _},
+        },
+    };
+
+    #[test]
+    fn own_group_may_write_but_not_everybody() {
+        let directory = std::env::temp_dir().join(format!("ar-group-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let file = directory.join("file");
+        fs::write(&file, "words").unwrap();
+        let metadata = fs::metadata(&file).unwrap();
+        let has_own_group = metadata.gid() == metadata.uid();
+        for (mode, is_permitted) in [(0o644, true), (0o664, has_own_group), (0o666, false)] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let checked = check_only_owner_or_own_group_writes(&file);
+            assert_eq!(checked.is_ok(), is_permitted, "mode {mode:o}: {checked:?}");
+            assert_eq!(check_only_owner_writes(&file).is_ok(), mode == 0o644, "mode {mode:o}");
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
 
     #[test]
     fn named_pipe_is_refused_without_blocking() {

@@ -157,6 +157,11 @@ pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     access::check_only_owner_writes(path)
 }
 
+/// Windows has no groups of one user.
+pub(crate) fn check_only_owner_or_own_group_writes(path: &Path) -> io::Result<()> {
+    access::check_only_owner_writes(path)
+}
+
 fn open(path: &Path, how: FILE_CREATION_DISPOSITION, descriptor: &Descriptor) -> io::Result<File> {
     let name = wide(path);
     // SAFETY: the name ends with a zero, and the attributes live until after the call.

@@ -9,6 +9,22 @@ pub fn has_switch(word: &str, switch: char) -> bool {
     })
 }
 
+/// Returns the first argument that is a subcommand. Those behind `--`, and behind an option that takes
+/// a value, are none.
+#[must_use]
+pub fn subcommand<'a>(
+    arguments: &'a [String],
+    subcommands: &[&str],
+    with_value: &[&str],
+) -> Option<&'a str> {
+    let mut before = "";
+    let mut words = arguments.iter().map(String::as_str).take_while(|word| *word != "--");
+    words.find(|word| {
+        let option = std::mem::replace(&mut before, *word);
+        subcommands.contains(word) && !with_value.contains(&option)
+    })
+}
+
 /// Returns the first argument that is neither an option nor a value of one. Options take the next
 /// word as their value, or all words up to the next option, if these lists have them.
 #[must_use]

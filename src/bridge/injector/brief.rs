@@ -66,7 +66,7 @@ impl Injector {
         Some(brief.text.text.clone())
     }
 
-    /// Notes that a hook was gone when it was answered: the brief is typed instead.
+    /// Notes that a hook has not printed the brief, as far as is known: the brief is typed.
     pub(super) fn take_back_brief(&mut self, ticket: Ticket) {
         let Some(brief) = &mut self.brief else { return };
         if brief.given.take_if(|given| *given == ticket).is_some() {

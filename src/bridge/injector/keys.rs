@@ -51,6 +51,9 @@ impl Injector {
         }
         let is_submitted = pressed.any && pressed.submit;
         if is_submitted {
+            // A command like `/new` begins a conversation that no hook reports before its first
+            // prompt.
+            self.session = None;
             self.end_loops(out);
         }
         is_submitted

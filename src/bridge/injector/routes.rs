@@ -85,12 +85,19 @@ impl Injector {
 
     /// Notes that a hook was gone when it was answered.
     pub(in crate::bridge) fn hook_gone(&mut self, ticket: Ticket) {
+        self.hook_unconfirmed(ticket);
+        for lease in self.leases.end_unreached(ticket).into_iter().rev() {
+            self.put_back(lease.message, false);
+        }
+    }
+
+    /// Notes that a hook has perhaps not printed its answer: the agent gets the brief, or is told of
+    /// messages, once more. A message that may have woken the agent stays leased, since a record of
+    /// it may come.
+    pub(in crate::bridge) fn hook_unconfirmed(&mut self, ticket: Ticket) {
         self.take_back_brief(ticket);
         if let Some((_, ids)) = self.announced.take_if(|(announced, _)| *announced == ticket) {
             self.queue.forget_announced(&ids);
-        }
-        for lease in self.leases.end_unreached(ticket).into_iter().rev() {
-            self.put_back(lease.message, false);
         }
     }
 
@@ -108,7 +115,9 @@ impl Injector {
             return None;
         }
         let announced = self.queue.announce(READ_BYTES_MAX);
-        self.announced = Some((ticket, announced.iter().map(|told| told.id.clone()).collect()));
+        if !announced.is_empty() {
+            self.announced = Some((ticket, announced.iter().map(|told| told.id.clone()).collect()));
+        }
         let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
         match announced.len().saturating_sub(ANNOUNCED_MAX) {
             0 => {}
@@ -160,7 +169,7 @@ impl Injector {
             None => !self.queue.is_empty(),
         };
         Some(match () {
-            () if !waits && self.looping.holds(prefix) => Taken::Unreadable(Unreadable::Looping),
+            () if !waits && self.loop_guard.holds(prefix) => Taken::Unreadable(Unreadable::Looping),
             () if !waits => Taken::Nothing,
             () if self.is_held => Taken::Unreadable(Unreadable::Held),
             // `read` shows it without taking it.

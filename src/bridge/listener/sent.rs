@@ -3,7 +3,7 @@
 use crate::{
     bridge::{
         failure::{DeliveryFailure, RECIPIENT_CHARS, advice, to_line},
-        input::Unread,
+        input::UnreadMessage,
         outgoing::OutgoingMessage,
         output::SendHandle,
     },
@@ -94,7 +94,7 @@ impl SentMessages {
     }
 
     /// Returns the notice that a message waits at its recipient.
-    pub(super) fn unread(&self, unread: &Unread) -> String {
+    pub(super) fn unread(&self, unread: &UnreadMessage) -> String {
         let to = to_line(&unread.to, RECIPIENT_CHARS);
         let subject = match unread.handle.and_then(|handle| self.find(handle)) {
             Some(Sent { beginning, .. }) => format!("Your message to {to} (\"{beginning}\")"),
@@ -240,7 +240,7 @@ mod tests {
     fn notice_of_an_unread_message_says_what_its_recipient_does() {
         let unread = |handle, doing| {
             let why = "a \"line\" is [half] typed: send it off".to_owned();
-            let unread = Unread { handle, to: "Bob".to_owned(), for_ms: 31_000, why, doing };
+            let unread = UnreadMessage { handle, to: "Bob".to_owned(), for_ms: 31_000, why, doing };
             sent("Your turn\nto play").unread(&unread)
         };
         assert_eq!(

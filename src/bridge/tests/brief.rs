@@ -58,6 +58,23 @@ fn brief_is_typed_if_its_hook_was_gone() {
     "#]]);
 }
 
+/// The hook ended while the wrapper answered it. The agent may get the brief twice.
+#[test]
+fn brief_is_typed_if_its_hook_leaves_without_a_word() {
+    check(expect![[r#"
+        run claude with a hooked brief
+        0 prints \e[?2004h❯\s
+        100 session /a
+            100 answers hook 1: the brief
+        30000 session /a forgets
+            30000 answers hook 2: the brief
+        30000 hook-unconfirmed 1
+        30000 hook-unconfirmed 2
+            30000 types \e[200~[relay 789200 from \@relay] The relay wrote this, not your user.\nthe brief, and do nothing yet\n[/relay 789200]\e[201~
+        40000 ends
+    "#]]);
+}
+
 /// Codex reports its first conversation with the first prompt, so nothing is typed before.
 #[test]
 fn brief_comes_with_the_first_prompt() {

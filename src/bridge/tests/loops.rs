@@ -113,7 +113,7 @@ fn senders_work_lets_messages_go_on() {
             2000 reports 33333333-3 Waiting(Busy)
         2000 message Bob 44444444-4 s-1 1 hops:2: four
             2000 reports 44444444-4 Waiting(Looping)
-        3000 message Bob 55555555-5 s-1 1 hops:1: five
+        3000 message Bob 55555555-5 s-1 1 hops:1/1: five
             3000 reports 44444444-4 Unhindered
             3000 reports 55555555-5 Waiting(Looping)
             3000 reports 44444444-4 Waiting(Busy)

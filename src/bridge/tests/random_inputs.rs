@@ -37,6 +37,7 @@ enum Event {
     Hook(Point, bool),
     /// The hook that was answered last was gone.
     HookGone,
+    HookUnconfirmed,
     /// A command of the agent's takes all messages.
     Take,
 }
@@ -86,6 +87,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => any::<bool>().prop_map(Event::Hold),
         2 => (point, any::<bool>()).prop_map(|(point, shows)| Event::Hook(point, shows)),
         1 => Just(Event::HookGone),
+        1 => Just(Event::HookUnconfirmed),
         1 => Just(Event::Take),
     ];
     prop::collection::vec(event, 0..60)
@@ -178,6 +180,7 @@ impl Checker {
                 let report = Report { forgets: shows, ..Report::new(point, frames) };
                 self.input(Input::Hooked(ticket, report))
             }
+            Event::HookUnconfirmed => self.input(Input::HookUnconfirmed(Ticket(self.last_ticket))),
             Event::HookGone => self.input(Input::HookGone(Ticket(self.last_ticket))),
             Event::Take => {
                 let ticket = self.next_ticket();

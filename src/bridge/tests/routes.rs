@@ -366,6 +366,34 @@ fn agent_with_a_queue_of_prompts_is_woken_over_a_draft() {
     "#]]);
 }
 
+/// Enter may have begun another conversation (`/new`), which no hook reports before its first
+/// prompt.
+#[test]
+fn enter_ends_waking_until_a_hook_names_the_conversation() {
+    check(expect![[r#"
+        run codex
+        0 started
+        0 prints \e[?2004h›\s
+        900 reports
+        1000 hook session-began
+            1000 answers hook 1: nothing
+        2000 keys /new\r
+            2000 types /new\r
+        6000 keys draft
+            6000 types draft
+        6000 prints draft
+        7000 message Bob 11111111-1: one
+            7000 reports 11111111-1 Waiting(HalfTyped)
+        20000 hook prompt-submitted
+            20000 answers hook 2: nothing
+        21000 hook turn-ended
+            21000 answers hook 3: nothing
+            21000 reports 11111111-1 Unhindered
+            21000 wakes s-1: [relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\none\n[/relay 789200]
+        22000 ends
+    "#]]);
+}
+
 /// An interrupted turn ends without a report. No message waits that would have the screen looked at.
 #[test]
 fn screen_ends_reported_work_while_nothing_waits() {

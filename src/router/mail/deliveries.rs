@@ -1,7 +1,7 @@
 //! Deliveries of queued messages: attempts, acknowledgements, returns and failures.
 
 use super::{
-    message::{Message, Reliable, State, Unread},
+    message::{Message, Reliable, State, UnreadNotice},
     table::Mail,
 };
 use crate::{
@@ -383,11 +383,11 @@ impl Mail {
         &mut self,
         ctx: &mut Context,
         key: MessageKey,
-        unread: Unread,
+        unread: UnreadNotice,
     ) {
         let message = self.messages.get_mut(key.0).and_then(Message::reliable_mut);
         let Some(reliable) = message else { return };
-        if let Unread::ToldAt(at) = unread {
+        if let UnreadNotice::ToldAt(at) = unread {
             ctx.timers.set(at, Timer::Unread(key));
         }
         reliable.unread = unread;
@@ -399,7 +399,7 @@ impl Mail {
         let oldest = self.streams[message.stream].in_flight.first_key_value();
         oldest.is_some_and(|(seq, key)| {
             let reliable = self.message(*key).and_then(Message::reliable);
-            *seq < message.seq && reliable.is_some_and(|own| own.unread == Unread::Settled)
+            *seq < message.seq && reliable.is_some_and(|own| own.unread == UnreadNotice::Settled)
         })
     }
 

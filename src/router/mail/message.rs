@@ -106,12 +106,12 @@ pub(in crate::router) struct Reliable {
     pub(in crate::router) digest: SendDigest,
     /// The recipient's last report.
     pub(in crate::router) reported: Option<Box<Reported>>,
-    pub(in crate::router) unread: Unread,
+    pub(in crate::router) unread: UnreadNotice,
 }
 
 /// Whether the sender of a delivery is told that the delivery waits in its recipient's wrapper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::router) enum Unread {
+pub(in crate::router) enum UnreadNotice {
     #[default]
     Untold,
     /// The sender is told at this moment if the delivery still waits then.

@@ -1,7 +1,7 @@
 //! Opening of streams, for new messages and for those that an earlier daemon recorded.
 
 use super::{
-    message::{HEAD_BYTES_MAX, Message, Reliable, State, Unread},
+    message::{HEAD_BYTES_MAX, Message, Reliable, State, UnreadNotice},
     sent::Sent,
     stream::Stream,
     table::Mail,
@@ -114,7 +114,7 @@ impl Mail {
                 state: State::Waiting,
                 digest,
                 reported: None,
-                unread: Unread::default(),
+                unread: UnreadNotice::default(),
             })),
         };
         self.insert(ctx, restored)

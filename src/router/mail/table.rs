@@ -3,7 +3,7 @@
 use super::{
     dead_letters::DeadLetters,
     mailbox::Mailbox,
-    message::{Message, State, Unread},
+    message::{Message, State, UnreadNotice},
     messages::Messages,
     outbox::{Load, Turn},
     stream::{Stream, Streams},
@@ -112,7 +112,7 @@ impl Mail {
     ) -> Option<Message> {
         let message = self.messages.remove(key.0)?;
         ctx.timers.cancel(message.timer, Timer::Message(key));
-        if let Some(Unread::ToldAt(at)) = message.reliable().map(|reliable| reliable.unread) {
+        if let Some(UnreadNotice::ToldAt(at)) = message.reliable().map(|reliable| reliable.unread) {
             ctx.timers.cancel(at, Timer::Unread(key));
         }
         self.streams[message.stream].forget(message.seq);

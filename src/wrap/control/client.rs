@@ -83,6 +83,15 @@ impl ControlClient {
         self.receive(timeout)
     }
 
+    /// Tells the wrapper that a hook has printed the text of its answer.
+    pub fn confirm_printed(&self) {
+        let mut frame = Vec::new();
+        Request::Printed.append(&mut frame);
+        if let Err(error) = (&self.stream).write_all(&frame) {
+            tracing::debug!("the wrapper does not learn that its text was printed: {error}");
+        }
+    }
+
     /// Sends a request that is answered with the agent's state, like [`request`](Self::request).
     pub fn request_state(
         &self,

@@ -57,6 +57,8 @@ pub(in crate::wrap) enum Action {
     SendState,
     /// Handle a hook's report, and answer it.
     Hook(Report),
+    /// Note that a hook has left, and may not have printed its answer.
+    LoseAnswer,
     /// Hand over the message whose id begins so, or all messages, and answer.
     Take(Option<String>),
     /// Count a message to this recipient, and answer.
@@ -142,8 +144,9 @@ impl ControlClients {
                 None
             }
             ClientEvent::Disconnected => {
+                let is_lost = client.is_unconfirmed;
                 self.clients.remove(&id);
-                None
+                is_lost.then_some(Action::LoseAnswer)
             }
         }
     }
@@ -169,9 +172,9 @@ impl ControlClients {
     }
 
     /// Answers a hook, or a command of the agent's. Returns whether the client is there.
-    pub(in crate::wrap) fn answer(&mut self, id: ClientId, answer: &Answer) -> bool {
+    pub(in crate::wrap) fn answer(&mut self, now: Moment, id: ClientId, answer: &Answer) -> bool {
         let client = self.clients.get_mut(&id);
-        client.map(|client| client.answer_last(answer)).is_some()
+        client.map(|client| client.answer_last(now, answer)).is_some()
     }
 
     /// Passes on what the agent's command printed.
@@ -190,13 +193,15 @@ impl ControlClients {
         }
     }
 
-    /// Hands over all that can be written, and disconnects idle and stalled clients.
-    pub(in crate::wrap) fn serve(&mut self, now: Moment, screen: &Screen) {
+    /// Hands over all that can be written, and disconnects idle and stalled clients. Returns the
+    /// hooks among these that have not confirmed their answers.
+    pub(in crate::wrap) fn serve(&mut self, now: Moment, screen: &Screen) -> Vec<ClientId> {
         for client in self.clients.values_mut() {
             client.serve(now, screen, self.size, &self.tail);
         }
         // Dropping a client's handle closes its connection.
-        self.clients.retain(|_, client| client.keeps_connection(now));
+        let ended = self.clients.extract_if(.., |_, client| !client.keeps_connection(now));
+        ended.filter(|(_, client)| client.is_unconfirmed).map(|(id, _)| id).collect()
     }
 
     /// The moment at which [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due
@@ -254,6 +259,8 @@ struct Client {
     /// Whether the client is a hook that waits, or a command that takes messages, without an
     /// answer.
     awaits_answer: bool,
+    /// Whether the client is a hook that has not said that it has printed its answer.
+    is_unconfirmed: bool,
     /// Whether the client is disconnected once all answers are written.
     is_closing: bool,
 }
@@ -280,6 +287,7 @@ impl Client {
             snapshot_at: None,
             awaits_end: false,
             awaits_answer: false,
+            is_unconfirmed: false,
             is_closing: false,
         }
     }
@@ -333,6 +341,11 @@ impl Client {
             Request::Hook { report, .. } => {
                 self.awaits_answer = true;
                 Some(Action::Hook(report))
+            }
+            Request::Printed => {
+                self.is_unconfirmed = false;
+                self.is_closing = true;
+                None
             }
             Request::Take { id, .. } => {
                 self.awaits_answer = true;
@@ -393,11 +406,13 @@ impl Client {
         answer.append(&mut self.answers);
     }
 
-    /// Sends the last answer of the connection.
-    fn answer_last(&mut self, answer: &Answer) {
+    /// Sends the last answer of the connection. A hook confirms that it has printed a text.
+    fn answer_last(&mut self, now: Moment, answer: &Answer) {
         self.answer(answer);
         self.awaits_answer = false;
-        self.is_closing = true;
+        self.requested_at = now;
+        self.is_unconfirmed = matches!(answer, Answer::Hooked { text: Some(_) });
+        self.is_closing |= !self.is_unconfirmed;
     }
 
     fn printed(&mut self, bytes: &[u8], size: Size) {

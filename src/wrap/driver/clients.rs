@@ -50,6 +50,7 @@ impl Driver {
                 }
                 self.input(Input::Hooked(Ticket(id), report));
             }
+            Some(Action::LoseAnswer) => self.input(Input::HookUnconfirmed(Ticket(id))),
             Some(Action::Take(message)) => self.input(Input::Take(Ticket(id), message)),
             Some(Action::Count(to)) => self.input(Input::Count(Ticket(id), to)),
             None => {}
@@ -64,7 +65,8 @@ impl Driver {
         {
             self.keys(&keys);
         }
-        self.clients.serve(now(), self.bridge.screen());
+        let unconfirmed = self.clients.serve(now(), self.bridge.screen()).into_iter();
+        self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Ticket(id))));
     }
 
     fn send_state(&mut self, id: ClientId) {
@@ -84,7 +86,7 @@ impl Driver {
 
     /// Answers a hook. A hook that is gone gave its text to nobody.
     pub(super) fn answer_hook(&mut self, ticket: Ticket, text: Option<String>) {
-        if !self.clients.answer(ticket.0, &control::Answer::Hooked { text }) {
+        if !self.clients.answer(now(), ticket.0, &control::Answer::Hooked { text }) {
             self.inputs.push_back(Input::HookGone(ticket));
         }
     }
@@ -97,7 +99,7 @@ impl Driver {
             Taken::Unreadable(why) => (None, Some(why.to_string())),
         };
         // What a command that is gone has not shown is delivered again after the turn.
-        self.clients.answer(ticket.0, &control::Answer::Taken { text, why });
+        self.clients.answer(now(), ticket.0, &control::Answer::Taken { text, why });
     }
 
     /// Returns the reason why the agent's CLI reports nothing by hooks, although it could.
@@ -140,7 +142,8 @@ impl Driver {
             ended.last_lines.clear();
         }
         self.clients.send_end(&ended);
-        self.clients.serve(now(), self.bridge.screen());
+        // The agent has ended, so it does not matter which hooks have printed.
+        let _ = self.clients.serve(now(), self.bridge.screen());
         ended
     }
 
@@ -152,7 +155,7 @@ impl Driver {
             let Ok((id, event)) = self.clients.events().recv_timeout(left) else { return };
             // The command has ended, so no action makes a difference.
             let _ = self.clients.handle(now(), id, event);
-            self.clients.serve(now(), self.bridge.screen());
+            let _ = self.clients.serve(now(), self.bridge.screen());
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) enum Refusal {
 }
 
 /// Returns the real path of a transcript that a hook has named, if it is a regular file that only
-/// this user can change, in a folder of the format below `home`, which is a real path. `None` if it
+/// this user, or the user's own group, can change, in a folder of the format below `home`, which is a real path. `None` if it
 /// does not exist yet.
 pub(super) fn check(path: &Path, home: &Path, format: &Format) -> Result<Option<PathBuf>, Refusal> {
     let parts = path.parent().zip(path.file_name());
@@ -54,7 +54,7 @@ pub(super) fn check(path: &Path, home: &Path, format: &Format) -> Result<Option<
         Some(metadata) if !metadata.is_file() => return Err(Refusal::Kind),
         Some(_) => {}
     }
-    paths::check_only_owner_writes(&path).map_err(Refusal::Access)?;
+    paths::check_only_owner_or_own_group_writes(&path).map_err(Refusal::Access)?;
     Ok(Some(path))
 }
 

@@ -2,7 +2,7 @@
 //! exactly this command.
 
 use crate::{
-    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, shell_line},
+    bridge::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, shell_line, subcommand},
     protocol::{hook::Point, secret::hash_text},
 };
 use serde_json::json;
@@ -85,7 +85,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     if arming.is_windows {
         return Err(Unarmed::System);
     }
-    if let Some(word) = subcommand(arming.arguments) {
+    if let Some(word) = subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE) {
         return Err(Unarmed::NotInteractive(word.to_owned()));
     }
     if arming.arguments.iter().any(|word| sets_hooks(word)) {
@@ -106,18 +106,6 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     arguments.extend(["-c".to_owned(), format!("hooks.state={{{}}}", trust.join(","))]);
     arguments.extend(arming.arguments.iter().cloned());
     Ok(Armed { arguments, ..Armed::default() })
-}
-
-/// Returns the first argument that is a subcommand and no value of an option.
-fn subcommand(arguments: &[String]) -> Option<&str> {
-    let mut before = "";
-    for word in arguments.iter().take_while(|word| *word != "--") {
-        if SUBCOMMANDS.contains(&word.as_str()) && !WITH_VALUE.contains(&before) {
-            return Some(word);
-        }
-        before = word;
-    }
-    None
 }
 
 /// Whether a word is a value of `--config`, or the whole option, that sets hooks. It would replace

@@ -3,7 +3,7 @@
 
 use super::configuration::{Configuration, VARIABLE};
 use crate::{
-    bridge::hooks::{Armed, Arming, Hooks, Printed, Unarmed},
+    bridge::hooks::{Armed, Arming, Hooks, Printed, Unarmed, subcommand},
     protocol::hook::Point,
 };
 use serde_json::{
@@ -86,15 +86,12 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     if arming.is_windows {
         return Err(Unarmed::System);
     }
-    let mut before = "";
-    for word in arming.arguments.iter().take_while(|word| *word != "--") {
-        if word == "--pure" {
-            return Err(Unarmed::Disabled(word.clone()));
-        }
-        if SUBCOMMANDS.contains(&word.as_str()) && !WITH_VALUE.contains(&before) {
-            return Err(Unarmed::NotInteractive(word.clone()));
-        }
-        before = word;
+    let mut words = arming.arguments.iter().take_while(|word| *word != "--");
+    if let Some(word) = words.find(|word| *word == "--pure") {
+        return Err(Unarmed::Disabled(word.clone()));
+    }
+    if let Some(word) = subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE) {
+        return Err(Unarmed::NotInteractive(word.to_owned()));
     }
     let value = with_plugin((arming.env)(VARIABLE).as_deref(), arming.directory)?;
     let commands = HOOKS.events.iter().map(|(event, _)| {

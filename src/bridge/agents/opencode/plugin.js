@@ -113,7 +113,7 @@ function hooks(client) {
 
   /** Waits for a message that the wrapper wants to begin a turn with, and begins it. */
   const wait = async () => {
-    if (waits) return
+    if (waits || !last) return
     waits = true
     const text = await run("wait", {}, 0)
     waits = false
@@ -129,19 +129,24 @@ function hooks(client) {
     return busy.add(message.sessionID)
   }
 
-  /** Whether no turn goes on any more, since that of a session has ended. */
-  const ended = (id) => () => busy.delete(id) && busy.size === 0
+  /** Reports the end of a session's turn, unless a turn goes on in another session. */
+  const end = (id, isDeleted = false) => {
+    const isOver = () => {
+      if (isDeleted && last?.id === id) last = undefined
+      return busy.delete(id) && busy.size === 0
+    }
+    report(id, "session.idle", {}, () => isOver() && (wait().catch(() => {}), true))
+  }
 
   const handlers = {
     "session.created": ({ info }) => note(info),
     "session.updated": ({ info }) => note(info),
     "session.deleted": ({ info }) => {
-      if (last?.id === info.id) last = undefined
+      note(info)
+      // A turn that still goes on may end without another event.
+      end(info.id, true)
     },
-    "session.idle": ({ sessionID }) => {
-      const isOver = ended(sessionID)
-      report(sessionID, "session.idle", {}, () => isOver() && (wait().catch(() => {}), true))
-    },
+    "session.idle": ({ sessionID }) => end(sessionID),
     "permission.asked": ({ sessionID }) => report(sessionID, "permission.asked", {}),
     "permission.replied": ({ sessionID, reply }) => {
       if (reply !== "reject") report(sessionID, "permission.replied", {})

@@ -1,6 +1,6 @@
 //! Messages that wait because the agent and their sender only answer each other.
 
-use super::{Injector, loops::Loops};
+use super::{Injector, loop_counts::LoopCounts};
 use crate::{
     bridge::{
         frame::plain,
@@ -8,7 +8,10 @@ use crate::{
         obstacle::Obstacle,
         output::{Output, Progress},
     },
-    protocol::name::{self, EVERYONE},
+    protocol::{
+        name::{self, EVERYONE},
+        payload::Hops,
+    },
 };
 use std::{collections::VecDeque, mem};
 
@@ -27,14 +30,18 @@ const AGAIN_MS: u64 = 60_000;
 const DOUBLINGS_MAX: u32 = 9;
 
 /// The counts of messages, and the messages that wait because of them, oldest first.
-#[derive(Default)]
-pub(super) struct Looping {
-    loops: Loops,
+pub(super) struct LoopGuard {
+    counts: LoopCounts,
     waiting: VecDeque<IncomingMessage>,
     bytes: usize,
 }
 
-impl Looping {
+impl LoopGuard {
+    /// Returns no messages, and counts that begin with this number of the agent's work.
+    pub(super) fn new(work: u32) -> Self {
+        Self { counts: LoopCounts::new(work), waiting: VecDeque::new(), bytes: 0 }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -75,13 +82,13 @@ impl Injector {
         }
         // A message that comes again states an old count.
         if let Some(hops) = message.hops.filter(|_| message.attempt <= 1) {
-            self.looping.loops.learn(&message.from, hops);
+            self.loop_guard.counts.learn(&message.from, hops);
             self.admit_looping(out);
         }
         let max = self.budget(message.hops.is_some());
-        let is_first = !self.looping.has_message_from(&message.from);
+        let is_first = !self.loop_guard.has_message_from(&message.from);
         match max {
-            Some(max) if !(is_first && self.looping.loops.admit(&message.from, max)) => {
+            Some(max) if !(is_first && self.loop_guard.counts.admit(&message.from, max)) => {
                 self.defer(message, max, out);
             }
             _ => self.admit(message),
@@ -91,10 +98,10 @@ impl Injector {
     /// Lets a message wait, as far as there is room for it. A message that the daemon does not keep
     /// cannot be returned and does not wait.
     fn defer(&mut self, message: IncomingMessage, max: u32, out: &mut Vec<Output>) {
-        if !self.looping.is_full() {
+        if !self.loop_guard.is_full() {
             self.tell_of_loop(&message.from, max);
             out.push(Output::Report(message.id.clone(), Progress::Waiting(Obstacle::Looping)));
-            self.looping.push(message);
+            self.loop_guard.push(message);
         } else if message.requires_ack {
             let doublings = message.attempt.saturating_sub(1).min(DOUBLINGS_MAX);
             out.push(Output::Return(message.id, AGAIN_MS << doublings));
@@ -106,19 +113,19 @@ impl Injector {
     /// Notes work of the agent or a prompt of its person, after which messages with all others may
     /// go on.
     pub(super) fn end_loops(&mut self, out: &mut Vec<Output>) {
-        self.looping.loops.reset();
+        self.loop_guard.counts.reset();
         self.admit_looping(out);
     }
 
     /// Counts a message of the agent's to another one. Returns the count that goes with it, if the
     /// agent's work is known.
-    pub(in crate::bridge) fn count_sent(&mut self, to: &str) -> Option<u32> {
+    pub(in crate::bridge) fn count_sent(&mut self, to: &str) -> Option<Hops> {
         if name::is_daemons(to) || to == EVERYONE {
             return None;
         }
         let max = self.budget(true)?;
-        let count = self.looping.loops.count_sent(to);
-        if count > max {
+        let count = self.loop_guard.counts.count_sent(to);
+        if count.hops > max {
             self.tell_of_loop(to, max);
         }
         Some(count).filter(|_| self.work.is_heard())
@@ -126,15 +133,15 @@ impl Injector {
 
     /// Queues the messages that may go on, each behind the older ones of its sender.
     fn admit_looping(&mut self, out: &mut Vec<Output>) {
-        for message in self.looping.take_all() {
+        for message in self.loop_guard.take_all() {
             let max = self.budget(message.hops.is_some());
-            let is_first = !self.looping.has_message_from(&message.from);
-            let passes = |loops: &mut Loops, max| loops.admit(&message.from, max);
-            if is_first && max.is_none_or(|max| passes(&mut self.looping.loops, max)) {
+            let is_first = !self.loop_guard.has_message_from(&message.from);
+            let passes = |loops: &mut LoopCounts, max| loops.admit(&message.from, max);
+            if is_first && max.is_none_or(|max| passes(&mut self.loop_guard.counts, max)) {
                 out.push(Output::Report(message.id.clone(), Progress::Unhindered));
                 self.admit(message);
             } else {
-                self.looping.push(message);
+                self.loop_guard.push(message);
             }
         }
     }
@@ -154,7 +161,7 @@ impl Injector {
     }
 
     fn tell_of_loop(&mut self, peer: &str, max: u32) {
-        if self.looping.loops.tell(peer) {
+        if self.loop_guard.counts.tell(peer) {
             self.notify(format!(
                 "{} and you have sent each other {max} messages without a prompt of a user and \
                  without the use of a tool. Further ones may wait until there is one of these. Do \
