@@ -7,7 +7,7 @@ use crate::{
 };
 use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     env,
     ffi::{OsStr, OsString},
@@ -39,6 +39,9 @@ pub(crate) enum Cli {
     Claude,
     Codex,
     Gemini,
+    Opencode,
+    Qwen,
+    Copilot,
 }
 
 impl Cli {
@@ -47,7 +50,25 @@ impl Cli {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::Gemini => "gemini",
+            Self::Opencode => "opencode",
+            Self::Qwen => "qwen",
+            Self::Copilot => "copilot",
         }
+    }
+
+    /// The arguments that resume the latest conversation of the folder.
+    pub(crate) fn resume_arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Claude | Self::Opencode | Self::Qwen | Self::Copilot => &["--continue"],
+            Self::Codex => &["resume", "--last"],
+            Self::Gemini => &["--resume", "latest"],
+        }
+    }
+
+    /// Panics, since the calling test does not know this CLI.
+    #[track_caller]
+    pub(crate) fn is_unknown_here(self) -> ! {
+        panic!("this test does not know {}", self.name())
     }
 
     /// The installed versions: the pinned one, then the current one if it differs.
@@ -77,12 +98,32 @@ impl Cli {
     /// Whether the composer is empty and no sign of work is on the screen.
     pub(crate) fn is_idle(self, screen: &Screen) -> bool {
         let composer = screen.row(screen.cursor().row).text;
-        let (empty, busy) = match self {
-            Self::Claude => (composer.trim_end() == "❯", "esc to interrupt"),
-            Self::Codex => (composer.starts_with("› Ask Codex to do"), "esc to interrupt"),
-            Self::Gemini => (composer.starts_with(" >   Type your message"), "esc to cancel"),
+        let is_empty = match self {
+            Self::Claude => composer.trim_end() == "❯",
+            Self::Codex => composer.starts_with("› Ask Codex to do"),
+            Self::Gemini => composer.starts_with(" >   Type your message"),
+            // The placeholder is gone after the first prompt.
+            Self::Opencode => {
+                let composer = composer.trim();
+                composer == "┃" || composer.starts_with("┃  Ask anything…")
+            }
+            Self::Qwen => composer.starts_with(">   Type your message"),
+            Self::Copilot => composer.trim_end() == "❯" && screen.text().contains("? help"),
         };
-        empty && !screen.text().contains(busy)
+        is_empty && !self.is_busy(screen)
+    }
+
+    /// Whether a sign of work is on the screen.
+    pub(crate) fn is_busy(self, screen: &Screen) -> bool {
+        let signs: &[_] = match self {
+            Self::Claude | Self::Codex => &["esc to interrupt"],
+            Self::Gemini => &["esc to cancel"],
+            Self::Opencode => &["esc interrupt", "esc again to interrupt", self.permission().0],
+            Self::Qwen => &["esc to cancel)"],
+            Self::Copilot => &["esc esc interrupt", "esc again to interrupt"],
+        };
+        let text = screen.text();
+        signs.iter().any(|sign| text.contains(sign))
     }
 
     /// The question that the CLI asks before it runs a command, and the key that allows the command
@@ -91,7 +132,9 @@ impl Cli {
         match self {
             Self::Claude => ("Do you want to proceed?", "1"),
             Self::Codex => ("Would you like to run the following command?", "y"),
-            Self::Gemini => ("Allow execution of", "1"),
+            Self::Gemini | Self::Qwen => ("Allow execution of", "1"),
+            Self::Opencode => ("△ Permission required", "\r"),
+            Self::Copilot => ("Do you want to run this command?", "1"),
         }
     }
 }
@@ -132,28 +175,49 @@ impl<'a> Workspace<'a> {
             fs::create_dir_all(folder).unwrap();
         }
         let settings = match cli {
-            Cli::Claude => workspace.claude_settings(),
+            Cli::Claude => workspace.claude_settings().to_string(),
             Cli::Codex => workspace.codex_settings(model),
-            Cli::Gemini => workspace.gemini_settings(),
+            Cli::Gemini => gemini_settings().to_string(),
+            Cli::Opencode => opencode_settings(model).to_string(),
+            Cli::Qwen => qwen_settings().to_string(),
+            Cli::Copilot => json!({"trustedFolders": [workspace.project()]}).to_string(),
         };
-        let (file, text) = settings;
-        let file = workspace.user_home().join(file);
+        let file = workspace.settings_file();
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, text).unwrap();
+        fs::write(file, settings).unwrap();
         workspace.env = workspace.environment(model);
         workspace
     }
 
+    /// The file with the settings of the CLI's user.
+    fn settings_file(&self) -> PathBuf {
+        self.user_home().join(match self.cli {
+            Cli::Claude => ".claude.json",
+            Cli::Codex => ".codex/config.toml",
+            Cli::Gemini => ".gemini/settings.json",
+            Cli::Opencode => ".config/opencode/opencode.json",
+            Cli::Qwen => ".qwen/settings.json",
+            Cli::Copilot => ".copilot/config.json",
+        })
+    }
+
+    /// Sets members of settings in JSON.
+    pub(crate) fn extend_settings(&self, more: Value) {
+        let Value::Object(more) = more else { panic!("{more} is no object") };
+        let settings = fs::read(self.settings_file()).unwrap();
+        let mut settings: Value = serde_json::from_slice(&settings).unwrap();
+        settings.as_object_mut().unwrap().extend(more);
+        fs::write(self.settings_file(), settings.to_string()).unwrap();
+    }
+
     /// Changes the settings so that the CLI asks at its start whether to trust the folder.
     pub(crate) fn ask_for_trust(&self) {
-        let (file, trusted, untrusted) = match self.cli {
-            Cli::Claude => (".claude.json", "DialogAccepted\":true", "DialogAccepted\":false"),
-            Cli::Codex => panic!("Codex with these settings does not ask"),
-            Cli::Gemini => {
-                (".gemini/settings.json", "Trust\":{\"enabled\":false", "Trust\":{\"enabled\":true")
-            }
+        let (trusted, untrusted) = match self.cli {
+            Cli::Claude => ("DialogAccepted\":true", "DialogAccepted\":false"),
+            Cli::Gemini => ("Trust\":{\"enabled\":false", "Trust\":{\"enabled\":true"),
+            _ => self.cli.is_unknown_here(),
         };
-        let file = self.user_home().join(file);
+        let file = self.settings_file();
         let settings = fs::read_to_string(&file).unwrap();
         assert!(settings.contains(trusted), "{settings}");
         fs::write(file, settings.replace(trusted, untrusted)).unwrap();
@@ -249,7 +313,8 @@ impl<'a> Workspace<'a> {
     /// The workspace's variables, and a removal for each variable of this process.
     fn environment(&self, model: &Model) -> Vec<(OsString, Option<OsString>)> {
         let removed = env::vars_os().map(|(name, _)| (name, None));
-        let url = model.url();
+        let (url, versioned) = (model.url(), format!("{}/v1", model.url()));
+        let cache = installed().join("cache");
         let (user_home, relay_home) = (self.user_home(), self.sandbox.home());
         let endpoint = self.sandbox.endpoint();
         let path = search_path();
@@ -275,25 +340,45 @@ impl<'a> Workspace<'a> {
             Cli::Gemini => {
                 &[("GOOGLE_GEMINI_BASE_URL", url.as_ref()), ("GEMINI_API_KEY", KEY.as_ref())]
             }
+            Cli::Opencode => &[
+                ("OPENCODE_DISABLE_AUTOUPDATE", "1".as_ref()),
+                ("OPENCODE_DISABLE_MODELS_FETCH", "1".as_ref()),
+                ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".as_ref()),
+            ],
+            Cli::Qwen => &[
+                ("OPENAI_BASE_URL", versioned.as_ref()),
+                ("OPENAI_API_KEY", KEY.as_ref()),
+                ("OPENAI_MODEL", "scripted".as_ref()),
+            ],
+            Cli::Copilot => &[
+                // The folder into which Copilot has unpacked itself.
+                ("XDG_CACHE_HOME", cache.as_ref()),
+                ("COPILOT_AUTO_UPDATE", "false".as_ref()),
+                ("COPILOT_OFFLINE", "true".as_ref()),
+                ("COPILOT_PROVIDER_BASE_URL", versioned.as_ref()),
+                ("COPILOT_PROVIDER_API_KEY", KEY.as_ref()),
+                ("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "100000".as_ref()),
+                ("COPILOT_PROVIDER_MAX_OUTPUT_TOKENS", "10000".as_ref()),
+                ("COPILOT_MODEL", "scripted".as_ref()),
+            ],
         };
         let set = all.iter().chain(own);
         removed.chain(set.map(|&(name, value)| (name.into(), Some(value.to_owned())))).collect()
     }
 
-    fn claude_settings(&self) -> (&'static str, String) {
+    fn claude_settings(&self) -> Value {
         let project = self.project();
-        let settings = json!({
+        json!({
             "hasCompletedOnboarding": true,
             "customApiKeyResponses": {"approved": [&KEY[KEY.len() - 20..]], "rejected": []},
             "projects": {project.to_str().unwrap(): {"hasTrustDialogAccepted": true}},
-        });
-        (".claude.json", settings.to_string())
+        })
     }
 
     /// Codex's settings. They disable Codex's own daemon unless a test needs it: the daemon
     /// outlives Codex, and its executable is a copy of 300 MB in the workspace.
-    fn codex_settings(&self, model: &Model) -> (&'static str, String) {
-        let settings = format!(
+    fn codex_settings(&self, model: &Model) -> String {
+        format!(
             "model = \"scripted\"\nmodel_provider = \"scripted\"\napproval_policy = \"on-request\"\n\
              check_for_update_on_startup = false\nfeatures.daemon_auto_start = {}\n\
              [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{}/v1\"\n\
@@ -302,20 +387,48 @@ impl<'a> Workspace<'a> {
             self.has_daemon,
             model.url(),
             self.project()
-        );
-        (".codex/config.toml", settings)
+        )
     }
+}
 
-    fn gemini_settings(&self) -> (&'static str, String) {
-        let settings = json!({
-            "security": {
-                "auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false},
-            },
-            "general": {"enableAutoUpdate": false},
-            "privacy": {"usageStatisticsEnabled": false},
-        });
-        (".gemini/settings.json", settings.to_string())
-    }
+fn gemini_settings() -> Value {
+    json!({
+        "security": {
+            "auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false},
+        },
+        "general": {"enableAutoUpdate": false},
+        "privacy": {"usageStatisticsEnabled": false},
+    })
+}
+
+fn opencode_settings(model: &Model) -> Value {
+    let models = json!({"scripted": {
+        "name": "Scripted", "tool_call": true, "limit": {"context": 100_000, "output": 10_000},
+    }});
+    let options = json!({"baseURL": format!("{}/v1", model.url()), "apiKey": KEY});
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": options, "models": models,
+    });
+    json!({
+        "autoupdate": false, "share": "disabled", "enabled_providers": ["scripted"],
+        "model": "scripted/scripted", "small_model": "scripted/scripted",
+        "provider": {"scripted": provider}, "permission": {"bash": "ask", "edit": "ask"},
+    })
+}
+
+fn qwen_settings() -> Value {
+    json!({
+        "$version": 4,
+        "security": {"auth": {"selectedType": "openai"}},
+        "model": {"name": "scripted"},
+        "tools": {"approvalMode": "default"},
+        "general": {"enableAutoUpdate": false},
+        "privacy": {"usageStatisticsEnabled": false},
+        // Otherwise Qwen Code asks the model outside the conversation.
+        "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
+        // The wrapper adds a member.
+        "ui": {"hideTips": true},
+    })
 }
 
 impl Drop for Workspace<'_> {
@@ -348,7 +461,7 @@ impl Agent {
         self.terminal.wait_until_screen("an empty composer", |screen| self.cli.is_idle(screen));
     }
 
-    /// Pastes a text, and submits it once the composer shows it.
+    /// Enters a text by [`Self::paste`], and submits it once the composer shows it.
     #[track_caller]
     pub(crate) fn submit(&mut self, text: &str) {
         self.paste(text);
@@ -381,10 +494,14 @@ impl Agent {
         false
     }
 
-    /// Pastes a text, and waits until the composer shows it.
+    /// Pastes a text, and waits until the composer shows it. Types it into opencode, which adds a
+    /// blank to pasted text.
     #[track_caller]
     pub(crate) fn paste(&mut self, text: &str) {
-        self.terminal.press(&format!("\x1b[200~{text}\x1b[201~"));
+        self.terminal.press(&match self.cli {
+            Cli::Opencode => text.to_owned(),
+            _ => format!("\x1b[200~{text}\x1b[201~"),
+        });
         let pasted = |screen: &Screen| !self.cli.is_idle(screen);
         self.terminal.wait_until_screen("the pasted text", pasted);
         self.wait_until_still();

@@ -22,17 +22,6 @@ fn echo(prompt: &str) -> Reply {
     Reply::new().says(format!("I tell him.\n\n{}\n\nDone.", relay_line("Bob", prompt)))
 }
 
-impl Cli {
-    /// The arguments that resume the latest conversation of the folder.
-    fn resume_arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Claude => &["--continue"],
-            Self::Codex => &["resume", "--last"],
-            Self::Gemini => &["--resume", "latest"],
-        }
-    }
-}
-
 /// Submits two prompts, and checks that Bob receives both.
 #[track_caller]
 fn submit_two_prompts(bob: &Peer, agent: &mut Agent) {
@@ -113,6 +102,7 @@ fn session_of_another_agent_repeats_no_message(cli: Cli) {
         Cli::Claude => "Resume session",
         Cli::Codex => "Resume a previous session",
         Cli::Gemini => "a word of another",
+        _ => cli.is_unknown_here(),
     };
     // The picker lists the latest conversation first.
     match cli {
@@ -191,6 +181,7 @@ fn rewind(agent: &mut Agent) {
             ("● the second word", "\r"),
             ("Confirm Rewind", "\r"),
         ],
+        cli => cli.is_unknown_here(),
     };
     if agent.cli == Cli::Codex {
         // The composer is empty a moment before the turn ends, and an Esc would interrupt the turn.

@@ -124,6 +124,7 @@ fn check_user_text_is_expanded(
         }
         Cli::Codex => ("Use $control for it".to_owned(), &["VALUE", "<skill>\\n<name>"]),
         Cli::Gemini => ("Look, x@control.txt here".to_owned(), &["VALUE", "Content from @"]),
+        cli => cli.is_unknown_here(),
     };
     agent.submit(&words);
     let asked = agent.with_screen_on_panic(|| model.wait_for_requests(count + 1));
@@ -186,6 +187,7 @@ pub(crate) fn escaped(cli: Cli, text: &str) -> String {
         Cli::Claude => claude(line),
         Cli::Codex => codex(line),
         Cli::Gemini => gemini(line),
+        _ => cli.is_unknown_here(),
     });
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -44,6 +44,7 @@ impl Cli {
         match self {
             Self::Claude | Self::Codex => "/exit",
             Self::Gemini => "/quit",
+            _ => self.is_unknown_here(),
         }
     }
 }
@@ -171,6 +172,7 @@ impl Cli {
     fn editor_key(self) -> &'static str {
         match self {
             Self::Claude | Self::Codex | Self::Gemini => "\x07",
+            _ => self.is_unknown_here(),
         }
     }
 }
@@ -254,6 +256,7 @@ fn background_call(cli: Cli, command: &str) -> (&'static str, Value) {
             "run_shell_command",
             json!({"command": command, "description": "Goes on", "is_background": true}),
         ),
+        _ => cli.is_unknown_here(),
     }
 }
 
@@ -264,25 +267,15 @@ impl Workspace<'_> {
         fs::write(&script, SERVER).unwrap();
         let words = ["-c".to_owned(), format!("node '{}'; exit 0", script.display())];
         let server = json!({"look": {"command": "sh", "args": words}});
-        let change = |file: &str, change: &dyn Fn(&mut Value)| {
-            let file = self.user_home().join(file);
-            let mut settings = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-            change(&mut settings);
-            fs::write(file, settings.to_string()).unwrap();
-        };
         match self.cli {
-            Cli::Claude => {
-                change(".claude.json", &|settings| settings["mcpServers"] = server.clone())
-            }
-            Cli::Gemini => {
-                change(".gemini/settings.json", &|settings| settings["mcpServers"] = server.clone())
-            }
+            Cli::Claude | Cli::Gemini => self.extend_settings(json!({ "mcpServers": server })),
             Cli::Codex => {
                 let file = self.user_home().join(".codex/config.toml");
                 let settings = fs::read_to_string(&file).unwrap();
                 let server = format!("[mcp_servers.look]\ncommand = \"sh\"\nargs = {words:?}\n");
                 fs::write(file, settings + &server).unwrap();
             }
+            _ => self.cli.is_unknown_here(),
         }
     }
 }

@@ -18,7 +18,7 @@ const SIZE: Size = Size { rows: 40, cols: 100 };
 pub(crate) const UNTIL_GO: &str = "touch runs; until test -e go; do sleep 0.05; done; echo went";
 
 /// Installs the extension with our hooks as a user of Gemini CLI does.
-fn link_extension(workspace: &Workspace<'_>) {
+pub(crate) fn link_extension(workspace: &Workspace<'_>) {
     let extension = workspace.project().parent().unwrap().join("extension");
     let extension = extension.to_str().unwrap();
     let mut write = workspace.command(env!("CARGO_BIN_EXE_agent-relay").as_ref());
@@ -40,11 +40,11 @@ fn start_ann<'a>(
     let workspace = Workspace::new(sandbox, cli, model, "ann").with_program(program.to_owned());
     let arguments: &[&str] = match cli {
         Cli::Claude => &["--permission-mode=default", "--allowedTools=Bash"],
-        Cli::Codex => &[],
         Cli::Gemini => {
             link_extension(&workspace);
             &["--allowed-tools=run_shell_command"]
         }
+        _ => &[],
     };
     let agent = workspace.wrap_with(&["-n", "Ann"], SIZE, arguments);
     agent.wait_until_idle();

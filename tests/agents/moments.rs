@@ -391,11 +391,7 @@ impl Scene<'_> {
         processes::kill_one(self.ann().terminal.pty.pid());
         // The CLI may outlive its terminal for a while.
         processes::kill_in(&self.workspace.project());
-        let resumes: &[&str] = match self.workspace.cli {
-            Cli::Claude => &["--continue"],
-            _ => &["resume", "--last"],
-        };
-        self.start("Ann", resumes);
+        self.start("Ann", self.workspace.cli.resume_arguments());
     }
 
     fn kill_daemon(&self) {

@@ -1,129 +1,29 @@
 //! opencode, a CLI without a transcript, read from its screen.
 
 use crate::{
-    cli::installed,
+    cli::{Cli, Workspace},
     hooks::{UNTIL_GO, announced_id},
     model::{Asked, Gate, Model, Reply},
-    peer,
-    sandbox::{Sandbox, WATCHDOG, output, until},
-    terminal::Terminal,
+    peer, processes,
+    sandbox::{Sandbox, until},
+    scene::Scene,
 };
-use agent_relay::{
-    bridge::agents,
-    client::{Client, Event, Outgoing, SendId, Settings},
-};
-use platform::pty::Size;
-use serde_json::{Value, json};
-use std::{
-    env,
-    ffi::{OsStr, OsString},
-    fs,
-    path::{self, Path, PathBuf},
-    thread,
-    time::Duration,
-};
+use agent_relay::bridge::agents;
+use serde_json::json;
+use std::{fs, time::Duration};
 
-/// A width at which opencode shows no column beside the conversation.
-const SIZE: Size = Size { rows: 40, cols: 100 };
-
-/// The time in which opencode must end before it is killed.
-const GRACE: Duration = Duration::from_secs(5);
-
-/// The beginning of the placeholder in the empty composer.
-const PLACEHOLDER: &str = "Ask anything…";
-
-/// opencode in the wrapper, as Ann, and its peer Bob.
-struct Scene<'a> {
+/// Starts opencode with more options of `run`, and with a configuration in its variable.
+fn start<'a>(
     sandbox: &'a Sandbox,
-    project: PathBuf,
-    terminal: Terminal,
-    bob: Client,
-}
-
-impl<'a> Scene<'a> {
-    /// Starts opencode, and waits for its empty composer.
-    fn new(sandbox: &'a Sandbox, model: &Model) -> Self {
-        Self::with(sandbox, model, &[], None)
+    model: &Model,
+    options: &[&str],
+    configuration: Option<&str>,
+) -> Scene<'a> {
+    let mut workspace = Workspace::new(sandbox, Cli::Opencode, model, "ann");
+    if let Some(text) = configuration {
+        workspace.set("OPENCODE_CONFIG_CONTENT", text.as_ref());
     }
-
-    /// Starts opencode with more options of `run`, and with a configuration in its variable.
-    fn with(
-        sandbox: &'a Sandbox,
-        model: &Model,
-        options: &[&str],
-        configuration: Option<&str>,
-    ) -> Self {
-        let (user_home, project) =
-            (sandbox.directory().join("user_home"), sandbox.directory().join("project"));
-        let settings = user_home.join(".config/opencode/opencode.json");
-        fs::create_dir_all(settings.parent().unwrap()).unwrap();
-        fs::create_dir_all(&project).unwrap();
-        fs::write(settings, opencode_settings(model)).unwrap();
-        let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-        let words = [&["run", "-n", "Ann"], options, &["--"]].concat();
-        let words = words.into_iter().map(OsString::from);
-        let command = [relay.into_os_string()].into_iter().chain(words).chain([opencode()]);
-        let command: Vec<OsString> = command.collect();
-        let mut environment = environment(sandbox, &user_home);
-        let variable =
-            configuration.map(|text| ("OPENCODE_CONFIG_CONTENT".into(), Some(text.into())));
-        environment.extend(variable);
-        let terminal = Terminal::start(&command, &environment, &project, SIZE);
-        let bob = Client::join(Settings::agent(sandbox.endpoint().as_text(), "Bob")).unwrap();
-        let scene = Self { sandbox, project, terminal, bob };
-        scene.terminal.wait_for(PLACEHOLDER);
-        scene
-    }
-
-    /// Types a text as the user, and submits it.
-    #[track_caller]
-    fn submit(&mut self, text: &str) {
-        self.terminal.press(text);
-        self.terminal.wait_for(&format!("┃  {text}"));
-        self.terminal.press("\r");
-    }
-
-    /// The text of the next message to Bob.
-    #[track_caller]
-    fn receive(&self) -> String {
-        loop {
-            match self.bob.events().recv_timeout(WATCHDOG) {
-                Ok(Event::Delivered(delivery)) => {
-                    self.bob.acknowledge(&delivery.id);
-                    return delivery.body.clone();
-                }
-                Ok(_) => {}
-                Err(_) => panic!("no message arrives:\n{}", self.terminal.text()),
-            }
-        }
-    }
-
-    fn send(&self, body: &str) -> SendId {
-        self.bob.send(Outgoing::message("Ann", body)).unwrap()
-    }
-
-    /// Waits until `status` reports this state and a reason that contains `why`.
-    #[track_caller]
-    fn await_report(&self, id: &SendId, state: &str, why: &str) {
-        until(&format!("{id} is reported {state}: {why}\n{}", self.terminal.text()), || {
-            let status = output(self.sandbox.command(["status", &id.0, "--json"])).stdout;
-            let status: Value = serde_json::from_slice(&status).unwrap_or_default();
-            let reported = &status["reported"];
-            reported["state"] == state && reported["why"].as_str().unwrap_or_default().contains(why)
-        });
-    }
-}
-
-impl Drop for Scene<'_> {
-    /// Ends the wrapper, which ends opencode. A failure prints opencode's log.
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let log =
-                self.sandbox.directory().join("user_home/.local/share/opencode/log/opencode.log");
-            eprintln!("{}", fs::read_to_string(log).unwrap_or_default());
-        }
-        self.terminal.pty.end(GRACE).ok();
-    }
+    Scene::new(sandbox, workspace, options)
 }
 
 /// The body of a frame. opencode adds a blank to pasted text.
@@ -132,54 +32,11 @@ fn frame_body(prompt: &str) -> &str {
     peer::frame_body(prompt.trim_end_matches(' '))
 }
 
-/// The executable that `ci/agents` has installed.
-fn opencode() -> OsString {
-    let program = installed().join("node_modules/.bin/opencode");
-    assert!(program.exists(), "{} is missing: run ci/agents", program.display());
-    program.into_os_string()
-}
-
-/// opencode's variables, without downloads, and a removal for each variable of this process.
-fn environment(sandbox: &Sandbox, user_home: &Path) -> Vec<(OsString, Option<OsString>)> {
-    let removed = env::vars_os().map(|(name, _)| (name, None));
-    let (endpoint, home) = (sandbox.endpoint(), sandbox.home());
-    let set: [(&str, &OsStr); 11] = [
-        ("PATH", "/usr/local/bin:/usr/bin:/bin".as_ref()),
-        ("HOME", user_home.as_ref()),
-        ("TERM", "xterm-256color".as_ref()),
-        ("COLORTERM", "truecolor".as_ref()),
-        ("LANG", "C.UTF-8".as_ref()),
-        ("SHELL", "/bin/bash".as_ref()),
-        ("OPENCODE_DISABLE_AUTOUPDATE", "1".as_ref()),
-        ("OPENCODE_DISABLE_MODELS_FETCH", "1".as_ref()),
-        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".as_ref()),
-        ("AGENT_RELAY_ENDPOINT", endpoint.as_text().as_ref()),
-        ("AGENT_RELAY_HOME", home.as_ref()),
-    ];
-    removed.chain(set.map(|(name, value)| (name.into(), Some(value.to_owned())))).collect()
-}
-
-fn opencode_settings(model: &Model) -> String {
-    let models = json!({"scripted": {
-        "name": "Scripted", "tool_call": true, "limit": {"context": 100_000, "output": 10_000},
-    }});
-    let options = json!({"baseURL": format!("{}/v1", model.url()), "apiKey": "opens nothing"});
-    let provider = json!({
-        "npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": options, "models": models,
-    });
-    let settings = json!({
-        "autoupdate": false, "share": "disabled", "enabled_providers": ["scripted"],
-        "model": "scripted/scripted", "small_model": "scripted/scripted",
-        "provider": {"scripted": provider}, "permission": {"bash": "ask", "edit": "ask"},
-    });
-    settings.to_string()
-}
-
 #[test]
 fn opencode_receives_messages() {
     let model = Model::start(|_| Reply::new().says("Noted."));
     let sandbox = Sandbox::new();
-    let scene = Scene::new(&sandbox, &model);
+    let scene = start(&sandbox, &model, &[], None);
     let long = format!("a long one\n\n{}\n\t- and\n\n!ls\n/exit", "word ".repeat(1000).trim_end());
     let bodies = ["three\nlines\nof it", &*long, "the last"];
     // On a slow machine opencode shows late that it is busy: messages sent meanwhile would join the
@@ -189,7 +46,7 @@ fn opencode_receives_messages() {
         let asked = model.wait_for_requests(count);
         assert_eq!(asked.len(), count, "each message arrives once");
         assert_eq!(frame_body(&asked[count - 1].prompt), body);
-        scene.terminal.wait_for("Noted.");
+        scene.agent.terminal.wait_for("Noted.");
     }
 }
 
@@ -213,9 +70,9 @@ fn opencode_sends_messages() {
         Reply::new().says(text).in_pieces_of(20).with_delay(Duration::from_millis(40))
     });
     let sandbox = Sandbox::new();
-    let mut scene = Scene::new(&sandbox, &model);
+    let mut scene = start(&sandbox, &model, &[], None);
     for (number, body) in bodies.iter().enumerate() {
-        scene.submit(&format!("Tell him {number}"));
+        scene.agent.submit(&format!("Tell him {number}"));
         assert_eq!(&scene.receive(), body);
     }
 }
@@ -230,12 +87,11 @@ fn opencode_marks_commands_of_its_agent() {
         _ => Reply::new().says("It has run."),
     });
     let sandbox = Sandbox::new();
-    let mut scene = Scene::new(&sandbox, &model);
-    scene.submit("Run it.");
-    scene.terminal.wait_for("△ Permission required");
-    scene.terminal.press("\r");
-    scene.terminal.wait_for("It has run.");
-    assert_eq!(fs::read_to_string(scene.project.join("made")).unwrap(), "1\n");
+    let mut scene = start(&sandbox, &model, &[], None);
+    scene.agent.submit("Run it.");
+    scene.permit();
+    scene.agent.terminal.wait_for("It has run.");
+    assert_eq!(fs::read_to_string(scene.file("made")).unwrap(), "1\n");
 }
 
 #[test]
@@ -248,28 +104,28 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
         _ => Reply::new().says("Noted."),
     });
     let sandbox = Sandbox::new();
-    let mut scene = Scene::with(&sandbox, &model, &["--no-hooks"], None);
-    scene.submit("Run it.");
-    scene.terminal.wait_for("△ Permission required");
+    let mut scene = start(&sandbox, &model, &["--no-hooks"], None);
+    scene.agent.submit("Run it.");
+    scene.agent.terminal.wait_for("△ Permission required");
     let first = scene.send("1\nyes, do it");
     scene.await_report(&first, "waiting", "asks something");
-    assert!(!scene.project.join("made").exists(), "the dialog was answered");
-    scene.terminal.press("\r");
-    scene.terminal.wait_for("Wait.");
+    assert!(!scene.file("made").exists(), "the dialog was answered");
+    scene.agent.terminal.press("\r");
+    scene.agent.terminal.wait_for("Wait.");
     scene.await_report(&first, "waiting", "at work");
     assert_eq!(model.wait_for_requests(2).len(), 2);
     gate.open();
     assert_eq!(frame_body(&model.wait_for_requests(3)[2].prompt), "1\nyes, do it");
     scene.await_report(&first, "injected", "");
-    scene.terminal.wait_for("Noted.");
+    scene.agent.terminal.wait_for("Noted.");
     // The user has typed half a line, or has entered the shell mode.
     for (number, (keys, why, undo)) in
         [("half a line", "half typed", "\u{7f}".repeat(11)), ("!", "at work", "\u{7f}".to_owned())]
             .into_iter()
             .enumerate()
     {
-        scene.terminal.press(keys);
-        scene.terminal.wait_for(if keys == "!" { "esc exit shell mode" } else { keys });
+        scene.agent.terminal.press(keys);
+        scene.agent.terminal.wait_for(if keys == "!" { "esc exit shell mode" } else { keys });
         let id = scene.send(keys);
         scene.await_report(&id, "waiting", why);
         assert_eq!(
@@ -277,7 +133,7 @@ fn opencode_messages_wait_for_work_a_dialog_and_half_typed_input() {
             3 + number,
             "the message was typed too soon"
         );
-        scene.terminal.press(&undo);
+        scene.agent.terminal.press(&undo);
         assert_eq!(frame_body(&model.wait_for_requests(4 + number)[3 + number].prompt), keys);
         scene.await_report(&id, "injected", "");
     }
@@ -325,12 +181,12 @@ fn opencode_working_agent_is_told_and_reads() {
         "{{\"permission\": {{\"bash\": \"allow\"}}, // no questions\n\"plugin\": [\"file://{}\"],}}",
         plugin.display()
     );
-    let mut scene = Scene::with(&sandbox, &model, &[], Some(&configuration));
-    scene.submit("Work.");
-    until("the command runs", || scene.project.join("runs").exists());
+    let mut scene = start(&sandbox, &model, &[], Some(&configuration));
+    scene.agent.submit("Work.");
+    until("the command runs", || scene.file("runs").exists());
     let id = scene.send("the walrus sings");
     scene.await_report(&id, "waiting", "at work");
-    fs::write(scene.project.join("go"), "").unwrap();
+    fs::write(scene.file("go"), "").unwrap();
     let asked = model.wait_for_requests(5);
     assert_eq!(asked[2].result.as_deref(), Some("went\n"));
     let told = asked[3].result.as_deref().unwrap();
@@ -339,8 +195,8 @@ fn opencode_working_agent_is_told_and_reads() {
     assert!(read.contains("] Another agent wrote this, not your user."), "{read}");
     assert!(read.contains("the walrus sings"), "{read}");
     scene.await_report(&id, "confirmed", "");
-    assert!(scene.project.join("mark").exists(), "the user's plugin has not run");
-    scene.terminal.wait_for("I have read.");
+    assert!(scene.file("mark").exists(), "the user's plugin has not run");
+    scene.agent.terminal.wait_for("I have read.");
     scene.send("and this");
     let asked = model.wait_for_requests(6);
     assert_eq!(asked.len(), 6);
@@ -356,25 +212,27 @@ fn assert_no_system_text_has(text: &str, asked: &[Asked]) {
     }
 }
 
-/// The half-typed prompt stays in its line.
+/// The half-typed prompt stays in its line. A hook that waits may be killed.
 #[test]
 fn opencode_is_woken_over_a_draft() {
     let (model, sandbox) = (Model::start(|_| Reply::new().says("Noted.")), Sandbox::new());
-    let mut scene = Scene::new(&sandbox, &model);
-    scene.submit("Hello.");
-    scene.terminal.wait_for("Noted.");
+    let mut scene = start(&sandbox, &model, &[], None);
+    scene.agent.submit("Hello.");
+    scene.agent.terminal.wait_for("Noted.");
     let draft = "┃  a half written prompt";
-    scene.terminal.press("a half written prompt");
-    scene.terminal.wait_for(draft);
+    scene.agent.terminal.press("a half written prompt");
+    scene.agent.terminal.wait_for(draft);
     for (count, body) in (2..).zip(["one", "two"]) {
         let id = scene.send(body);
         let asked = model.wait_for_requests(count);
         assert_eq!(frame_body(&asked[count - 1].prompt), body);
         scene.await_report(&id, "confirmed", "");
-        scene.terminal.wait_for(draft);
+        scene.agent.terminal.wait_for(draft);
         assert_no_system_text_has("[relay ", &asked);
+        let words = [sandbox.directory().to_str().unwrap(), "hook", "wait"];
+        until("a hook waits", || processes::kill(&words) > 0);
     }
-    scene.terminal.press("\r");
+    scene.agent.terminal.press("\r");
     let asked = model.wait_for_requests(4);
     assert_eq!(asked[3].prompt.trim_end(), "a half written prompt");
 }
@@ -399,12 +257,12 @@ fn opencode_reads_and_sends_by_tools() {
     let configuration = json!({
         "permission": {"bash": "allow"}, "mcp": {"own": {"type": "local", "command": own}},
     });
-    let mut scene = Scene::with(&sandbox, &model, &["--mcp"], Some(&configuration.to_string()));
-    scene.submit("Work.");
-    until("the command runs", || scene.project.join("runs").exists());
+    let mut scene = start(&sandbox, &model, &["--mcp"], Some(&configuration.to_string()));
+    scene.agent.submit("Work.");
+    until("the command runs", || scene.file("runs").exists());
     let id = scene.send("the walrus sings");
     scene.await_report(&id, "waiting", "at work");
-    fs::write(scene.project.join("go"), "").unwrap();
+    fs::write(scene.file("go"), "").unwrap();
     assert_eq!(scene.receive(), "I have it");
     let asked = model.wait_for_requests(4);
     let read = asked[2].result.as_deref().unwrap();

@@ -86,6 +86,7 @@ fn quoted_text_is_not_sent(cli: Cli) {
         Cli::Claude => ("/help", "Shortcuts"),
         Cli::Codex => ("/status", "Session"),
         Cli::Gemini => ("/help", "For a full list of shortcuts"),
+        _ => cli.is_unknown_here(),
     };
     agent.enter_command(command);
     agent.terminal.wait_for(shown);

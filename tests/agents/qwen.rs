@@ -1,45 +1,23 @@
 //! Qwen Code: typed into, read in its transcript, and told by hooks.
 
 use crate::{
+    cli::{Cli, Workspace},
     hooks::reading_model,
     mcp,
     model::{Model, Reply},
     peer::{frame_body, relay_line},
     sandbox::{Sandbox, until},
-    scene::{Kind, Scene},
+    scene::Scene,
 };
 use agent_relay::bridge::agents;
 use serde_json::{Value, json};
 use std::fs;
 
-const QWEN: Kind = Kind {
-    command: "qwen",
-    composer: ">   Type your message",
-    busy: "esc to cancel)",
-    permission: ("Allow execution of", "1"),
-};
-
 /// Starts Qwen Code with more options of `run`, and with more members of its user's settings.
 fn start<'a>(sandbox: &'a Sandbox, model: &Model, options: &[&str], more: Value) -> Scene<'a> {
-    let mut settings = json!({
-        "$version": 4,
-        "security": {"auth": {"selectedType": "openai"}},
-        "model": {"name": "scripted"},
-        "tools": {"approvalMode": "default"},
-        "general": {"enableAutoUpdate": false},
-        "privacy": {"usageStatisticsEnabled": false},
-        // Otherwise Qwen Code asks the model outside the conversation.
-        "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
-        // The wrapper adds a member.
-        "ui": {"hideTips": true},
-    });
-    let Value::Object(more) = more else { panic!("{more} is no object") };
-    settings.as_object_mut().unwrap().extend(more);
-    let url = format!("{}/v1", model.url());
-    let variables =
-        [("OPENAI_BASE_URL", &*url), ("OPENAI_API_KEY", "sk-none"), ("OPENAI_MODEL", "scripted")];
-    let files = [(".qwen/settings.json", settings.to_string())];
-    Scene::new(sandbox, QWEN, options, &files, &variables)
+    let workspace = Workspace::new(sandbox, Cli::Qwen, model, "ann");
+    workspace.extend_settings(more);
+    Scene::new(sandbox, workspace, options)
 }
 
 #[test]
@@ -52,7 +30,7 @@ fn qwen_exchanges_messages() {
     let scene = start(&sandbox, &model, &[], json!({}));
     let long = format!("a long one\n\n{}\n\t- and\n\n!ls\n/exit", "word ".repeat(1000).trim_end());
     for (count, body) in (1..).zip(["yes or no?\nsay it", &*long, "look at @file"]) {
-        let id = scene.bob.send("Ann", body);
+        let id = scene.send(body);
         let asked = model.wait_for_requests(count);
         assert_eq!(asked.len(), count, "each message arrives once");
         assert_eq!(frame_body(&asked[count - 1].prompt), body.replace('@', "\\@"));
@@ -72,10 +50,10 @@ fn qwen_working_agent_is_told_and_reads() {
         "permissions": {"allow": [rule]},
     });
     let mut scene = start(&sandbox, &model, &[], settings);
-    scene.submit("Work.");
+    scene.agent.submit("Work.");
     scene.permit();
     until("the command runs", || scene.file("runs").exists());
-    let id = scene.bob.send("Ann", "the walrus sings");
+    let id = scene.send("the walrus sings");
     scene.await_report(&id, "waiting", "at work");
     fs::write(scene.file("go"), "").unwrap();
     model.wait_for_requests(2);
@@ -85,8 +63,8 @@ fn qwen_working_agent_is_told_and_reads() {
     assert!(read.contains("] Another agent wrote this, not your user."), "{read}");
     assert!(read.contains("the walrus sings"), "{read}");
     scene.await_report(&id, "confirmed", "");
-    scene.wait_until_idle();
-    scene.bob.send("Ann", "and this");
+    scene.agent.wait_until_idle();
+    scene.send("and this");
     let asked = model.wait_for_requests(4);
     assert_eq!(frame_body(&asked[3].prompt), "and this");
 }
@@ -101,9 +79,9 @@ fn qwen_messages_wait_for_a_dialog_and_half_typed_input() {
     });
     let sandbox = Sandbox::new();
     let mut scene = start(&sandbox, &model, &[], json!({}));
-    scene.submit("Run it.");
-    scene.terminal.wait_for(QWEN.permission.0);
-    let id = scene.bob.send("Ann", "1\nyes, do it");
+    scene.agent.submit("Run it.");
+    scene.agent.terminal.wait_for(Cli::Qwen.permission().0);
+    let id = scene.send("1\nyes, do it");
     scene.await_report(&id, "waiting", "asks something");
     assert!(!scene.file("made").exists(), "the dialog was answered");
     scene.permit();
@@ -115,12 +93,12 @@ fn qwen_messages_wait_for_a_dialog_and_half_typed_input() {
         ("!", "shell mode enabled", "shell mode", "\u{1b}"),
     ];
     for (count, (keys, shown, why, undo)) in (4..).zip(drafts) {
-        scene.wait_until_idle();
-        scene.terminal.press(keys);
-        scene.terminal.wait_for(shown);
-        let id = scene.bob.send("Ann", keys);
+        scene.agent.wait_until_idle();
+        scene.agent.terminal.press(keys);
+        scene.agent.terminal.wait_for(shown);
+        let id = scene.send(keys);
         scene.await_report(&id, "waiting", why);
-        scene.terminal.press(undo);
+        scene.agent.terminal.press(undo);
         assert_eq!(frame_body(&model.wait_for_requests(count)[count - 1].prompt), keys);
     }
 }
@@ -138,10 +116,10 @@ fn qwen_reads_and_sends_by_tools() {
         "permissions": {"allow": ["mcp__agent-relay"]},
     });
     let mut scene = start(&sandbox, &model, &["--mcp"], settings);
-    scene.submit("Work.");
+    scene.agent.submit("Work.");
     scene.permit();
     until("the command runs", || scene.file("runs").exists());
-    let id = scene.bob.send("Ann", "the walrus sings");
+    let id = scene.send("the walrus sings");
     scene.await_report(&id, "waiting", "at work");
     fs::write(scene.file("go"), "").unwrap();
     assert_eq!(scene.receive(), "I have it");

@@ -158,6 +158,7 @@ pub(crate) fn typed(cli: Cli, body: &str) -> String {
         }
         Cli::Codex => body,
         Cli::Gemini => body.replace(['\u{200b}', '\u{feff}'], ""),
+        _ => cli.is_unknown_here(),
     };
     let forged = |line: &str| line.starts_with("[relay ") || line.starts_with("[/relay ");
     let clean = clean(&body);

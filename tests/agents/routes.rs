@@ -6,21 +6,23 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
+    hooks,
     model::{
         Asked, Model, Reply,
         frames::{Frame, frames},
     },
     peer::Peer,
     processes,
-    sandbox::{Sandbox, WATCHDOG},
+    sandbox::{Sandbox, WATCHDOG, output},
 };
 use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    env,
+    env, iter,
     path::{self, Path},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -29,8 +31,10 @@ use std::{
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 
-/// The number of messages of one route, in a normal and in a full run.
+/// The number of messages of one route, in a normal run with the CLIs of most tests and with the
+/// others, and in a full run.
 const MESSAGES: usize = 5;
+const MESSAGES_OF_OTHERS: usize = 1;
 const MESSAGES_ALL: usize = 100;
 
 /// The time after a person's last key in which nothing is typed.
@@ -41,6 +45,9 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// A half-typed prompt of the person.
 const DRAFT: &str = "a half written (prompt) of theirs,  with two blanks";
+
+/// The end of each command, which prints the time.
+const END: &str = "date +ended-at-%s%N";
 
 /// The first prompt of an agent that is to be woken: Codex is woken from its first turn on.
 const HELLO: &str = "Hello.";
@@ -79,14 +86,16 @@ struct Log {
     /// The most times that one request had one frame.
     most_in_one: BTreeMap<String, usize>,
     /// The ids of which the agent was told, with the time since the end of the tool that ran.
-    noticed: HashMap<String, Duration>,
+    noticed: HashMap<String, Option<Duration>>,
     /// The number of commands for which the CLI asks its person.
     asking: usize,
+    /// Whether the model's latest reply is a command.
+    is_working: bool,
 }
 
 impl Log {
     fn note(&mut self, asked: &Asked) {
-        let found = frames(&asked.request);
+        let found = frames(&without_repeated_results(&asked.request));
         for frame in &found {
             let count = found.iter().filter(|other| other.hex == frame.hex).count();
             let most = self.most_in_one.entry(frame.hex.clone()).or_default();
@@ -98,7 +107,7 @@ impl Log {
         let ended = asked.result.as_deref().and_then(end_of_tool);
         let since = ended.and_then(|ended| wall_clock(asked.at).checked_sub(ended));
         for id in told_ids(&asked.request) {
-            self.noticed.entry(id).or_insert_with(|| since.unwrap_or_default());
+            self.noticed.entry(id).or_insert(since);
         }
     }
 
@@ -107,8 +116,20 @@ impl Log {
     }
 }
 
+/// Returns a request in which the result of a tool call stands once: Gemini CLI repeats each, with
+/// its id, in a conversation that it resumes.
+fn without_repeated_results(request: &Value) -> Value {
+    let mut request = request.clone();
+    if let Some(contents) = request.get_mut("contents").and_then(Value::as_array_mut) {
+        contents.dedup_by(|later, earlier| {
+            later == earlier && later["parts"][0]["functionResponse"]["id"].is_string()
+        });
+    }
+    request
+}
+
 /// Returns the ids of all messages of which an agent was told in a request, in order.
-pub(crate) fn told_ids(request: &serde_json::Value) -> Vec<String> {
+pub(crate) fn told_ids(request: &Value) -> Vec<String> {
     let request = request.to_string();
     let told = request.split(" wrote to you (id ").skip(1);
     told.filter_map(|rest| rest.get(..8).map(str::to_owned)).collect()
@@ -145,7 +166,7 @@ fn below(rng: &mut ChaCha20Rng, limit: u64) -> u64 {
 /// A command that the CLI runs without a question.
 fn runs(cli: Cli, command: &str) -> Reply {
     match cli {
-        Cli::Codex => Reply::new().calls("exec_command", serde_json::json!({"cmd": command})),
+        Cli::Codex => Reply::new().calls("exec_command", json!({"cmd": command})),
         _ => Reply::new().runs(command),
     }
 }
@@ -170,6 +191,7 @@ fn script(
                 _ => below(&mut rng, 2),
             };
         }
+        log.is_working = true;
         let told: Vec<_> = log.noticed.keys().filter(|id| !read.contains(*id)).cloned().collect();
         if route == Route::Read && !told.is_empty() {
             let command = match &*told {
@@ -177,19 +199,20 @@ fn script(
                 _ => format!("{} inbox --take", relay()),
             };
             read.extend(told);
-            log.asking += usize::from(cli == Cli::Codex);
+            log.asking += usize::from(cli == Cli::Codex || cli == Cli::Gemini);
             return Reply::new().runs(command);
         }
         if steps == 0 {
+            log.is_working = false;
             return Reply::new().says("Noted.");
         }
         steps -= 1;
         if cli == Cli::Gemini || below(&mut rng, 8) == 0 {
             log.asking += 1;
-            return Reply::new().runs(format!("touch asked-{}", log.asking));
+            return Reply::new().runs(format!("touch asked-{}; {END}", log.asking));
         }
         let tenths = 1 + below(&mut rng, 9);
-        runs(cli, &format!("sleep 0.{tenths}; date +ended-at-%s%N"))
+        runs(cli, &format!("sleep 0.{tenths}; {END}"))
     }
 }
 
@@ -215,23 +238,43 @@ struct Trial<'a> {
     keys: Vec<Instant>,
 }
 
-fn arguments(cli: Cli, is_resumed: bool) -> Vec<String> {
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    match cli {
-        Cli::Claude => {
-            let relay = relay();
-            let allowed =
-                format!("Bash(sleep:*),Bash(date:*),Bash({relay} inbox:*),Bash({relay} read:*)");
-            let mut all: Vec<String> = words(&["--permission-mode=default", "--allowedTools"]);
-            all.push(allowed);
-            if is_resumed {
-                all.push("--continue".to_owned());
-            }
-            all
+/// The beginnings of the commands that run without a question, if the CLI can be told so.
+fn allowed() -> [String; 4] {
+    let relay = relay();
+    ["sleep".to_owned(), "date".to_owned(), format!("{relay} inbox"), format!("{relay} read")]
+}
+
+/// Allows the commands in the settings, or installs our hooks, if that is not done at the start.
+fn prepare(workspace: &Workspace<'_>, route: Route) {
+    match workspace.cli {
+        Cli::Opencode => {
+            let allowed = allowed().into_iter().map(|begin| (format!("{begin} *"), json!("allow")));
+            // The last rule that fits a command holds, and `*` comes first in any order.
+            let rules: Value = iter::once(("*".to_owned(), json!("ask"))).chain(allowed).collect();
+            workspace.extend_settings(json!({"permission": {"bash": rules}}));
         }
-        Cli::Codex if is_resumed => words(&["resume", "--last"]),
-        Cli::Codex | Cli::Gemini => Vec::new(),
+        Cli::Qwen => {
+            let allowed = allowed().map(|begin| format!("Bash({begin} *)"));
+            workspace.extend_settings(json!({"permissions": {"allow": allowed}}));
+        }
+        Cli::Gemini if route == Route::Read => hooks::link_extension(workspace),
+        Cli::Claude | Cli::Codex | Cli::Gemini | Cli::Copilot => {}
     }
+}
+
+fn arguments(cli: Cli, is_resumed: bool) -> Vec<String> {
+    let mut all = match cli {
+        Cli::Claude => {
+            let allowed = allowed().map(|begin| format!("Bash({begin}:*)")).join(",");
+            ["--permission-mode=default", "--allowedTools", &allowed].map(str::to_owned).into()
+        }
+        Cli::Copilot => allowed().map(|begin| format!("--allow-tool=shell({begin}:*)")).to_vec(),
+        Cli::Codex | Cli::Gemini | Cli::Opencode | Cli::Qwen => Vec::new(),
+    };
+    if is_resumed {
+        all.extend(cli.resume_arguments().iter().map(|&word| word.to_owned()));
+    }
+    all
 }
 
 fn start(workspace: &Workspace<'_>, is_resumed: bool) -> Agent {
@@ -282,11 +325,12 @@ impl Trial<'_> {
             } else if missing.is_empty() {
                 return;
             }
-            assert!(
-                Instant::now() < end,
-                "{missing:?} do not arrive:\n{}",
-                self.agent.terminal.text()
-            );
+            if Instant::now() > end {
+                let agents = self.sandbox.run(["agents", "--json"]).stdout;
+                let (agents, screen) =
+                    (String::from_utf8_lossy(&agents), self.agent.terminal.text());
+                panic!("{missing:?} do not arrive:\n{screen}\n{agents}");
+            }
             thread::sleep(POLL);
         }
     }
@@ -300,12 +344,14 @@ impl Trial<'_> {
             self.attend();
             self.agent.wait_until_still();
             let is_idle = self.agent.terminal.look(|screen| match has_draft {
-                true => shows_draft(screen) && !screen.text().contains("esc to interrupt"),
+                true => shows_draft(screen) && !cli.is_busy(screen),
                 false => cli.is_idle(screen),
             });
-            if is_idle && lock(&self.log).asking == self.permitted {
+            let log = lock(&self.log);
+            if is_idle && !log.is_working && log.asking == self.permitted {
                 return;
             }
+            drop(log);
             assert!(Instant::now() < end, "no rest:\n{}", self.agent.terminal.text());
         }
     }
@@ -358,10 +404,18 @@ impl Trial<'_> {
     /// Kills the daemon, the wrapper or the hooks that run.
     fn kill(&mut self) {
         let directory = self.sandbox.directory().to_str().unwrap();
+        let sent = self.accepted.len();
         match below(&mut self.rng, 3) {
-            0 => drop(processes::kill(&[directory, "up"])),
-            1 => drop(processes::kill(&[directory, "hook"])),
+            0 => {
+                eprintln!("after {sent} messages: kills the daemon");
+                processes::kill(&[directory, "up"]);
+            }
+            1 => {
+                let killed = processes::kill(&[directory, "hook"]);
+                eprintln!("after {sent} messages: kills {killed} hooks");
+            }
             _ => {
+                eprintln!("after {sent} messages: kills the wrapper");
                 processes::kill_one(self.agent.terminal.pty.pid());
                 // The CLI may outlive its terminal for a while.
                 processes::kill_in(&self.workspace.project());
@@ -387,7 +441,7 @@ impl Trial<'_> {
     /// was typed any more to the request with the message. `None` for other messages.
     fn latency(&self, frame: &Frame, at: Instant, number: usize) -> Option<Duration> {
         if self.route == Route::Read {
-            return lock(&self.log).noticed.get(id(frame)).copied();
+            return lock(&self.log).noticed.get(id(frame)).copied().flatten();
         }
         let untouched = if self.route == Route::Woken { Duration::ZERO } else { UNTOUCHED };
         let before = self.keys.iter().filter(|key| **key < at).max();
@@ -483,6 +537,7 @@ fn try_route(cli: Cli, program: &Path, route: Route) {
     }
     let sandbox = Sandbox::new();
     let workspace = Workspace::new(&sandbox, cli, &model, "ann").with_program(program.to_owned());
+    prepare(&workspace, route);
     let bob = Peer::join(&sandbox, "Bob");
     let agent = start(&workspace, false);
     let mut trial = Trial {
@@ -504,7 +559,11 @@ fn try_route(cli: Cli, program: &Path, route: Route) {
     if route == Route::Woken {
         trial.be_ready_to_be_woken();
     }
-    let total = if is_full { MESSAGES_ALL } else { MESSAGES };
+    let total = match cli {
+        _ if is_full => MESSAGES_ALL,
+        Cli::Claude | Cli::Codex | Cli::Gemini => MESSAGES,
+        Cli::Opencode | Cli::Qwen | Cli::Copilot => MESSAGES_OF_OTHERS,
+    };
     while trial.accepted.len() < total {
         let left = total - trial.accepted.len();
         let count = (1 + below(&mut trial.rng, 3) as usize).min(left);
@@ -513,16 +572,18 @@ fn try_route(cli: Cli, program: &Path, route: Route) {
             trial.kill();
         }
     }
-    let row = trial.row(&version(program));
+    let row = trial.row(&version(&workspace));
     row.print(route);
     assert_eq!((row.lost, row.unmarked), (0, 0), "{row:?}");
 }
 
-fn version(program: &Path) -> String {
-    let printed = std::process::Command::new(program).arg("--version").output().unwrap().stdout;
-    let printed = String::from_utf8(printed).unwrap();
+fn version(workspace: &Workspace<'_>) -> String {
+    let mut command = workspace.command(workspace.program());
+    command.arg("--version");
+    let printed = String::from_utf8(output(command).stdout).unwrap();
     let is_version = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
-    printed.split_whitespace().find(is_version).unwrap_or_default().to_owned()
+    let version = printed.split_whitespace().find(is_version).unwrap_or_default();
+    version.trim_end_matches('.').to_owned()
 }
 
 macro_rules! each_route {
@@ -550,4 +611,11 @@ each_route! {
     codex_reads: Cli::Codex, 0, Route::Read;
     codex_is_woken: Cli::Codex, 0, Route::Woken;
     gemini_is_typed_into: Cli::Gemini, 0, Route::Typed;
+    gemini_reads: Cli::Gemini, 0, Route::Read;
+    opencode_is_typed_into: Cli::Opencode, 0, Route::Typed;
+    opencode_reads: Cli::Opencode, 0, Route::Read;
+    opencode_is_woken: Cli::Opencode, 0, Route::Woken;
+    qwen_is_typed_into: Cli::Qwen, 0, Route::Typed;
+    qwen_reads: Cli::Qwen, 0, Route::Read;
+    copilot_is_typed_into: Cli::Copilot, 0, Route::Typed;
 }

@@ -21,6 +21,7 @@ impl Workspace<'_> {
             Cli::Claude => (".claude/projects", 1),
             Cli::Codex => (".codex/sessions", 3),
             Cli::Gemini => (".gemini/tmp", 2),
+            cli => cli.is_unknown_here(),
         };
         let mut folders = vec![self.user_home().join(folder)];
         for _ in 0..depth {
@@ -43,6 +44,7 @@ impl Workspace<'_> {
             Cli::Claude => records.filter_map(|record| claude(&record)).collect(),
             Cli::Codex => records.filter_map(|record| codex(&record)).collect(),
             Cli::Gemini => records.filter_map(|record| gemini(&record)).collect(),
+            cli => cli.is_unknown_here(),
         }
     }
 
@@ -52,6 +54,7 @@ impl Workspace<'_> {
             Cli::Claude => ".claude/projects",
             Cli::Codex => ".codex/sessions",
             Cli::Gemini => ".gemini/tmp",
+            cli => cli.is_unknown_here(),
         };
         let mut paths = vec![self.user_home().join(folder)];
         while let Some(path) = paths.pop() {

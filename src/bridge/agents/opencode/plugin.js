@@ -20,12 +20,20 @@ const SESSIONS_MAX = 1024
 /** The file with the process that runs this plugin. */
 const OWNER = fileURLToPath(new URL("plugin.owner", import.meta.url))
 
-/** Resolves to a hook's output, or to "" if it fails or takes longer than `timeout` (0: no limit). */
+/** The most hooks that wait after one turn, if each one before was killed. */
+const WAITS_MAX = 8
+
+/**
+ * Resolves to a hook's output, to "" if it fails, or to nothing if it was killed, as after `timeout`
+ * (0: no limit).
+ */
 const run = (event, input, timeout) =>
   new Promise((resolve) => {
     const [program, ...words] = COMMANDS[event]
     const options = { timeout, maxBuffer: OUTPUT_BYTES_MAX, killSignal: "SIGKILL", windowsHide: true }
-    const hook = execFile(program, words, options, (error, output) => resolve(error ? "" : output))
+    const hook = execFile(program, words, options, (error, output) => {
+      resolve(error ? (error.signal ? undefined : "") : output)
+    })
     hook.stdin.on("error", () => {})
     hook.stdin.end(JSON.stringify(input))
   }).catch(() => "")
@@ -115,7 +123,8 @@ function hooks(client) {
   const wait = async () => {
     if (waits || !last) return
     waits = true
-    const text = await run("wait", {}, 0)
+    let text
+    for (let n = 0; n < WAITS_MAX && text === undefined; n += 1) text = await run("wait", {}, 0)
     waits = false
     if (!text || !last) return
     const { id, agent, model, variant } = last
