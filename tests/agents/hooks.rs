@@ -8,7 +8,7 @@ use crate::{
 };
 use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::{fs, path::Path};
 
@@ -71,6 +71,22 @@ pub(crate) fn reading_model() -> Model {
             }
             None => Reply::new().says("I was told of nothing."),
         },
+        _ => Reply::new().says("Noted."),
+    })
+}
+
+/// A model that lets a subagent run a command, and then reads with the program `relay` the message
+/// of which it is told with the subagent's result.
+pub(crate) fn delegating_model(task: Value, relay: &'static str) -> Model {
+    Model::start(move |asked| match (&*asked.prompt, &asked.result) {
+        ("Work.", None) => Reply::new().says("I begin.").calls("task", task.clone()),
+        ("Work.", Some(result)) if result.contains("[relay ") => Reply::new().says("I have read."),
+        ("Work.", Some(result)) => match result.split_once(" wrote to you (id ") {
+            Some((_, rest)) => Reply::new().runs(format!("{relay} read {}", &rest[..8])),
+            None => Reply::new().says("I was told of nothing."),
+        },
+        ("A part.", None) => Reply::new().runs(UNTIL_GO),
+        ("A part.", Some(_)) => Reply::new().says("The part is done."),
         _ => Reply::new().says("Noted."),
     })
 }

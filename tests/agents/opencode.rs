@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{Cli, Workspace},
-    hooks::{UNTIL_GO, announced_id},
+    hooks::{UNTIL_GO, announced_id, delegating_model},
     model::{Asked, Gate, Model, Reply},
     peer, processes,
     sandbox::{Sandbox, until},
@@ -23,7 +23,7 @@ fn start<'a>(
     if let Some(text) = configuration {
         workspace.set("OPENCODE_CONFIG_CONTENT", text.as_ref());
     }
-    Scene::new(sandbox, workspace, options)
+    Scene::new(sandbox, workspace, options, &[])
 }
 
 /// The body of a frame. opencode adds a blank to pasted text.
@@ -146,35 +146,13 @@ export const Mark = async ({ directory }) => ({
 })
 "#;
 
-/// A model that lets a subagent run a command, and reads the message of which it is told then.
-fn reading_model() -> Model {
-    Model::start(|asked| match (&*asked.prompt, &asked.result) {
-        ("Work.", None) => Reply::new().says("I begin.").calls(
-            "task",
-            json!({"description": "a part", "prompt": "A part.", "subagent_type": "general"}),
-        ),
-        ("Work.", Some(result)) if result.contains("[relay ") => Reply::new().says("I have read."),
-        ("Work.", Some(result)) => match result.split_once(" wrote to you (id ") {
-            Some((_, rest)) => Reply::new().runs(format!(
-                "{} read {}",
-                env!("CARGO_BIN_EXE_agent-relay"),
-                rest.get(..8).unwrap()
-            )),
-            None => Reply::new().says("I was told of nothing."),
-        },
-        ("A part.", None) => {
-            Reply::new().runs("touch runs; until test -e go; do sleep 0.05; done; echo went")
-        }
-        ("A part.", Some(_)) => Reply::new().says("The part is done."),
-        _ => Reply::new().says("Noted."),
-    })
-}
-
 /// The agent is told of a message between two of its tool calls, its subagent is not. The user's
 /// own configuration and plugin hold beside the wrapper's.
 #[test]
 fn opencode_working_agent_is_told_and_reads() {
-    let (model, sandbox) = (reading_model(), Sandbox::new());
+    let task = json!({"description": "a part", "prompt": "A part.", "subagent_type": "general"});
+    let model = delegating_model(task, env!("CARGO_BIN_EXE_agent-relay"));
+    let sandbox = Sandbox::new();
     let plugin = sandbox.directory().join("mark.js");
     fs::write(&plugin, PLUGIN).unwrap();
     let configuration = format!(

@@ -17,7 +17,7 @@ use std::fs;
 fn start<'a>(sandbox: &'a Sandbox, model: &Model, options: &[&str], more: Value) -> Scene<'a> {
     let workspace = Workspace::new(sandbox, Cli::Qwen, model, "ann");
     workspace.extend_settings(more);
-    Scene::new(sandbox, workspace, options)
+    Scene::new(sandbox, workspace, options, &[])
 }
 
 #[test]

@@ -268,7 +268,12 @@ fn arguments(cli: Cli, is_resumed: bool) -> Vec<String> {
             let allowed = allowed().map(|begin| format!("Bash({begin}:*)")).join(",");
             ["--permission-mode=default", "--allowedTools", &allowed].map(str::to_owned).into()
         }
-        Cli::Copilot => allowed().map(|begin| format!("--allow-tool=shell({begin}:*)")).to_vec(),
+        Cli::Copilot => {
+            let programs = ["sleep", "date", &relay()];
+            let rules = programs.map(|program| format!("--allow-tool=shell({program}:*)"));
+            // Otherwise Copilot asks whether a command may use the path of the relay's program.
+            rules.into_iter().chain(["--allow-all-paths".to_owned()]).collect()
+        }
         Cli::Codex | Cli::Gemini | Cli::Opencode | Cli::Qwen => Vec::new(),
     };
     if is_resumed {
@@ -618,4 +623,5 @@ each_route! {
     qwen_is_typed_into: Cli::Qwen, 0, Route::Typed;
     qwen_reads: Cli::Qwen, 0, Route::Read;
     copilot_is_typed_into: Cli::Copilot, 0, Route::Typed;
+    copilot_reads: Cli::Copilot, 0, Route::Read;
 }

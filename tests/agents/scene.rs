@@ -4,6 +4,7 @@ use crate::{
     cli::{Agent, Workspace},
     peer::{Peer, await_report},
     sandbox::Sandbox,
+    state::await_activity,
 };
 use agent_relay::client::SendId;
 use platform::pty::Size;
@@ -21,9 +22,15 @@ pub(crate) struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Starts the CLI with more options of `run`, and waits for its empty composer.
-    pub(crate) fn new(sandbox: &'a Sandbox, workspace: Workspace<'a>, options: &[&str]) -> Self {
-        let agent = workspace.wrap_with(&[&["-n", "Ann"], options].concat(), SIZE, &[]);
+    /// Starts the CLI with more options of `run` and with these arguments, and waits for its empty
+    /// composer.
+    pub(crate) fn new(
+        sandbox: &'a Sandbox,
+        workspace: Workspace<'a>,
+        options: &[&str],
+        arguments: &[&str],
+    ) -> Self {
+        let agent = workspace.wrap_with(&[&["-n", "Ann"], options].concat(), SIZE, arguments);
         agent.wait_until_idle();
         Self { sandbox, agent, bob: Peer::join(sandbox, "Bob"), workspace }
     }
@@ -44,6 +51,13 @@ impl<'a> Scene<'a> {
         self.bob.receive_text(&self.agent)
     }
 
+    /// Submits a text as the user, once the composer is empty.
+    #[track_caller]
+    pub(crate) fn submit(&mut self, text: &str) {
+        self.agent.wait_until_idle();
+        self.agent.submit(text);
+    }
+
     /// Allows a command.
     #[track_caller]
     pub(crate) fn permit(&mut self) {
@@ -55,5 +69,10 @@ impl<'a> Scene<'a> {
     #[track_caller]
     pub(crate) fn await_report(&self, id: &SendId, state: &str, why: &str) {
         await_report(self.sandbox, &self.agent, id, state, why);
+    }
+    /// Waits until `agents` shows this activity from this source.
+    #[track_caller]
+    pub(crate) fn await_activity(&self, activity: &str, source: &str) {
+        await_activity(self.sandbox, &self.agent, activity, source);
     }
 }

@@ -12,12 +12,14 @@ use std::path::Path;
 
 const COLUMNS: u16 = 100;
 
-/// Waits until `agents` shows this activity from this source.
+/// Waits until `agents` shows this activity of Ann from this source.
 #[track_caller]
-fn await_activity(sandbox: &Sandbox, agent: &Agent, activity: &str, source: &str) {
+pub(crate) fn await_activity(sandbox: &Sandbox, agent: &Agent, activity: &str, source: &str) {
     let shown = || -> Value {
         let listed = output(sandbox.command(["agents", "--json"])).stdout;
-        serde_json::from_slice(&listed).unwrap_or_default()
+        let rows = listed.split(|byte| *byte == b'\n');
+        let mut rows = rows.filter_map(|row| serde_json::from_slice(row).ok());
+        rows.find(|row: &Value| row["name"] == "Ann").unwrap_or_default()
     };
     let fits = || {
         let row = shown();
