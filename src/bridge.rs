@@ -135,7 +135,7 @@ impl Bridge {
                 self.injector.hooked(now, ticket, &report, out);
             }
             Input::HookGone(ticket) => self.injector.hook_gone(ticket),
-            Input::HookUnconfirmed(ticket) => self.injector.hook_unconfirmed(ticket),
+            Input::HookUnconfirmed(ticket) => self.injector.hook_unconfirmed(now, ticket),
             Input::NotWoken(id) => self.injector.not_woken(&id),
             Input::Take(ticket, id) => self.take(now, ticket, id.as_deref(), out),
             Input::Count(ticket, to) => {

@@ -195,8 +195,9 @@ pub fn check_only_owner_writes(path: &Path) -> io::Result<()> {
     imp::check_only_owner_writes(path)
 }
 
-/// As [`check_only_owner_writes`], but permits a file that the user's own group can change, too: the
-/// group whose id is the user's. Systems that give each user such a group let it change new files.
+/// As [`check_only_owner_writes`], but permits a file of this user that the user's own group can
+/// change, too: the group whose id is the user's. Systems that give each user such a group let it
+/// change new files. Any member of that group can change the file.
 ///
 /// # Errors
 /// As [`check_private`].

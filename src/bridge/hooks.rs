@@ -9,7 +9,7 @@ mod input;
 mod own_tool;
 mod prompt_queue;
 
-pub use arguments::{free_word, has_switch, subcommand};
+pub use arguments::{free_word, has_switch, options, subcommand};
 pub(super) use input::frames_in;
 pub(super) use input::is_session;
 pub use input::{REPORT_BYTES_MAX, read};

@@ -56,6 +56,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 use reported_work::ReportedWork;
 use startup::Startup;
+use std::collections::VecDeque;
 use turn::Turn;
 use write_count::WriteCount;
 
@@ -121,8 +122,8 @@ pub(super) struct Injector {
     session: Option<String>,
     /// The time before which no hook begins a turn, since a menu may be open.
     wake_not_before: Option<Moment>,
-    /// The hook that told the agent of messages last, and their ids.
-    announced: Option<(Ticket, Vec<String>)>,
+    /// The hooks that told the agent of messages, each with the messages' ids.
+    announced: VecDeque<(Ticket, Vec<String>)>,
     kept_keys: KeptKeys,
     writes: WriteCount,
     history: History,
@@ -167,7 +168,7 @@ impl Injector {
             waiter: None,
             session: None,
             wake_not_before: None,
-            announced: None,
+            announced: VecDeque::new(),
             kept_keys: KeptKeys::default(),
             writes: WriteCount::default(),
             history: History::default(),

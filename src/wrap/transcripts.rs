@@ -80,7 +80,8 @@ pub(super) struct Follower {
     alive: Sender<()>,
     /// The transcripts that hooks name.
     named: Sender<Named>,
-    /// The path that a hook named last, and the time of that, by the wall clock.
+    /// The path that a hook named last, by its conversation's id if that tells it, and the time of
+    /// that, by the wall clock.
     last_named: Option<(String, u64)>,
     /// The thread's events. The channel is disconnected when the thread has ended.
     pub(super) events: Receiver<Event>,
@@ -118,12 +119,16 @@ impl Follower {
         if matches!(point, Point::Waits | Point::SessionEnded) {
             return;
         }
-        let path = report.transcript.clone().or_else(|| self.path_of(report.session.as_deref()?));
-        let Some(path) = path else { return };
+        let path_of_session = report.session.as_deref().and_then(|session| self.path_of(session));
+        let Some(path) = report.transcript.clone().or_else(|| path_of_session.clone()) else {
+            return;
+        };
         let now_ms = clock::unix_ms();
-        let before = self.last_named.replace((path.clone(), now_ms));
+        // The CLI may state another path of the same file.
+        let named = path_of_session.unwrap_or_else(|| path.clone());
+        let before = self.last_named.replace((named.clone(), now_ms));
         let before_ms = match before {
-            Some((before, _)) if before == path => return,
+            Some((before, _)) if before == named => return,
             before => before.map_or(0, |(_, at_ms)| at_ms.min(now_ms)),
         };
         // At these points the agent has said nothing since the conversation became its own.
@@ -254,6 +259,24 @@ mod tests {
             let named: Vec<_> = names.try_iter().map(|named| named.path).collect();
             assert_eq!(named, transcript.into_iter().collect::<Vec<_>>(), "{format}");
         }
+    }
+
+    /// The same file has several paths, such as by way of `..`.
+    #[test]
+    fn conversation_with_its_id_is_named_once() {
+        let (mut follower, names) = idle_follower("copilot");
+        let report = Report {
+            session: Some("1-a".to_owned()),
+            ..Report::new(Point::PromptSubmitted, Vec::new())
+        };
+        follower.name(&report);
+        for path in ["/x/../home/session-state/1-a/events.jsonl", "/home/other.jsonl"] {
+            follower.name(&Report { transcript: Some(path.to_owned()), ..report.clone() });
+        }
+        follower.name(&Report { session: Some("2-b".to_owned()), ..report });
+        let named: Vec<_> = names.try_iter().map(|named| named.path).collect();
+        let folder = Path::new("/home/session-state");
+        assert_eq!(named, ["1-a", "2-b"].map(|id| folder.join(id).join("events.jsonl")));
     }
 
     /// The transcript has no end, or cannot be read.

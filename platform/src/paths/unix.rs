@@ -88,9 +88,18 @@ pub(crate) fn check_only_owner_writes(path: &Path) -> io::Result<()> {
 
 pub(crate) fn check_only_owner_or_own_group_writes(path: &Path) -> io::Result<()> {
     let metadata = path.metadata().map_err(naming(path.display()))?;
-    let is_own_group = metadata.gid() == metadata.uid();
-    let forbidden = if is_own_group { 0o002 } else { 0o022 };
-    check(path, &[], forbidden, "can be changed by other users", "go-w")
+    // SAFETY: the call has no preconditions.
+    let user = unsafe { libc::geteuid() };
+    let (forbidden, remedy) = match is_own_group(metadata.uid(), metadata.gid(), user) {
+        true => (0o002, "o-w"),
+        false => (0o022, "go-w"),
+    };
+    check(path, &[], forbidden, "can be changed by other users", remedy)
+}
+
+/// Whether a file of this owner and group is the user's, in the group with the user's id.
+fn is_own_group(owner: u32, group: u32, user: u32) -> bool {
+    owner == user && group == user
 }
 
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
@@ -157,6 +166,7 @@ fn options() -> OpenOptions {
 
 #[cfg(test)]
 mod tests {
+    use super::is_own_group;
     use crate::paths::{
         check_only_owner_or_own_group_writes, check_only_owner_writes, open_file_of_others,
     };
@@ -182,9 +192,20 @@ mod tests {
             fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             let checked = check_only_owner_or_own_group_writes(&file);
             assert_eq!(checked.is_ok(), is_permitted, "mode {mode:o}: {checked:?}");
+            let remedy = if has_own_group { "run chmod o-w" } else { "run chmod go-w" };
+            let refused = checked.map_err(|error| error.to_string());
+            assert!(!refused.is_err_and(|error| !error.contains(remedy)), "mode {mode:o}");
             assert_eq!(check_only_owner_writes(&file).is_ok(), mode == 0o644, "mode {mode:o}");
         }
         fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// A group of root's has other members than the user's own group.
+    #[test]
+    fn group_of_another_owner_is_not_the_users_own() {
+        for (owner, group, is_own) in [(7, 7, true), (7, 8, false), (0, 0, false), (8, 8, false)] {
+            assert_eq!(is_own_group(owner, group, 7), is_own, "{owner}:{group}");
+        }
     }
 
     #[test]

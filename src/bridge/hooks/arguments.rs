@@ -9,8 +9,8 @@ pub fn has_switch(word: &str, switch: char) -> bool {
     })
 }
 
-/// Returns the first argument that is a subcommand. Those behind `--`, and behind an option that takes
-/// a value, are none.
+/// Returns the first argument that is a subcommand. Those behind `--`, and behind an option that
+/// takes a value, are none.
 #[must_use]
 pub fn subcommand<'a>(
     arguments: &'a [String],
@@ -23,6 +23,21 @@ pub fn subcommand<'a>(
         let option = std::mem::replace(&mut before, *word);
         subcommands.contains(word) && !with_value.contains(&option)
     })
+}
+
+/// Returns the arguments before `--`, without the words that follow an option which takes any word
+/// as its value, even one that looks like an option.
+pub fn options(
+    arguments: &[String],
+    takes_any: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = &str> {
+    let mut is_value = false;
+    let words = arguments.iter().map(String::as_str).filter(move |word| {
+        let was_value = is_value;
+        is_value = !was_value && takes_any(word);
+        !was_value
+    });
+    words.take_while(|word| *word != "--")
 }
 
 /// Returns the first argument that is neither an option nor a value of one. Options take the next

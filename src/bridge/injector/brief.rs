@@ -22,10 +22,9 @@ pub(super) struct Brief {
     prompt: Option<String>,
     /// Whether a turn has begun without a report of a hook.
     is_turn_unreported: bool,
-    /// The conversations that have the brief, by transcript or by id.
-    known_to: VecDeque<String>,
-    /// The hook that got the brief last.
-    given: Option<Ticket>,
+    /// The conversations that have the brief, by transcript or by id, each with the hook that got
+    /// it, unless it was typed.
+    known_to: VecDeque<(String, Option<Ticket>)>,
 }
 
 impl Brief {
@@ -34,15 +33,16 @@ impl Brief {
     /// there.
     pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> (Self, Option<String>) {
         let typed = prompt.clone().filter(|_| text.begins == Begins::AtStart);
-        let (is_turn_unreported, known_to, given) = (false, VecDeque::new(), None);
-        (Self { text, prompt, is_turn_unreported, known_to, given }, typed)
+        let (is_turn_unreported, known_to) = (false, VecDeque::new());
+        (Self { text, prompt, is_turn_unreported, known_to }, typed)
     }
 
-    fn remember(&mut self, conversation: String) {
+    fn remember(&mut self, conversation: String, hook: Option<Ticket>) {
+        self.known_to.retain(|(known, _)| *known != conversation);
         if self.known_to.len() == CONVERSATIONS_MAX {
             self.known_to.pop_front();
         }
-        self.known_to.push_back(conversation);
+        self.known_to.push_back((conversation, hook));
     }
 }
 
@@ -54,23 +54,22 @@ impl Injector {
         // Some CLIs have no transcript yet when a conversation begins.
         let conversation = report.transcript.clone().or_else(|| report.session.clone());
         let conversation = conversation.unwrap_or_default();
-        let is_known = was_typed || brief.known_to.contains(&conversation);
+        let is_known = was_typed || brief.known_to.iter().any(|(known, _)| *known == conversation);
         if is_known && !report.forgets {
             if was_typed {
-                brief.remember(conversation);
+                brief.remember(conversation, None);
             }
             return None;
         }
-        brief.remember(conversation);
-        brief.given = Some(ticket);
+        brief.remember(conversation, Some(ticket));
         Some(brief.text.text.clone())
     }
 
     /// Notes that a hook has not printed the brief, as far as is known: the brief is typed.
     pub(super) fn take_back_brief(&mut self, ticket: Ticket) {
         let Some(brief) = &mut self.brief else { return };
-        if brief.given.take_if(|given| *given == ticket).is_some() {
-            brief.known_to.pop_back();
+        let given = brief.known_to.iter().position(|(_, hook)| *hook == Some(ticket));
+        if given.and_then(|at| brief.known_to.remove(at)).is_some() {
             self.notices.set_brief(brief.prompt.clone());
         }
     }

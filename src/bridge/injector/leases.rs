@@ -7,7 +7,8 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// The time after the end of a turn in which a record of that turn may still come.
+/// The time in which a record may still come after the end of its turn, or after the end of a hook
+/// that has not confirmed the message.
 const LATE_MS: u64 = 2000;
 
 /// The time after which an idle agent counts as not woken.
@@ -22,6 +23,8 @@ pub(super) struct Lease {
     since: Moment,
     /// The end of the first turn that has ended since then.
     turn_ended_at: Option<Moment>,
+    /// The time at which the hook was gone, without having confirmed the message.
+    unconfirmed_at: Option<Moment>,
 }
 
 /// A way to the agent other than typing.
@@ -67,7 +70,8 @@ impl Leases {
     }
 
     pub(super) fn add(&mut self, now: Moment, message: IncomingMessage, route: Route) {
-        self.leases.push(Lease { message, route, since: now, turn_ended_at: None });
+        let (since, turn_ended_at, unconfirmed_at) = (now, None, None);
+        self.leases.push(Lease { message, route, since, turn_ended_at, unconfirmed_at });
     }
 
     /// Ends the lease of a message, which has arrived.
@@ -79,6 +83,13 @@ impl Leases {
     /// Ends the leases of a hook that was not reached.
     pub(super) fn end_unreached(&mut self, ticket: Ticket) -> Vec<Lease> {
         self.take(|lease| lease.route == Route::Woken(ticket))
+    }
+
+    /// Notes that a hook is gone and may not have printed its messages.
+    pub(super) fn hook_unconfirmed(&mut self, now: Moment, ticket: Ticket) {
+        for lease in self.leases.iter_mut().filter(|lease| lease.route == Route::Woken(ticket)) {
+            lease.unconfirmed_at = Some(now);
+        }
     }
 
     pub(super) fn end_all(&mut self) -> Vec<Lease> {
@@ -131,11 +142,19 @@ impl Leases {
 }
 
 impl Lease {
+    /// Whether the CLI has ignored the message, as far as is known.
+    pub(super) fn is_ignored(&self) -> bool {
+        self.route != Route::Read && self.unconfirmed_at.is_none()
+    }
+
     /// Returns the time from which on the message counts as not arrived.
     fn doubt_at(&self, is_at_work: bool) -> Option<Moment> {
         let after_turn = self.turn_ended_at.map(|at| at.plus(LATE_MS));
         let awaits_turn = self.route != Route::Read && !is_at_work;
-        let woken = awaits_turn.then(|| self.since.plus(WOKEN_MS));
+        let woken = awaits_turn.then(|| match self.unconfirmed_at {
+            Some(at) => at.plus(LATE_MS),
+            None => self.since.plus(WOKEN_MS),
+        });
         after_turn.into_iter().chain(woken).min()
     }
 }

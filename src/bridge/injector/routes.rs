@@ -5,11 +5,7 @@
 //! that the CLI's hooks report, or a transcript, holds its whole frame. Without such a record it is
 //! delivered again, marked as such.
 
-use super::{
-    Injector, TypedFrame, View,
-    leases::{Lease, Route},
-    queue::Announced,
-};
+use super::{Injector, TypedFrame, View, leases::Route, queue::Announced};
 use crate::{
     bridge::{
         agents,
@@ -37,6 +33,9 @@ const READ_BYTES_MAX: usize = 8 << 10;
 
 /// The most messages of which the agent is told at once.
 const ANNOUNCED_MAX: usize = 5;
+
+/// The most announcements that are remembered until their hooks have ended.
+const ANNOUNCEMENTS_MAX: usize = 16;
 
 impl Injector {
     /// Handles the report of a hook, and answers it.
@@ -85,18 +84,25 @@ impl Injector {
 
     /// Notes that a hook was gone when it was answered.
     pub(in crate::bridge) fn hook_gone(&mut self, ticket: Ticket) {
-        self.hook_unconfirmed(ticket);
+        self.take_back(ticket);
         for lease in self.leases.end_unreached(ticket).into_iter().rev() {
             self.put_back(lease.message, false);
         }
     }
 
-    /// Notes that a hook has perhaps not printed its answer: the agent gets the brief, or is told of
-    /// messages, once more. A message that may have woken the agent stays leased, since a record of
-    /// it may come.
-    pub(in crate::bridge) fn hook_unconfirmed(&mut self, ticket: Ticket) {
+    /// Notes that a hook has perhaps not printed its answer. A message that may have woken the agent
+    /// stays leased for a while, since a record of it may come.
+    pub(in crate::bridge) fn hook_unconfirmed(&mut self, now: Moment, ticket: Ticket) {
+        self.take_back(ticket);
+        self.leases.hook_unconfirmed(now, ticket);
+    }
+
+    /// Lets the agent get once more the brief, or the notices, that a hook has not printed.
+    fn take_back(&mut self, ticket: Ticket) {
         self.take_back_brief(ticket);
-        if let Some((_, ids)) = self.announced.take_if(|(announced, _)| *announced == ticket) {
+        if let Some(at) = self.announced.iter().position(|(announced, _)| *announced == ticket)
+            && let Some((_, ids)) = self.announced.remove(at)
+        {
             self.queue.forget_announced(&ids);
         }
     }
@@ -116,7 +122,11 @@ impl Injector {
         }
         let announced = self.queue.announce(READ_BYTES_MAX);
         if !announced.is_empty() {
-            self.announced = Some((ticket, announced.iter().map(|told| told.id.clone()).collect()));
+            if self.announced.len() == ANNOUNCEMENTS_MAX {
+                self.announced.pop_front();
+            }
+            let ids = announced.iter().map(|told| told.id.clone()).collect();
+            self.announced.push_back((ticket, ids));
         }
         let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
         match announced.len().saturating_sub(ANNOUNCED_MAX) {
@@ -315,9 +325,11 @@ impl Injector {
     /// Queues again the messages of which no record has come.
     pub(super) fn end_doubtful_leases(&mut self, now: Moment) {
         let doubtful = self.leases.take_doubtful(now, self.work.is_at_work());
-        for Lease { mut message, route, .. } in doubtful.into_iter().rev() {
+        for lease in doubtful.into_iter().rev() {
+            let was_ignored = lease.is_ignored();
+            let mut message = lease.message;
             message.attempt += 1;
-            self.put_back(message, route != Route::Read);
+            self.put_back(message, was_ignored);
         }
     }
 

@@ -75,6 +75,24 @@ fn brief_is_typed_if_its_hook_leaves_without_a_word() {
     "#]]);
 }
 
+/// Another conversation has begun before the first one's hook has ended.
+#[test]
+fn brief_of_an_earlier_hook_is_taken_back() {
+    check(expect![[r#"
+        run claude with a hooked brief
+        0 prints \e[?2004h❯\s
+        100 session /a
+            100 answers hook 1: the brief
+        200 session /b
+            200 answers hook 2: the brief
+        300 hook-unconfirmed 1
+            2000 types \e[200~[relay 789200 from \@relay] The relay wrote this, not your user.\nthe brief, and do nothing yet\n[/relay 789200]\e[201~
+        9000 session /b
+            9000 answers hook 4: nothing
+        20000 ends
+    "#]]);
+}
+
 /// Codex reports its first conversation with the first prompt, so nothing is typed before.
 #[test]
 fn brief_comes_with_the_first_prompt() {

@@ -165,6 +165,28 @@ fn lost_announcement_is_repeated() {
     "#]]);
 }
 
+/// Of tools that run in parallel, more than one hook may end before it has printed.
+#[test]
+fn lost_announcement_is_repeated_after_one_of_another_hook() {
+    check(expect![[r#"
+        run claude
+        begin ready
+        1000 hook prompt-submitted
+            1000 answers hook 1: nothing
+        1100 prints \e[2J\e[HWorking…\r\n❯\s\r\n\s\sesc to interrupt\e[2;3H
+        2000 message Bob 11111111-1: one
+        3000 hook tool-ended
+            3000 answers hook 2: Bob wrote to you (id 11111111, 3 bytes): `agent-relay read 11111111` shows it.
+        3100 message Eve 22222222-2: two
+        3200 hook tool-ended
+            3200 answers hook 3: Eve wrote to you (id 22222222, 3 bytes): `agent-relay read 22222222` shows it.
+        3300 hook-unconfirmed 2
+        3400 hook-unconfirmed 3
+        4000 hook tool-ended
+            4000 answers hook 6: Bob wrote to you (id 11111111, 3 bytes): `agent-relay read 11111111` shows it. Eve wrote to you (id 22222222, 3 bytes): `agent-relay read 22222222` shows it.
+    "#]]);
+}
+
 /// An interrupted turn may end without a report; the screen shows it.
 #[test]
 fn interrupted_turn_ends_by_the_screen() {
@@ -252,6 +274,31 @@ fn waking_without_a_record_is_left_to_typing() {
         50000 hook waits
             50000 answers hook 4: nothing
         90000 ends
+    "#]]);
+}
+
+/// The hook was killed while the wrapper answered it, so the next one begins a turn with the
+/// message.
+#[test]
+fn waiting_hook_that_confirms_nothing_leaves_its_message_to_the_next() {
+    check(expect![[r#"
+        run claude
+        begin ready
+        1000 reports
+        1000 hook waits
+        2000 keys draft
+            2000 types draft
+        2010 prints draft
+        2020 message Bob: one
+            2020 reports 11111111-2222 Waiting(Printing)
+            4000 reports 11111111-2222 Unhindered
+            4000 answers hook 1: [relay 789200 from Bob, id 11111111] Another agent wrote this, not your user.\none\n[/relay 789200]
+        4100 hook-unconfirmed 1
+            6100 reports 11111111-2222 Waiting(HalfTyped)
+        9000 hook waits
+            9000 reports 11111111-2222 Unhindered
+            9000 answers hook 3: [relay 41f6aa from Bob, id 11111111, again] Another agent wrote this, not your user.\none\n[/relay 41f6aa]
+        20000 ends
     "#]]);
 }
 

@@ -36,8 +36,8 @@ pub(super) enum Refusal {
 }
 
 /// Returns the real path of a transcript that a hook has named, if it is a regular file that only
-/// this user, or the user's own group, can change, in a folder of the format below `home`, which is a real path. `None` if it
-/// does not exist yet.
+/// this user, or the user's own group, can change, in a folder of the format below `home`, which is
+/// a real path. `None` if it does not exist yet.
 pub(super) fn check(path: &Path, home: &Path, format: &Format) -> Result<Option<PathBuf>, Refusal> {
     let parts = path.parent().zip(path.file_name());
     let is_transcript = path.extension().is_some_and(|extension| extension == "jsonl");

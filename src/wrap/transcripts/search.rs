@@ -14,7 +14,9 @@ use platform::{clock, paths::open_file_of_others, process};
 use std::{
     cmp::Reverse,
     collections::HashMap,
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -95,11 +97,12 @@ impl Search {
         started_ms: u64,
     ) -> io::Result<Self> {
         let directory = directory.map_or_else(env::current_dir, |path| Ok(path.to_owned()));
+        let directory = directory.and_then(fs::canonicalize)?;
         Ok(Self {
             format,
             pid,
-            home: path_of(&format.home)?,
-            directory: directory.and_then(fs::canonicalize)?,
+            home: path_of(&format.home, env::var_os(format.home.variable), &directory)?,
+            directory,
             started_ms,
             session_file: None,
             identified_ms: None,
@@ -448,9 +451,11 @@ impl Search {
     }
 }
 
-/// The path of the directory in which a CLI keeps its files.
-fn path_of(home: &Home) -> io::Result<PathBuf> {
-    match env::var_os(home.variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
+/// The path of the directory in which a CLI that runs in `directory` keeps its files, by the value
+/// of the variable of its home.
+fn path_of(home: &Home, value: Option<OsString>, directory: &Path) -> io::Result<PathBuf> {
+    let value = value.filter(|value| !value.is_empty());
+    match value.map(|value| directory.join(value)) {
         Some(path) if home.variable_names_parent => Ok(path.join(home.folder)),
         Some(path) => Ok(path),
         None => {

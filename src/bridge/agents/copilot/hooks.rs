@@ -1,9 +1,9 @@
-//! GitHub Copilot CLI's hooks. They are a plugin of this run (`--plugin-dir`), beside the user's own
-//! plugins and hooks.
+//! GitHub Copilot CLI's hooks. They are a plugin of this run (`--plugin-dir`), beside the user's
+//! own plugins and hooks.
 
 use crate::{
     bridge::hooks::{
-        Armed, Arming, Begins, Hooks, Printed, Unarmed, free_word, has_switch, shell_line,
+        Armed, Arming, Begins, Hooks, Printed, Unarmed, free_word, has_switch, options, shell_line,
     },
     protocol::hook::Point,
 };
@@ -73,6 +73,10 @@ const WITH_VALUE: &[&str] = &[
     "-r",
 ];
 
+/// Those of [`WITH_VALUE`] whose value may be missing, so that another option may follow.
+const WITH_OPTIONAL_VALUE: &[&str] =
+    &["--bash-env", "--connect", "--mouse", "--resume", "--share", "-r"];
+
 /// Options that take all words up to the next option as their values.
 const WITH_VALUES: &[&str] = &[
     "--allow-tool",
@@ -88,10 +92,12 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     if arming.is_windows {
         return Err(Unarmed::System);
     }
-    let mut options = arming.arguments.iter().take_while(|word| *word != "--");
-    let not_interactive = options.find(|word| is_not_interactive(word));
+    let takes_any =
+        |option: &str| WITH_VALUE.contains(&option) && !WITH_OPTIONAL_VALUE.contains(&option);
+    let not_interactive =
+        options(arming.arguments, takes_any).find(|word| is_not_interactive(word));
     let subcommand = free_word(arming.arguments, WITH_VALUE, WITH_VALUES);
-    if let Some(word) = not_interactive.map(String::as_str).or(subcommand) {
+    if let Some(word) = not_interactive.or(subcommand) {
         return Err(Unarmed::NotInteractive(word.to_owned()));
     }
     let directory = arming.directory.to_str().ok_or(Unarmed::NotText)?;
@@ -171,6 +177,7 @@ mod tests {
             (&["-sp", "hello"], "-sp"),
             (&["--prompt=hello"], "--prompt=hello"),
             (&["--acp"], "--acp"),
+            (&["--resume", "-p", "hello"], "-p"),
             (&["--model", "m", "plugin", "list"], "plugin"),
             (&["--allow-tool", "a", "b", "--resume", "login", "mcp"], "mcp"),
         ] {
@@ -178,6 +185,7 @@ mod tests {
         }
         assert!(armed(&["-i", "plugin", "--allow-tool", "mcp", "login", "--resume"]).is_ok());
         assert!(armed(&["--plan", "--continue"]).is_ok());
+        assert!(armed(&["-i", "-p is broken"]).is_ok(), "a value of an option is no option");
         assert!(armed(&["--allow-tool"]).is_ok(), "Copilot reports a missing value itself");
     }
 }

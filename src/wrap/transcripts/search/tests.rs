@@ -461,3 +461,12 @@ fn file_that_is_no_transcript_of_the_agent_is_not_read() {
     name(&mut search, &own, 0, &sender);
     assert!(search.is_named_by_hooks);
 }
+
+#[test]
+fn relative_home_is_below_the_directory_of_the_command() {
+    let home = &agents::format("copilot").unwrap().home;
+    for (value, path) in [("copilot", "/work/copilot"), ("/copilot", "/copilot")] {
+        let found = path_of(home, Some(value.into()), Path::new("/work")).unwrap();
+        assert_eq!(found, Path::new(path));
+    }
+}
