@@ -131,7 +131,7 @@ impl ActivityWatch {
                 self.asked = None;
                 self.set(now, Activity::Idle, ActivitySource::Hooks);
             }
-            Point::SessionBegan | Point::SessionEnded | Point::Waits => {}
+            Point::SessionBegan | Point::SessionCompacts | Point::SessionEnded | Point::Waits => {}
         }
     }
 

@@ -11,6 +11,8 @@ pub const TRANSCRIPT_BYTES_MAX: usize = 4096;
 pub enum Point {
     /// A conversation begins, or goes on after it was cleared or compacted.
     SessionBegan,
+    /// The conversation is about to be compacted, and no hook reports that it goes on.
+    SessionCompacts,
     /// A prompt was submitted, with which a turn begins.
     PromptSubmitted,
     /// A tool is about to run.

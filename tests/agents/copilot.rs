@@ -177,12 +177,25 @@ fn copilot_working_agent_is_told_and_reads() {
     assert_eq!(frame_body(&asked[5].prompt), "and this");
 }
 
+/// Returns how often a request has Ann's brief.
+fn briefs(request: &Value) -> usize {
+    let text = serde_json::to_string(brief::text(Some("Ann")).trim_end()).unwrap();
+    request.to_string().matches(text.trim_matches('"')).count()
+}
+
+/// Enters a command of Copilot's own. For its first key alone, the composer shows a whole command.
+#[track_caller]
+fn enter_command(scene: &mut Scene<'_>, command: &str) {
+    scene.agent.wait_until_idle();
+    scene.agent.terminal.press(command);
+    scene.agent.terminal.wait_for(&format!("❯ {command}"));
+    scene.agent.terminal.press("\r");
+}
+
 /// The brief comes by a hook with the first prompt of each conversation. An interrupted turn is
 /// reported by no hook.
 #[test]
 fn copilot_gets_the_brief_and_shows_what_it_does() {
-    let text = serde_json::to_string(brief::text(Some("Ann")).trim_end()).unwrap();
-    let briefs = move |request: &Value| request.to_string().matches(text.trim_matches('"')).count();
     let gate = Gate::default();
     let opened = gate.clone();
     let model = Model::start(move |asked| match (&*asked.prompt, &asked.result) {
@@ -211,10 +224,7 @@ fn copilot_gets_the_brief_and_shows_what_it_does() {
     scene.agent.terminal.press("\x1b");
     scene.await_activity("idle", "screen");
     gate.open();
-    scene.agent.wait_until_idle();
-    scene.agent.terminal.press("/clear");
-    scene.agent.terminal.wait_for("❯ /clear");
-    scene.agent.terminal.press("\r");
+    enter_command(&mut scene, "/clear");
     scene.agent.terminal.wait_until("an empty screen", |text| !text.contains("I think."));
     scene.submit("Hello.");
     let asked = model.wait_for_requests(6);
@@ -223,6 +233,28 @@ fn copilot_gets_the_brief_and_shows_what_it_does() {
     // The words count before the turn ends.
     scene.agent.terminal.wait_for(Cli::Copilot.permission().0);
     assert_eq!(scene.receive(), "hello");
+}
+
+#[test]
+fn copilot_gets_the_brief_again_after_a_compaction() {
+    let model = Model::start(|_| Reply::new().says("Noted."));
+    let sandbox = Sandbox::new();
+    let mut scene = start(&sandbox, &model, &["--brief"], &[]);
+    scene.submit("One.");
+    model.wait_for_answers(1);
+    enter_command(&mut scene, "/compact");
+    model.wait_for_answers(2);
+    let id = scene.send("two");
+    model.wait_for_answers(3);
+    scene.await_report(&id, "confirmed", "");
+    scene.submit("Three.");
+    let asked = model.wait_for_requests(4);
+    let counts: Vec<_> = asked.iter().map(|asked| briefs(&asked.request)).collect();
+    // The second request is that for a summary, which takes the place of all before.
+    assert_eq!(counts, [1, 1, 1, 1]);
+    let (message, added) = asked[2].prompt.split_once("\n\n").unwrap();
+    assert_eq!((frame_body(message), briefs(&added.into())), ("two", 1));
+    assert_eq!(asked[3].prompt, "Three.");
 }
 
 /// The user's own server stays beside the wrapper's.

@@ -9,7 +9,7 @@ use crate::{
     },
     protocol::hook::Report,
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, mem};
 
 /// The most conversations that are remembered to have the brief.
 const CONVERSATIONS_MAX: usize = 32;
@@ -25,6 +25,8 @@ pub(super) struct Brief {
     /// The conversations that have the brief, by transcript or by id, each with the hook that got
     /// it, unless it was typed.
     known_to: VecDeque<(String, Option<Ticket>)>,
+    /// Whether a compaction has lost the brief.
+    is_lost: bool,
 }
 
 impl Brief {
@@ -33,8 +35,8 @@ impl Brief {
     /// there.
     pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> (Self, Option<String>) {
         let typed = prompt.clone().filter(|_| text.begins == Begins::AtStart);
-        let (is_turn_unreported, known_to) = (false, VecDeque::new());
-        (Self { text, prompt, is_turn_unreported, known_to }, typed)
+        let (is_turn_unreported, known_to, is_lost) = (false, VecDeque::new(), false);
+        (Self { text, prompt, is_turn_unreported, known_to, is_lost }, typed)
     }
 
     fn remember(&mut self, conversation: String, hook: Option<Ticket>) {
@@ -55,7 +57,8 @@ impl Injector {
         let conversation = report.transcript.clone().or_else(|| report.session.clone());
         let conversation = conversation.unwrap_or_default();
         let is_known = was_typed || brief.known_to.iter().any(|(known, _)| *known == conversation);
-        if is_known && !report.forgets {
+        let forgets = report.forgets || mem::take(&mut brief.is_lost);
+        if is_known && !forgets {
             if was_typed {
                 brief.remember(conversation, None);
             }
@@ -63,6 +66,19 @@ impl Injector {
         }
         brief.remember(conversation, Some(ticket));
         Some(brief.text.text.clone())
+    }
+
+    /// Notes that the conversation is about to lose the brief. The next prompt's hook gets it.
+    pub(super) fn note_lost_brief(&mut self) {
+        if let Some(brief) = &mut self.brief {
+            brief.is_lost = true;
+        }
+    }
+
+    /// Returns the brief if the conversation has lost it.
+    pub(super) fn lost_brief(&mut self, ticket: Ticket, report: &Report) -> Option<String> {
+        self.brief.as_ref().filter(|brief| brief.is_lost)?;
+        self.brief_for(ticket, report)
     }
 
     /// Notes that a hook has not printed the brief, as far as is known: the brief is typed.
@@ -85,7 +101,7 @@ impl Injector {
     pub(super) fn type_brief_without_hooks(&mut self) {
         if let Some(brief) = self.brief.as_mut().filter(|_| !self.work.is_heard())
             && brief.text.begins == Begins::WithPrompt
-            && std::mem::take(&mut brief.is_turn_unreported)
+            && mem::take(&mut brief.is_turn_unreported)
             && !self.notices.has_typed_brief()
         {
             self.notices.set_brief(brief.prompt.clone());

@@ -38,7 +38,7 @@ impl ReportedWork {
             | Point::PersonAsked => self.begin(),
             Point::TurnEnded | Point::SessionEnded => self.is_at_work = false,
             // A conversation is also compacted in the middle of a turn.
-            Point::SessionBegan | Point::Waits => {}
+            Point::SessionBegan | Point::SessionCompacts | Point::Waits => {}
         }
     }
 

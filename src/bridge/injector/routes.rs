@@ -67,6 +67,7 @@ impl Injector {
                 self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
                 self.notices.begin_turn();
                 self.adoption.note_turn();
+                text = self.lost_brief(ticket, report);
             }
             Point::ToolEnded => {
                 self.note_read(&report.frames, out);
@@ -77,6 +78,7 @@ impl Injector {
             }
             Point::TurnEnded | Point::SessionEnded => self.leases.turn_ended(now),
             Point::SessionBegan => text = self.brief_for(ticket, report),
+            Point::SessionCompacts => self.note_lost_brief(),
             _ => {}
         }
         out.push(Output::Hooked(ticket, text));

@@ -93,6 +93,32 @@ fn brief_of_an_earlier_hook_is_taken_back() {
     "#]]);
 }
 
+/// GitHub Copilot CLI reports that it compacts a conversation, and nothing when that has ended.
+#[test]
+fn compacted_conversation_gets_the_brief_with_the_next_prompt() {
+    check(expect![[r#"
+        run copilot with a hooked brief
+        0 prints \e[?2004h❯\s
+        10000 session /a
+            10000 answers hook 1: the brief
+        10000 hook prompt-submitted
+            10000 answers hook 2: nothing
+        20000 hook session-compacts
+            20000 answers hook 3: nothing
+        20000 hook turn-ended
+            20000 answers hook 4: nothing
+        30000 hook prompt-submitted
+            30000 answers hook 5: the brief
+        30000 hook turn-ended
+            30000 answers hook 6: nothing
+        40000 hook prompt-submitted
+            40000 answers hook 7: nothing
+        50000 session /a
+            50000 answers hook 8: nothing
+        60000 ends
+    "#]]);
+}
+
 /// Codex reports its first conversation with the first prompt, so nothing is typed before.
 #[test]
 fn brief_comes_with_the_first_prompt() {

@@ -72,6 +72,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         Just(Point::ToolEnded),
         Just(Point::TurnEnded),
         Just(Point::SessionEnded),
+        Just(Point::SessionCompacts),
         Just(Point::Waits),
     ];
     let event = prop_oneof![

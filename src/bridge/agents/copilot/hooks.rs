@@ -13,6 +13,7 @@ pub(super) const HOOKS: Hooks = Hooks {
     since_version: "1.0.102",
     events: &[
         ("SessionStart", Point::SessionBegan),
+        ("PreCompact", Point::SessionCompacts),
         ("UserPromptSubmit", Point::PromptSubmitted),
         ("PostToolUse", Point::ToolEnded),
         ("PostToolUseFailure", Point::ToolEnded),
