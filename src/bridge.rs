@@ -337,6 +337,7 @@ impl Bridge {
         let view = view(&self.listener, &spot);
         self.injector.submit_when_due(now, &view, out);
         self.injector.check_leaving(now, &view, out);
+        self.injector.submit_stuck(now, &view, out);
         if self.injector.compare_hooks(now, &view) {
             self.activity.changed(now);
         }

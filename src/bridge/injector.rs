@@ -26,6 +26,7 @@ mod readiness;
 mod reported_work;
 mod routes;
 mod startup;
+mod submitted;
 mod turn;
 mod waiting;
 mod write_count;
@@ -57,6 +58,7 @@ use rand_core::SeedableRng;
 use reported_work::ReportedWork;
 use startup::Startup;
 use std::collections::VecDeque;
+use submitted::Submitted;
 use turn::Turn;
 use write_count::WriteCount;
 
@@ -115,6 +117,8 @@ pub(super) struct Injector {
     /// The obstacle that currently keeps all texts from being typed.
     block: Option<Block>,
     injection: Option<Injection>,
+    /// The last submitted text, if the Enter may have to be pressed again.
+    submitted: Option<Submitted>,
     leases: Leases,
     /// The hook that waits to begin a turn.
     waiter: Option<Ticket>,
@@ -164,6 +168,7 @@ impl Injector {
             )),
             block: None,
             injection: None,
+            submitted: None,
             leases: Leases::default(),
             waiter: None,
             session: None,
@@ -186,13 +191,13 @@ impl Injector {
         let stage = self.injection.as_ref().and_then(|injection| match injection.stage {
             Stage::Guard { since, .. } => Some(self.enter_at(since)),
             Stage::Leaving { presses, checked_at, .. } => {
-                Some(leaving::check_at(presses, checked_at))
+                Some(leaving::check_at(presses, checked_at, injection.obstacle))
             }
             Stage::Typing { .. } | Stage::Submitting { .. } => None,
         });
         let turn = self.turn.deadline(self.recipe.shows_idle());
         let leases = self.leases.deadline(self.work.is_at_work());
-        let hooks = [self.wake_at(), leases, self.work.deadline(self.rests_at())];
+        let hooks = [self.stuck_at(), self.wake_at(), leases, self.work.deadline(self.rests_at())];
         let all = [stage, self.begin_at(), self.report_at(), turn].into_iter().chain(hooks);
         all.flatten().min()
     }
@@ -225,6 +230,7 @@ impl Injector {
             Some(Stage::Guard { since, .. }) => now >= self.enter_at(*since),
             Some(Stage::Leaving { since, .. }) => leaving::may_press_again(now, *since),
             Some(Stage::Typing { .. } | Stage::Submitting { .. }) => false,
+            None if self.stuck_at().is_some_and(|at| at <= now) => true,
             None => self.has_text() && self.is_at_rest(now),
         }
     }

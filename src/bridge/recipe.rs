@@ -203,7 +203,23 @@ impl Recipe {
     /// word in place of a long paste put the word in brackets as well.
     #[must_use]
     pub fn holds_text(&self, spot: &Spot) -> bool {
-        !self.is_asking(spot) && (!self.shows_composer() || spot.follows_bracket())
+        !self.is_asking(spot) && (!self.shows_composer() || spot.bracketed_row().is_some())
+    }
+
+    /// Whether the composer of an idle program holds the text in the frame with these digits, or a
+    /// word in place of it, and no words of a dialog are shown.
+    #[must_use]
+    pub fn holds_frame(&self, spot: &Spot, hex: &str) -> bool {
+        let end = format!("[/relay {hex}]");
+        let is_own = |row: &str| {
+            let text = after_prompt(&self.patterns.composer, row);
+            row.ends_with(&end) || text.is_some_and(|text| text.starts_with('['))
+        };
+        let is_busy = spot.shows(&self.patterns.busy) || spot.shows(&self.patterns.dialog);
+        self.shows_composer()
+            && self.holds_text(spot)
+            && !is_busy
+            && spot.bracketed_row().is_some_and(is_own)
     }
 
     /// Whether the program asks the person something. A screen on which the composer holds the

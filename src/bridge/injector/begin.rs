@@ -159,6 +159,7 @@ impl Injector {
         let bytes = frame.bytes(form, entry);
         self.history.add_frame(hex.clone(), id);
         self.write(bytes, out);
+        self.submitted = None;
         self.injection = Some(Injection {
             content,
             hex: hex.clone(),

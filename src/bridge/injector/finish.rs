@@ -1,6 +1,6 @@
 //! The end of an injection: the text was submitted, and the transcript confirms it.
 
-use super::Injector;
+use super::{Injector, submitted::Submitted};
 use crate::{
     bridge::{
         frame::holds_frame,
@@ -17,6 +17,7 @@ impl Injector {
         self.turn.change(now);
         self.note_turn_for_brief();
         let Some(injection) = self.injection.take() else { return };
+        self.submitted = Submitted::of(&injection).filter(|_| self.kept_keys.is_empty());
         if self.recipe.shows_composer() {
             self.adoption.begin(now, injection.hex);
         } else {

@@ -33,7 +33,8 @@ impl Injector {
             }
             Stage::Submitting { until, presses } if self.writes.has_reached(until) => {
                 if self.recipe.shows_composer() {
-                    injection.stage = Stage::Leaving { since: now, presses, checked_at: now };
+                    injection.stage =
+                        Stage::Leaving { since: now, presses, checked_at: now, held_at: now };
                 } else {
                     self.complete(now, out);
                 }

@@ -60,6 +60,8 @@ pub(super) enum Stage {
         /// The number of attempts to submit the text so far, with this one.
         presses: u32,
         checked_at: Moment,
+        /// The time of the last check at which the input line held the text.
+        held_at: Moment,
     },
 }
 

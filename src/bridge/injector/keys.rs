@@ -27,6 +27,7 @@ impl Injector {
         let are_kept = !self.kept_keys.is_empty();
         if pressed.any {
             self.key_at = Some(now);
+            self.submitted = None;
             self.prompts.learn(&self.reader, &Spot::of(screen));
             self.prompts.person_typed();
         } else if !are_kept && !self.line.is_ambiguous() {

@@ -13,15 +13,16 @@ use crate::{
 const CHECK_MS: u64 = 30;
 /// The time after which the Enter is pressed again. Some programs take an Enter that follows a
 /// paste too soon for a part of the paste.
-const PRESS_AGAIN_MS: u64 = 700;
+pub(super) const PRESS_AGAIN_MS: u64 = 700;
 /// The time after which the Enter is pressed again if the program has printed nothing since.
-const PRESS_AGAIN_SILENT_MS: u64 = 3000;
+pub(super) const PRESS_AGAIN_SILENT_MS: u64 = 3000;
 /// The most times that the Enter is pressed for one text.
-const PRESSES_MAX: u32 = 4;
+pub(super) const PRESSES_MAX: u32 = 4;
 
 /// Returns the time of the next check of the input line.
-pub(super) fn check_at(presses: u32, checked_at: Moment) -> Moment {
-    checked_at.plus(if presses < PRESSES_MAX { CHECK_MS } else { RETRY_MS })
+pub(super) fn check_at(presses: u32, checked_at: Moment, obstacle: Option<Obstacle>) -> Moment {
+    let may_press = presses < PRESSES_MAX && obstacle != Some(Obstacle::NoEnterTaken);
+    checked_at.plus(if may_press { CHECK_MS } else { RETRY_MS })
 }
 
 /// Whether the Enter may be pressed again, if it was last pressed at `since`.
@@ -38,17 +39,21 @@ impl Injector {
         view: &View<'_>,
         out: &mut Vec<Output>,
     ) {
-        let Some(Injection { stage: Stage::Leaving { since, presses, checked_at }, .. }) =
-            &mut self.injection
-        else {
+        let Some(injection) = &mut self.injection else { return };
+        let Stage::Leaving { since, presses, checked_at, held_at } = &mut injection.stage else {
             return;
         };
         let (since, presses) = (*since, *presses);
-        if now < check_at(presses, *checked_at) {
+        if now < check_at(presses, *checked_at, injection.obstacle) {
             return;
         }
         *checked_at = now;
-        if self.has_left(now, since, view) {
+        let is_held = self.recipe.holds_text(view.spot);
+        if is_held {
+            *held_at = now;
+        }
+        let missing_since = *held_at;
+        if !is_held && self.has_left(now, missing_since, view) {
             return match self.injection {
                 Some(Injection { interference: Interference::None, .. }) => self.complete(now, out),
                 _ => self.resolve_missing_text(now, since, view, out),
@@ -61,8 +66,12 @@ impl Injector {
         // A program that has printed nothing since the Enter may not have read it yet.
         let has_printed = self.printed_at > Some(since);
         let patience_ms = if has_printed { PRESS_AGAIN_MS } else { PRESS_AGAIN_SILENT_MS };
-        let stays = now.since(since) >= patience_ms && self.is_at_rest(now);
-        if stays && presses < PRESSES_MAX {
+        let stays = is_held && now.since(since) >= patience_ms && self.is_at_rest(now);
+        // The person's keys may have changed the text, and then an Enter would submit that.
+        let interference = self.injection.as_ref().map(|injection| injection.interference);
+        let is_alone = interference == Some(Interference::None);
+        let may_press = is_alone && presses < PRESSES_MAX;
+        if stays && may_press {
             self.press_submit(presses + 1, out);
         }
         // The person's keys are passed on, since only the person may know what the program waits
@@ -71,23 +80,21 @@ impl Injector {
         if asks || (stays && presses > 1) {
             self.let_keys_through(out);
         }
-        let is_ignored = stays && presses == PRESSES_MAX;
+        let is_ignored = stays && !may_press;
         let ignored = is_ignored.then_some(Obstacle::NoEnterTaken);
         self.note_delay(asks.then_some(Obstacle::Dialog).or(ignored), out);
     }
 
-    /// Whether the text has left the input line: the line is empty again, or does not show the text
-    /// after a while. Before that, the program may be in the middle of painting the line.
-    fn has_left(&self, now: Moment, since: Moment, view: &View<'_>) -> bool {
-        if self.recipe.holds_text(view.spot) {
-            return false;
-        }
-        let waited_ms = now.since(since);
+    /// Whether the text, which is not shown, has left the input line: the line is empty again, or
+    /// has not shown the text for a while. Before that, the program may be in the middle of
+    /// painting the line.
+    fn has_left(&self, now: Moment, missing_since: Moment, view: &View<'_>) -> bool {
+        let missing_ms = now.since(missing_since);
         let printed_within = |ms| self.printed_at.is_some_and(|at| now.since(at) < ms);
         let is_painting =
             printed_within(CHECK_MS) || (view.spot.synchronizing && printed_within(UPDATE_MAX_MS));
         let is_empty = self.shows_empty_line(view);
-        let is_seen = is_empty || self.is_at_rest(now) || waited_ms >= self.recipe.guard_ms_max;
-        (is_empty && !is_painting) || (waited_ms >= PRESS_AGAIN_MS && is_seen)
+        let is_seen = is_empty || self.is_at_rest(now) || missing_ms >= self.recipe.guard_ms_max;
+        (is_empty && !is_painting) || (missing_ms >= PRESS_AGAIN_MS && is_seen)
     }
 }

@@ -190,8 +190,7 @@ fn text_that_stays_in_the_input_line_is_not_acknowledged() {
             4160 types \r
             7160 types \r
             7160 types x
-            10160 types \r
-            13160 reports 11111111-2222 Waiting(NoEnterTaken)
+            10160 reports 11111111-2222 Waiting(NoEnterTaken)
         30000 ends
     "#]]);
 }
@@ -238,9 +237,9 @@ fn keys_do_not_join_a_text_that_is_shown_late() {
             1160 types \r
         1200 keys x
         1960 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
-            1970 reports 11111111-2222 Injected
-            1970 acknowledges 11111111-2222
-            1970 types x
+            2000 reports 11111111-2222 Injected
+            2000 acknowledges 11111111-2222
+            2000 types x
         9000 ends
     "#]]);
 }
@@ -464,5 +463,119 @@ fn message_that_ignores_enter_and_is_erased_is_returned() {
         11050 prints \e[2K\r\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
             14200 returns 11111111-2222
         90000 ends
+    "#]]);
+}
+
+/// The program takes the Enter for a line break late, and is interrupted before it has put the
+/// cursor back into the composer.
+#[test]
+fn slowly_painted_line_break_does_not_complete_an_injection() {
+    check(expect![[r#"
+        run gemini
+        begin message typed
+        1010 prints \e[2K\r\s>\s[relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
+            1160 types \r
+        2000 prints \r\n\s\s\s\r\n\sworkspace\r\n
+        2300 prints \e[2A\e[4G
+            2420 types \r
+        2700 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            2750 reports 11111111-2222 Injected
+            2750 acknowledges 11111111-2222
+        9000 ends
+    "#]]);
+    check(expect![[r#"
+        run gemini
+        begin message typed
+        1010 prints \e[2K\r\s>\s[relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
+            1160 types \r
+        3300 prints \r\n\s\s\s\r\n\sworkspace\r\n
+        3340 prints \e[2A\e[4G
+            3440 types \r
+        4500 prints \e[2J\e[H\s>\s\s\e[2mType your message or @path/to/file\e[0m\e[4G
+            4550 reports 11111111-2222 Injected
+            4550 acknowledges 11111111-2222
+        9000 ends
+    "#]]);
+}
+
+/// The program paints its empty composer, and the text in it only after the text seemed to have
+/// left.
+#[test]
+fn text_that_is_shown_after_it_seemed_to_leave_is_submitted_again() {
+    check(expect![[r#"
+        run gemini with a transcript
+        begin message typed
+        1010 prints \e[2K\r\s>\s[relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
+            1160 types \r
+        1500 prints \e[2J\e[H\s>\s
+            1550 reports 11111111-2222 Injected
+            1550 acknowledges 11111111-2222
+        1560 prints [relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]\r\n\s\s\s
+            2560 types \r
+        2600 transcript 0 prompt [relay 789200 from Bob, id 11111111] Another agent wrote this\nhello\n[/relay 789200]
+            2600 reports 11111111-2222 Confirmed
+        19000 ends
+    "#]]);
+    // At most four presses.
+    check(expect![[r#"
+        run gemini
+        begin message typed
+        1010 prints \e[2K\r\s>\s[relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
+            1160 types \r
+        1500 prints \e[2J\e[H\s>\s
+            1550 reports 11111111-2222 Injected
+            1550 acknowledges 11111111-2222
+        1560 prints [Pasted Text: 12 lines]\r\n\s\s\s
+            2560 types \r
+        2570 prints \r\n\s\s\s
+            3570 types \r
+            6570 types \r
+        19000 ends
+    "#]]);
+}
+
+#[test]
+fn text_that_is_shown_after_it_seemed_to_leave_may_not_be_alone() {
+    // The person has typed something.
+    check(expect![[r#"
+        run gemini
+        begin message typed
+        1010 prints \e[2K\r\s>\s[relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
+            1160 types \r
+        1500 prints \e[2J\e[H\s>\s
+            1550 reports 11111111-2222 Injected
+            1550 acknowledges 11111111-2222
+        1560 prints [relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]\r\n\s\s\s
+        2000 keys x
+            2000 types x
+        2010 prints x
+        2500 prints \b\s\b
+        19000 ends
+    "#]]);
+    // The person's keys were kept back.
+    check(expect![[r#"
+        run gemini
+        begin message typed
+        1010 prints \e[2K\r\s>\s[relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
+            1160 types \r
+        1200 keys x
+        1500 prints \e[2J\e[H\s>\s
+            1550 reports 11111111-2222 Injected
+            1550 acknowledges 11111111-2222
+            1550 types x
+        1560 prints [relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]\r\n\s\s\s
+        19000 ends
+    "#]]);
+    // The agent works on another text.
+    check(expect![[r#"
+        run gemini
+        begin message typed
+        1010 prints \e[2K\r\s>\s[relay 789200 from Bob] Another\r\n\s\s\shello\r\n\s\s\s[/relay 789200]
+            1160 types \r
+        1500 prints \e[2J\e[H\s>\s
+            1550 reports 11111111-2222 Injected
+            1550 acknowledges 11111111-2222
+        1560 prints \e[2J\e[H[relay 123456]\r\n\s\s\s
+        19000 ends
     "#]]);
 }

@@ -81,18 +81,18 @@ impl Spot {
         }
     }
 
-    /// Whether the cursor follows a closing bracket, in its row or above it. Some programs draw a
-    /// cursor of their own and leave the terminal's cursor at the row's beginning, where it was
-    /// before the paste.
-    pub(super) fn follows_bracket(&self) -> bool {
-        let ends = |row: &str| {
-            row.trim_end_matches(|c: char| c.is_whitespace() || is_line(c)).ends_with(']')
-        };
+    /// Returns the row that ends in a closing bracket which the cursor follows, in its row or above
+    /// it. Some programs draw a cursor of their own and leave the terminal's cursor at the row's
+    /// beginning, where it was before the paste.
+    pub(super) fn bracketed_row(&self) -> Option<&str> {
         let is_blank = self.before.trim().is_empty();
-        match self.after.is_empty() {
-            true => ends(&self.before) || (is_blank && ends(&self.above)),
-            false => is_blank && ends(&self.after),
-        }
+        let rows = match self.after.is_empty() {
+            true => [Some(&self.before), is_blank.then_some(&self.above)],
+            false => [None, is_blank.then_some(&self.after)],
+        };
+        let is_end = |c: char| c.is_whitespace() || is_line(c);
+        let mut rows = rows.into_iter().flatten().map(|row| row.trim_end_matches(is_end));
+        rows.find(|row| row.ends_with(']'))
     }
 
     /// Whether a row around the cursor contains one of these words. A word that is written with `^`
