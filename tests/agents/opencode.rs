@@ -5,12 +5,12 @@ use crate::{
     hooks::{UNTIL_GO, announced_id, delegating_model},
     model::{Asked, Gate, Model, Reply},
     peer, processes,
-    sandbox::{Sandbox, until},
+    sandbox::{Sandbox, output, until},
     scene::Scene,
 };
 use agent_relay::bridge::agents;
 use serde_json::json;
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 /// Starts opencode with more options of `run`, and with a configuration in its variable.
 fn start<'a>(
@@ -248,4 +248,19 @@ fn opencode_reads_and_sends_by_tools() {
     let tools = asked[0].request["tools"].to_string();
     assert!(tools.contains("\"own_read\""), "{tools}");
     scene.await_report(&id, "confirmed", "");
+}
+
+/// Two tools end at a time, and their hooks report one after the other.
+#[test]
+fn late_notice_of_opencode_joins_the_next_tool_result() {
+    let sandbox = Sandbox::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut node = sandbox.program(Path::new("node"));
+    node.arg(root.join("tests/agents/opencode/late.mjs"));
+    node.arg(root.join("src/bridge/agents/opencode/plugin.js"));
+    node.arg(sandbox.directory().join("plugin.mjs"));
+    let ended = output(node);
+    assert!(ended.status.success(), "{ended:?}");
+    let results = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(results, "done notice, done\ndone\ndone notice notice\n");
 }

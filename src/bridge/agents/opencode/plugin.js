@@ -24,8 +24,8 @@ const OWNER = fileURLToPath(new URL("plugin.owner", import.meta.url))
 const WAITS_MAX = 8
 
 /**
- * Resolves to a hook's output, to "" if it fails, or to nothing if it was killed, as after `timeout`
- * (0: no limit).
+ * Resolves to a hook's output, to "" if it fails, or to nothing if it was killed, as after
+ * `timeout` (0: no limit).
  */
 const run = (event, input, timeout) =>
   new Promise((resolve) => {
@@ -58,7 +58,9 @@ const isRunning = (pid) => {
   }
 }
 
-/** Whether this process is the agent's: an opencode that its commands start inherits the settings. */
+/**
+ * Whether this process is the agent's: an opencode that its commands start inherits the settings.
+ */
 const isAgent = () => {
   const pid = `${process.pid}`
   try {
@@ -90,6 +92,8 @@ function hooks(client) {
   let waits = false
   let pending = 0
   let queue = Promise.resolve()
+  /** Answers to reports of tools that came after their tools' results, for the next result. */
+  let late = []
 
   const note = (session) => {
     if (isOwn.size >= SESSIONS_MAX) isOwn.clear()
@@ -142,7 +146,10 @@ function hooks(client) {
   const end = (id, isDeleted = false) => {
     const isOver = () => {
       if (isDeleted && last?.id === id) last = undefined
-      return busy.delete(id) && busy.size === 0
+      const isLast = busy.delete(id) && busy.size === 0
+      // The message of a late notice is typed after the turn.
+      if (isLast) late = []
+      return isLast
     }
     report(id, "session.idle", {}, () => isOver() && (wait().catch(() => {}), true))
   }
@@ -181,10 +188,15 @@ function hooks(client) {
     },
     "tool.execute.after": async (input, output) => {
       try {
-        const { output: text, content } = output
+        const { output: shown, content } = output
         const tool = { tool_name: `${input.tool}`, tool_input: { command: `${input.args?.command ?? ""}` } }
-        const result = { ...tool, tool_response: [text, content] }
-        const told = await inTime(report(input.sessionID, "tool.execute.after", result))
+        const result = { ...tool, tool_response: [shown, content] }
+        const answer = report(input.sessionID, "tool.execute.after", result)
+        const text = await inTime(answer)
+        if (text === undefined) answer.then((text) => text && late.push(text))
+        // A subagent's result takes no notice of the agent's.
+        const before = isOwn.get(input.sessionID) ? late.splice(0) : []
+        const told = [...before, text].filter(Boolean).join("\n\n")
         if (!told) return
         if (typeof output.output === "string") output.output += `\n\n${told}`
         else if (Array.isArray(output.content)) output.content.push({ type: "text", text: told })
