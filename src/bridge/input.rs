@@ -7,7 +7,9 @@ use super::{
     recipe::Recipe,
     transcript::{Record, TranscriptId},
 };
-use crate::protocol::{Moment, activity::Activity, deliver::Proof, hook::Report, payload::Hops};
+use crate::protocol::{
+    Moment, activity::Activity, deliver::Proof, hook::Report, payload::LoopCount,
+};
 
 /// A message for the agent.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +27,7 @@ pub struct IncomingMessage {
     /// The number of this delivery attempt, from 1. At a redelivery it is 2 or more.
     pub attempt: u32,
     /// The sender's count of messages with the agent.
-    pub hops: Option<Hops>,
+    pub hops: Option<LoopCount>,
     /// Whether the daemon waits for an acknowledgement.
     pub requires_ack: bool,
     /// The text.
@@ -109,8 +111,7 @@ pub enum Input<'a> {
     Hooked(Ticket, Report),
     /// The hook with this ticket was gone when it was answered.
     HookGone(Ticket),
-    /// The hook with this ticket was answered with a text, and has left without a word that it has
-    /// printed it.
+    /// The hook with this ticket was answered with a text, and has disconnected without PRINTED.
     HookUnconfirmed(Ticket),
     /// The process of [`Output::Wake`](super::Output::Wake) has not brought the delivery with this
     /// id to the agent, and will not.

@@ -1,7 +1,7 @@
 //! The bridge's outputs: actions for its driver, and the state that the driver may ask for.
 
 use super::{activity::Doing, obstacle::Obstacle, outgoing::OutgoingMessage};
-use crate::protocol::payload::Hops;
+use crate::protocol::payload::LoopCount;
 use std::fmt;
 
 /// Identifies one outgoing message until the daemon has accepted or refused it.
@@ -21,9 +21,9 @@ pub enum Output {
     /// Write these bytes to the child's terminal, in a separate write and in the order of the
     /// outputs.
     Write(Vec<u8>),
-    /// Send this message, with the agent's count of messages with its recipient, if the agent's work
-    /// is known.
-    Send(SendHandle, OutgoingMessage, Option<Hops>),
+    /// Send this message, with the agent's count of messages with its recipient, if the agent's
+    /// work is known.
+    Send(SendHandle, OutgoingMessage, Option<LoopCount>),
     /// Acknowledge the delivery with this id, because its message was typed and submitted.
     Acknowledge(String),
     /// Report the progress of the delivery with this id.
@@ -50,7 +50,7 @@ pub enum Output {
     /// Tell the daemon what the agent does. Only the latest activity counts.
     Activity(Doing),
     /// Answer a command that sends a message, with the count that goes with it.
-    Counted(Ticket, Option<Hops>),
+    Counted(Ticket, Option<LoopCount>),
     /// Write this line to the log.
     Log(String),
 }

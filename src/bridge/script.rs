@@ -55,7 +55,7 @@ use crate::protocol::{
     code::NackCode,
     deliver::Proof,
     hook::{Frame, Point, Report},
-    payload::Hops,
+    payload::LoopCount,
 };
 use expect_test::Expect;
 use std::fmt::Write as _;
@@ -499,10 +499,10 @@ fn message(line: &str) -> IncomingMessage {
     }
 }
 
-fn stated_hops(words: &str) -> Hops {
+fn stated_hops(words: &str) -> LoopCount {
     let (hops, work) = words.split_once('/').unwrap_or((words, "0"));
     let number = |word: &str| word.parse().expect("a number");
-    Hops { hops: number(hops), work: number(work) }
+    LoopCount { hops: number(hops), work: number(work) }
 }
 
 fn failure(line: &str) -> DeliveryFailure {

@@ -11,7 +11,7 @@ use crate::{
     protocol::{
         control::{Answer, Ended, Request},
         name::Name,
-        payload::Hops,
+        payload::LoopCount,
         secret::Secret,
     },
     wrap::control::client::{self, ControlClient, ControlError},
@@ -65,7 +65,7 @@ pub(super) fn take(id: Option<&str>) -> Option<Taken> {
 
 /// Returns the count that goes with a message of the agent that this command runs in, if the
 /// agent's wrapper knows it.
-pub(super) fn hops(to: &str) -> Option<Hops> {
+pub(super) fn hops(to: &str) -> Option<LoopCount> {
     match ask_around(|key| Request::Count { key, to: to.to_owned() })? {
         Answer::Counted { hops } => hops,
         _ => None,

@@ -4,7 +4,7 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::{self, Proof},
     envelope::Envelope,
-    payload::{ErrorPayload, Hops, MessagePayload, Meta, Nack, Sync, Welcome},
+    payload::{ErrorPayload, LoopCount, MessagePayload, Meta, Nack, Sync, Welcome},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -99,7 +99,7 @@ pub struct Delivery {
     /// The importance that the sender states, if that is a number.
     pub importance: Option<f64>,
     /// The sender's count of messages with the recipient, if that is valid.
-    pub hops: Option<Hops>,
+    pub hops: Option<LoopCount>,
     json: Box<str>,
 }
 
@@ -165,7 +165,7 @@ fn importance(meta: &str) -> Option<f64> {
 }
 
 /// The count in a `payload_meta`. A value of another kind is ignored rather than refused.
-fn hops(meta: &str) -> Option<Hops> {
+fn hops(meta: &str) -> Option<LoopCount> {
     serde_json::from_str(meta).ok()
 }
 

@@ -4,7 +4,7 @@
 //! variant. The command sends requests, and the wrapper sends answers. A command that attaches gets
 //! screens and output until the end.
 
-use super::{frame, hook::Report, payload::Hops, secret::Secret};
+use super::{frame, hook::Report, payload::LoopCount, secret::Secret};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -120,7 +120,7 @@ pub enum Answer {
         /// The count of messages between the agent and the recipient, with this one, if the agent's
         /// work is known.
         #[serde(flatten)]
-        hops: Option<Hops>,
+        hops: Option<LoopCount>,
     },
     /// The command has ended; the last answer.
     Ended(Ended),
@@ -372,7 +372,7 @@ mod tests {
             &Answer::Taken { text: Some("x".into()), why: None },
             r#"{"type":"TAKEN","text":"x"}"#,
         );
-        let hops = Some(Hops { hops: 3, work: 7 });
+        let hops = Some(LoopCount { hops: 3, work: 7 });
         assert_answer(&Answer::Counted { hops }, r#"{"type":"COUNTED","hops":3,"work":7}"#);
         assert_answer(&Answer::Counted { hops: None }, r#"{"type":"COUNTED"}"#);
         let error = Answer::Error { message: "no".into() };

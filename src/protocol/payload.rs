@@ -463,12 +463,12 @@ pub struct Meta {
     pub importance: Option<u8>,
     /// The sender's count of messages with the recipient.
     #[serde(flatten)]
-    pub hops: Option<Hops>,
+    pub hops: Option<LoopCount>,
 }
 
 /// An agent's count of messages with another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hops {
+pub struct LoopCount {
     /// The number of messages in both directions, with this one, since the last prompt of a person
     /// or the last use of a tool that the agent knows of.
     pub hops: u32,

@@ -28,7 +28,7 @@ use crate::{
         code::NackCode,
         control,
         name::RELAY,
-        payload::{Hops, Nack},
+        payload::{LoopCount, Nack},
         relay::{ReportRequest, UNREAD},
     },
 };
@@ -522,7 +522,7 @@ impl Driver {
     }
 
     /// Sends the agent's message, as an answer if a question waits for it.
-    fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<Hops>) {
+    fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<LoopCount>) {
         let sent = match self.questions.answer(now(), &outgoing) {
             Some(reply) => self.reply(handle, reply),
             None => message::to_send(outgoing, hops)

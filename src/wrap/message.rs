@@ -9,7 +9,7 @@ use crate::{
         activity::Activity,
         code::NackCode,
         name::{self, OPERATOR},
-        payload::{Hops, Nack, Sync},
+        payload::{LoopCount, Nack, Sync},
         relay, typed,
     },
 };
@@ -80,7 +80,10 @@ pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<
 /// # Errors
 /// A sentence, if the recipient is a command line, which accepts only answers, or if a block's
 /// `meta` or `data` is not valid.
-pub(super) fn to_send(message: OutgoingMessage, hops: Option<Hops>) -> Result<Outgoing, String> {
+pub(super) fn to_send(
+    message: OutgoingMessage,
+    hops: Option<LoopCount>,
+) -> Result<Outgoing, String> {
     if name::is_daemons(&message.to) {
         let whose = if message.to == OPERATOR { "your user's" } else { "a guest's" };
         return Err(format!("that is {whose} command line, which hears no messages"));
@@ -148,10 +151,10 @@ mod tests {
     fn agents_message_requires_an_acknowledgement() {
         let sent = to_send(
             OutgoingMessage { data: Some(r#"{"n": 1}"#.to_owned()), ..note_to_bob() },
-            Some(Hops { hops: 3, work: 7 }),
+            Some(LoopCount { hops: 3, work: 7 }),
         )
         .unwrap();
-        assert_eq!(sent.meta.hops, Some(Hops { hops: 3, work: 7 }));
+        assert_eq!(sent.meta.hops, Some(LoopCount { hops: 3, work: 7 }));
         assert!(sent.meta.requires_ack);
         assert_eq!(sent.to.as_deref(), Some("Bob"));
         assert_eq!((sent.kind.as_str(), sent.body.as_str()), ("note", "hello"));

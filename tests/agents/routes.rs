@@ -53,8 +53,8 @@ const END: &str = "date +ended-at-%s%N";
 const HELLO: &str = "Hello.";
 
 const HEADER: &str = "\
-| CLI | route | messages | arrived once | lost | repeated, marked | repeated, not marked | as \
-instructions | measured | median | worst |\n|---|---|---|---|---|---|---|---|---|---|---|";
+| CLI | route | messages | arrived once | lost | repeated, marked | repeated, not marked | in a \
+system role | measured | median | worst |\n|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// The way of a message to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

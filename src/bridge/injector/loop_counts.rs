@@ -1,7 +1,7 @@
 //! Counts of the messages between the agent and each other one, by which a loop is recognised: two
 //! agents that answer each other without a person's prompt and without work.
 
-use crate::protocol::payload::Hops;
+use crate::protocol::payload::LoopCount;
 use std::collections::VecDeque;
 
 /// The most peers with a count. Beyond that, the count of the peer without a message for longest is
@@ -46,17 +46,17 @@ impl LoopCounts {
     }
 
     /// Counts a message from the agent to a peer. Returns the count with it.
-    pub(super) fn count_sent(&mut self, name: &str) -> Hops {
+    pub(super) fn count_sent(&mut self, name: &str) -> LoopCount {
         let work = self.work;
         let peer = self.peer(name);
         peer.count = peer.count.saturating_add(1);
-        Hops { hops: peer.count, work }
+        LoopCount { hops: peer.count, work }
     }
 
     /// Lowers a peer's count to what its message states, if the peer has worked, or got a prompt of
     /// its person, since its message before. Otherwise a lower count only says that messages of
     /// both have crossed.
-    pub(super) fn learn(&mut self, name: &str, Hops { hops, work }: Hops) {
+    pub(super) fn learn(&mut self, name: &str, LoopCount { hops, work }: LoopCount) {
         let peer = self.peer(name);
         if peer.work.replace(work) == Some(work) {
             return;
@@ -117,7 +117,7 @@ mod tests {
         for (hops, left) in [(0, 3), (1, 3), (2, 2), (3, 1), (4, 0), (u32::MAX, 0)] {
             let mut loops = LoopCounts::default();
             while loops.admit("Bob", 3) {}
-            loops.learn("Bob", Hops { hops, work: 0 });
+            loops.learn("Bob", LoopCount { hops, work: 0 });
             let admitted = (0..9).filter(|_| loops.admit("Bob", 3)).count();
             assert_eq!(admitted, left, "hops {hops}");
         }
@@ -130,7 +130,7 @@ mod tests {
         let mut both = [LoopCounts::new(7), LoopCounts::new(9)];
         for loops in &mut both {
             // A peer whose work is not known yet may have worked.
-            loops.learn("Other", Hops { hops: 1, work: 16 - loops.work });
+            loops.learn("Other", LoopCount { hops: 1, work: 16 - loops.work });
         }
         for round in 0..5 {
             let sent = both.each_mut().map(|loops| loops.count_sent("Other"));
@@ -149,9 +149,9 @@ mod tests {
         let mut loops = LoopCounts::default();
         while loops.admit("Bob", 3) {}
         assert_eq!([loops.tell("Bob"), loops.tell("bob"), loops.tell("Carl")], [true, false, true]);
-        loops.learn("Bob", Hops { hops: 9, work: 0 });
+        loops.learn("Bob", LoopCount { hops: 9, work: 0 });
         assert!(!loops.tell("Bob"));
-        loops.learn("Bob", Hops { hops: 1, work: 1 });
+        loops.learn("Bob", LoopCount { hops: 1, work: 1 });
         assert!(loops.tell("Bob"));
         loops.reset();
         assert!(loops.tell("Bob"));
@@ -194,7 +194,7 @@ mod tests {
                     }
                     4 => {
                         let hops = passed[peer] + sent[peer] + 1;
-                        loops.learn(name, Hops { hops, work: u32::from(step) });
+                        loops.learn(name, LoopCount { hops, work: u32::from(step) });
                     }
                     _ => {
                         let passes = loops.admit(name, max);

@@ -10,7 +10,7 @@ use crate::{
     },
     protocol::{
         name::{self, EVERYONE},
-        payload::Hops,
+        payload::LoopCount,
     },
 };
 use std::{collections::VecDeque, mem};
@@ -119,7 +119,7 @@ impl Injector {
 
     /// Counts a message of the agent's to another one. Returns the count that goes with it, if the
     /// agent's work is known.
-    pub(in crate::bridge) fn count_sent(&mut self, to: &str) -> Option<Hops> {
+    pub(in crate::bridge) fn count_sent(&mut self, to: &str) -> Option<LoopCount> {
         if name::is_daemons(to) || to == EVERYONE {
             return None;
         }

@@ -92,8 +92,8 @@ impl Injector {
         }
     }
 
-    /// Notes that a hook has perhaps not printed its answer. A message that may have woken the agent
-    /// stays leased for a while, since a record of it may come.
+    /// Notes that a hook has perhaps not printed its answer. A message that may have woken the
+    /// agent stays leased for a while, since a record of it may come.
     pub(in crate::bridge) fn hook_unconfirmed(&mut self, now: Moment, ticket: Ticket) {
         self.take_back(ticket);
         self.leases.hook_unconfirmed(now, ticket);

@@ -16,8 +16,8 @@ pub struct Format {
     /// The folders below the home that contain transcripts. `/` separates folders, and `*` is any
     /// one folder.
     pub folders: &'static str,
-    /// Returns the path of a conversation's transcript below the home, by the conversation's id. For
-    /// CLIs whose hooks do not all state the path.
+    /// Returns the path of a conversation's transcript below the home, by the conversation's id.
+    /// For CLIs whose hooks do not all state the path.
     pub path_of_session: Option<fn(&str) -> String>,
     /// The way in which the transcripts of one process are found among the CLI's transcripts.
     pub location: Location,

@@ -57,8 +57,8 @@ pub(in crate::wrap) enum Action {
     SendState,
     /// Handle a hook's report, and answer it.
     Hook(Report),
-    /// Note that a hook has left, and may not have printed its answer.
-    LoseAnswer,
+    /// Note that a hook has disconnected without PRINTED.
+    HookUnconfirmed,
     /// Hand over the message whose id begins so, or all messages, and answer.
     Take(Option<String>),
     /// Count a message to this recipient, and answer.
@@ -146,7 +146,7 @@ impl ControlClients {
             ClientEvent::Disconnected => {
                 let is_lost = client.is_unconfirmed;
                 self.clients.remove(&id);
-                is_lost.then_some(Action::LoseAnswer)
+                is_lost.then_some(Action::HookUnconfirmed)
             }
         }
     }

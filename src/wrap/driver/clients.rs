@@ -50,7 +50,7 @@ impl Driver {
                 }
                 self.input(Input::Hooked(Ticket(id), report));
             }
-            Some(Action::LoseAnswer) => self.input(Input::HookUnconfirmed(Ticket(id))),
+            Some(Action::HookUnconfirmed) => self.input(Input::HookUnconfirmed(Ticket(id))),
             Some(Action::Take(message)) => self.input(Input::Take(Ticket(id), message)),
             Some(Action::Count(to)) => self.input(Input::Count(Ticket(id), to)),
             None => {}
@@ -65,8 +65,15 @@ impl Driver {
         {
             self.keys(&keys);
         }
-        let unconfirmed = self.clients.serve(now(), self.bridge.screen()).into_iter();
-        self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Ticket(id))));
+        loop {
+            let unconfirmed = self.clients.serve(now(), self.bridge.screen()).into_iter();
+            self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Ticket(id))));
+            if self.inputs.is_empty() {
+                return;
+            }
+            // These may lead to further answers.
+            self.take_inputs();
+        }
     }
 
     fn send_state(&mut self, id: ClientId) {
