@@ -13,6 +13,7 @@ use crate::protocol::{
 };
 use crate::record::{DeliveryRow, Ending, Filter, MessageRecord, QueryResult};
 use rusqlite::{Connection, params};
+use std::ops::RangeInclusive;
 use uuid::Uuid;
 
 /// The most deliveries found by one id, and the most bytes of these deliveries.
@@ -65,7 +66,11 @@ impl Found {
     }
 }
 
-/// Finds the deliveries with this id, or else those of the SENDs with this id.
+/// The digits of the beginning of an id.
+const PREFIX_DIGITS: RangeInclusive<usize> = 4..=31;
+
+/// Finds the deliveries with this id, or else those of the SENDs with this id, or else those whose
+/// id, or whose SEND's id, begins with it.
 pub(super) fn by_id(connection: &Connection, id: &str) -> Result<QueryResult, StoreError> {
     let mut numbers = match Uuid::parse_str(id) {
         Ok(id) => of_deliver(connection, id)?,
@@ -73,6 +78,9 @@ pub(super) fn by_id(connection: &Connection, id: &str) -> Result<QueryResult, St
     };
     if numbers.is_empty() {
         numbers = of_send(connection, id)?;
+    }
+    if numbers.is_empty() {
+        numbers = of_prefix(connection, id)?;
     }
     let mut found = Found::default();
     found.add(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)?;
@@ -126,6 +134,43 @@ fn of_deliver(connection: &Connection, id: Uuid) -> Result<Vec<u64>, StoreError>
 
 fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
     numbers(connection, OF_SEND, params![id, SAME_ID_MAX as u32 + 1])
+}
+
+/// The statement that finds the deliveries whose ids are from ?1 to ?2, or whose SENDs' ids are from
+/// ?3 to ?4.
+pub(super) const OF_PREFIX: &str = "
+    SELECT number FROM history WHERE id BETWEEN ?1 AND ?2
+    UNION
+    SELECT number FROM history WHERE send_id BETWEEN ?3 AND ?4
+    UNION
+    SELECT number FROM lookup CROSS JOIN delivery ON number = lookup.delivery
+    WHERE key BETWEEN ?1 AND ?2 AND id BETWEEN ?1 AND ?2
+    UNION
+    SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
+    CROSS JOIN message ON message.number = delivery.message
+    WHERE key BETWEEN CAST(?3 AS BLOB) AND CAST(?4 AS BLOB) AND send_id BETWEEN ?3 AND ?4
+    UNION
+    SELECT delivery.number FROM delivery CROSS JOIN message ON message.number = delivery.message
+    WHERE delivery.number > (SELECT listed FROM meta WHERE one = 1)
+        AND (id BETWEEN ?1 AND ?2 OR send_id BETWEEN ?3 AND ?4)
+    ORDER BY 1 DESC LIMIT ?5";
+
+/// Returns nothing for a text that is no beginning of an id.
+fn of_prefix(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
+    let digits = id.replace('-', "").to_ascii_lowercase();
+    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_hex || !PREFIX_DIGITS.contains(&digits.len()) {
+        return Ok(Vec::new());
+    }
+    let filled = |digit: &str| {
+        let filled = digits.clone() + &digit.repeat(32 - digits.len());
+        Uuid::parse_str(&filled).unwrap_or_default()
+    };
+    let (first, last) = (filled("0"), filled("f"));
+    let last_send = format!("{id}{}", char::MAX);
+    let limit = SAME_ID_MAX as u32 + 1;
+    let values = params![first.as_bytes(), last.as_bytes(), id, last_send, limit];
+    numbers(connection, OF_PREFIX, values)
 }
 
 /// A part of a list: the deliveries with numbers from `from` to before `before`.

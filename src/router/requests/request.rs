@@ -12,10 +12,13 @@ use crate::{
         text::Quoted,
         typed,
     },
+    record::DeliveryRow,
     router::send_request::Refusal,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use uuid::Uuid;
 
 /// The longest `data` of a request, which is held while the request waits.
 const DATA_BYTES_MAX: usize = 2_048;
@@ -163,6 +166,39 @@ pub(super) fn cursor(text: Option<&str>) -> Result<Option<u64>, Refusal> {
         (NackCode::Invalid, "a cursor is the `next_cursor` of the page before it".to_owned())
     })
 }
+
+/// The most ids of which a refusal tells.
+const CANDIDATES_MAX: usize = 10;
+
+/// Refuses the beginning of several ids.
+pub(super) fn check_is_one(id: &str, rows: &[DeliveryRow]) -> Result<(), Refusal> {
+    let uuid = Uuid::try_parse(id).ok();
+    let is_whole = |row: &DeliveryRow| &*row.message.send_id == id || Some(row.delivery.id) == uuid;
+    if rows.iter().any(is_whole) {
+        return Ok(());
+    }
+    let mut sends: BTreeMap<_, Vec<&DeliveryRow>> = BTreeMap::new();
+    for row in rows {
+        sends.entry((row.message.sender, &*row.message.send_id)).or_default().push(row);
+    }
+    if sends.len() <= 1 {
+        return Ok(());
+    }
+    let (count, mut shown) = (sends.len(), Vec::new());
+    for ((_, send_id), rows) in sends.into_iter().take(CANDIDATES_MAX) {
+        let id = match &*rows {
+            [row] => row.delivery.id.to_string(),
+            _ => send_id.to_owned(),
+        };
+        shown.push(id.chars().take(SHORT_ID_CHARS).collect::<String>());
+    }
+    let shown = shown.join(", ");
+    let message = format!("{count} ids begin with {}, among them {shown}", Quoted(id));
+    Err((NackCode::Invalid, message))
+}
+
+/// The characters of an id by which people name a message.
+const SHORT_ID_CHARS: usize = 8;
 
 pub(super) fn not_found(id: &str) -> Refusal {
     (

@@ -3,7 +3,7 @@
 use super::{
     access::Asker,
     queue::{Operation, PendingRequest, Queue, WAITING_MAX},
-    request::{Request, cursor, name, not_found, rows_wanted},
+    request::{Request, check_is_one, cursor, name, not_found, rows_wanted},
     rows::{Rows, WHY_CHARS_MAX, raw},
 };
 use crate::{
@@ -145,10 +145,14 @@ impl Router {
         let data = match request {
             Request::Message(message) => {
                 let found = self.asker(pending.client).own(found)?;
+                check_is_one(&message.id, &found.rows)?;
                 self.rows().message(message, found)?
             }
             Request::Redeliver(of) if found.rows.is_empty() => return Err(not_found(&of.id)),
-            Request::Redeliver(_) => raw(&self.redeliver(&found.rows)?),
+            Request::Redeliver(of) => {
+                check_is_one(&of.id, &found.rows)?;
+                raw(&self.redeliver(&found.rows)?)
+            }
             _ => raw(&self.rows().page(found.rows.iter(), usize::MAX, found.more)),
         };
         self.respond(pending, request.name(), &data);
