@@ -15,6 +15,7 @@ mod doctor;
 mod down;
 mod escape;
 mod failure;
+mod folder_name;
 mod forget;
 mod gemini_extension;
 mod history;
@@ -30,6 +31,7 @@ mod listen;
 mod log;
 mod mcp;
 mod messages;
+mod moment;
 mod notices;
 mod policy;
 mod print;
@@ -47,6 +49,7 @@ mod service;
 mod spawn;
 mod status;
 mod stop;
+mod table;
 mod tap;
 mod up;
 mod values;
@@ -56,7 +59,6 @@ mod wrapped;
 use argh::{ArgsInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
 use context::GlobalOptions;
 use failure::{DONE, Failure, USAGE};
-use print::eprint_line;
 use program::{AS_AGENT_RELAY, VERSION};
 use std::{
     ffi::{OsStr, OsString},
@@ -67,7 +69,7 @@ use std::{
 pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
     let mut arguments = arguments.into_iter().peekable();
     if arguments.next_if(|first| first == AS_AGENT_RELAY).is_none() {
-        return exit_code(run_command_line(arguments));
+        return run_printing(arguments.collect());
     }
     // These words run a part of `bench` or `demo` that needs a process of its own.
     let part = arguments
@@ -88,10 +90,10 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         return hook::run(&arguments.collect::<Vec<_>>());
     }
     let arguments: Vec<_> = arguments.collect();
-    exit_code(match service::Hosted::of(&arguments) {
-        Some(hosted) => hosted.run(),
-        None => run_command_line(arguments),
-    })
+    match service::Hosted::of(&arguments) {
+        Some(hosted) => exit_code(hosted.run()),
+        None => run_printing(arguments),
+    }
 }
 
 /// Runs `agent-relay-wrap` with the arguments after the program's name. Returns its exit code.
@@ -128,6 +130,10 @@ fn run_wrapper(arguments: impl Iterator<Item = OsString>) -> Result<i32, Failure
         let line = argv::check(&extract.join(" "), &info, arguments)?;
         return from_words::<run::Extract>(&extract, &line.words)?.run();
     }
+    if arguments.next_if(|first| first == "--version" || first == "-V").is_some() {
+        print::Out::new().line(format_args!("{PROGRAM} {VERSION}"))?;
+        return Ok(DONE);
+    }
     let help = arguments.next_if(|first| first == "help").map(|_| "--help".into());
     let arguments = help.into_iter().chain(arguments);
     let line = argv::check(PROGRAM, &run::Run::get_args_info(), arguments)?;
@@ -147,19 +153,33 @@ fn parser_end(exit: EarlyExit) -> Failure {
     match exit.status {
         Ok(()) => {
             let printed = io::stdout().write_all(print::fit(&exit.output).as_bytes());
-            printed.map_or_else(Failure::unwritten, |()| Failure { code: DONE, message: None })
+            printed.map_or_else(Failure::unwritten, |()| Failure::silent(DONE))
         }
         Err(()) => Failure::usage(escape::escaped(exit.output.trim_end())),
     }
 }
 
 fn exit_code(result: Result<i32, Failure>) -> i32 {
+    exit_code_as(false, result)
+}
+
+/// Prints a failure as a line or as JSON. Returns the exit code.
+fn exit_code_as(json: bool, result: Result<i32, Failure>) -> i32 {
     result.unwrap_or_else(|failure| {
-        if let Some(message) = failure.message {
-            eprint_line(message);
+        if let Some(object) = failure.json().filter(|_| json) {
+            // If standard output is closed, the exit code is all that is left.
+            drop(print::Out::new().json("error", &object));
+        } else if let Some(line) = failure.line() {
+            print::eprint_line(line);
         }
         failure.code
     })
+}
+
+/// Runs a command line of `agent-relay`. With `--json` before a command to run, a failure is JSON.
+fn run_printing(arguments: Vec<OsString>) -> i32 {
+    let json = arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    exit_code_as(json, run_command_line(arguments))
 }
 
 /// The descriptions of all commands.

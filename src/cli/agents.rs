@@ -8,6 +8,7 @@ use super::{
     join::join,
     print::{Out, duration},
     request::each_agent,
+    table::Column,
     wrapped::RUN_DIRECTORY,
 };
 use crate::{
@@ -64,11 +65,18 @@ impl Agents {
             Ok(())
         })?;
         if !self.json {
-            let empty = "no agents yet: start one with `agent-relay run -n NAME -- COMMAND`";
-            let heading = ["NAME", "STATE", "WAITING", "IN FLIGHT", "TOPICS", "READ FROM"];
-            out.table(&heading, rows, empty)?;
+            let empty = "no agents yet; start one with `agent-relay run NAME -- COMMAND`";
+            let columns = [
+                Column::cut("NAME", 12),
+                Column::cut("STATE", 12),
+                Column::whole("WAITING"),
+                Column::cut("READ FROM", 12),
+                Column::optional("IN FLIGHT"),
+                Column::optional("TOPICS"),
+            ];
+            out.table(&columns, rows, empty)?;
         }
-        remarks.into_iter().try_for_each(|remark| out.line(remark))?;
+        remarks.into_iter().try_for_each(|remark| out.broken(&remark))?;
         Ok(DONE)
     }
 }
@@ -148,9 +156,9 @@ fn row(listed: &Listed<'_>) -> Vec<String> {
         escaped(&agent.name),
         format!("{state} for {}{held}", duration(since)),
         agent.waiting.to_string(),
+        read_from(source.as_ref()),
         agent.in_flight.to_string(),
         agent.subscriptions.to_string(),
-        read_from(source.as_ref()),
     ]
 }
 

@@ -7,7 +7,7 @@
 //! as a word of its own, then `--` and the other arguments.
 
 use super::{escape::escaped, failure::Failure, values::Kind};
-use crate::config::nearest;
+use crate::{config::nearest, wrap::agents};
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, SubCommandInfo};
 use std::ffi::{OsStr, OsString};
 
@@ -20,6 +20,9 @@ pub(super) struct CommandLine {
     pub(super) to_run: Vec<OsString>,
 }
 
+/// Other words for commands.
+const SYNONYMS: [(&str, &str); 2] = [("list", "agents"), ("ls", "agents")];
+
 /// Checks the arguments of a program, and brings them into the form that argh parses.
 pub(super) fn check(
     program: &str,
@@ -27,18 +30,31 @@ pub(super) fn check(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<CommandLine, Failure> {
     let mut arguments = arguments.into_iter();
-    let mut words = Vec::new();
+    let (mut words, mut of_program) = (Vec::new(), Vec::new());
     let mut path = vec![program];
     let mut level = Level::new(info);
     loop {
         let read = level.read(&mut arguments, path.len() == 1);
         let next = read.map_err(|mistake| mistake.to_failure(&path, info))?;
         words.append(&mut level.options);
+        of_program.append(&mut level.of_program);
+        let mut early = std::mem::take(&mut level.early);
         match next {
             Next::Command(command) => {
                 words.push(command.name.to_owned());
                 path.push(command.name);
-                level = Level::new(&command.command);
+                level = Level::of_command(command, info);
+                level.take_early(early).map_err(|mistake| mistake.to_failure(&path, info))?;
+            }
+            Next::Agent(to_run) => {
+                let run = info.commands.iter().find(|command| command.name == RUN);
+                let run = run.expect("a program that starts agents has `run`");
+                let mut level = Level::of_command(run, info);
+                path.push(RUN);
+                let taken = level.take_early(std::mem::take(&mut early));
+                taken.map_err(|mistake| mistake.to_failure(&path, info))?;
+                of_program.append(&mut words);
+                return Ok(level.run_agent(of_program, to_run));
             }
             Next::Help(commands) => {
                 words.extend(commands);
@@ -50,7 +66,8 @@ pub(super) fn check(
                     words.push("--".to_owned());
                     words.append(&mut level.arguments);
                 }
-                return Ok(CommandLine { words, to_run });
+                of_program.append(&mut words);
+                return Ok(CommandLine { words: of_program, to_run });
             }
         }
     }
@@ -58,16 +75,25 @@ pub(super) fn check(
 
 /// A mistake in the command line.
 enum Mistake {
-    /// A sentence, to which the error adds how to get the command's help.
-    Usage(String),
-    /// A sentence that already says what to do.
-    Complete(String),
+    Wrong {
+        message: String,
+        /// What to do; if absent, how to get the command's help.
+        hint: Option<String>,
+    },
     /// An unknown command: `word` is no command of the current command, or of the command below it
     /// with the path `within`.
     NoCommand { word: String, within: Vec<String> },
 }
 
 impl Mistake {
+    fn new(message: impl Into<String>) -> Self {
+        Self::Wrong { message: message.into(), hint: None }
+    }
+
+    fn with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Wrong { message: message.into(), hint: Some(hint.into()) }
+    }
+
     fn to_failure(&self, path: &[&str], root: &CommandInfoWithArgs) -> Failure {
         let (program, commands) = path.split_first().expect("the program is first");
         let mut commands = commands.to_vec();
@@ -82,9 +108,12 @@ impl Mistake {
         for command in &commands {
             help.extend([" ", command]);
         }
-        Failure::usage(match self {
-            Self::Usage(mistake) => format!("{}: `{help}` shows how", escaped(mistake)),
-            Self::Complete(mistake) => escaped(mistake),
+        match self {
+            Self::Wrong { message, hint } => {
+                let hint = hint.as_deref().map(escaped);
+                let hint = hint.unwrap_or_else(|| format!("run `{help}`"));
+                Failure::usage(escaped(message)).hint(hint)
+            }
             Self::NoCommand { word, .. } => {
                 let known = commands.iter().fold(&root.commands, |known, command| {
                     let found = known.iter().find(|known| known.name == *command);
@@ -92,17 +121,19 @@ impl Mistake {
                 });
                 let near = nearest(word, known.iter().map(|known| known.name.to_owned()));
                 let before = [&[*program], &commands[..]].concat().join(" ");
-                let advice = near.map(|name| format!("did you mean `{before} {name}`?"));
-                let advice = advice.unwrap_or_else(|| format!("`{help}` lists the commands"));
-                format!("no command {}: {advice}", escaped(word))
+                let hint = near.map(|name| format!("did you mean `{before} {name}`?"));
+                let hint = hint.unwrap_or_else(|| format!("run `{help}` for a list"));
+                Failure::usage(format!("no command \"{}\"", escaped(word))).hint(hint)
             }
-        })
+        }
     }
 }
 
 /// The reason why the words of one command end.
 enum Next<'a> {
     Command(&'a SubCommandInfo),
+    /// The command line of an agent CLI, which needs no `run` before it.
+    Agent(Vec<OsString>),
     /// A request for help. The words are the path of a command below the current one.
     Help(Vec<String>),
     /// The end of the words, with the command to run.
@@ -112,8 +143,15 @@ enum Next<'a> {
 /// The words of one command, as read so far.
 struct Level<'a> {
     info: &'a CommandInfoWithArgs,
+    /// The command's name; `None` for the program itself.
+    command: Option<&'a str>,
+    root: &'a CommandInfoWithArgs,
     /// Options with their values.
     options: Vec<String>,
+    /// Options of the program itself that were given after its command.
+    of_program: Vec<String>,
+    /// Options of a command that were given before it.
+    early: Vec<(String, Option<String>)>,
     /// Arguments that are not options.
     arguments: Vec<String>,
     /// The names of the options that were given to this command so far.
@@ -121,8 +159,14 @@ struct Level<'a> {
 }
 
 impl<'a> Level<'a> {
-    fn new(info: &'a CommandInfoWithArgs) -> Self {
-        Self { info, options: Vec::new(), arguments: Vec::new(), given: Vec::new() }
+    fn new(root: &'a CommandInfoWithArgs) -> Self {
+        let (options, of_program, early) = (Vec::new(), Vec::new(), Vec::new());
+        let (arguments, given) = (Vec::new(), Vec::new());
+        Self { info: root, command: None, root, options, of_program, early, arguments, given }
+    }
+
+    fn of_command(command: &'a SubCommandInfo, root: &'a CommandInfoWithArgs) -> Self {
+        Self { info: &command.command, command: Some(command.name), ..Self::new(root) }
     }
 
     fn read(
@@ -149,18 +193,44 @@ impl<'a> Level<'a> {
             }
             if may_be_option && is_option(&word) {
                 self.option(&word, words)?;
+            } else if self.takes_name() {
+                self.option(NAME, &mut [OsString::from(word)].into_iter())?;
             } else if self.info.commands.is_empty() {
-                self.argument(word)?;
+                self.argument(word, words)?;
             } else if is_root && word == "help" {
                 return self.help(words);
             } else {
-                let known = self.info.commands.iter().find(|known| known.name == word);
+                if is_root && agents::named(&word).is_some() {
+                    let to_run = std::iter::once(word.into()).chain(words).collect();
+                    return Ok(Next::Agent(to_run));
+                }
+                let synonym = SYNONYMS.iter().find(|(synonym, _)| is_root && *synonym == word);
+                let name = synonym.map_or(&*word, |(_, name)| name);
+                let known = self.info.commands.iter().find(|known| known.name == name);
                 return known
                     .map(Next::Command)
                     .ok_or(Mistake::NoCommand { word, within: Vec::new() });
             }
         }
         self.end(Vec::new(), is_root)
+    }
+
+    /// Reads the options that were given before the command.
+    fn take_early(&mut self, early: Vec<(String, Option<String>)>) -> Result<(), Mistake> {
+        early.into_iter().try_for_each(|(option, value)| {
+            self.option(&option, &mut value.into_iter().map(OsString::from))
+        })
+    }
+
+    /// The line that runs an agent CLI, with a brief, and with a made-up name unless there is one.
+    fn run_agent(mut self, mut of_program: Vec<String>, to_run: Vec<OsString>) -> CommandLine {
+        of_program.push(RUN.to_owned());
+        of_program.append(&mut self.options);
+        let makes_up_name = !self.given.contains(&NAME);
+        let switches = [(MADE_UP_NAME, makes_up_name), (BRIEF, !self.given.contains(&BRIEF))];
+        let switches = switches.into_iter().filter(|(_, is_missing)| *is_missing);
+        of_program.extend(switches.map(|(switch, _)| switch.to_owned()));
+        CommandLine { words: of_program, to_run }
     }
 
     /// Reports whether the last argument is a command to run with all that follows it.
@@ -172,8 +242,12 @@ impl<'a> Level<'a> {
     /// Reports whether this word begins the command to run. The word need not be UTF-8.
     fn is_at_command(&self, word: &OsStr, may_be_option: bool) -> bool {
         let begins_option = may_be_option && word.as_encoded_bytes().starts_with(b"-");
-        let is_last = self.arguments.len() + 1 == self.info.positionals.len();
-        self.runs_command() && is_last && !begins_option
+        self.runs_command() && !self.takes_name() && !begins_option
+    }
+
+    /// Reports whether the next argument is the name of the agent that is to run a command.
+    fn takes_name(&self) -> bool {
+        self.runs_command() && !self.given.contains(&NAME)
     }
 
     fn option(
@@ -185,50 +259,101 @@ impl<'a> Level<'a> {
             Some((option, value)) => (option, Some(value.to_owned())),
             None => (word, None),
         };
-        let flag = self.info.flags.iter().find(|flag| is_named(flag, option));
-        let flag = flag.ok_or_else(|| self.no_option(option))?;
+        let (flag, owner) = self.flag(option).ok_or_else(|| self.no_option(option))?;
         let is_repeated = self.given.contains(&flag.long);
         self.given.push(flag.long);
-        let FlagInfoKind::Option { arg_name } = flag.kind else {
-            self.options.push(flag.long.to_owned());
-            return match value {
-                Some(_) => Err(Mistake::Usage(format!("{option} takes no value"))),
-                None => Ok(()),
-            };
+        let value = match flag.kind {
+            FlagInfoKind::Switch if value.is_some() => {
+                return Err(Mistake::new(format!("{option} takes no value")));
+            }
+            FlagInfoKind::Switch => None,
+            FlagInfoKind::Option { .. }
+                if is_repeated && flag.optionality != Optionality::Repeating =>
+            {
+                return Err(Mistake::new(format!("{option} is given twice")));
+            }
+            FlagInfoKind::Option { arg_name } => {
+                let kind = Kind::of(arg_name);
+                let value = match value {
+                    Some(value) => value,
+                    None => words.next().map(|word| utf8(&word)).transpose()?.ok_or_else(|| {
+                        let kind = kind.map(|kind| format!(" ({})", kind.description()));
+                        Mistake::new(format!("{option} needs a value{}", kind.unwrap_or_default()))
+                    })?,
+                };
+                check_value(kind, option, &value)?;
+                Some(value)
+            }
         };
-        if is_repeated && flag.optionality != Optionality::Repeating {
-            return Err(Mistake::Usage(format!("{option} is given twice")));
+        let long = flag.long.to_owned();
+        match owner {
+            Owner::Command => self.options.extend([long].into_iter().chain(value)),
+            Owner::Program => self.of_program.extend([long].into_iter().chain(value)),
+            Owner::LaterCommand => self.early.push((long, value)),
         }
-        let kind = Kind::of(arg_name);
-        let value = match value {
-            Some(value) => value,
-            None => words.next().map(|word| utf8(&word)).transpose()?.ok_or_else(|| {
-                let kind = kind.map(|kind| format!(" ({})", kind.description()));
-                Mistake::Usage(format!("{option} needs a value{}", kind.unwrap_or_default()))
-            })?,
-        };
-        check_value(kind, option, &value)?;
-        self.options.extend([flag.long.to_owned(), value]);
         Ok(())
     }
 
+    /// Finds an option: of this command, of the program, or, before the command is known, of any
+    /// command.
+    fn flag(&self, option: &str) -> Option<(&'a FlagInfo<'a>, Owner)> {
+        let find =
+            |info: &'a CommandInfoWithArgs| info.flags.iter().find(|flag| is_named(flag, option));
+        let own = find(self.info).map(|flag| (flag, Owner::Command));
+        let of_program = || find(self.root).map(|flag| (flag, Owner::Program));
+        let is_root = std::ptr::eq(self.info, self.root);
+        let of_any = || {
+            let mut commands = self.root.commands.iter().filter(|_| is_root);
+            let flag = commands.find_map(|command| find(&command.command))?;
+            Some((flag, Owner::LaterCommand))
+        };
+        own.or_else(of_program).or_else(of_any)
+    }
+
     fn no_option(&self, option: &str) -> Mistake {
+        let message = format!("no option {option}");
         let flags = self.info.flags.iter().filter(|flag| !flag.hidden);
         match nearest(option, flags.map(|flag| flag.long.to_owned())) {
-            Some(near) => Mistake::Complete(format!("no option {option}: did you mean {near}?")),
-            None => Mistake::Usage(format!("no option {option}")),
+            Some(near) => Mistake::with_hint(message, format!("did you mean {near}?")),
+            None => Mistake::new(message),
         }
     }
 
-    fn argument(&mut self, word: String) -> Result<(), Mistake> {
+    fn argument(
+        &mut self,
+        word: String,
+        others: &mut impl Iterator<Item = OsString>,
+    ) -> Result<(), Mistake> {
         let Some(positional) = self.info.positionals.get(self.arguments.len()) else {
-            return Err(Mistake::Usage(format!(
-                "{word} is one word too many (a text with blanks goes in quotes)"
-            )));
+            return Err(self.unexpected(&word, others));
         };
         check_value(Kind::of(positional.name), positional.name, &word)?;
         self.arguments.push(word);
         Ok(())
+    }
+
+    /// An argument after the last one: a part of a text without quotes, or an option without its
+    /// dashes.
+    fn unexpected(&self, word: &str, others: &mut impl Iterator<Item = OsString>) -> Mistake {
+        let message = format!("unexpected argument \"{word}\"");
+        let option = format!("--{word}");
+        if self.info.flags.iter().any(|flag| flag.long == option) {
+            return Mistake::with_hint(message, format!("did you mean {option}?"));
+        }
+        let last = self.info.positionals.last().and_then(|last| Kind::of(last.name));
+        let (Some(Kind::Body), [arguments @ .., text]) = (last, &*self.arguments) else {
+            return Mistake::new(message);
+        };
+        let others = others.map(|other| other.to_string_lossy().into_owned());
+        let text = [text, word].map(str::to_owned).into_iter().chain(others);
+        let text = text.collect::<Vec<_>>().join(" ");
+        let quoted = match text.contains(['"', '$', '`', '\\', '!']) {
+            true => "…".to_owned(),
+            false => text,
+        };
+        let command = self.command.into_iter().chain(arguments.iter().map(String::as_str));
+        let command = command.collect::<Vec<_>>().join(" ");
+        Mistake::with_hint(message, format!("quote the text: {command} \"{quoted}\""))
     }
 
     /// Parses the words after `help`, which are the path of a command.
@@ -237,11 +362,12 @@ impl<'a> Level<'a> {
         while !info.commands.is_empty() {
             let Some(word) = words.next() else { break };
             let word = utf8(&word)?;
-            let Some(command) = info.commands.iter().find(|known| known.name == word) else {
+            let name = if agents::named(&word).is_some() { RUN } else { &word };
+            let Some(command) = info.commands.iter().find(|known| known.name == name) else {
                 return Err(Mistake::NoCommand { word, within: path });
             };
             info = &command.command;
-            path.push(word);
+            path.push(command.name.to_owned());
         }
         Ok(Next::Help(path))
     }
@@ -256,14 +382,35 @@ impl<'a> Level<'a> {
         let missing = missing.filter(|(_, optionality)| **optionality == Optionality::Required);
         let missing: Vec<_> = missing.map(|(name, _)| name).collect();
         let commands: Vec<_> = self.info.commands.iter().map(|command| command.name).collect();
-        if !missing.is_empty() {
-            return Err(Mistake::Usage(format!("missing: {}", missing.join(", "))));
+        if let Some(first) = missing.first() {
+            let kind = Kind::of(first.trim_start_matches('-'));
+            let value = kind.map(|kind| format!(" ({})", kind.description()));
+            return Err(Mistake::new(format!("missing: {first}{}", value.unwrap_or_default())));
         }
         if !commands.is_empty() && !is_root {
-            return Err(Mistake::Usage(format!("missing: one of {}", commands.join(", "))));
+            return Err(Mistake::new(format!("missing: {}", commands.join(", or "))));
         }
         Ok(Next::End(to_run))
     }
+}
+
+/// The option with the name of the agent that `run` and `spawn` start. The name may also stand
+/// before the command.
+const NAME: &str = "--name";
+
+/// The command that runs an agent, and its switches for an agent CLI that is named without it.
+const RUN: &str = "run";
+const MADE_UP_NAME: &str = "--made-up-name";
+const BRIEF: &str = "--brief";
+
+/// The command that an option belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// The command in which it was found.
+    Command,
+    Program,
+    /// The command that comes later.
+    LaterCommand,
 }
 
 fn is_named(flag: &FlagInfo<'_>, option: &str) -> bool {
@@ -274,7 +421,7 @@ fn is_named(flag: &FlagInfo<'_>, option: &str) -> bool {
 
 fn check_value(kind: Option<Kind>, name: &str, value: &str) -> Result<(), Mistake> {
     let checked = kind.map_or(Ok(()), |kind| kind.check(value));
-    checked.map_err(|reason| Mistake::Usage(format!("{name} '{value}': {reason}")))
+    checked.map_err(|reason| Mistake::new(format!("{name} \"{value}\": {reason}")))
 }
 
 /// Reports whether a word is an option, and not a text that begins with a dash: `-`, `-5`,
@@ -289,17 +436,17 @@ fn is_option(word: &str) -> bool {
 
 fn utf8(word: &OsStr) -> Result<String, Mistake> {
     word.to_str().map(str::to_owned).ok_or_else(|| {
-        Mistake::Complete(format!(
-            "the argument {} is not UTF-8: give the text on standard input (`-`) or with --file",
-            word.display()
-        ))
+        Mistake::with_hint(
+            format!("the argument {} is not UTF-8", word.display()),
+            "give the text on standard input or with --file",
+        )
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::top_info;
+    use crate::cli::{failure::USAGE, top_info};
 
     #[track_caller]
     fn checked(line: &[&str], words: &[&str], to_run: &[&str]) {
@@ -364,14 +511,17 @@ mod tests {
         checked(&["run", "--help"], &["run", "--help"], &[]);
         checked(
             &["spawn", "Ann", "--json", "--cwd=/x", "--", "bash", "-c", "x"],
-            &["spawn", "--json", "--cwd", "/x", "--", "Ann"],
+            &["spawn", "--name", "Ann", "--json", "--cwd", "/x"],
             &["bash", "-c", "x"],
         );
         checked(
             &["spawn", "--json", "Ann", "cat", "-n"],
-            &["spawn", "--json", "--", "Ann"],
+            &["spawn", "--json", "--name", "Ann"],
             &["cat", "-n"],
         );
+        checked(&["spawn", "-n", "Ann", "cat"], &["spawn", "--name", "Ann"], &["cat"]);
+        checked(&["run", "Ann", "--", "cat"], &["run", "--name", "Ann"], &["cat"]);
+        checked(&["run", "--", "cat"], &["run"], &["cat"]);
         checked(
             &["run", "-n", "Ann", "bash", "--", "x"],
             &["run", "--name", "Ann"],
@@ -382,55 +532,91 @@ mod tests {
     #[test]
     fn mistakes_are_reported_with_a_remedy() {
         for (line, message) in [
-            (&["stauts"][..], "no command stauts: did you mean `agent-relay status`?"),
-            (&["nonsense"], "no command nonsense: `agent-relay help` lists the commands"),
-            (&["policy", "relaod"], "no command relaod: did you mean `agent-relay policy reload`?"),
+            (&["sned"][..], "no command \"sned\"; did you mean `agent-relay send`?"),
+            (&["nonsense"], "no command \"nonsense\"; run `agent-relay help` for a list"),
+            (
+                &["policy", "relaod"],
+                "no command \"relaod\"; did you mean `agent-relay policy reload`?",
+            ),
             (
                 &["policy", "nonsense", "x"],
-                "no command nonsense: `agent-relay help policy` lists the commands",
+                "no command \"nonsense\"; run `agent-relay help policy` for a list",
             ),
             (
                 &["help", "policy", "nonsense"],
-                "no command nonsense: `agent-relay help policy` lists the commands",
+                "no command \"nonsense\"; run `agent-relay help policy` for a list",
             ),
             (
                 &["policy"],
-                "missing: one of key, check, reload, clear: `agent-relay help policy` shows how",
+                "missing: key, or check, or reload, or clear; run `agent-relay help policy`",
             ),
-            (&["policy", "key"], "missing: name: `agent-relay help policy key` shows how"),
             (
-                &["policy", "key", "Ann", "--x"],
-                "no option --x: `agent-relay help policy key` shows how",
+                &["policy", "key"],
+                "missing: name (the name of an agent); run `agent-relay help policy key`",
             ),
-            (&["send", "--x"], "no option --x: `agent-relay help send` shows how"),
-            (&["send", "--topc"], "no option --topc: did you mean --topic?"),
-            (&["--x"], "no option --x: `agent-relay help` shows how"),
-            (&["run", "-nAnn"], "no option -nAnn: `agent-relay help run` shows how"),
+            (&["policy", "key", "Ann", "--x"], "no option --x; run `agent-relay help policy key`"),
+            (&["send", "--x"], "no option --x; run `agent-relay help send`"),
+            (&["send", "--topc"], "no option --topc; did you mean --topic?"),
+            (&["--x"], "no option --x; run `agent-relay help`"),
+            (&["run", "-nAnn"], "no option -nAnn; run `agent-relay help run`"),
             (
-                &["send", "a", "b", "c"],
-                "c is one word too many (a text with blanks goes in quotes): \
-                 `agent-relay help send` shows how",
+                &["send", "Bob", "hello", "there", "world"],
+                "unexpected argument \"there\"; quote the text: send Bob \"hello there world\"",
             ),
-            (&["run", "x"], "missing: --name: `agent-relay help run` shows how"),
-            (&["--home"], "--home needs a value (a directory): `agent-relay help` shows how"),
+            (
+                &["ask", "Bob", "what", "is", "$HOME?"],
+                "unexpected argument \"is\"; quote the text: ask Bob \"…\"",
+            ),
+            (&["status", "x", "json"], "unexpected argument \"json\"; did you mean --json?"),
+            (&["agents", "x"], "unexpected argument \"x\"; run `agent-relay help agents`"),
+            (&["--as", "Bob", "agents"], "no option --as; run `agent-relay help agents`"),
+            (&["--home"], "--home needs a value (a directory); run `agent-relay help`"),
             (
                 &["listen", "--as", "B", "--as", "C"],
-                "--as is given twice: `agent-relay help listen` shows how",
+                "--as is given twice; run `agent-relay help listen`",
             ),
-            (
-                &["status", "--json=yes"],
-                "--json takes no value: `agent-relay help status` shows how",
-            ),
+            (&["status", "--json=yes"], "--json takes no value; run `agent-relay help status`"),
             (
                 &["listen", "--count", "-1"],
-                "--count '-1': give a whole number of messages, 1 at least: \
-                 `agent-relay help listen` shows how",
+                "--count \"-1\": give a whole number of messages, 1 at least; \
+                 run `agent-relay help listen`",
             ),
         ] {
             let info = top_info();
             let failure = check("agent-relay", &info, line.iter().map(OsString::from)).unwrap_err();
-            assert_eq!(failure, Failure::usage(message), "{line:?}");
+            assert_eq!(
+                (failure.code, failure.line().as_deref()),
+                (USAGE, Some(message)),
+                "{line:?}"
+            );
         }
+    }
+
+    #[test]
+    fn options_before_and_after_the_command_are_understood() {
+        checked(&["--json", "status"], &["status", "--json"], &[]);
+        checked(&["--as", "Bob", "inbox"], &["inbox", "--as", "Bob"], &[]);
+        checked(&["status", "--home", "/x"], &["--home", "/x", "status"], &[]);
+        checked(
+            &["policy", "key", "Ann", "--home=/x", "--json"],
+            &["--home", "/x", "policy", "key", "--json", "--", "Ann"],
+            &[],
+        );
+        checked(&["ls"], &["agents"], &[]);
+        checked(&["list", "--json"], &["agents", "--json"], &[]);
+    }
+
+    #[test]
+    fn agent_cli_needs_no_run() {
+        let given = ["run", "--made-up-name", "--brief"];
+        checked(&["claude"], &given, &["claude"]);
+        checked(&["codex", "--json", "-n", "x"], &given, &["codex", "--json", "-n", "x"]);
+        checked(
+            &["--home", "/x", "-n", "Ann", "gemini"],
+            &["--home", "/x", "run", "--name", "Ann", "--brief"],
+            &["gemini"],
+        );
+        checked(&["help", "claude"], &["run", "--help"], &[]);
     }
 
     /// Collects every command with its path.

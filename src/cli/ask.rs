@@ -4,9 +4,8 @@ use super::{
     context::GlobalOptions,
     escape::{escaped, escaped_text},
     failure::{DONE, Failure, TIMED_OUT},
-    input,
     print::{Out, compact},
-    send::{BODY_BYTES_MAX, join_as, not_delivered},
+    send::{join_as, not_delivered, text_or_input},
     values::{agent_name, importance, milliseconds},
     wrapped::hops,
 };
@@ -59,9 +58,9 @@ pub(super) struct Ask {
     #[argh(positional, arg_name = "agent")]
     to: String,
 
-    /// the text; - reads standard input
+    /// the text; - or nothing reads standard input
     #[argh(positional, arg_name = "body")]
-    body: String,
+    body: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -79,12 +78,9 @@ impl Ask {
             return Err(Failure::usage("--timeout is at most 1h"));
         }
         if [EVERYONE, RELAY].contains(&self.to.as_str()) {
-            return Err(Failure::usage("a question goes to one agent: give its name"));
+            return Err(Failure::usage("a question goes to one agent").hint("give its name"));
         }
-        let body = match self.body.as_str() {
-            "-" => input::read_text(None, BODY_BYTES_MAX)?,
-            body => body.to_owned(),
-        };
+        let body = text_or_input(self.body.as_deref(), "ask", &self.to)?;
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
         let mut question = Outgoing::message(self.to.as_str(), body);
         question.meta.importance = self.importance;

@@ -42,7 +42,7 @@ impl Attach {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         if !wrap::is_attached() {
             return Err(Failure::failed(
-                "attach needs a terminal, and standard input or output is none: run it in one",
+                "attach needs a terminal, and standard input or output is none",
             ));
         }
         let name = &self.name;

@@ -85,7 +85,7 @@ impl Bench {
         let progress = |what: &str| eprint_line(format_args!("{what} …"));
         if self.hostile {
             if self.ack {
-                return Err(Failure::usage("--hostile measures no ACKs: leave out --ack"));
+                return Err(Failure::usage("--hostile measures no ACKs").hint("leave out --ack"));
             }
             let scratch = Scratch::make().map_err(Failure::because)?;
             let report =

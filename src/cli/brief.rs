@@ -74,9 +74,7 @@ pub(super) struct Brief {
 impl Brief {
     pub(super) fn run(self) -> Result<i32, Failure> {
         match (self.install, self.remove) {
-            (true, true) => {
-                Err(Failure::usage("--install and --remove exclude each other: give one of them"))
-            }
+            (true, true) => Err(Failure::usage("--install and --remove exclude each other")),
             (false, false) => self.print(),
             (true, false) => self.change(install),
             (false, true) => self.change(remove),
@@ -85,17 +83,17 @@ impl Brief {
 
     fn print(self) -> Result<i32, Failure> {
         if self.claude || self.codex || self.gemini {
-            return Err(Failure::usage(
-                "the options name a file: give --install or --remove as well",
-            ));
+            return Err(Failure::usage("no --install or --remove").hint("give one of them"));
         }
         let name = self.subject.or_else(agent_around);
         if let Some(name) = &name {
+            if ["install", "remove"].contains(&&**name) {
+                let failure = Failure::usage(format!("unexpected argument {name:?}"));
+                return Err(failure.hint(format!("did you mean --{name}?")));
+            }
             Name::parse(name).map_err(|error| {
-                let advice = "a file is given after --install";
-                Failure::usage(format!(
-                    "an agent cannot have the name {name:?}: {error} ({advice})"
-                ))
+                let message = format!("an agent cannot have the name {name:?}: {error}");
+                Failure::usage(message).hint("to change a file, use --install FILE")
             })?;
         }
         let text = brief::text(name.as_deref());

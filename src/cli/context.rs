@@ -39,7 +39,7 @@ impl GlobalOptions {
             Some(home) => std::path::absolute(home),
             None => paths::home(),
         };
-        home.map_err(|error| Failure::failed(format!("{error}: name a directory with --home")))
+        home.map_err(|error| Failure::failed(error.to_string()).hint("set HOME or use --home DIR"))
     }
 
     /// Returns the context of a command that joins a daemon. A broken config.toml is only reported,
@@ -226,17 +226,15 @@ pub(super) fn join_failure(settings: &Settings, error: ClientError) -> Failure {
         (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))
             if fault.has_code(ErrorCode::NameInUse) =>
         {
-            Failure::failed(format!(
-                "{name} is connected already: choose another name, or end the other agent first"
-            ))
+            Failure::failed(format!("{name} is connected already"))
+                .hint("choose another name, or end the other agent first")
         }
         (ClientError::Ended(Ended::Error(fault)), Mode::Agent(name))
             if fault.has_code(ErrorCode::Unauthorized) =>
         {
-            Failure::failed(format!(
-                "policy.toml requires a key for {name}, and this command has none: put it into \
-                 keys/{name} in the home directory, or name its file with --key-file"
-            ))
+            let message = format!("policy.toml requires a key for {name}, and there is none here");
+            let hint = format!("put it into keys/{name} in the home, or use --key-file FILE");
+            Failure::failed(message).hint(hint)
         }
         _ => error.into(),
     }

@@ -5,8 +5,10 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, DeliveryState, ago, beginning_of_text, each_row, route},
+    messages::{self, DeliveryState, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
+    moment,
     print::Out,
+    table::Column,
 };
 use crate::protocol::relay::MessageRow;
 use argh::{ArgsInfo, FromArgs};
@@ -38,14 +40,17 @@ impl DeadLetters {
             |page| page,
             |json, message| {
                 if self.json {
-                    return out.json_text(messages::SCHEMA, json);
+                    out.json_text(messages::SCHEMA, json)?;
+                } else {
+                    rows.push(row(message));
                 }
-                rows.push(row(message));
-                Ok(())
+                Ok(true)
             },
         )?;
         if !self.json {
-            out.table(&["DIED", "FROM, TO", "WHY", "ID", "TEXT"], rows, "no dead letters")?;
+            let columns =
+                [Column::whole("DIED"), Column::whole("ID"), FROM_TO, Column::cut("WHY", 12), TEXT];
+            out.table(&columns, rows, "no dead letters")?;
         }
         Ok(DONE)
     }
@@ -55,10 +60,10 @@ fn row(message: &MessageRow<'_>) -> Vec<String> {
     let reason = DeliveryState::of(message).reason.unwrap_or_default();
     let code = escaped(message.delivery.code.as_deref().unwrap_or_default());
     vec![
-        ago(message.delivery.ended.unwrap_or(message.taken)),
+        moment::short(message.delivery.ended.unwrap_or(message.taken)),
+        short_id(&message.id),
         route(message),
         format!("{code}: {reason}"),
-        escaped(&message.id),
         beginning_of_text(message),
     ]
 }

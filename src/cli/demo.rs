@@ -132,11 +132,12 @@ impl Demo {
         mut agents: [Agent; 2],
     ) -> Result<usize, Failure> {
         let deadline = clock::monotonic_ms() + DEMO_MS;
-        let tap = tap::Tap { json: self.json };
         loop {
             select! {
                 recv(client.events()) -> event => match event {
-                    Ok(Event::Delivered(delivery)) => tap.show(out, &delivery)?,
+                    Ok(Event::Delivered(delivery)) => {
+                        tap::show(out, &delivery, self.json, |_, text| (String::new(), text))?;
+                    },
                     Ok(Event::Ended(ended)) => return Err(Failure::failed(ended.to_string())),
                     Ok(_) => {}
                     Err(_) => return Err(Failure::failed("the daemon of the demo has ended")),

@@ -2,6 +2,7 @@
 
 use super::escape::escaped;
 use crate::client::{ClientError, Ended, LastFailure};
+use serde::Serialize;
 use std::{fmt::Display, io};
 
 /// Exit code: done.
@@ -21,11 +22,68 @@ pub(super) const TIMED_OUT: i32 = 4;
 pub(super) struct Failure {
     pub(super) code: i32,
     pub(super) message: Option<String>,
+    /// What the user can do.
+    pub(super) hint: Option<String>,
+    /// The daemon's code, if the daemon or the recipient refused something.
+    refusal: Option<String>,
+}
+
+/// A failure as a JSON object.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The daemon's code, or a word for the exit code.
+    code: &'a str,
+    exit_code: i32,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
 }
 
 impl Failure {
     pub(super) fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: Some(message.into()) }
+        Self { code, message: Some(message.into()), hint: None, refusal: None }
+    }
+
+    /// The end of a command that has nothing to say.
+    pub(super) fn silent(code: i32) -> Self {
+        Self { code, message: None, hint: None, refusal: None }
+    }
+
+    /// Removes the message, which was reported in another way.
+    pub(super) fn silenced(self) -> Self {
+        Self { message: None, ..self }
+    }
+
+    /// Adds what the user can do.
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Adds the code with which the daemon or the recipient refused something.
+    pub(super) fn refused(self, code: &str) -> Self {
+        Self { refusal: Some(code.to_owned()), ..self }
+    }
+
+    /// Returns the failure as a JSON object. `None` if there is nothing to say.
+    pub(super) fn json(&self) -> Option<impl Serialize> {
+        let code = match (&self.refusal, self.code) {
+            (Some(refusal), _) => refusal,
+            (None, USAGE) => "USAGE",
+            (None, NOT_DELIVERED) => "NOT_DELIVERED",
+            (None, TIMED_OUT) => "TIMED_OUT",
+            (None, _) => "FAILED",
+        };
+        let (message, hint) = (self.message.as_deref()?, self.hint.as_deref());
+        Some(Report { code, exit_code: self.code, message, hint })
+    }
+
+    /// Returns the message with the hint, on one line.
+    pub(super) fn line(&self) -> Option<String> {
+        let message = self.message.as_deref()?;
+        Some(match &self.hint {
+            Some(hint) => format!("{message}; {hint}"),
+            None => message.to_owned(),
+        })
     }
 
     pub(super) fn failed(message: impl Into<String>) -> Self {
@@ -42,20 +100,20 @@ impl Failure {
     }
 
     pub(super) fn no_daemon(endpoint: &str) -> Self {
-        Self::failed(format!("no daemon at {endpoint}: start one with `agent-relay up`"))
+        Self::failed(format!("no daemon at {endpoint}")).hint("start one with `agent-relay up`")
     }
 
     /// A failure to write to standard output; success if its reader has closed it.
     pub(super) fn unwritten(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { code: DONE, message: None };
+            return Self::silent(DONE);
         }
         Self::failed(format!("write to standard output: {error}"))
     }
 
-    /// Returns the message, or an empty one.
+    /// Returns the message with the hint, or an empty text.
     pub(super) fn into_message(self) -> String {
-        self.message.unwrap_or_default()
+        self.line().unwrap_or_default()
     }
 }
 
@@ -75,7 +133,7 @@ impl From<Ended> for Failure {
         let message = escaped(&ended.to_string());
         match ended {
             Ended::GaveUp { last: LastFailure::NoListener, .. } => {
-                Self::failed(format!("{message}: start a daemon with `agent-relay up`"))
+                Self::failed(message).hint("start a daemon with `agent-relay up`")
             }
             _ => Self::failed(message),
         }
@@ -95,7 +153,7 @@ mod tests {
         let gave_up = "gave up after 10 attempts: connect to /s: Connection refused";
         assert_eq!(
             message(LastFailure::NoListener),
-            format!("{gave_up}: start a daemon with `agent-relay up`")
+            format!("{gave_up}; start a daemon with `agent-relay up`")
         );
         assert_eq!(message(LastFailure::Other), gave_up);
     }

@@ -2,12 +2,13 @@
 
 use super::{
     context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, DeliveryState, ago, beginning_of_text, each_row, route},
+    messages::{self, DeliveryState, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
+    moment,
     print::Out,
-    values::count,
+    table::Column,
+    values::{count, moment},
 };
 use crate::protocol::relay::{HistoryRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
@@ -19,6 +20,7 @@ use argh::{ArgsInfo, FromArgs};
     name = "history",
     help_triggers("--help"),
     example = "agent-relay history --with Bob --limit 10",
+    example = "agent-relay history --since yesterday --until 12:00",
     example = "agent-relay history --search \"port 8080\" --json",
     note = "Messages are kept for history_days of config.toml."
 )]
@@ -39,7 +41,19 @@ pub(super) struct History {
     #[argh(option, arg_name = "words")]
     search: Option<String>,
 
-    /// at most this many; default: 50
+    /// only messages to this agent
+    #[argh(option, arg_name = "agent")]
+    to: Option<String>,
+
+    /// only messages since this moment: 2h, 14:00, yesterday, 2026-11-23 14:00
+    #[argh(option, arg_name = "moment", from_str_fn(moment))]
+    since: Option<u64>,
+
+    /// only messages until this moment
+    #[argh(option, arg_name = "moment", from_str_fn(moment))]
+    until: Option<u64>,
+
+    /// maximum number (default 50)
     #[argh(option, arg_name = "count", from_str_fn(count), default = "50")]
     limit: u64,
 
@@ -51,7 +65,7 @@ pub(super) struct History {
 impl History {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         if self.search.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
-            return Err(Failure::usage("--search has no word in it: give the words to search for"));
+            return Err(Failure::usage("--search has no word in it"));
         }
         let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
@@ -63,29 +77,50 @@ impl History {
             cursor,
             limit,
         };
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        each_row(&client, "history", limit, request, |json, message| {
-            if self.json {
-                return out.json_text(messages::SCHEMA, json);
+        let mut left = self.limit;
+        let page_rows = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        each_row(&client, "history", page_rows, request, |json, message| {
+            if !self.includes(message) {
+                return Ok(true);
             }
-            rows.push(row(message));
-            Ok(())
+            left -= 1;
+            if self.json {
+                out.json_text(messages::SCHEMA, json)?;
+            } else {
+                rows.push(row(message));
+            }
+            Ok(left > 0)
         })?;
         if !self.json {
             let empty =
                 "no such message is known: only at-least-once messages are kept, for a while";
-            out.table(&["SENT", "FROM, TO", "STATE", "ID", "TEXT"], rows, empty)?;
+            let columns = [
+                Column::whole("SENT"),
+                Column::whole("ID"),
+                FROM_TO,
+                Column::cut("STATE", 9),
+                TEXT,
+            ];
+            out.table(&columns, rows, empty)?;
         }
         Ok(DONE)
     }
 }
 
+impl History {
+    fn includes(&self, message: &MessageRow<'_>) -> bool {
+        self.since.is_none_or(|since| message.taken >= since)
+            && self.until.is_none_or(|until| message.taken < until)
+            && self.to.as_deref().is_none_or(|to| message.to.eq_ignore_ascii_case(to))
+    }
+}
+
 fn row(message: &MessageRow<'_>) -> Vec<String> {
     vec![
-        ago(message.taken),
+        moment::short(message.taken),
+        short_id(&message.id),
         route(message),
         DeliveryState::of(message).short(),
-        escaped(&message.id),
         beginning_of_text(message),
     ]
 }

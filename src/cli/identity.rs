@@ -93,10 +93,9 @@ impl Identity {
         let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
         let mut variables = AGENTS.iter().filter_map(|agent| agent.command_variable);
         let Some(variable) = variables.find(is_set) else { return Ok(()) };
-        Err(Failure::usage(format!(
-            "an agent without a name runs this command ({variable} is set), and would send as you: start \
-             the agent with `agent-relay run -n NAME -- ...`, or say --as NAME"
-        )))
+        let message = format!("an agent without a name ({variable} is set) would send this as you");
+        let hint = "start the agent with `agent-relay run NAME -- COMMAND`, or use --as NAME";
+        Err(Failure::usage(message).hint(hint))
     }
 
     /// The settings with which to join. A person without the operator's key joins as a guest.
@@ -173,9 +172,10 @@ pub(super) fn wrapper_around() -> Option<(PathBuf, String, Secret)> {
 /// a sandbox without sockets or files can still print.
 pub(super) fn or_print(failure: Failure) -> Failure {
     match failure {
-        Failure { code, message: Some(message) } if code != USAGE && agent_around().is_some() => {
+        Failure { code, message: Some(_), .. } if code != USAGE && agent_around().is_some() => {
             let remedy = "printing `->relay:NAME <<<`, the text and `>>>` still works";
-            Failure::new(code, format!("{message}; {remedy}"))
+            let hint = failure.hint.as_deref().map(|hint| format!("{hint}; {remedy}"));
+            failure.hint(hint.unwrap_or_else(|| remedy.to_owned()))
         }
         failure => failure,
     }
@@ -184,10 +184,10 @@ pub(super) fn or_print(failure: Failure) -> Failure {
 /// Refuses, inside a wrapped agent, every sender's name but the agent's own.
 pub(super) fn check_sender_name(name: &str) -> Result<(), Failure> {
     match agent_around() {
-        Some(agent) if !agent.eq_ignore_ascii_case(name) => Err(Failure::usage(format!(
-            "a command in {} can only send as that agent: leave out `--as {name}`",
-            escaped(&agent)
-        ))),
+        Some(agent) if !agent.eq_ignore_ascii_case(name) => {
+            let message = format!("a command in {} can only send as that agent", escaped(&agent));
+            Err(Failure::usage(message).hint(format!("leave out `--as {name}`")))
+        }
         _ => Ok(()),
     }
 }

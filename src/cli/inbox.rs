@@ -6,8 +6,10 @@ use super::{
     failure::{DONE, Failure},
     identity::agent_around,
     join::join,
-    messages::{self, DeliveryState, ago, beginning_of_text, each_row},
+    messages::{self, DeliveryState, TEXT, beginning_of_text, each_row, short_id},
+    moment,
     print::Out,
+    table::Column,
     values::agent_name,
     wrapped::take,
 };
@@ -46,36 +48,42 @@ impl Inbox {
             return self.take();
         }
         let Some(of) = self.of.or_else(agent_around) else {
-            return Err(Failure::usage("no agent: name the agent of the inbox with --as NAME"));
+            return Err(Failure::usage("no agent").hint("name it with --as NAME"));
         };
         let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| InboxRequest { of: Some(of.clone()), cursor, limit };
         each_row(&client, "inbox", usize::MAX, request, |json, message| {
             if self.json {
-                return out.json_text(messages::SCHEMA, json);
+                out.json_text(messages::SCHEMA, json)?;
+                return Ok(true);
             }
             let state = DeliveryState::of(message);
             rows.push((row(message, &state), state.reason.clone()));
-            Ok(())
+            Ok(true)
         })?;
         if !self.json {
             let empty = format!("nothing waits for {}", escaped(&of));
-            let heading = ["SENT", "FROM", "STATE", "ID", "TEXT"];
-            out.table_with_notes(&heading, rows, &empty)?;
+            let columns = [
+                Column::whole("SENT"),
+                Column::whole("ID"),
+                Column::cut("FROM", 10),
+                Column::cut("STATE", 9),
+                TEXT,
+            ];
+            out.table_with_notes(&columns, rows, &empty)?;
         }
         Ok(DONE)
     }
 
     fn take(&self) -> Result<i32, Failure> {
         if self.json || self.of.is_some() {
-            return Err(Failure::usage("--take stands alone: it prints the agent's own messages"));
+            let hint = "it prints the messages of the agent that it runs in";
+            return Err(Failure::usage("--take has no other option").hint(hint));
         }
         let taken = take(None).ok_or_else(|| {
-            Failure::failed(
-                "only a command of a wrapped agent takes its messages: `agent-relay inbox --as NAME` \
-                 shows them",
-            )
+            let message = "only a command of a wrapped agent takes its messages";
+            Failure::failed(message).hint("`agent-relay inbox --as NAME` shows them")
         })?;
         if let Some(why) = taken.why {
             return Err(Failure::failed(format!("nothing is read here: {why}")));
@@ -87,10 +95,10 @@ impl Inbox {
 
 fn row(message: &MessageRow<'_>, state: &DeliveryState) -> Vec<String> {
     vec![
-        ago(message.taken),
+        moment::short(message.taken),
+        short_id(&message.id),
         escaped(&message.from),
         state.short(),
-        escaped(&message.id),
         beginning_of_text(message),
     ]
 }

@@ -23,16 +23,15 @@ pub(super) fn read(path: Option<&str>, bytes_max: u64) -> Result<Vec<u8>, Failur
 pub(super) fn read_text(path: Option<&str>, bytes_max: u64) -> Result<String, Failure> {
     text::body(read(path, bytes_max)?).map_err(|why| {
         let name = name(path);
-        Failure::failed(format!(
-            "{name} is not sent, since {why}: `agent-relay help send` shows how to give a text"
-        ))
+        let hint = "`agent-relay help send` shows how to give a text";
+        Failure::failed(format!("{name} is not sent, since {why}")).hint(hint)
     })
 }
 
 /// Asks the person at the terminal a question. Any other answer than yes fails.
 pub(super) fn confirm(question: &str) -> Result<(), Failure> {
     if !is_terminal(Standard::Input) || !is_terminal(Standard::Error) {
-        return Err(Failure::usage("there is no terminal to ask at: give --yes"));
+        return Err(Failure::usage("there is no terminal to ask at").hint("give --yes"));
     }
     eprint_question(format_args!("{question} [y/N]"));
     let mut answer = String::new();
@@ -50,7 +49,7 @@ fn read_from(name: &str, source: impl Read, bytes_max: u64) -> Result<Vec<u8>, F
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::failed(format!("read {name}: {error}")))?;
     if bytes.len() as u64 > bytes_max {
-        return Err(Failure::failed(format!("{name} is over {bytes_max} bytes: give less")));
+        return Err(Failure::failed(format!("{name} is over {bytes_max} bytes")));
     }
     Ok(bytes)
 }
@@ -70,7 +69,7 @@ mod tests {
     #[test]
     fn long_input_is_refused_and_not_cut() {
         assert_eq!(read_from("x", &b"1234"[..], 4), Ok(b"1234".to_vec()));
-        let message = "x is over 4 bytes: give less";
+        let message = "x is over 4 bytes";
         assert_eq!(read_from("x", &b"12345"[..], 4), Err(Failure::failed(message)));
     }
 }

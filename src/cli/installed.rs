@@ -75,7 +75,7 @@ pub(super) fn installed() -> Result<Installed, Failure> {
 }
 
 pub(super) fn no_service() -> Failure {
-    Failure::failed("no service is installed: install one with `agent-relay service install`")
+    Failure::failed("no service is installed").hint("run `agent-relay service install`")
 }
 
 /// Reports whether this user may ask the service's daemon for its status.

@@ -6,8 +6,10 @@ use super::{
     failure::{DONE, Failure},
     identity::{check_sender_name, key_of},
     join::join_or_start,
+    messages::{first_lines, short_id},
+    moment,
     notices::Notices,
-    print::{Colour, Out},
+    print::{Colour, Out, eprint_line},
     restart::Starter,
     values::{agent_name, count},
 };
@@ -16,6 +18,7 @@ use crate::{
     protocol::{payload::Capabilities, secret::Secret, topic::Pattern},
 };
 use argh::{ArgsInfo, FromArgs};
+use platform::clock;
 
 /// Join as an agent, and print the messages that it receives.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -47,6 +50,10 @@ pub(super) struct Listen {
     /// print each DELIVER envelope as one line of JSON
     #[argh(switch)]
     json: bool,
+
+    /// print long texts whole, not only their first 10 lines
+    #[argh(switch)]
+    full: bool,
 }
 
 impl Listen {
@@ -65,6 +72,7 @@ impl Listen {
         for pattern in &self.topic {
             client.subscribe(pattern)?;
         }
+        self.announce(&client);
         let mut out = Out::new();
         let mut notices = Notices::default();
         let mut left = self.count.unwrap_or(u64::MAX);
@@ -89,6 +97,15 @@ impl Listen {
         Settings { capabilities, key, ..Settings::agent(endpoint, &self.name) }
     }
 
+    /// Says on standard error what is listened to.
+    fn announce(&self, client: &Client) {
+        let name = escaped(client.name());
+        let topics = self.topic.iter().map(|topic| format!("\"{}\"", escaped(topic)));
+        let topics = topics.collect::<Vec<_>>().join(", ");
+        let topics = if topics.is_empty() { topics } else { format!(" and on {topics}") };
+        eprint_line(format_args!("listening for messages to {name}{topics}; Ctrl-C ends this"));
+    }
+
     fn print(&self, client: &Client, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
         if self.json {
             out.json_text("deliver", delivery.json())?;
@@ -98,7 +115,10 @@ impl Listen {
             let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
             let asks = if delivery.sync.is_some() { " asks" } else { "" };
             let body = indented(&delivery.body);
-            out.line(format_args!("{from}{asks}{topic}: {body}"))?;
+            let body = if self.full { body } else { first_lines(&body) };
+            let (time, id) = (moment::time(clock::unix_ms()), short_id(&delivery.id.to_string()));
+            let at = out.paint(Colour::Faint, format!("{time} {id}"));
+            out.line(format_args!("{at} {from}{asks}{topic}: {body}"))?;
         }
         client.acknowledge(&delivery.id);
         Ok(())

@@ -49,10 +49,10 @@ impl Logging {
     /// be a terminal or a pipe that nobody reads.
     pub(super) fn conclude(self, ended: Result<i32, Failure>) -> Result<i32, Failure> {
         ended.map_err(|failure| {
-            if let Some(message) = failure.message {
-                self.0.push(format!("{LINE_PREFIX}{message}\n").as_bytes());
+            if let Some(line) = failure.line() {
+                self.0.push(format!("{LINE_PREFIX}{line}\n").as_bytes());
             }
-            Failure { message: None, ..failure }
+            failure.silenced()
         })
     }
 }

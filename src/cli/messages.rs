@@ -3,14 +3,15 @@
 use super::{
     escape::escaped,
     failure::Failure,
-    print::{compact, duration},
+    print::{compact, counted, duration},
     request::{call_with, parse},
+    table::Column,
 };
 use crate::{
     client::Client,
     protocol::{
         payload::MessagePayload,
-        relay::{HistoryRequest, MessageRow, Messages, Page},
+        relay::{MessageRow, Messages, Page},
     },
 };
 use platform::clock;
@@ -21,63 +22,63 @@ use std::fmt;
 /// The number of rows in one request.
 const ROWS: usize = 200;
 
-/// The longest part of a text in a table.
-const TEXT_CHARS: usize = 48;
+/// The longest part of a text in a table. A terminal shows less.
+const TEXT_CHARS: usize = 160;
 
-/// The length of the first part of an id, which agents see in message frames.
-const FRAME_ID_CHARS: usize = 8;
+/// The column with the beginnings of texts.
+pub(super) const TEXT: Column = Column::cut("TEXT", 12);
 
-/// The number of newest messages that are searched for an id with a given first part.
-const FRAMES_MAX: usize = 1000;
+/// The column with senders and recipients, as [`route`] shows them.
+pub(super) const FROM_TO: Column = Column::cut("FROM, TO", 12);
+
+/// The digits of an id that people and agents see.
+const SHORT_ID_CHARS: usize = 8;
 
 /// The name of the schema of a message in JSON.
 pub(super) const SCHEMA: &str = "message";
 
-/// Calls `each` with at most `limit` rows of the answer to a request, page by page, and their JSON.
+/// Calls `each` with the rows of the answer to a request and their JSON, page by page, until it
+/// returns false. A page has at most `limit` rows.
 pub(super) fn each_row<R: Serialize>(
     client: &Client,
     body: &str,
     limit: usize,
     request: impl Fn(Page) -> R,
-    mut each: impl FnMut(&str, &MessageRow<'_>) -> Result<(), Failure>,
+    mut each: impl FnMut(&str, &MessageRow<'_>) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let (mut cursor, mut left) = (None, limit);
-    while left > 0 {
-        let page = Page { cursor: cursor.clone(), limit: Some(left.min(ROWS)) };
+    let mut cursor = None;
+    loop {
+        let page = Page { cursor: cursor.clone(), limit: Some(limit.min(ROWS)) };
         let json = call_with(client, body, &request(page))?;
         let found: Messages<&RawValue> = parse(body, &json)?;
         for row in found.messages {
-            each(row.get(), &parse(body, row.get())?)?;
-            left = left.saturating_sub(1);
+            if !each(row.get(), &parse(body, row.get())?)? {
+                return Ok(());
+            }
         }
         if found.next_cursor.is_none() || found.next_cursor == cursor {
             return Ok(());
         }
         cursor = found.next_cursor;
     }
-    Ok(())
 }
 
-/// Completes the first part of an id, as agents see it. Other ids stay as they are.
-pub(super) fn full_id(client: &Client, given: &str) -> Result<String, Failure> {
-    let is_hex = |character: char| matches!(character, '0'..='9' | 'a'..='f');
-    if given.len() != FRAME_ID_CHARS || !given.chars().all(is_hex) {
-        return Ok(given.to_owned());
-    }
-    let request = |Page { cursor, limit }| HistoryRequest { cursor, limit, ..Default::default() };
-    let mut found = Vec::new();
-    each_row(client, "history", FRAMES_MAX, request, |_, row| {
-        found.extend(row.id.starts_with(given).then(|| row.id.to_string()));
-        Ok(())
-    })?;
-    match &*found {
-        [] => Ok(given.to_owned()),
-        [id] => Ok(id.clone()),
-        ids => Err(Failure::failed(format!(
-            "the ids of {} messages begin with {given}: give a whole id, as `agent-relay history` \
-             shows it",
-            ids.len()
-        ))),
+/// The part of an id that people and agents see, and that every command takes.
+pub(super) fn short_id(id: &str) -> String {
+    escaped(id.get(..SHORT_ID_CHARS).unwrap_or(id))
+}
+
+/// The lines of a text that are shown while messages pass by.
+const LINES_MAX: usize = 10;
+
+/// The first lines of a text, with a note if there are more.
+pub(super) fn first_lines(text: &str) -> String {
+    match text.match_indices('\n').nth(LINES_MAX - 1) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let more = counted(text[end..].matches('\n').count() as u64, "more line");
+            format!("{}\n    … {more} (--full)", &text[..end])
+        }
     }
 }
 
@@ -94,7 +95,7 @@ pub(super) fn beginning_of_text(row: &MessageRow<'_>) -> String {
         Some(payload) => payload_text(payload),
         None => "(long: `agent-relay read` shows it)".to_owned(),
     };
-    let line = escaped(&text);
+    let line = escaped(&text.trim_end().replace(['\r', '\n', '\t'], " "));
     match line.char_indices().nth(TEXT_CHARS) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -263,8 +264,8 @@ mod tests {
             assert_eq!(state.to_string(), "dead (EXPIRED): it ran out");
             beginning_of_text(&row)
         };
-        assert_eq!(row(r#"{"body":"a\u001b[31m\nb"}"#), "a\\u{1b}[31m\\u{a}b");
+        assert_eq!(row(r#"{"body":"a\u001b[31m\nb"}"#), "a\\u{1b}[31m b");
         assert_eq!(row(r#"{"body":"","data":[1]}"#), r#"{"body":"","data":[1]}"#);
-        assert_eq!(row(&format!(r#"{{"body":"{}"}}"#, "é".repeat(49))), "é".repeat(48) + "…");
+        assert_eq!(row(&format!(r#"{{"body":"{}"}}"#, "é".repeat(161))), "é".repeat(160) + "…");
     }
 }

@@ -6,6 +6,7 @@ use super::{
     failure::{DONE, Failure},
     identity,
     join::join,
+    launch::make_home,
     print::{Out, eprint_line},
     request::call,
     values::agent_name,
@@ -52,12 +53,16 @@ enum Action {
     name = "key",
     help_triggers("--help"),
     example = "agent-relay policy key Ann",
-    example = "agent-relay policy key Ann --json"
+    example = "agent-relay policy key Ann --save"
 )]
 struct Key {
     /// the name that the key is for
     #[argh(positional, arg_name = "name", from_str_fn(agent_name))]
     name: String,
+
+    /// write the key to keys/NAME in the home, rather than show it
+    #[argh(switch)]
+    save: bool,
 
     /// print one JSON object
     #[argh(switch)]
@@ -126,8 +131,13 @@ fn policy_home(context: &Context) -> &Path {
 #[derive(Serialize)]
 struct KeyReport<'a> {
     name: &'a str,
-    key: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    /// The file with the key, if it was saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved_to: Option<&'a Path>,
     hash: &'a str,
+    /// The policy file.
     file: &'a Path,
 }
 
@@ -137,24 +147,48 @@ impl Key {
         let file = policy_home(&context).join(policy::FILE);
         let key = Secret::from_random(random::bytes().map_err(Failure::because)?);
         let (name, hash) = (&*self.name, secret::hash_text(&key.hash()));
+        let key_file = identity::key_file(&context.home, name);
+        let saved_to = if self.save { Some(save(&key_file, &key)?) } else { None };
         let mut out = Out::new();
         if self.json {
-            let report = KeyReport { name, key: key.reveal(), hash: &hash, file: &file };
+            let shown = if self.save { None } else { Some(key.reveal()) };
+            let report = KeyReport { name, key: shown, saved_to, hash: &hash, file: &file };
             out.json("policy-key", &report)?;
             return Ok(DONE);
         }
+        let key_file = key_file.display();
+        let where_it_is = match saved_to {
+            Some(_) => format!("The key of {name} is in {key_file}."),
+            None => format!(
+                "The key of {name}, which is shown once and not stored:\n\n    {}\n\n\
+                 Give it only to {name}'s program, which sends it in its HELLO as payload.auth.key.\n\
+                 run, send and listen read it from {key_file}, which must be private (--save).",
+                key.reveal()
+            ),
+        };
         out.line(format_args!(
-            "The key of {name}, which is shown once and not stored:\n\n    {}\n\n\
-             Give it only to {name}'s program, which sends it in its HELLO as payload.auth.key.\n\
-             run, send and listen read it from {}, which must be private.\n\
+            "{where_it_is}\n\
              The name requires the key once these lines are in {}:\n\n\
              [[agent]]\nname = \"{name}\"\nkey = \"{hash}\"",
-            key.reveal(),
-            identity::key_file(&context.home, name).display(),
             file.display()
         ))?;
         Ok(DONE)
     }
+}
+
+/// Writes a key to a file that must not exist.
+fn save<'a>(file: &'a Path, key: &Secret) -> Result<&'a Path, Failure> {
+    let directory = file.parent().expect("the keys are in a directory");
+    let home = directory.parent().expect("the directory is in the home");
+    make_home(home)?;
+    paths::make_private_dir(directory).map_err(Failure::because)?;
+    if file.exists() {
+        let failure = Failure::failed(format!("{} exists", file.display()));
+        return Err(failure.hint("remove it first, if its key is no longer needed"));
+    }
+    let text = format!("{}\n", key.reveal());
+    paths::write_private_file(file, text.as_bytes()).map_err(Failure::because)?;
+    Ok(file)
 }
 
 #[derive(Serialize)]

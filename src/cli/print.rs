@@ -1,6 +1,9 @@
 //! Output of the commands: lines, tables, JSON lines and colours.
 
-use super::failure::Failure;
+use super::{
+    failure::Failure,
+    table::{self, Column},
+};
 use platform::terminal::{self, Standard};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -46,40 +49,54 @@ impl Out {
         self.line(with_schema(schema, object))
     }
 
+    /// The columns of the terminal; `usize::MAX` if standard output is none.
+    pub(super) fn width(&self) -> usize {
+        if !terminal::is_terminal(Standard::Output) {
+            return usize::MAX;
+        }
+        let columns = terminal::size().map(|size| usize::from(size.cols));
+        columns.filter(|columns| *columns > 0).unwrap_or(HELP_COLUMNS).max(COLUMNS_MIN)
+    }
+
     /// Prints a table with its heading, or `empty` if it has no rows.
     pub(super) fn table(
         &mut self,
-        heading: &[&str],
+        columns: &[Column],
         rows: Vec<Vec<String>>,
         empty: &str,
     ) -> Result<(), Failure> {
-        self.table_with_notes(heading, rows.into_iter().map(|row| (row, None)).collect(), empty)
+        self.table_with_notes(columns, rows.into_iter().map(|row| (row, None)).collect(), empty)
     }
 
-    /// Prints a table as [`Self::table`] does, with a note on a line of its own below each row that
+    /// Prints a table as [`Self::table`] does, with a note on lines of its own below each row that
     /// has one.
     pub(super) fn table_with_notes(
         &mut self,
-        heading: &[&str],
+        columns: &[Column],
         rows: Vec<(Vec<String>, Option<String>)>,
         empty: &str,
     ) -> Result<(), Failure> {
         if rows.is_empty() {
-            return self.line(empty);
+            return self.broken(empty);
         }
-        let heading = heading.iter().map(|&word| word.to_owned()).collect();
+        let width = self.width();
         let (rows, notes): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-        let all: Vec<_> = std::iter::once(heading).chain(rows).collect();
-        let mut lines = table(&all).into_iter();
+        let mut lines = table::lines(columns, &rows, width).into_iter();
         if let Some(heading) = lines.next() {
             let heading = self.paint(Colour::Bold, heading);
             self.line(heading)?;
         }
         for (line, note) in lines.zip(notes) {
             self.line(line)?;
-            note.map_or(Ok(()), |note| self.line(format_args!("    {note}")))?;
+            note.map_or(Ok(()), |note| self.broken(&format!("    {note}")))?;
         }
         Ok(())
+    }
+
+    /// Prints a text, which is broken where it is wider than the terminal.
+    pub(super) fn broken(&mut self, text: &str) -> Result<(), Failure> {
+        let width = self.width();
+        self.line(table::broken(text, width, NOTE_INDENT))
     }
 
     pub(super) fn paint<T: Display>(&self, colour: Colour, text: T) -> Painted<T> {
@@ -102,7 +119,13 @@ pub(super) fn eprint_question(question: impl Display) {
     drop(write!(stderr, "{LINE_PREFIX}{question} ").and_then(|()| stderr.flush()));
 }
 
-/// The width of help texts.
+/// The least width for which output is fitted.
+const COLUMNS_MIN: usize = 20;
+
+/// The indent of the lines of a long note.
+const NOTE_INDENT: usize = 4;
+
+/// The width of help texts, and of a terminal that does not tell its own.
 const HELP_COLUMNS: usize = 80;
 
 /// Breaks the long lines of a help text between words. Examples are commands and stay whole.
@@ -191,19 +214,10 @@ impl<T: Display> Display for Painted<T> {
     }
 }
 
-/// Aligns rows in columns. The first row is the heading.
-fn table(rows: &[Vec<String>]) -> Vec<String> {
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let row_text = |row: &Vec<String>| {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width(column).unwrap_or(0);
-            format!("{cell:<width$}")
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(row_text).collect()
+/// Returns a number with a noun, in the plural unless it is one.
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
 }
 
 /// Returns a duration in its two largest units.
@@ -236,12 +250,6 @@ mod tests {
         assert_eq!(fit(&example), format!("{}\n", example.trim_end()));
         let note = fit(&format!("  {words}"));
         assert!(note.lines().all(|line| line.starts_with("  word")), "{note}");
-    }
-
-    #[test]
-    fn columns_are_aligned() {
-        let rows = [vec!["NAME".into(), "STATE".into()], vec!["Annabel".into(), "here".into()]];
-        assert_eq!(table(&rows), ["NAME     STATE", "Annabel  here"]);
     }
 
     #[test]

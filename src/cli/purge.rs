@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure},
     input::confirm,
     join::join,
-    print::{Out, eprint_line},
+    print::{Out, counted, eprint_line},
     request::{call_with, parse},
 };
 use crate::protocol::relay::{PurgeRequest, Purged};
@@ -66,13 +66,13 @@ impl Purge {
         if self.json {
             out.json("purged", &done)?;
         } else {
-            let messages = if done.purged == 1 { "message" } else { "messages" };
-            out.line(format_args!("purged {} {messages} of {}", done.purged, request.name))?;
+            let messages = counted(done.purged, "message");
+            out.line(format_args!("purged {messages} of {}", request.name))?;
         }
         if done.in_flight > 0 {
             let name = &request.name;
             eprint_line(format_args!(
-                "{name} has {} more and has not acknowledged them: --force ends these, too",
+                "{name} has {} more and has not acknowledged them; --force ends these, too",
                 done.in_flight
             ));
         }

@@ -5,7 +5,7 @@ use super::{
     escape::escaped_text,
     failure::{DONE, Failure},
     join::join,
-    messages::{self, full_id, payload_text, route},
+    messages::{self, payload_text, route},
     print::{Colour, Out},
     request::{call_with, parse},
     wrapped::take,
@@ -54,8 +54,8 @@ impl Read {
             _ => {}
         }
         let client = join(options)?;
-        let id = full_id(&client, &self.id)?;
-        let request = MessageRequest { id, limit: Some(1), ..MessageRequest::default() };
+        let request =
+            MessageRequest { id: self.id.clone(), limit: Some(1), ..MessageRequest::default() };
         let json = call_with(&client, "message", &request)?;
         let found: Messages<MessageRow<'_>> = parse("message", &json)?;
         let Some(row) = found.messages.into_iter().next() else {

@@ -1,6 +1,6 @@
 //! Requests of the commands to the daemon, and its answers.
 
-use super::{escape::escaped, failure::Failure};
+use super::{escape::escaped, failure::Failure, identity::agent_around};
 use crate::{
     client::{Client, ClientError, Delivery},
     config::nearest,
@@ -19,8 +19,7 @@ use serde_json::value::{RawValue, to_raw_value};
 const ROWS: usize = 500;
 
 /// Advice for a guest who wants to be the operator.
-const NO_KEY: &str = "; you are a guest there, since its operator.key is not in your home: name the \
-                      daemon's home with --home";
+const NO_KEY: &str = "your home lacks the operator.key of this daemon: name its home with --home";
 
 /// Sends a request to `@relay`, and returns the `data` of its answer.
 pub(super) fn call(
@@ -31,15 +30,23 @@ pub(super) fn call(
     let answer = client.request(body, data).map_err(|error| match error {
         // The request is valid, but names an id that does not exist.
         ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
-            let why = escaped(&nack.message);
-            Failure::failed(format!("{why}: inbox, history and dead-letters show ids"))
+            let failure = Failure::failed(escaped(&nack.message)).refused(&nack.code);
+            failure.hint("`agent-relay history` shows ids")
         }
-        ClientError::Refused(nack) => Failure::failed(format!(
-            "the daemon refused `{body}`: {} ({}){}",
-            escaped(&nack.message),
-            escaped(&nack.code),
-            if needs_operator(client, &nack) { NO_KEY } else { "" }
-        )),
+        ClientError::Refused(nack) if nack.code == NackCode::Forbidden.as_str() => {
+            forbidden(client, body, &nack)
+        }
+        // The beginning of several ids.
+        ClientError::Refused(nack)
+            if nack.code == NackCode::Invalid.as_str()
+                && ["message", "redeliver"].contains(&body) =>
+        {
+            Failure::failed(escaped(&nack.message)).refused(&nack.code).hint("give more of it")
+        }
+        ClientError::Refused(nack) => {
+            let why = format!("{} ({})", escaped(&nack.message), escaped(&nack.code));
+            Failure::failed(format!("the daemon refused \"{body}\": {why}")).refused(&nack.code)
+        }
         other => other.into(),
     })?;
     Ok(data_of(&answer).unwrap_or("{}").to_owned())
@@ -54,10 +61,27 @@ pub(super) fn call_with(
     call(client, body, Some(&to_raw_value(data).expect("a request is JSON")))
 }
 
-/// Reports whether a request was refused because the client is a guest. The operator's key may
-/// allow it.
-fn needs_operator(client: &Client, nack: &Nack) -> bool {
-    client.name().starts_with(GUEST) && nack.code == NackCode::Forbidden.as_str()
+/// The failure of a request that the client may not make.
+fn forbidden(client: &Client, request: &str, nack: &Nack) -> Failure {
+    let command = match request {
+        "stop" => "down",
+        "reload" => "policy reload",
+        other => other,
+    };
+    // Everybody may ask for some rows of these lists.
+    let is_partly_allowed = ["message", "inbox", "history"].contains(&request);
+    let failure = match agent_around() {
+        Some(_) if is_partly_allowed => Failure::failed(escaped(&nack.message)),
+        Some(agent) => {
+            let message = format!("only you can run \"{command}\", not {}", escaped(&agent));
+            Failure::failed(message).hint("use a terminal outside of agents")
+        }
+        None if client.name().starts_with(GUEST) => {
+            Failure::failed(format!("a guest cannot run \"{command}\"")).hint(NO_KEY)
+        }
+        None => Failure::failed(escaped(&nack.message)),
+    };
+    failure.refused(&nack.code)
 }
 
 /// Returns the `data` of a delivery's payload.

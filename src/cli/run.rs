@@ -4,6 +4,7 @@ use super::{
     context::{GlobalOptions, join_failure},
     escape::escaped,
     failure::{DONE, Failure},
+    folder_name::FolderName,
     hook::HOOK,
     identity::key_of,
     input,
@@ -23,6 +24,7 @@ use crate::{
 use argh::{ArgsInfo, FromArgs};
 use platform::terminal::{Input, Output};
 use std::{
+    env,
     ffi::OsString,
     io::{self, Read, Write},
     path::{Path, PathBuf},
@@ -40,18 +42,18 @@ pub(super) const CONSOLE_MEMBERS: &str = "console-members";
     subcommand,
     name = "run",
     help_triggers("--help"),
-    usage = "-n <agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--] <command...>",
-    example = "agent-relay run -n Ann -- claude",
-    example = "agent-relay run -n Ann --brief -- codex",
+    usage = "<agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--] <command...>",
+    example = "agent-relay run Ann -- claude",
+    example = "agent-relay run Ann --brief -- codex",
     example = "agent-relay run --name Bob --record bob.bytes bash -i",
     note = "To send, the command prints `->relay:NAME <<<`, a text, and `>>>`. Messages that it receives are typed into it.",
     note = "The exit code is the command's.",
     note = "`agent-relay-wrap extract FILE` prints the messages in a recording."
 )]
 pub(super) struct Run {
-    /// the agent's name
+    /// the agent's name, which may also stand before the command
     #[argh(option, short = 'n', arg_name = "agent")]
-    name: String,
+    name: Option<String>,
 
     /// the file with the name's key, if it has one; default: keys/NAME in the home
     #[argh(option, arg_name = "file")]
@@ -88,6 +90,10 @@ pub(super) struct Run {
     #[argh(switch)]
     mcp: bool,
 
+    /// use a name of the folder
+    #[argh(switch, hidden_help)]
+    made_up_name: bool,
+
     /// run without a terminal, with a log in the home directory, as `spawn` does
     #[argh(switch, hidden_help)]
     detached: bool,
@@ -108,16 +114,17 @@ impl Run {
         options: &GlobalOptions,
         command: Vec<OsString>,
     ) -> Result<i32, Failure> {
-        check_name(&self.name)?;
-        if command.is_empty() {
-            return Err(Failure::usage(
-                "no command to run: give one, as in `agent-relay run -n NAME -- COMMAND`",
-            ));
-        }
+        let given = named(self.name.as_deref(), self.made_up_name, &command, "run")?;
         let mut context = options.context()?;
-        let log = self.detached.then(|| log::of_agent(&context.home, &self.name));
+        let made_up = match given {
+            Some(_) => None,
+            None => Some(FolderName::choose(&mut context, &current_directory()?)?),
+        };
+        let name =
+            given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
+        let log = self.detached.then(|| log::of_agent(&context.home, name));
         let _logging = log.map(|log| log::begin(Some(&log))).transpose()?;
-        let key = key_of(&context.home, &self.name, self.key_file.as_deref())?;
+        let key = key_of(&context.home, name, self.key_file.as_deref())?;
         let attached = !self.detached && wrap::is_attached();
         let (keys, screen): (Box<dyn Read + Send>, Box<dyn Write + Send>) = match self.detached {
             true => (Box::new(io::empty()), Box::new(io::sink())),
@@ -127,7 +134,7 @@ impl Run {
             ),
         };
         let endpoint = endpoint_or_start(&mut context)?;
-        let starter = Starter::begin(&context, &self.name)?;
+        let starter = Starter::begin(&context, name)?;
         let recipes = recipes::load(&context.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
@@ -138,7 +145,7 @@ impl Run {
             recipes,
             member_server: own_command(CONSOLE_MEMBERS)?,
             accepts_text: self.accepts_text,
-            name: self.name.clone(),
+            name: name.to_owned(),
             key,
             command,
             directory,
@@ -159,21 +166,43 @@ impl Run {
             show_notice: |line| eprint_line(escaped(line)),
         };
         let ended = wrap::run(settings).map_err(explain)?;
-        self.report(&ended);
+        self.report(name, &ended, attached);
         Ok(ended.code)
     }
 
     /// Reports the end of the command. The command's last lines are added for a log, which does not
     /// have them, and for a terminal from which they vanished with the alternate screen.
-    fn report(&self, ended: &Ended) {
-        let name = &self.name;
+    fn report(&self, name: &str, ended: &Ended, has_terminal: bool) {
         if self.detached {
             tracing::info!("{name} {ended}{}", last_lines(ended));
         } else if ended.code != DONE {
             let lost = if ended.taken_away { last_lines(ended) } else { String::new() };
             eprint_line(format_args!("{name} {ended}{lost}"));
         }
+        if has_terminal && ended.has_messages {
+            eprint_line(format_args!("`agent-relay history --with {name}` shows what was said"));
+        }
     }
+}
+
+/// Checks what `run` or `spawn` was given: a name, unless one is to be made up, and a command.
+pub(super) fn named<'a>(
+    name: Option<&'a str>,
+    is_made_up: bool,
+    command: &[OsString],
+    word: &str,
+) -> Result<Option<&'a str>, Failure> {
+    let hint = format!("name the agent: {word} NAME -- COMMAND");
+    match name {
+        _ if command.is_empty() => Err(Failure::usage("no command to run").hint(hint)),
+        None if !is_made_up => Err(Failure::usage("the agent has no name").hint(hint)),
+        name => name.map_or(Ok(()), check_name).map(|()| name),
+    }
+}
+
+/// The directory in which this process runs.
+fn current_directory() -> Result<PathBuf, Failure> {
+    env::current_dir().map_err(Failure::because)
 }
 
 /// Refuses `--accepts-text` for every command that the wrapper knows.
@@ -190,11 +219,13 @@ pub(super) fn check_accepts_text(
     let word = escaped(&word);
     match wrap::prospect(command, directory, recipes) {
         Prospect::Typed => {
-            Err(Failure::usage(format!("--accepts-text is not needed for {word}: run it without")))
+            Err(Failure::usage(format!("--accepts-text is not needed for {word}"))
+                .hint("leave it out"))
         }
         Prospect::Launches => Err(Failure::usage(format!(
-            "--accepts-text does not apply to {word}, which starts another program: run that one"
-        ))),
+            "--accepts-text does not apply to {word}, which starts another program"
+        ))
+        .hint("run that program itself")),
         Prospect::Barred(why) => Err(Failure::usage(format!(
             "--accepts-text does not apply to {word}: {}",
             escaped(&why)

@@ -7,9 +7,10 @@ use super::{
     identity::{Identity, check_sender_name, key_of, or_print},
     input,
     join::join_or_start,
+    messages::{ahead, short_id},
     notices::Notices,
-    print::{Out, eprint_line},
-    request::{call, nearest_agent},
+    print::{Out, counted, duration, eprint_line},
+    request::{call, call_with, nearest_agent, parse},
     values::{agent_name, importance, label, milliseconds},
     wrapped::hops,
 };
@@ -19,12 +20,16 @@ use crate::{
         code::NackCode,
         name::{EVERYONE, RELAY},
         payload::{Capabilities, Nack},
+        relay::{MessageRequest, MessageRow, Messages},
         topic,
     },
 };
 use argh::{ArgsInfo, FromArgs};
 use crossbeam_channel::RecvTimeoutError;
-use platform::clock;
+use platform::{
+    clock,
+    terminal::{Standard, is_terminal},
+};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -100,13 +105,16 @@ pub(super) struct Send {
     #[argh(positional, arg_name = "to")]
     to: String,
 
-    /// the text; - reads standard input
+    /// the text; - or nothing reads standard input
     #[argh(positional, arg_name = "body")]
     pub(super) body: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Report<'a> {
+    /// The id of the delivery, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
     send_id: &'a str,
     state: &'a str,
     #[serde(flatten)]
@@ -136,7 +144,12 @@ impl Send {
         } else {
             self.wait_until_accepted(&client, &send_id, deadline)?
         };
-        self.report(&send_id, sent)?;
+        // A topic may have no subscribers.
+        if sent.recipients == Some(0) && self.topic.is_none() {
+            return Err(Failure::new(NOT_DELIVERED, "nobody is here to receive it"));
+        }
+        let delivery = if self.no_ack { None } else { delivery_of(&client, &send_id, sent)? };
+        self.report(&send_id, sent, delivery)?;
         Ok(DONE)
     }
 
@@ -160,14 +173,10 @@ impl Send {
 
     fn read_body(&self) -> Result<String, Failure> {
         match (self.body.as_deref(), self.file.as_deref()) {
-            (Some(_), Some(_)) => Err(Failure::usage(
-                "the text is given twice: leave out one of the argument and --file",
-            )),
-            (None, None) => {
-                Err(Failure::usage("no body: give a text, - for standard input, or --file FILE"))
+            (Some(_), Some(_)) => {
+                Err(Failure::usage("the text is given twice").hint("leave out --file or the text"))
             }
-            (Some("-"), None) => input::read_text(None, BODY_BYTES_MAX),
-            (Some(body), None) => Ok(body.to_owned()),
+            (body, None) => text_or_input(body, "send", &self.to),
             (None, Some(path)) => input::read_text(Some(path), BODY_BYTES_MAX),
         }
     }
@@ -244,8 +253,8 @@ impl Send {
         Failure::new(
             TIMED_OUT,
             format!(
-                "the message was not accepted within {} ms: {to} has no room, or the daemon is slow",
-                self.timeout
+                "the message was not accepted within {}: {to} has no room, or the daemon is slow",
+                duration(self.timeout)
             ),
         )
     }
@@ -254,21 +263,75 @@ impl Send {
         self.to == EVERYONE
     }
 
-    fn report(&self, send_id: &SendId, accepted: Accepted) -> Result<(), Failure> {
+    fn report(
+        &self,
+        send_id: &SendId,
+        accepted: Accepted,
+        delivery: Option<Queued>,
+    ) -> Result<(), Failure> {
         let state = if self.no_ack { "taken" } else { "accepted" };
         let mut out = Out::new();
+        let id = delivery.as_ref().map(|delivery| &*delivery.id);
         if self.json {
-            return out.json("sent", &Report { send_id: &send_id.0, state, accepted });
+            return out.json("sent", &Report { id, send_id: &send_id.0, state, accepted });
         }
+        let id = short_id(id.unwrap_or(&send_id.0));
+        let to = escaped(&self.to);
         match accepted.recipients {
-            None if accepted.away => out.line(format_args!(
-                "{state} {send_id}; it waits until {} is here",
-                escaped(&self.to)
-            )),
-            None => out.line(format_args!("{state} {send_id}")),
-            Some(1) => out.line(format_args!("{state} {send_id} for 1 recipient")),
-            Some(count) => out.line(format_args!("{state} {send_id} for {count} recipients")),
+            None if accepted.away => {
+                let expires = delivery.and_then(|delivery| delivery.expires).map(ahead);
+                let kept = expires.map(|time| format!(" (kept for {time})")).unwrap_or_default();
+                out.line(format_args!("queued {id}: {to} is away{kept}"))
+            }
+            None => out.line(format_args!("{state} {id}")),
+            Some(count) => {
+                out.line(format_args!("{state} {id} for {}", counted(count, "recipient")))
+            }
         }
+    }
+}
+
+/// A delivery that the daemon has accepted.
+struct Queued {
+    id: String,
+    /// The moment at which it ends undelivered.
+    expires: Option<u64>,
+}
+
+/// Asks for the delivery of an accepted message, whose id people see. `None` if it has several
+/// recipients, or if the sender may not ask.
+fn delivery_of(
+    client: &Client,
+    send_id: &SendId,
+    accepted: Accepted,
+) -> Result<Option<Queued>, Failure> {
+    if accepted.recipients.is_some_and(|count| count != 1) {
+        return Ok(None);
+    }
+    let request = MessageRequest { id: send_id.0.clone(), limit: Some(1), ..Default::default() };
+    let Ok(json) = call_with(client, "message", &request) else { return Ok(None) };
+    let found: Messages<MessageRow<'_>> = parse("message", &json)?;
+    let row = found.messages.into_iter().next();
+    Ok(row.map(|row| Queued { id: row.id.into_owned(), expires: row.delivery.expires }))
+}
+
+/// Returns a text, or standard input for `-`. Without a text, standard input is read unless it is
+/// a terminal.
+pub(super) fn text_or_input(
+    text: Option<&str>,
+    command: &str,
+    to: &str,
+) -> Result<String, Failure> {
+    let no_text =
+        || Failure::usage("no text").hint(format!("give one: {command} {} \"hello\"", escaped(to)));
+    match text {
+        Some("-") => input::read_text(None, BODY_BYTES_MAX),
+        Some(text) => Ok(text.to_owned()),
+        None if is_terminal(Standard::Input) => Err(no_text()),
+        None => match input::read_text(None, BODY_BYTES_MAX)? {
+            text if text.is_empty() => Err(no_text()),
+            text => Ok(text),
+        },
     }
 }
 
@@ -308,18 +371,19 @@ fn join_named(
 
 /// The failure of a message that the daemon or the recipient has refused.
 pub(super) fn not_delivered(client: &Client, to: &str, nack: &Nack) -> Failure {
-    let mut message = format!("{}: {}", escaped(&nack.code), escaped(&nack.message));
+    let message = format!("{}: {}", escaped(&nack.code), escaped(&nack.message));
+    let failure = Failure::new(NOT_DELIVERED, message).refused(&nack.code);
     let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && to != RELAY;
-    if let Some(name) = is_unknown.then(|| nearest_agent(to, client)).flatten() {
-        message.push_str(&format!("; did you mean {}?", escaped(&name)));
+    match is_unknown.then(|| nearest_agent(to, client)).flatten() {
+        Some(name) => failure.hint(format!("did you mean \"{}\"?", escaped(&name))),
+        None => failure,
     }
-    Failure::new(NOT_DELIVERED, message)
 }
 
 /// Prints an earlier failure, and returns the later one.
 fn report_earlier(earlier: Option<Failure>, failure: Failure) -> Failure {
-    if let Some(message) = earlier.and_then(|failure| failure.message) {
-        eprint_line(message);
+    if let Some(line) = earlier.and_then(|failure| failure.line()) {
+        eprint_line(line);
     }
     failure
 }

@@ -7,10 +7,10 @@ use super::{
     join::endpoint_or_start,
     launch::make_home,
     log::{self, text_since},
-    print::{LINE_PREFIX, Out, eprint_line},
+    print::{LINE_PREFIX, Out, duration, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
-    run::{check_accepts_text, check_mcp},
-    wrapped::{ANSWER, RUN_DIRECTORY, check_name, last_lines_of_log},
+    run::{check_accepts_text, check_mcp, named},
+    wrapped::{ANSWER, RUN_DIRECTORY, last_lines_of_log},
 };
 use crate::{
     config::recipes,
@@ -49,9 +49,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
     note = "`agent-relay attach NAME` shows it, and `agent-relay stop NAME` ends it. logs/NAME.log in the home says how it ended."
 )]
 pub(super) struct Spawn {
-    /// the agent's name
-    #[argh(positional, arg_name = "agent")]
-    name: String,
+    /// the agent's name, which may also stand before the command
+    #[argh(option, short = 'n', arg_name = "agent")]
+    name: Option<String>,
 
     /// the file with the name's key, if it has one; default: keys/NAME in the home
     #[argh(option, arg_name = "file")]
@@ -112,19 +112,12 @@ impl Spawn {
         options: &GlobalOptions,
         command: Vec<OsString>,
     ) -> Result<i32, Failure> {
-        let name = &self.name;
-        check_name(name)?;
-        if command.is_empty() {
-            return Err(Failure::usage(
-                "no command to run: give one, as in `agent-relay spawn NAME -- COMMAND`",
-            ));
-        }
+        let name = named(self.name.as_deref(), false, &command, "spawn")?.unwrap_or_default();
         let directory = self.directory()?;
         let mut context = options.context()?;
         if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
-            return Err(Failure::failed(format!(
-                "{name} runs already: choose another name, or end it with `agent-relay stop {name}`"
-            )));
+            let hint = format!("choose another name, or run `agent-relay stop {name}`");
+            return Err(Failure::failed(format!("{name} runs already")).hint(hint));
         }
         let recipes = recipes::load(&context.home);
         let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
@@ -138,7 +131,7 @@ impl Spawn {
             eprint_line(escaped(&line));
         }
         let (log, log_end) = log_for(&context.home, name)?;
-        let arguments = self.arguments(&context, &endpoint, directory, command)?;
+        let arguments = self.arguments(name, &context, &endpoint, directory, command)?;
         let mut wrapper =
             process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
         if wrapper.ends_with_others() {
@@ -146,7 +139,7 @@ impl Spawn {
                 "note: {name} ends when the program ends in which this was started, such as an editor"
             ));
         }
-        let started = self.await_start(&context, &mut wrapper, &log, log_end)?;
+        let started = await_start(name, &context, &mut wrapper, &log, log_end)?;
         let pid = started.map(|state| state.pid);
         let mut out = Out::new();
         if self.json {
@@ -176,6 +169,7 @@ impl Spawn {
     /// The arguments with which this program runs as the wrapper.
     fn arguments(
         &self,
+        name: &str,
         context: &Context,
         endpoint: &str,
         directory: PathBuf,
@@ -185,7 +179,7 @@ impl Spawn {
         arguments.extend(["--home".into(), context.home.clone().into_os_string()]);
         arguments.extend(["--endpoint".into(), endpoint.into()]);
         arguments.extend(["run", "--detached", "-n"].map(OsString::from));
-        arguments.push(self.name.as_str().into());
+        arguments.push(name.into());
         arguments.extend(["--cwd".into(), directory.into_os_string()]);
         if let Some(file) = &self.key_file {
             let file = path::absolute(file).map_err(Failure::because)?;
@@ -204,43 +198,38 @@ impl Spawn {
         arguments.extend(command);
         Ok(arguments)
     }
+}
 
-    /// Waits until the wrapper answers, which it does once its command runs. `None` if the command
-    /// has ended already, with success.
-    fn await_start(
-        &self,
-        context: &Context,
-        wrapper: &mut Detached,
-        log: &Path,
-        log_end: u64,
-    ) -> Result<Option<State>, Failure> {
-        let name = &self.name;
-        let run_directory = context.home.join(RUN_DIRECTORY);
-        let deadline = clock::monotonic_ms() + START_MS;
-        loop {
-            let answer = ControlClient::connect(&run_directory, name)
-                .and_then(|client| client.request_state(&Request::State, ANSWER));
-            // There may be no answer yet, or an answer of another wrapper with this name.
-            if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == wrapper.pid()) {
-                return Ok(Some(state));
-            }
-            if let Some(code) = wrapper.exited().map_err(Failure::because)? {
-                if code == DONE {
-                    return Ok(None);
-                }
-                return Err(Failure::failed(explain_end(name, code, log, log_end)));
-            }
-            if clock::monotonic_ms() > deadline {
-                return Err(Failure::new(
-                    TIMED_OUT,
-                    format!(
-                        "{name} does not answer {START_MS} ms after its start: its log is {}",
-                        log.display()
-                    ),
-                ));
-            }
-            thread::sleep(POLL_INTERVAL);
+/// Waits until the wrapper answers, which it does once its command runs. `None` if the command
+/// has ended already, with success.
+fn await_start(
+    name: &str,
+    context: &Context,
+    wrapper: &mut Detached,
+    log: &Path,
+    log_end: u64,
+) -> Result<Option<State>, Failure> {
+    let run_directory = context.home.join(RUN_DIRECTORY);
+    let deadline = clock::monotonic_ms() + START_MS;
+    loop {
+        let answer = ControlClient::connect(&run_directory, name)
+            .and_then(|client| client.request_state(&Request::State, ANSWER));
+        // There may be no answer yet, or an answer of another wrapper with this name.
+        if let Some(state) = answer.ok().filter(|state| state.wrapper_pid == wrapper.pid()) {
+            return Ok(Some(state));
         }
+        if let Some(code) = wrapper.exited().map_err(Failure::because)? {
+            if code == DONE {
+                return Ok(None);
+            }
+            return Err(Failure::failed(explain_end(name, code, log, log_end)));
+        }
+        if clock::monotonic_ms() > deadline {
+            let late = format!("{name} does not answer after {}", duration(START_MS));
+            let hint = format!("see its log, {}", log.display());
+            return Err(Failure::new(TIMED_OUT, late).hint(hint));
+        }
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -8,8 +8,8 @@ use super::{
     identity::{Identity, or_print},
     join::join,
     launch::program_ends_with_starter,
-    messages::{self, DeliveryState, ago, ahead, each_row, full_id, route},
-    print::{Colour, Out, duration},
+    messages::{self, DeliveryState, ago, ahead, each_row, route, short_id},
+    print::{Colour, Out, counted, duration},
     request::{agent_row, call, parse},
 };
 use crate::{
@@ -111,9 +111,12 @@ impl Status {
 
     fn message(&self, options: &GlobalOptions, out: &mut Out, id: &str) -> Result<i32, Failure> {
         let client = join(options)?;
-        let id = full_id(&client, id)?;
-        let request =
-            |Page { cursor, limit }| MessageRequest { id: id.clone(), cursor, limit, offset: None };
+        let request = |Page { cursor, limit }| MessageRequest {
+            id: id.to_owned(),
+            cursor,
+            limit,
+            offset: None,
+        };
         each_row(&client, "message", usize::MAX, request, |json, row| {
             let recipient = recipient(&client, row)?;
             match (self.json, &recipient) {
@@ -123,7 +126,8 @@ impl Status {
                     show_delivery(out, row)?;
                     show_recipient(out, row, recipient.as_ref())
                 }
-            }
+            }?;
+            Ok(true)
         })?;
         Ok(DONE)
     }
@@ -139,7 +143,7 @@ fn show_delivery(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
         (attempts, failures) => format!("attempt {attempts}; {failures} failed"),
     };
     let mut lines = vec![
-        ("id", format!("{}, of SEND {}", escaped(&row.id), escaped(&row.send_id))),
+        ("id", format!("{} ({})", short_id(&row.id), escaped(&row.id))),
         ("accepted", accepted(row)),
         ("handed", attempts),
     ];
@@ -220,7 +224,7 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
                 status.agents_here, status.agents_known, status.connections
             ),
         ),
-        ("waiting", format!("{} messages", status.messages)),
+        ("waiting", counted(status.messages, "message")),
         ("store", fails.map_or_else(|| "works".to_owned(), |why| format!("fails: {why}"))),
         (
             "memory",

@@ -6,6 +6,8 @@ use super::{
     escape::{escaped, indented},
     failure::Failure,
     join::join,
+    messages::{first_lines, short_id},
+    moment,
     notices::Notices,
     print::{Colour, Out, compact, eprint_line},
     request::{call, data_of, parse},
@@ -19,6 +21,7 @@ use crate::{
     },
 };
 use argh::{ArgsInfo, FromArgs};
+use platform::clock;
 
 /// Print all messages and answers as they are routed, until Ctrl-C.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -32,7 +35,11 @@ use argh::{ArgsInfo, FromArgs};
 pub(super) struct Tap {
     /// print one JSON object a line for each message
     #[argh(switch)]
-    pub(super) json: bool,
+    json: bool,
+
+    /// print long texts whole, not only their first 10 lines
+    #[argh(switch)]
+    full: bool,
 }
 
 impl Tap {
@@ -40,6 +47,10 @@ impl Tap {
         let client = join(options)?;
         let (mut out, mut notices) = (Out::new(), Notices::default());
         call(&client, "tap", None)?;
+        eprint_line(format_args!(
+            "showing all messages that the daemon at {} routes; Ctrl-C ends this",
+            escaped(client.endpoint())
+        ));
         loop {
             match client.events().recv() {
                 Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
@@ -54,24 +65,39 @@ impl Tap {
         }
     }
 
-    /// Prints a copy of a message, and nothing for other deliveries.
-    pub(super) fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
-        let Some(json) = data_of(delivery).filter(|_| is_copy(delivery)) else { return Ok(()) };
-        if self.json {
-            return out.json_text("tap", json);
-        }
-        let copy: TapCopy<'_> = parse("tap", json)?;
-        if copy.lost > 0 {
-            eprint_line(format_args!("{} messages were routed too fast to be shown", copy.lost));
-        }
-        let topic = copy.topic.as_deref().map(escaped);
-        let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
-        let (from, to) = (escaped(&copy.from), escaped(&copy.to));
-        let answering = if copy.answer.is_some() { ", answering" } else { "" };
-        let heading = format!("{from} -> {to}{topic}{answering}");
-        let heading = out.paint(Colour::Bold, heading);
-        out.line(format_args!("{heading}: {}", text(&copy)))
+    fn show(&self, out: &mut Out, delivery: &Delivery) -> Result<(), Failure> {
+        show(out, delivery, self.json, |copy, text| {
+            let id = short_id(copy.id.as_deref().unwrap_or(&copy.send_id));
+            let text = if self.full { text } else { first_lines(&text) };
+            (format!("{} {id} ", moment::time(clock::unix_ms())), text)
+        })
     }
+}
+
+/// Prints a copy of a message, and nothing for other deliveries. `stamp` returns what stands before
+/// the sender, and the text that is shown.
+pub(super) fn show(
+    out: &mut Out,
+    delivery: &Delivery,
+    as_json: bool,
+    stamp: impl FnOnce(&TapCopy<'_>, String) -> (String, String),
+) -> Result<(), Failure> {
+    let Some(json) = data_of(delivery).filter(|_| is_copy(delivery)) else { return Ok(()) };
+    if as_json {
+        return out.json_text("tap", json);
+    }
+    let copy: TapCopy<'_> = parse("tap", json)?;
+    if copy.lost > 0 {
+        eprint_line(format_args!("{} messages were routed too fast to be shown", copy.lost));
+    }
+    let topic = copy.topic.as_deref().map(escaped);
+    let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
+    let (from, to) = (escaped(&copy.from), escaped(&copy.to));
+    let answering = if copy.answer.is_some() { ", answering" } else { "" };
+    let (before, text) = stamp(&copy, text(&copy));
+    let before = out.paint(Colour::Faint, before);
+    let heading = out.paint(Colour::Bold, format!("{from} -> {to}{topic}{answering}"));
+    out.line(format_args!("{before}{heading}: {text}"))
 }
 
 fn is_copy(delivery: &Delivery) -> bool {

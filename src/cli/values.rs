@@ -1,6 +1,7 @@
 //! Kinds of values on the command line. The placeholder of a value in help texts determines its
 //! kind, and the kind determines how the value is described, checked and completed.
 
+use super::moment;
 use crate::{
     protocol::{
         name::Name,
@@ -8,6 +9,7 @@ use crate::{
     },
     wrap::attach::DetachKey,
 };
+use platform::clock;
 
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(super) enum Kind {
     Importance,
     /// A label of a conversation.
     Label,
+    /// A moment in the past.
+    Moment,
     MessageId,
     /// A name under which the command itself joins.
     Name,
@@ -49,7 +53,7 @@ pub(super) enum Kind {
 }
 
 /// The kind of each placeholder.
-const KINDS: [(&str, Kind); 22] = [
+const KINDS: [(&str, Kind); 23] = [
     ("agent", Kind::Agent),
     ("body", Kind::Body),
     ("command", Kind::Command),
@@ -61,6 +65,7 @@ const KINDS: [(&str, Kind); 22] = [
     ("file", Kind::File),
     ("number", Kind::Importance),
     ("label", Kind::Label),
+    ("moment", Kind::Moment),
     ("id", Kind::MessageId),
     ("name", Kind::Name),
     ("name-or-file", Kind::NameOrFile),
@@ -108,6 +113,7 @@ impl Kind {
             Self::File => "a file",
             Self::Importance => "a number from 0 to 100",
             Self::Label => "a label",
+            Self::Moment => "a moment, such as 2h, 14:00, yesterday, or 2026-11-23 14:00",
             Self::MessageId => "the id of a message",
             Self::NameOrFile => "the name of an agent, or a file",
             Self::Size => "a number of columns or rows",
@@ -142,6 +148,7 @@ impl Kind {
             Self::Duration => milliseconds(value).map(drop),
             Self::Importance => importance(value).map(drop),
             Self::Label => label(value).map(drop),
+            Self::Moment => moment(value).map(drop),
             Self::Name => agent_name(value).map(drop),
             Self::Size => size(value).map(drop),
             Self::State => awaited(value).map(drop),
@@ -196,6 +203,16 @@ pub(super) fn label(text: &str) -> Result<String, String> {
     is_short
         .then(|| text.to_owned())
         .ok_or_else(|| format!("give a label of at most {THREAD_BYTES_MAX} bytes"))
+}
+
+/// Parses a moment in the past into milliseconds since 1970: a time ago (`2h`), or what
+/// [`moment::parse`] takes.
+pub(super) fn moment(text: &str) -> Result<u64, String> {
+    let has_unit = text.ends_with(|last: char| last.is_ascii_lowercase());
+    let ago = milliseconds(text).ok().filter(|_| has_unit);
+    let moment = ago.map(|ago| clock::unix_ms().saturating_sub(ago));
+    let moment = moment.or_else(|| moment::parse(text));
+    moment.ok_or_else(|| format!("give {}", Kind::Moment.description()))
 }
 
 /// Parses the importance of a message.

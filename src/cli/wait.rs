@@ -103,10 +103,9 @@ impl Wait {
         let seen = agent_row(client, name, |row| Some(seen(self.state, row?, has_wrapper)))?;
         Ok(seen.unwrap_or_else(|| {
             let nearest = nearest_agent(name, client).map(|name| escaped(&name));
-            let remedy = "`agent-relay agents` lists all";
             Seen::Hopeless(match nearest {
                 Some(nearest) => format!("no agent named {name:?} (did you mean {nearest:?}?)"),
-                None => format!("no agent named {name:?}: {remedy}"),
+                None => format!("no agent named {name:?}; `agent-relay agents` lists all"),
             })
         }))
     }
@@ -116,7 +115,7 @@ impl Wait {
 /// away.
 fn seen(state: Awaited, row: &AgentRow<'_>, has_wrapper: impl FnOnce() -> bool) -> Seen {
     let name = escaped(&row.name);
-    let away = || format!("{name} is away: `agent-relay run -n {name} -- COMMAND` starts it");
+    let away = || format!("{name} is away; `agent-relay run {name} -- COMMAND` starts it");
     match state {
         Awaited::Message if row.waiting > 0 => Seen::Reached,
         Awaited::Message => Seen::Pending(format!("nothing waits for {name}")),
@@ -176,7 +175,7 @@ mod tests {
             (
                 Awaited::Idle,
                 r#""here":false"#,
-                hopeless("Ann is away: `agent-relay run -n Ann -- COMMAND` starts it"),
+                hopeless("Ann is away; `agent-relay run Ann -- COMMAND` starts it"),
             ),
             (Awaited::Idle, r#""here":false,"reconnecting":true"#, pending("Ann is reconnecting")),
             (Awaited::Ended, r#""here":true,"activity":"ended""#, pending("Ann is here")),

@@ -94,13 +94,12 @@ fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
     let more = names.len().saturating_sub(NAMES_MAX);
     names.truncate(NAMES_MAX);
     let others = match (names.join(", "), more) {
-        (none, _) if none.is_empty() => "none runs here".to_owned(),
-        (names, 0) => format!("there are {names}"),
-        (names, more) => format!("there are {names} and {more} more"),
+        (none, _) if none.is_empty() => "none runs".to_owned(),
+        (names, 0) => format!("running: {names}"),
+        (names, more) => format!("running: {names} and {more} more"),
     };
-    Failure::failed(format!(
-        "no wrapped agent {name}: {others} (`agent-relay agents` shows who is connected)"
-    ))
+    Failure::failed(format!("no wrapped agent {name} ({others})"))
+        .hint("`agent-relay agents` shows who is connected")
 }
 
 /// Returns the failure of a command whose request to a wrapper has failed.

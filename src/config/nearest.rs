@@ -12,20 +12,28 @@ pub fn nearest(wanted: &str, words: impl Iterator<Item = String>) -> Option<Stri
         .map(|(_, word)| word)
 }
 
-/// The Levenshtein distance: the number of characters to add, leave out or replace.
+/// The number of characters to add, leave out, replace, or exchange with their neighbour.
 fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<_> = right.chars().collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (above, character) in left.chars().enumerate() {
-        let mut corner = above;
-        row[0] = above + 1;
+    let (left, right): (Vec<_>, Vec<_>) = (left.chars().collect(), right.chars().collect());
+    let mut before = Vec::new();
+    let mut above: Vec<usize> = (0..=right.len()).collect();
+    for (line, character) in left.iter().enumerate() {
+        let mut row = vec![line + 1];
         for (column, candidate) in right.iter().enumerate() {
-            let replaced = corner + usize::from(character != *candidate);
-            corner = row[column + 1];
-            row[column + 1] = replaced.min(corner + 1).min(row[column] + 1);
+            let replaced = above[column] + usize::from(character != candidate);
+            let mut least = replaced.min(above[column + 1] + 1).min(row[column] + 1);
+            if line > 0
+                && column > 0
+                && *character == right[column - 1]
+                && left[line - 1] == *candidate
+            {
+                least = least.min(before[column - 1] + 1);
+            }
+            row.push(least);
         }
+        before = std::mem::replace(&mut above, row);
     }
-    row[right.len()]
+    above[right.len()]
 }
 
 #[cfg(test)]
@@ -39,5 +47,7 @@ mod tests {
         assert_eq!(nearest("Barbra", names()).as_deref(), Some("Barbara"));
         assert_eq!(nearest("Zoe", names()), None);
         assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("sned", "send"), 1);
+        assert_eq!((distance("", "ab"), distance("ab", "")), (2, 2));
     }
 }

@@ -194,6 +194,9 @@ pub struct Ended {
     /// Whether the lines were on the alternate screen, which the terminal has left.
     #[serde(skip)]
     pub taken_away: bool,
+    /// Whether the agent has sent or received a message.
+    #[serde(skip)]
+    pub has_messages: bool,
 }
 
 impl Ended {
@@ -205,7 +208,7 @@ impl Ended {
         last_lines.reverse();
         // Shells report a command that a signal ended with the code 128 plus the signal's number.
         let signal = (129..=128 + 64).contains(&code).then(|| code - 128);
-        Self { code, signal, last_lines, taken_away: false }
+        Self { code, signal, last_lines, ..Self::default() }
     }
 }
 

@@ -148,6 +148,8 @@ pub(super) struct Driver {
     exit_code: Option<i32>,
     last_output: LastOutput,
     is_ending: bool,
+    /// Whether the agent has sent or received a message.
+    has_messages: bool,
 }
 
 impl Driver {
@@ -208,6 +210,7 @@ impl Driver {
             exit_code: None,
             last_output: LastOutput::default(),
             is_ending: false,
+            has_messages: false,
         })
     }
 
@@ -246,13 +249,14 @@ impl Driver {
         (ended, clients)
     }
 
-    /// Returns the bytes that restore the terminal's modes, and the mark of the output's end. After
-    /// an interrupted command these bytes also move the cursor below all that is shown.
+    /// Returns the bytes that restore the terminal's modes, and the mark of the output's end. If the
+    /// command was interrupted, or has messages of which a line tells, these bytes also move the
+    /// cursor below all that is shown.
     fn reset(&self) -> String {
         let screen = self.bridge.screen();
         let mut reset = screen.cleanup();
         let is_interrupted = self.is_ending || self.exit_code != Some(0);
-        if is_interrupted && !screen.alternate() {
+        if (is_interrupted || self.has_messages) && !screen.alternate() {
             let (_, rows) = screen.size();
             let below = screen.cursor().row..rows;
             let last = below.rev().find(|&row| !screen.row(row).text.trim().is_empty());
@@ -523,6 +527,7 @@ impl Driver {
 
     /// Sends the agent's message, as an answer if a question waits for it.
     fn send(&mut self, handle: SendHandle, outgoing: OutgoingMessage, hops: Option<LoopCount>) {
+        self.has_messages = true;
         let sent = match self.questions.answer(now(), &outgoing) {
             Some(reply) => self.reply(handle, reply),
             None => message::to_send(outgoing, hops)
@@ -620,6 +625,7 @@ impl Driver {
                 self.inputs.extend(message::unread(handle, &delivery).map(Input::Unread));
             }
             Event::Delivered(delivery) => {
+                self.has_messages = true;
                 self.questions.note(now(), &delivery);
                 self.input(Input::Delivered(message::to_type(&delivery)));
             }

@@ -51,9 +51,10 @@ fn brief_is_printed_with_or_without_a_name() {
     assert!(out(&output(inside)).contains("Your name is Cid.\n"));
     for (line, words) in [
         (&["brief", "user"][..], "reserved"),
-        (&["brief", "a b"], "a file is given after --install"),
-        (&["brief", "--claude"], "--install or --remove"),
-        (&["brief", "--install", "--remove"], "one of them"),
+        (&["brief", "a b"], "to change a file, use --install FILE"),
+        (&["brief", "--claude"], "no --install or --remove; give one of them"),
+        (&["brief", "--install", "--remove"], "exclude each other"),
+        (&["brief", "install"], "did you mean --install?"),
         (&["brief", "--install", "Ann"], "there is no file Ann"),
     ] {
         let refused = run(&sandbox, line, USAGE);

@@ -439,11 +439,11 @@ fn undelivered_message_has_its_own_exit_code() {
     let _carol = sandbox.join("Carol");
     let unknown = err(&run(&sandbox, &["send", "Karol", "x"], NOT_DELIVERED));
     assert!(unknown.contains("UNKNOWN_AGENT"), "{unknown}");
-    assert!(unknown.contains("did you mean Carol?"), "{unknown}");
+    assert!(unknown.contains("did you mean \"Carol\"?"), "{unknown}");
     let away = err(&run(&sandbox, &["send", "--no-ack", "Bob", "x"], NOT_DELIVERED));
     assert!(away.contains("AGENT_OFFLINE"), "{away}");
     let waits = out(&run(&sandbox, &["send", "Bob", "x"], DONE));
-    assert!(waits.contains("it waits until Bob is here"), "{waits}");
+    assert!(waits.contains(": Bob is away (kept for "), "{waits}");
     run(&sandbox, &["send", "--no-ack", "Carol", "x"], DONE);
     let large = vec![b'x'; 2_000_000];
     let large = err(&run_with(&sandbox, &["send", "Carol", "-"], &large, NOT_DELIVERED));
@@ -499,7 +499,8 @@ fn received_text_cannot_control_the_terminal() {
     let text = "a\x1b]0;title\x07b\u{202e}c\nAnn: forged";
     run_with(&sandbox, &["send", "--as", "Ann", "Bob", "-"], text.as_bytes(), DONE);
     let received = out(&run(&sandbox, &["listen", "--as", "Bob", "--count", "1"], DONE));
-    assert_eq!(received, "Ann: a\\u{1b}]0;title\\u{7}b\\u{202e}c\n    Ann: forged\n");
+    let (_, received) = received.split_once(" Ann: ").unwrap();
+    assert_eq!(received, "a\\u{1b}]0;title\\u{7}b\\u{202e}c\n    Ann: forged\n");
 }
 
 #[test]
@@ -508,18 +509,21 @@ fn usage_errors_name_the_mistake_and_the_remedy() {
     let long = "t".repeat(257);
     for (line, words) in [
         (&["stauts"][..], "did you mean `agent-relay status`?"),
-        (&["send", "Bob"], "no body"),
-        (&["send", "Bob", "two", "words"], "goes in quotes"),
+        (&["send", "Bob"], "no text; give one: send Bob \"hello\""),
+        (&["send", "Bob", "two", "words"], "quote the text: send Bob \"two words\""),
         (&["send"], "missing: to"),
-        (&["listen", "--as", "Bob", "--count", "-1"], "--count '-1': give a whole number"),
+        (&["listen", "--as", "Bob", "--count", "-1"], "--count \"-1\": give a whole number"),
         (&["send", "--as", "@x", "Bob", "y"], "a name is made of"),
-        (&["listen", "--as", "Bob", "--count", "0"], "--count '0': give a whole number"),
+        (&["listen", "--as", "Bob", "--count", "0"], "--count \"0\": give a whole number"),
         (&["send", "--importance", "101", "Bob", "y"], "a whole number from 0 to 100"),
         (&["ask", "--importance", "-1", "Bob", "y"], "a whole number from 0 to 100"),
         (&["send", "--thread", &long, "Bob", "y"], "a label of at most 256 bytes"),
         (&["send", "--ttl", "1w", "Bob", "y"], "a bare number is seconds"),
-        (&["send", "--ttl", "0s", "Bob", "y"], "--ttl '0s': give more than 0"),
-        (&["history", "--limit", "0"], "--limit '0': give a whole number of messages, 1 at least"),
+        (&["send", "--ttl", "0s", "Bob", "y"], "--ttl \"0s\": give more than 0"),
+        (
+            &["history", "--limit", "0"],
+            "--limit \"0\": give a whole number of messages, 1 at least",
+        ),
         (&["history", "--search", ""], "--search has no word in it"),
         (&["history", "--search", " -- "], "--search has no word in it"),
         (&["send", "--topic", "a.*", "*", "y"], "are for subscriptions"),
@@ -528,7 +532,7 @@ fn usage_errors_name_the_mistake_and_the_remedy() {
         (&["run", "-n", "root", "--", "x"], "reserved"),
         (&["run", "-n", "Ann"], "no command to run"),
         (&["policy", "relaod"], "did you mean `agent-relay policy reload`?"),
-        (&["policy", "key", "root"], "name 'root': this name is reserved"),
+        (&["policy", "key", "root"], "name \"root\": this name is reserved"),
         (&["completions", "tcsh"], "bash, zsh, fish and powershell"),
     ] {
         let failed = err(&run(&sandbox, line, USAGE));

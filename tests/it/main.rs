@@ -32,6 +32,7 @@ mod hostile;
 mod independent;
 mod keyboard;
 mod killed;
+mod lists;
 mod mcp;
 mod memory;
 #[path = "../model/mod.rs"]

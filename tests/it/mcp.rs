@@ -116,8 +116,8 @@ fn agents_send_look_and_read() {
     let (mut ann, mut bob) = (Server::start(&sandbox, "Ann"), Server::start(&sandbox, "Bob"));
     let body = "the walrus\n->relay:Carl <<<\nsings>>>\u{1f600}";
     let sent = ann.call("send", &json!({"to": "Bob", "body": body, "thread": "-x"})).concat();
-    let id = sent.split(' ').nth(1).unwrap().trim_end_matches(';');
-    assert!(sent.contains("it waits until Bob is here"), "{sent}");
+    let id = sent.split(' ').nth(1).unwrap().trim_end_matches(':');
+    assert!(sent.contains("Bob is away"), "{sent}");
     let inbox = bob.call("inbox", &json!({})).concat();
     assert!(inbox.contains("waiting (recipient)") && inbox.contains("the walrus"), "{inbox}");
     let read = bob.call("read", &json!({"id": id})).concat();
@@ -146,7 +146,7 @@ fn long_message_and_long_answer_have_pages() {
     let mut ann = Server::start(&sandbox, "Ann");
     let long = "line of a long text\n".repeat(2500);
     let sent = ann.call("send", &json!({"to": "Bob", "body": long})).concat();
-    let id = sent.split(' ').nth(1).unwrap().trim_end_matches(';').to_owned();
+    let id = sent.split(' ').nth(1).unwrap().trim_end_matches(':').to_owned();
     assert_eq!(pages(&mut ann, &id, String::new(), 0), format!("Ann -> Bob\n{}", long.trim_end()));
     let carl = join(&sandbox, "Carl");
     let answers = thread::spawn(move || {

@@ -352,7 +352,7 @@ fn spawned_agent_runs_without_a_terminal_and_takes_the_size_of_the_driver() {
     assert!(out(&stopped).starts_with("Ann ended with code "), "{stopped:?}");
     drive.wait_for("Ann ended with code ");
     let refused = run(&sandbox, &["stop", "Ann"], FAILED);
-    assert!(err(&refused).contains("no wrapped agent Ann: none runs here"), "{refused:?}");
+    assert!(err(&refused).contains("no wrapped agent Ann (none runs)"), "{refused:?}");
     drop(spawned);
     until("the wrapper has ended", || is_over(&sandbox, &wrapper));
     let left: Vec<_> = fs::read_dir(sandbox.home().join("run"))
@@ -552,7 +552,7 @@ fn files_of_a_killed_wrapper_are_taken_over() {
     // Dropping a terminal kills the processes in it.
     drop(first);
     until("nobody is there", || {
-        err(&run(&sandbox, &["hold", "Ann"], FAILED)).contains("none runs here")
+        err(&run(&sandbox, &["hold", "Ann"], FAILED)).contains("(none runs)")
     });
     until("the daemon knows, too", || {
         let ann = sandbox.join("Asking").agents().into_iter().find(|it| it["name"] == "Ann");
@@ -561,7 +561,7 @@ fn files_of_a_killed_wrapper_are_taken_over() {
     let _second = wrap_line_reader(&sandbox, "Ann", &[]);
     assert_eq!(state(&sandbox, "hold")["held"], true);
     let refused = run(&sandbox, &["hold", "Bob"], FAILED);
-    assert!(err(&refused).contains("no wrapped agent Bob: there are Ann"), "{refused:?}");
+    assert!(err(&refused).contains("no wrapped agent Bob (running: Ann)"), "{refused:?}");
 }
 
 #[test]
@@ -569,7 +569,7 @@ fn commands_for_people_refuse_agents() {
     let sandbox = Sandbox::new();
     let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let no_terminal = run(&sandbox, &["attach", "Ann"], FAILED);
-    assert!(err(&no_terminal).contains("run it in one"), "{no_terminal:?}");
+    assert!(err(&no_terminal).contains("attach needs a terminal"), "{no_terminal:?}");
     for command in ["attach", "hold", "release", "stop"] {
         run(&sandbox, &[command, "a b"], if command == "attach" { FAILED } else { USAGE });
         run(&sandbox, &[command], USAGE);

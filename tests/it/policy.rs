@@ -93,9 +93,7 @@ fn broken_policy_is_refused_with_file_line_and_reason() {
     let path = file(&sandbox, "\n[[rule]]\nform = 'Ann'\n");
     assert_eq!(
         refused(&path),
-        format!(
-            "agent-relay: {path}:3: unknown key \"form\"; the keys are from, to, topic, allow\n"
-        )
+        format!("agent-relay: {path}:3: unknown key \"form\" (did you mean \"from\"?)\n")
     );
     let key = "0123456789abcdef".repeat(4);
     let path = file(&sandbox, format!("[[agent]]\nname = 'Ann'\nkey = '{key}'\n"));
@@ -135,8 +133,8 @@ fn reload_applies_a_valid_policy_and_refuses_a_broken_one() {
     assert_eq!(
         err(&run(&sandbox, &["policy", "reload"], FAILED)),
         format!(
-            "agent-relay: the daemon refused `reload`: {path}:2: unknown key \"form\"; the keys are \
-             from, to, topic, allow (INVALID)\n"
+            "agent-relay: the daemon refused \"reload\": {path}:2: unknown key \"form\" (did you mean \
+             \"from\"?) (INVALID)\n"
         )
     );
     assert_eq!(err(&run(&sandbox, &["send", "Bob", "no"], NOT_DELIVERED)), forbidden);

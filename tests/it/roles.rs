@@ -196,8 +196,8 @@ fn command_inside_a_wrapped_agent_speaks_only_in_its_name() {
     for notice in [
         "nothing waits for Ann",
         "\"Bob\"'s mail is for operators",
-        "\"tap\" is for operators",
-        "\"stop\" is for operators",
+        "only you can run \"tap\", not Ann; use a terminal outside of agents",
+        "only you can run \"down\", not Ann",
     ] {
         assert!(text.contains(&without_blanks(notice)), "{notice} is not in {text}");
     }

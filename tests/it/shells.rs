@@ -51,7 +51,7 @@ fn undecodable_body_is_refused_with_a_remedy() {
         for line in [&["send", "Bob", "-"], &["ask", "Bob", "-"]] {
             let refused = err(&run_with(&sandbox, line, bytes, FAILED));
             let words = format!(
-                "standard input is not sent, since {why}: `agent-relay help send` shows how to give a \
+                "standard input is not sent, since {why}; `agent-relay help send` shows how to give a \
                  text\n"
             );
             assert!(refused.ends_with(&words), "{refused}");

@@ -191,6 +191,18 @@ impl Terminal {
         lock(&self.state.0).last_output
     }
 
+    /// Waits for the end of the program, and shows all its output.
+    #[track_caller]
+    pub(crate) fn wait_until_end(&self) {
+        let code = wait_for_end(&self.pty, WATCHDOG);
+        assert!(code.is_some(), "the program does not end:\n{}", self.text());
+        self.pty.close();
+        let state = lock(&self.state.0);
+        let waited = self.state.1.wait_timeout_while(state, WATCHDOG, |state| !state.ended);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(state.ended, "the output does not end:\n{}", state.screen.text());
+    }
+
     /// Waits for the program's end. Returns its exit code.
     #[track_caller]
     pub(crate) fn finish(self) -> i32 {

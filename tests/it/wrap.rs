@@ -465,7 +465,7 @@ fn agent_is_notified_of_a_failed_send_of_its_own_command() {
     let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     ann.press(&format!("run \"{}\" send --ttl 1s Bob \"Your turn\"\r", relay.display()));
-    ann.wait_for("it waits until Bob is here");
+    ann.wait_for("Bob is away (kept for ");
     wait_for_notice(
         &ann,
         "A message that you sent to Bob earlier was not delivered: its time to live ran out.",

@@ -143,6 +143,7 @@ impl Driver {
         if let Some(text) = full_screen.filter(|_| ended.last_lines.is_empty()) {
             ended = control::Ended { taken_away: true, ..control::Ended::new(code, &text) };
         }
+        ended.has_messages = self.has_messages;
         if self.is_ending {
             // The reason of the end is known without the last lines, which may hold messages, and
             // messages do not belong in a log.
