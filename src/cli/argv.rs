@@ -77,7 +77,7 @@ pub(super) fn check(
 enum Mistake {
     Wrong {
         message: String,
-        /// What to do; if absent, how to get the command's help.
+        /// The remedy; if absent, the command's help.
         hint: Option<String>,
     },
     /// An unknown command: `word` is no command of the current command, or of the command below it

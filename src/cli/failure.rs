@@ -22,7 +22,7 @@ pub(super) const TIMED_OUT: i32 = 4;
 pub(super) struct Failure {
     pub(super) code: i32,
     pub(super) message: Option<String>,
-    /// What the user can do.
+    /// The remedy.
     pub(super) hint: Option<String>,
     /// The daemon's code, if the daemon or the recipient refused something.
     refusal: Option<String>,
@@ -54,7 +54,7 @@ impl Failure {
         Self { message: None, ..self }
     }
 
-    /// Adds what the user can do.
+    /// Adds a remedy.
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

@@ -136,8 +136,8 @@ fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
     numbers(connection, OF_SEND, params![id, SAME_ID_MAX as u32 + 1])
 }
 
-/// The statement that finds the deliveries whose ids are from ?1 to ?2, or whose SENDs' ids are from
-/// ?3 to ?4.
+/// The statement that finds the deliveries whose ids are from ?1 to ?2, or whose SENDs' ids are
+/// from ?3 to ?4.
 pub(super) const OF_PREFIX: &str = "
     SELECT number FROM history WHERE id BETWEEN ?1 AND ?2
     UNION

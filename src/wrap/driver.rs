@@ -249,9 +249,10 @@ impl Driver {
         (ended, clients)
     }
 
-    /// Returns the bytes that restore the terminal's modes, and the mark of the output's end. If the
-    /// command was interrupted, or has messages of which a line tells, these bytes also move the
-    /// cursor below all that is shown.
+    /// Returns the bytes that restore the terminal's modes, and the mark of the output's end.
+    ///
+    /// If the command was interrupted, or a line will tell of its messages, these bytes also move
+    /// the cursor below all that is shown.
     fn reset(&self) -> String {
         let screen = self.bridge.screen();
         let mut reset = screen.cleanup();

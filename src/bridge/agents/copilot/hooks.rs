@@ -29,8 +29,8 @@ pub(super) const HOOKS: Hooks = Hooks {
     extension: None,
 };
 
-/// Those of our events that are kinds of Copilot's event `Notification`. Its event
-/// `PermissionRequest` also comes for a tool that runs without a question.
+/// The events that are kinds of Copilot's event `Notification`. Its event `PermissionRequest` also
+/// comes for a tool that runs without a question.
 const NOTIFICATIONS: [&str; 2] = ["permission_prompt", "elicitation_dialog"];
 
 /// Options that take a value as their next argument.
@@ -74,7 +74,7 @@ const WITH_VALUE: &[&str] = &[
     "-r",
 ];
 
-/// Those of [`WITH_VALUE`] whose value may be missing, so that another option may follow.
+/// The options of [`WITH_VALUE`] whose value may be missing, so that another option may follow.
 const WITH_OPTIONAL_VALUE: &[&str] =
     &["--bash-env", "--connect", "--mouse", "--resume", "--share", "-r"];
 
