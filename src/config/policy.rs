@@ -251,7 +251,7 @@ mod tests {
             &expect![[r#"
                 policy.toml:2: unknown key "rules" (did you mean "rule"?)
                 policy.toml:3: unknown key "hash"; the keys are name, key
-                policy.toml:3: unknown key "form"; the keys are from, to, topic, allow
+                policy.toml:3: unknown key "form" (did you mean "from"?)
                 policy.toml:2: unknown key "per_minute"; the keys are per_pair_per_minute
                 policy.toml:1: unknown key "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"; the keys are agent, rule, limits
             "#]],

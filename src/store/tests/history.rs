@@ -187,11 +187,12 @@ fn query_by_id_finds_a_deliver_or_all_of_a_send() {
     let ended = Change::Ended { delivery: 1, ending: Ending::Acknowledged, unix_ms: NOW_MS };
     folder.run(vec![write(vec![accepted, ended])]);
     let deliver = folder.image().deliveries[&2].id.to_string();
+    // Both ids begin like this.
     let (short, odd) = (deliver[..8].to_owned(), deliver[..11].to_uppercase());
-    let too_short = deliver[..3].to_owned();
-    let ids = [deliver, "m-1".to_owned(), "m-2".to_owned(), short, odd, too_short];
+    let (too_short, other) = (deliver[..3].to_owned(), "ffffffff".to_owned());
+    let ids = [deliver, "m-1".to_owned(), "m-2".to_owned(), short, odd, too_short, other];
     let queries = ids.map(Query::Id);
-    let expected = [vec![2], vec![2, 1], vec![], vec![2], vec![2], vec![]];
+    let expected = [vec![2], vec![2, 1], vec![], vec![2, 1], vec![2, 1], vec![], vec![]];
     for _ in ["before", "after the sweep"] {
         let found = ask(folder.open().store, &queries);
         assert_eq!(found.iter().map(numbers).collect::<Vec<_>>(), expected);
