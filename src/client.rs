@@ -232,10 +232,20 @@ impl Client {
     ///
     /// When this call returns, the daemon has routed all messages that were sent before it.
     pub fn request(&self, body: &str, data: Option<&RawValue>) -> Result<Delivery, ClientError> {
+        self.request_within(ANSWER_TIMEOUT, body, data)
+    }
+
+    /// Sends `@relay` a request as [`Self::request`] does, and waits at most `time` for the answer.
+    pub fn request_within(
+        &self,
+        time: Duration,
+        body: &str,
+        data: Option<&RawValue>,
+    ) -> Result<Delivery, ClientError> {
         let (id, input) = self.outgoing(request_message(body, data))?;
         let (reply, answer) = bounded(1);
         self.command(Command::Request(id.clone(), input, reply))?;
-        let answer = wait(&answer, ANSWER_TIMEOUT, || format!("the request {body:?}"));
+        let answer = wait(&answer, time, || format!("the request {body:?}"));
         if matches!(answer, Err(ClientError::TimedOut { .. })) {
             self.command_if_running(Command::Forget(id));
         }

@@ -10,7 +10,7 @@ use super::{
     messages::{ahead, short_id},
     notices::Notices,
     print::{Out, counted, duration, eprint_line},
-    request::{call, call_with, nearest_agent, parse},
+    request::{call, data_of, nearest_agent, parse},
     values::{agent_name, importance, label, milliseconds},
     wrapped::hops,
 };
@@ -31,6 +31,7 @@ use platform::{
     terminal::{Standard, is_terminal},
 };
 use serde::Serialize;
+use serde_json::value::to_raw_value;
 use std::time::Duration;
 
 /// The longest body that is read, in bytes. The daemon's limit is usually far lower.
@@ -298,8 +299,11 @@ struct Queued {
     expires: Option<u64>,
 }
 
+/// The longest wait for a delivery's id. The message is accepted already.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Asks for the delivery of an accepted message, whose id people see. `None` if it has several
-/// recipients, or if the sender may not ask.
+/// recipients, if the sender may not ask, or if the daemon does not answer now.
 fn delivery_of(
     client: &Client,
     send_id: &SendId,
@@ -309,8 +313,12 @@ fn delivery_of(
         return Ok(None);
     }
     let request = MessageRequest { id: send_id.0.clone(), limit: Some(1), ..Default::default() };
-    let Ok(json) = call_with(client, "message", &request) else { return Ok(None) };
-    let found: Messages<MessageRow<'_>> = parse("message", &json)?;
+    let request = to_raw_value(&request).expect("a request is JSON");
+    let Ok(answer) = client.request_within(LOOK, "message", Some(&request)) else {
+        return Ok(None);
+    };
+    let json = data_of(&answer).unwrap_or("{}");
+    let found: Messages<MessageRow<'_>> = parse("message", json)?;
     let row = found.messages.into_iter().next();
     Ok(row.map(|row| Queued { id: row.id.into_owned(), expires: row.delivery.expires }))
 }
