@@ -140,6 +140,9 @@ impl Send {
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
+        // The daemon answers this when it has stored the message, at the time of its ACK.
+        let has_one_delivery = !self.no_ack && !self.has_several_recipients();
+        let delivery = if has_one_delivery { delivery_of(&client, &send_id)? } else { None };
         let sent = if self.no_ack {
             self.wait_until_handled(&client, &send_id, deadline)?
         } else {
@@ -149,7 +152,6 @@ impl Send {
         if sent.recipients == Some(0) && self.topic.is_none() {
             return Err(Failure::new(NOT_DELIVERED, "nobody is here to receive it"));
         }
-        let delivery = if self.no_ack { None } else { delivery_of(&client, &send_id, sent)? };
         self.report(&send_id, sent, delivery)?;
         Ok(DONE)
     }
@@ -299,19 +301,12 @@ struct Queued {
     expires: Option<u64>,
 }
 
-/// The longest wait for a delivery's id. The message is accepted already.
+/// The longest wait for a delivery's id.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Asks for the delivery of an accepted message, whose id people see. `None` if it has several
-/// recipients, if the sender may not ask, or if the daemon does not answer now.
-fn delivery_of(
-    client: &Client,
-    send_id: &SendId,
-    accepted: Accepted,
-) -> Result<Option<Queued>, Failure> {
-    if accepted.recipients.is_some_and(|count| count != 1) {
-        return Ok(None);
-    }
+/// Asks for the delivery of a message, whose id people see. `None` if the message is not accepted,
+/// if the sender may not ask, or if the daemon does not answer now.
+fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Queued>, Failure> {
     let request = MessageRequest { id: send_id.0.clone(), limit: Some(1), ..Default::default() };
     let request = to_raw_value(&request).expect("a request is JSON");
     let Ok(answer) = client.request_within(LOOK, "message", Some(&request)) else {
