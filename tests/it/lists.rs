@@ -7,7 +7,10 @@ use crate::{
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
-use std::{env, fs, path::Path};
+use std::{
+    env, fs,
+    path::{self, Path},
+};
 
 const NARROW: Size = Size { rows: 24, cols: 80 };
 
@@ -21,8 +24,15 @@ fn send(sandbox: &Sandbox, to: &str, text: &str) -> (String, String) {
 }
 
 /// Runs a list in a terminal, and returns the rows of the screen with text.
+///
+/// There are no colours, since Wine's console counts their sequences as columns.
 fn rows(sandbox: &Sandbox, list: &[&str], cols: u16) -> Vec<String> {
-    let terminal = Terminal::command_in(sandbox, Size { rows: 60, cols }, list);
+    let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let line = [&[program.to_str().unwrap()], list].concat();
+    let mut environment = terminal::environment(sandbox);
+    environment.push(("NO_COLOR".into(), Some("1".into())));
+    let size = Size { rows: 60, cols };
+    let terminal = Terminal::start(&line, &environment, sandbox.directory(), size);
     terminal.wait_until_end();
     let text = terminal.text();
     assert_eq!(terminal.finish(), DONE, "{list:?}");
@@ -204,8 +214,8 @@ fn agent_cli_is_named_after_its_directory() {
     let path = env::join_paths([programs].into_iter().chain(env::split_paths(&path))).unwrap();
     let start = |directory: &Path, arguments: &[&str]| {
         fs::create_dir_all(directory).unwrap();
-        let mut line = vec![env!("CARGO_BIN_EXE_agent-relay"), "claude"];
-        line.extend_from_slice(arguments);
+        let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let line = [&[program.to_str().unwrap(), "claude"], arguments].concat();
         let mut environment = terminal::environment(&sandbox);
         environment.push(("PATH".into(), Some(path.clone())));
         let terminal = Terminal::start(&line, &environment, directory, NARROW);
