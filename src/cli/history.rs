@@ -78,7 +78,10 @@ impl History {
             limit,
         };
         let mut left = self.limit;
-        let page_rows = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        // The daemon does not filter by these, so a small page could have no row to show.
+        let is_filtered = self.since.is_some() || self.until.is_some() || self.to.is_some();
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let page_rows = if is_filtered { usize::MAX } else { limit };
         each_row(&client, "history", page_rows, request, |json, message| {
             if !self.includes(message) {
                 return Ok(true);

@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// The same file has several paths, such as by way of `..`.
+    /// Two paths that differ, one of them with `..`, may lead to the same file.
     #[test]
     fn conversation_with_its_id_is_named_once() {
         let (mut follower, names) = idle_follower("copilot");

@@ -465,8 +465,8 @@ fn file_that_is_no_transcript_of_the_agent_is_not_read() {
 #[test]
 fn relative_home_is_below_the_directory_of_the_command() {
     let home = &agents::format("copilot").unwrap().home;
-    for (value, path) in [("copilot", "/work/copilot"), ("/copilot", "/copilot")] {
-        let found = path_of(home, Some(value.into()), Path::new("/work")).unwrap();
+    for (value, path) in [("copilot", "/project/copilot"), ("/copilot", "/copilot")] {
+        let found = path_of(home, Some(value.into()), Path::new("/project")).unwrap();
         assert_eq!(found, Path::new(path));
     }
 }
