@@ -106,6 +106,22 @@ pub struct Arming<'a> {
     pub is_windows: bool,
 }
 
+#[cfg(test)]
+impl<'a> Arming<'a> {
+    /// A run with these arguments in this directory, and with nothing else of the person's.
+    pub(in crate::bridge) fn of(arguments: &'a [String], directory: &'static str) -> Self {
+        Self {
+            command: &|event| vec!["/a b/it's".into(), event.into()],
+            arguments,
+            user_settings: None,
+            env: &|_| None,
+            read: &|_| Ok(None),
+            directory: Path::new(directory),
+            is_windows: false,
+        }
+    }
+}
+
 /// A command line with hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Armed {

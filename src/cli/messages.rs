@@ -12,6 +12,7 @@ use crate::{
     protocol::{
         payload::MessagePayload,
         relay::{MessageRow, Messages, Page},
+        text,
     },
 };
 use platform::clock;
@@ -30,9 +31,6 @@ pub(super) const TEXT: Column = Column::cut("TEXT", 12);
 
 /// The column with senders and recipients, as [`route`] shows them.
 pub(super) const FROM_TO: Column = Column::cut("FROM, TO", 12);
-
-/// The digits of an id that people and agents see.
-const SHORT_ID_CHARS: usize = 8;
 
 /// The name of the schema of a message in JSON.
 pub(super) const SCHEMA: &str = "message";
@@ -63,9 +61,9 @@ pub(super) fn each_row<R: Serialize>(
     }
 }
 
-/// The part of an id that people and agents see, and that every command takes.
+/// The beginning of an id as every command takes it, made safe to show.
 pub(super) fn short_id(id: &str) -> String {
-    escaped(id.get(..SHORT_ID_CHARS).unwrap_or(id))
+    escaped(&text::short_id(id))
 }
 
 /// The lines of a text that are shown while messages pass by.

@@ -41,6 +41,15 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
+/// The characters of an id by which people and agents name a message.
+const SHORT_ID_CHARS: usize = 8;
+
+/// Returns the beginning of an id, by which people and agents name a message.
+#[must_use]
+pub fn short_id(id: &str) -> String {
+    id.chars().take(SHORT_ID_CHARS).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Quoted, is_hidden};

@@ -11,7 +11,10 @@ use super::{
     keys::{AgentKey, MessageKey},
     mail::UnreadNotice,
 };
-use crate::protocol::relay::{self, UNREAD};
+use crate::protocol::{
+    relay::{self, UNREAD},
+    text::short_id,
+};
 use serde_json::value::to_raw_value;
 use uuid::Uuid;
 
@@ -65,7 +68,7 @@ impl Router {
         let now = self.ctx.now.unix_ms;
         let waited = message.reliable().map_or(0, |own| now.saturating_sub(own.unix_ms));
         let id = message.id.to_string();
-        let short: String = id.chars().take(8).collect();
+        let short = short_id(&id);
         let body = format!(
             "Your message to {} (id {short}) waits: `agent-relay status {short}` says why.",
             to.name

@@ -275,15 +275,7 @@ fn copilot_reads_and_sends_by_tools() {
     let arguments = ["--additional-mcp-config", &own, "--allow-tool", "shell", "agent-relay"];
     let mut scene = start(&sandbox, &model, &["--mcp"], &arguments);
     scene.submit("Work.");
-    until("the command runs", || scene.file("runs").exists());
-    let id = scene.send("the walrus sings");
-    scene.await_report(&id, "waiting", "at work");
-    fs::write(scene.file("go"), "").unwrap();
-    assert_eq!(scene.receive(), "I have it");
-    let asked = model.wait_for_requests(4);
-    let read = asked[2].result.as_deref().unwrap();
-    assert!(read.contains("the walrus sings"), "{read}");
-    scene.await_report(&id, "confirmed", "");
+    let asked = scene.read_and_answer_by_tools(&model);
     let tools = asked[0].request["tools"].to_string();
     for server in ["agent-relay", "of-file", "of-option"] {
         assert!(tools.contains(&format!("\"{server}-read\"")), "{server}: {tools}");

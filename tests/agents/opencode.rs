@@ -237,17 +237,9 @@ fn opencode_reads_and_sends_by_tools() {
     });
     let mut scene = start(&sandbox, &model, &["--mcp"], Some(&configuration.to_string()));
     scene.agent.submit("Work.");
-    until("the command runs", || scene.file("runs").exists());
-    let id = scene.send("the walrus sings");
-    scene.await_report(&id, "waiting", "at work");
-    fs::write(scene.file("go"), "").unwrap();
-    assert_eq!(scene.receive(), "I have it");
-    let asked = model.wait_for_requests(4);
-    let read = asked[2].result.as_deref().unwrap();
-    assert!(read.contains("the walrus sings"), "{read}");
+    let asked = scene.read_and_answer_by_tools(&model);
     let tools = asked[0].request["tools"].to_string();
     assert!(tools.contains("\"own_read\""), "{tools}");
-    scene.await_report(&id, "confirmed", "");
 }
 
 /// Two tools end at a time, and their hooks report one after the other.

@@ -118,15 +118,7 @@ fn qwen_reads_and_sends_by_tools() {
     let mut scene = start(&sandbox, &model, &["--mcp"], settings);
     scene.agent.submit("Work.");
     scene.permit();
-    until("the command runs", || scene.file("runs").exists());
-    let id = scene.send("the walrus sings");
-    scene.await_report(&id, "waiting", "at work");
-    fs::write(scene.file("go"), "").unwrap();
-    assert_eq!(scene.receive(), "I have it");
-    let asked = model.wait_for_requests(4);
-    let read = asked[2].result.as_deref().unwrap();
-    assert!(read.contains("the walrus sings"), "{read}");
-    scene.await_report(&id, "confirmed", "");
+    let asked = scene.read_and_answer_by_tools(&model);
     let request = &asked[0].request;
     let tools = request["tools"].to_string();
     assert!(tools.contains("mcp__agent-relay__read"), "{tools}");

@@ -2,13 +2,14 @@
 
 use crate::{
     cli::{Agent, Workspace},
+    model::{Asked, Model},
     peer::{Peer, await_report},
-    sandbox::Sandbox,
+    sandbox::{Sandbox, until},
     state::await_activity,
 };
 use agent_relay::client::SendId;
 use platform::pty::Size;
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 /// At this width opencode shows no column beside the conversation.
 const SIZE: Size = Size { rows: 40, cols: 100 };
@@ -63,6 +64,22 @@ impl<'a> Scene<'a> {
     pub(crate) fn permit(&mut self) {
         let (question, yes) = self.agent.cli.permission();
         self.agent.answer(question, yes);
+    }
+
+    /// Sends a message while the agent's command runs, and checks that the agent reads it and
+    /// answers by the relay's tools. Returns what the model was asked.
+    #[track_caller]
+    pub(crate) fn read_and_answer_by_tools(&self, model: &Model) -> Vec<Asked> {
+        until("the command runs", || self.file("runs").exists());
+        let id = self.send("the walrus sings");
+        self.await_report(&id, "waiting", "at work");
+        fs::write(self.file("go"), "").unwrap();
+        assert_eq!(self.receive(), "I have it");
+        let asked = model.wait_for_requests(4);
+        let read = asked[2].result.as_deref().unwrap();
+        assert!(read.contains("the walrus sings"), "{read}");
+        self.await_report(&id, "confirmed", "");
+        asked
     }
 
     /// Waits until `status` reports this state and a reason that contains `why`.

@@ -9,7 +9,7 @@ use crate::{
             ActivityRequest, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page,
             PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop,
         },
-        text::Quoted,
+        text::{Quoted, short_id},
         typed,
     },
     record::DeliveryRow,
@@ -190,15 +190,12 @@ pub(super) fn check_is_one(id: &str, rows: &[DeliveryRow]) -> Result<(), Refusal
             [row] => row.delivery.id.to_string(),
             _ => send_id.to_owned(),
         };
-        shown.push(id.chars().take(SHORT_ID_CHARS).collect::<String>());
+        shown.push(short_id(&id));
     }
     let shown = shown.join(", ");
     let message = format!("{count} ids begin with {}, among them {shown}", Quoted(id));
     Err((NackCode::Invalid, message))
 }
-
-/// The characters of an id by which people name a message.
-const SHORT_ID_CHARS: usize = 8;
 
 pub(super) fn not_found(id: &str) -> Refusal {
     (

@@ -176,12 +176,8 @@ mod tests {
         let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
         arm(&Arming {
             command: &|event| vec!["relay".into(), event.into()],
-            arguments: &arguments,
             user_settings,
-            env: &|_| None,
-            read: &|_| Ok(None),
-            directory: Path::new("run"),
-            is_windows: false,
+            ..Arming::of(&arguments, "run")
         })
     }
 

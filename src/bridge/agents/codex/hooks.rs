@@ -140,19 +140,10 @@ fn snake_case(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn armed(arguments: &[&str]) -> Result<Armed, Unarmed> {
         let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
-        arm(&Arming {
-            command: &|event| vec!["/a b/it's".into(), event.into()],
-            arguments: &arguments,
-            user_settings: None,
-            env: &|_| None,
-            read: &|_| Ok(None),
-            directory: Path::new("run"),
-            is_windows: false,
-        })
+        arm(&Arming::of(&arguments, "run"))
     }
 
     #[test]

@@ -93,19 +93,10 @@ fn group(command: &[String], event: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn armed(arguments: &[&str]) -> Result<Armed, Unarmed> {
         let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
-        arm(&Arming {
-            command: &|_| Vec::new(),
-            arguments: &arguments,
-            user_settings: None,
-            env: &|_| None,
-            read: &|_| Ok(None),
-            directory: Path::new("/run"),
-            is_windows: false,
-        })
+        arm(&Arming::of(&arguments, "/run"))
     }
 
     #[test]

@@ -139,12 +139,8 @@ mod tests {
         let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
         arm(&Arming {
             command: &|event| vec!["/a \"b\"/relay".into(), event.into()],
-            arguments: &arguments,
-            user_settings: None,
             env: &|name| user.filter(|_| name == VARIABLE).map(str::to_owned),
-            read: &|_| Ok(None),
-            directory: Path::new("/run/Ann 1{x}"),
-            is_windows: false,
+            ..Arming::of(&arguments, "/run/Ann 1{x}")
         })
     }
 

@@ -167,12 +167,9 @@ mod tests {
         };
         arm(&Arming {
             command: &|event| vec!["/a b/relay".into(), event.into()],
-            arguments: &arguments,
-            user_settings: None,
             env: &|name| find(variables, name),
             read: &|path| Ok(find(files, path)),
-            directory: Path::new("run"),
-            is_windows: false,
+            ..Arming::of(&arguments, "run")
         })
     }
 
