@@ -36,6 +36,12 @@ pub fn is_terminal(stream: Standard) -> bool {
     }
 }
 
+/// Whether standard output is the system's null device, so that nothing reads it.
+#[must_use]
+pub fn is_output_discarded() -> bool {
+    imp::is_output_discarded()
+}
+
 /// The size of the terminal of standard output (or else of input, or error). `None` if none of them
 /// is a terminal, or if the size is unknown.
 pub fn size() -> Option<Size> {

@@ -28,7 +28,7 @@ use argh::{ArgsInfo, FromArgs};
 use crossbeam_channel::RecvTimeoutError;
 use platform::{
     clock,
-    terminal::{Standard, is_terminal},
+    terminal::{Standard, is_output_discarded, is_terminal},
 };
 use serde::Serialize;
 use serde_json::value::to_raw_value;
@@ -140,9 +140,12 @@ impl Send {
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
         let deadline = clock::monotonic_ms().saturating_add(self.timeout);
         let send_id = client.send(self.message(body))?;
-        // The daemon answers this when it has stored the message, at the time of its ACK.
         let has_one_delivery = !self.no_ack && !self.has_several_recipients();
-        let delivery = if has_one_delivery { delivery_of(&client, &send_id)? } else { None };
+        // The daemon answers this shortly after its ACK, and only a report needs the answer.
+        let delivery = match has_one_delivery && !is_output_discarded() {
+            true => delivery_of(&client, &send_id)?,
+            false => None,
+        };
         let sent = if self.no_ack {
             self.wait_until_handled(&client, &send_id, deadline)?
         } else {

@@ -1,10 +1,13 @@
 //! Unix: termios.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _, Write as _},
     mem::MaybeUninit,
-    os::fd::AsFd as _,
+    os::{
+        fd::AsFd as _,
+        unix::fs::{FileTypeExt as _, MetadataExt as _},
+    },
     sync::Arc,
 };
 
@@ -82,6 +85,15 @@ impl Output {
 /// The settings of the terminal's driver.
 #[derive(Debug)]
 pub(crate) struct Modes(libc::termios);
+
+pub(crate) fn is_output_discarded() -> bool {
+    let output = io::stdout().as_fd().try_clone_to_owned();
+    let output = output.and_then(|output| File::from(output).metadata());
+    let Some((output, null)) = output.ok().zip(fs::metadata("/dev/null").ok()) else {
+        return false;
+    };
+    output.file_type().is_char_device() && output.rdev() == null.rdev()
+}
 
 pub(crate) fn size() -> Option<Size> {
     [libc::STDOUT_FILENO, libc::STDIN_FILENO, libc::STDERR_FILENO].into_iter().find_map(|fd| {

@@ -13,6 +13,7 @@ use std::{
 use windows_sys::Win32::{
     Foundation::{HANDLE, WAIT_FAILED, WAIT_OBJECT_0},
     Globalization::CP_UTF8,
+    Storage::FileSystem::{FILE_TYPE_CHAR, GetFileType},
     System::{
         Console::{
             CONSOLE_MODE, CONSOLE_SCREEN_BUFFER_INFO, DISABLE_NEWLINE_AUTO_RETURN,
@@ -183,6 +184,14 @@ pub(crate) struct Modes {
     input: CONSOLE_MODE,
     output: Option<CONSOLE_MODE>,
     code_page: u32,
+}
+
+pub(crate) fn is_output_discarded() -> bool {
+    let output = stream(STD_OUTPUT_HANDLE);
+    // SAFETY: no pointers; the call fails for a handle that is none.
+    let kind = unsafe { GetFileType(output) };
+    // Of the devices with this type, only consoles have modes.
+    kind == FILE_TYPE_CHAR && mode(output).is_err()
 }
 
 pub(crate) fn size() -> Option<Size> {
