@@ -40,7 +40,10 @@ pub use output::{Output, Progress, SendHandle, State, Taken, Ticket, Unreadable}
 pub use settings::Settings;
 pub use source::ReadFrom;
 
-use crate::protocol::{Moment, name};
+use crate::protocol::{
+    Moment,
+    name::{self, OPERATOR},
+};
 use activity::ActivityWatch;
 use injector::{Injector, View};
 use keyboard::Reader;
@@ -376,11 +379,12 @@ impl Bridge {
 
     /// Sends a message, with the whole id of the delivery that it answers in place of the id's
     /// beginning. If there is no such delivery, the message is sent without an id, and the agent is
-    /// told so unless the message is for a person's command line, where it fails anyway.
+    /// told so unless the message is for a guest, where it fails anyway.
     fn send(&mut self, handle: SendHandle, mut message: OutgoingMessage, out: &mut Vec<Output>) {
         if let Some(prefix) = message.reply_to.take() {
             message.reply_to = self.injector.find_typed(&prefix);
-            if message.reply_to.is_none() && !name::is_daemons(&message.to) {
+            let is_for_guest = name::is_daemons(&message.to) && message.to != OPERATOR;
+            if message.reply_to.is_none() && !is_for_guest {
                 self.injector.notify(format!(
                     "[reply:{prefix:.40}] names no message that you got; yours was sent without it."
                 ));

@@ -29,6 +29,7 @@ mod join;
 mod launch;
 mod listen;
 mod log;
+mod mailbox;
 mod mcp;
 mod messages;
 mod moment;

@@ -157,15 +157,7 @@ impl Client {
     /// [`ClientError::TimedOut`] if the daemon does not report the timeout. The question may still
     /// arrive.
     pub fn ask(&self, mut message: Outgoing, timeout: Duration) -> Result<Answer, ClientError> {
-        if message.to.as_deref().is_none_or(|to| to == EVERYONE) {
-            return Err(ClientError::invalid(
-                "a question to wait for needs one recipient: name an agent",
-            ));
-        }
-        let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let ms = ms.clamp(1, Sync::TIMEOUT_MS_MAX);
-        message.meta.sync =
-            Some(Sync { correlation_id: new_id()?.0, timeout_ms: Some(ms), blocking: true });
+        let ms = make_question(&mut message, timeout)?;
         let what = format!("the question to {}", message.to.as_deref().unwrap_or_default());
         let (id, input) = self.outgoing(message)?;
         let (reply, answer) = bounded(1);
@@ -175,6 +167,17 @@ impl Client {
             self.command_if_running(Command::Forget(id));
         }
         answer
+    }
+
+    /// Asks an agent a question, and returns without waiting for the answer: events have it, as
+    /// they have the outcome of every message. `timeout` is as in [`ask`](Self::ask).
+    pub fn begin_ask(
+        &self,
+        mut message: Outgoing,
+        timeout: Duration,
+    ) -> Result<SendId, ClientError> {
+        make_question(&mut message, timeout)?;
+        self.send(message)
     }
 
     /// Answers a question and acknowledges its delivery. Only the first answer to a question
@@ -353,6 +356,19 @@ fn request_message(body: &str, data: Option<&RawValue>) -> Outgoing {
 fn new_id() -> Result<SendId, ClientError> {
     let bytes = random::bytes().map_err(|error| ClientError::System(error.to_string()))?;
     Ok(SendId(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string()))
+}
+
+/// Makes a message a question to one agent. Returns the time for the answer, in milliseconds.
+fn make_question(message: &mut Outgoing, timeout: Duration) -> Result<u64, ClientError> {
+    if message.to.as_deref().is_none_or(|to| to == EVERYONE) {
+        let why = "a question to wait for needs one recipient: name an agent";
+        return Err(ClientError::invalid(why));
+    }
+    let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    let ms = ms.clamp(1, Sync::TIMEOUT_MS_MAX);
+    message.meta.sync =
+        Some(Sync { correlation_id: new_id()?.0, timeout_ms: Some(ms), blocking: true });
+    Ok(ms)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 //! All components work in a `context`: limits, the time, timers, random numbers, memory accounting,
 //! outputs, and the `journal` of the changes handed to the store. Each file with an `impl Router`
 //! is a flow through several components: `handshake`, `receive`, `send`, `persist`, `deliver`,
-//! `report`, `resume`, `redeliver`, `unread`, `departure`, `restore`, `rerecord`, `stop`.
+//! `report`, `operator_mail`, `resume`, `redeliver`, `unread`, `departure`, `restore`, `rerecord`, `stop`.
 
 mod accounts;
 mod connections;
@@ -40,6 +40,7 @@ mod limits;
 mod mail;
 mod memory;
 mod notices;
+mod operator_mail;
 mod persist;
 mod planted;
 pub mod policy;

@@ -38,7 +38,8 @@ The text, in as many lines as you like.
 These are its last words>>>
 ```
 
-- Bob is the recipient; `*` is everyone, `#build` whoever listens to the topic build. Before `<<<` may stand
+- Bob is the recipient; `*` is everyone, `#build` whoever listens to the topic build, `@operator` your user's
+  mailbox, which is read later: for what your user should know while away. Before `<<<` may stand
   `[thread:ID]`, and `[reply:1a2b3c4d]` to answer the message with that id.
 - Put examples into a code fence, or write `\->relay:`; neither is sent. In a message `\>>>` stands for `>>>`
   and `\->relay:` for the arrow.

@@ -4,7 +4,11 @@
 //! other agents and from the daemon is flattened to one line by [`to_line`].
 
 use super::output::SendHandle;
-use crate::protocol::{code::NackCode, name, text::is_hidden};
+use crate::protocol::{
+    code::NackCode,
+    name::{self, OPERATOR},
+    text::is_hidden,
+};
 
 /// The most characters of a recipient's name that a notice shows.
 pub(super) const RECIPIENT_CHARS: usize = 64;
@@ -72,7 +76,11 @@ impl DeliveryFailure {
 
 /// Returns advice to the agent about a failure. Only the agent's user can redeliver a dead letter.
 pub(super) fn advice(cause: FailureCause, to: &str, id: &str) -> String {
-    if name::is_daemons(to) {
+    let is_unread = matches!(cause, FailureCause::Nack(NackCode::Expired | NackCode::Refused));
+    if to == OPERATOR && is_unread {
+        return "Say it in your answer to your user.".to_owned();
+    }
+    if name::is_daemons(to) && to != OPERATOR {
         let answer = "only a question that waits is answered there, with its `[reply:ID]`";
         return format!("Say it in your answer to your user: {answer}.");
     }

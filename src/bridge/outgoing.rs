@@ -3,8 +3,8 @@
 /// A message from the agent to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OutgoingMessage {
-    /// The recipient: an agent's name, `*` for everyone, or the name of a person's command line, to
-    /// which only answers can be sent.
+    /// The recipient: an agent's name, `*` for everyone, or the name of a person's command line. A
+    /// guest's gets only answers.
     pub to: String,
     /// The topic, from `[topic:T]` or a `#T` in place of a name.
     pub topic: Option<String>,

@@ -6,6 +6,7 @@ use super::{
     failure::{DONE, Failure},
     identity::agent_around,
     join::join,
+    mailbox::remind,
     print::{Out, duration},
     request::each_agent,
     table::Column,
@@ -77,6 +78,9 @@ impl Agents {
             out.table(&columns, rows, empty)?;
         }
         remarks.into_iter().try_for_each(|remark| out.broken(&remark))?;
+        if !self.json {
+            remind(&client);
+        }
         Ok(DONE)
     }
 }

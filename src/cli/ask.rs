@@ -3,24 +3,44 @@
 use super::{
     context::GlobalOptions,
     escape::{escaped, escaped_text},
-    failure::{DONE, Failure, TIMED_OUT},
-    print::{Out, compact},
-    send::{join_as, not_delivered, text_or_input},
+    failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
+    identity::agent_around,
+    mailbox::{is_operator, join_operator, reply_to, take},
+    messages::{each_row, payload_text, short_id},
+    notices::Notices,
+    print::{Out, compact, duration, eprint_line},
+    read::with_content,
+    request::{call_with, parse},
+    send::{delivery_of, join_as, not_delivered, text_or_input},
     values::{agent_name, importance, milliseconds},
     wrapped::hops,
 };
 use crate::{
-    client::{Answer, ClientError, Outgoing},
+    client::{Answer, Client, Event, Outgoing, State},
     protocol::{
         code::NackCode,
-        name::{EVERYONE, RELAY},
-        payload::Sync,
+        name::{EVERYONE, OPERATOR, RELAY},
+        payload::{ANSWER, MessagePayload, Nack, SendMeta, Sync},
+        relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page},
     },
 };
 use argh::{ArgsInfo, FromArgs};
+use crossbeam_channel::RecvTimeoutError;
+use platform::clock;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use std::time::Duration;
+use std::{thread, time::Duration};
+
+/// The time to wait for an answer: of a person, and of a command in a wrapped agent, whose CLI ends
+/// commands that take long.
+const PERSON_MS: u64 = 600_000;
+const AGENT_MS: u64 = Sync::TIMEOUT_MS;
+
+/// The time beyond the question's own in which the daemon says that the time is over.
+const GRACE_MS: u64 = 5_000;
+
+/// The pause between two looks for the answer to an earlier question.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Ask an agent a question, wait for its answer, and print it.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -30,7 +50,9 @@ use std::time::Duration;
     help_triggers("--help"),
     example = "agent-relay ask Bob \"Which port does the server use?\"",
     example = "agent-relay ask --as Ann --timeout 5m Bob - < question.txt",
-    note = "Without an answer in time the exit code is 4; the question still reaches the agent.",
+    example = "agent-relay ask --resume 1a2b3c4d",
+    note = "Prints your question's id on standard error as soon as it is accepted.",
+    note = "Without an answer in time the exit code is 4; the question still reaches the agent. A later answer to you waits in your mailbox: `agent-relay inbox` or `ask --resume` shows it.",
     note = "`agent-relay help send` shows how to give a longer text."
 )]
 pub(super) struct Ask {
@@ -42,9 +64,13 @@ pub(super) struct Ask {
     #[argh(option, arg_name = "file")]
     key_file: Option<String>,
 
-    /// the time to wait for the answer, at most 1h; default: 30s
-    #[argh(option, arg_name = "time", from_str_fn(milliseconds), default = "Sync::TIMEOUT_MS")]
-    timeout: u64,
+    /// the time to wait for the answer, at most 1h; default: 10m, or in a wrapped agent 30s
+    #[argh(option, arg_name = "time", from_str_fn(milliseconds))]
+    timeout: Option<u64>,
+
+    /// wait for the answer to an earlier question of yours, or print it if it has come
+    #[argh(switch)]
+    resume: bool,
 
     /// the importance, from 0 to 100; above 75 it is typed in before others that wait
     #[argh(option, arg_name = "number", from_str_fn(importance))]
@@ -54,7 +80,7 @@ pub(super) struct Ask {
     #[argh(switch)]
     json: bool,
 
-    /// the agent's name
+    /// the agent's name; with --resume, the question's id
     #[argh(positional, arg_name = "agent")]
     to: String,
 
@@ -74,27 +100,156 @@ struct Report<'a> {
 
 impl Ask {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
-        if self.timeout > Sync::TIMEOUT_MS_MAX {
+        let default = if agent_around().is_some() { AGENT_MS } else { PERSON_MS };
+        let timeout = self.timeout.unwrap_or(default);
+        if timeout > Sync::TIMEOUT_MS_MAX {
             return Err(Failure::usage("--timeout is at most 1h"));
         }
-        if [EVERYONE, RELAY].contains(&self.to.as_str()) {
+        if !self.resume {
+            return self.ask(options, timeout);
+        }
+        if self.body.is_some() || self.from.is_some() || self.importance.is_some() {
+            let hint = "give the question's id only";
+            return Err(Failure::usage("--resume takes up an earlier question").hint(hint));
+        }
+        let client = join_operator(options, "ask --resume")?;
+        self.resume(&client, &self.to, timeout)
+    }
+
+    fn ask(&self, options: &GlobalOptions, timeout: u64) -> Result<i32, Failure> {
+        let to = self.to.as_str();
+        if [EVERYONE, RELAY].contains(&to) || to.eq_ignore_ascii_case(OPERATOR) {
             return Err(Failure::usage("a question goes to one agent").hint("give its name"));
         }
-        let body = text_or_input(self.body.as_deref(), "ask", &self.to)?;
+        let body = text_or_input(self.body.as_deref(), "ask", to)?;
         let client = join_as(self.from.as_deref(), self.key_file.as_deref(), options)?;
-        let mut question = Outgoing::message(self.to.as_str(), body);
+        let mut question = Outgoing::message(to, body);
         question.meta.importance = self.importance;
-        question.meta.hops = hops(&self.to);
-        let answer = client.ask(question, Duration::from_millis(self.timeout));
-        let answer = answer.map_err(|error| match error {
-            ClientError::Refused(nack) if nack.code == NackCode::SyncTimeout.as_str() => {
-                Failure::new(TIMED_OUT, escaped(&nack.message))
+        question.meta.hops = hops(to);
+        let send_id = client.begin_ask(question, Duration::from_millis(timeout))?;
+        let deadline = clock::monotonic_ms().saturating_add(timeout).saturating_add(GRACE_MS);
+        let (mut id, mut was_away, mut notices) = (None::<String>, false, Notices::default());
+        loop {
+            let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
+            // An answer becomes mail if the connection that asked was lost.
+            let own = id.as_deref().filter(|_| was_away);
+            let pause = if own.is_some() { left.min(PAUSE) } else { left };
+            let event = match client.events().recv_timeout(pause) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => {
+                    match own.map(|id| self.look(&client, id)) {
+                        Some(Ok(Found::Answer)) => return Ok(DONE),
+                        Some(Ok(Found::Failure(why))) => {
+                            return Err(Failure::new(NOT_DELIVERED, why));
+                        }
+                        // The daemon may be away.
+                        Some(Ok(Found::Question { .. }) | Err(_)) if pause < left => continue,
+                        _ => {}
+                    }
+                    let within = duration(timeout);
+                    let why = format!("{} did not answer within {within}", escaped(to));
+                    return Err(timed_out(&client, id.as_deref(), why));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::failed("the connection has ended"));
+                }
+            };
+            was_away |= matches!(event, Event::State(State::Backoff { .. }));
+            match event {
+                // Only the operator can take up a question again.
+                Event::Accepted { send_id: other, away, .. }
+                    if other == send_id && is_operator(&client) =>
+                {
+                    id = delivery_of(&client, &send_id)?.map(|queued| queued.id);
+                    let short = short_id(id.as_deref().unwrap_or(&send_id.0));
+                    let away = if away { ", who is away" } else { "" };
+                    eprint_line(format_args!("asked {}{away}: {short}", escaped(to)));
+                }
+                Event::Answered { send_id: other, answer } if other == send_id => {
+                    self.report(&answer)?;
+                    return Ok(DONE);
+                }
+                Event::Refused { send_id: other, nack } if other == send_id => {
+                    return Err(refused(&client, to, id.as_deref(), &nack));
+                }
+                event => notices.print(event)?,
             }
-            ClientError::Refused(nack) => not_delivered(&client, &self.to, &nack),
-            other => other.into(),
+        }
+    }
+
+    /// Waits for the answer to an earlier question of the operator's.
+    fn resume(&self, client: &Client, id: &str, timeout: u64) -> Result<i32, Failure> {
+        let deadline = clock::monotonic_ms().saturating_add(timeout);
+        let mut found = self.look(client, id)?;
+        loop {
+            let (id, to) = match found {
+                Found::Answer => return Ok(DONE),
+                Found::Failure(why) => return Err(Failure::new(NOT_DELIVERED, why)),
+                Found::Question { id, to } => (id, to),
+            };
+            if clock::monotonic_ms() >= deadline {
+                let why = format!("{to} did not answer within {}", duration(timeout));
+                return Err(timed_out(client, Some(&id), why));
+            }
+            thread::sleep(PAUSE);
+            // The daemon may be away.
+            found = self.look(client, &id).unwrap_or(Found::Question { id, to });
+        }
+    }
+
+    /// Looks for the answer to a question of the operator's, and prints it.
+    fn look(&self, client: &Client, id: &str) -> Result<Found, Failure> {
+        let request =
+            MessageRequest { id: id.to_owned(), limit: Some(1), ..MessageRequest::default() };
+        let json = call_with(client, "message", &request)?;
+        let found: Messages<MessageRow<'_>> = parse("message", &json)?;
+        let question = found.messages.into_iter().next().filter(is_own_question);
+        let Some(question) = question else {
+            let message = format!("{} is not a question of yours", escaped(id));
+            return Err(Failure::failed(message).hint("`agent-relay history` shows ids"));
+        };
+        if self.show_answer_to(client, &question)? {
+            return Ok(Found::Answer);
+        }
+        let (state, why) = (&question.delivery.state, question.delivery.why.as_deref());
+        Ok(match why.filter(|_| state == "dead") {
+            Some(why) => Found::Failure(escaped(why)),
+            None => Found::Question { id: question.id.to_string(), to: escaped(&question.to) },
+        })
+    }
+
+    /// Prints the answer to a question, and takes it out of the mailbox. Returns false if there is
+    /// no answer.
+    fn show_answer_to(&self, client: &Client, question: &MessageRow<'_>) -> Result<bool, Failure> {
+        let request = |Page { cursor, limit }| HistoryRequest {
+            of: Some(OPERATOR.to_owned()),
+            with: Some(question.to.to_string()),
+            cursor,
+            limit,
+            ..HistoryRequest::default()
+        };
+        let mut is_shown = false;
+        each_row(client, "history", usize::MAX, request, |_, row| {
+            // The newest messages come first, and an answer is newer than its question.
+            if row.taken < question.taken || row.id == question.id {
+                return Ok(false);
+            }
+            if !row.from.eq_ignore_ascii_case(&question.to) {
+                return Ok(true);
+            }
+            with_content(client, row.clone(), |row| {
+                if reply_to(row).is_some_and(|id| is_beginning_of(&id, &question.id)) {
+                    self.report(&answer_in(row))?;
+                    is_shown = true;
+                }
+                Ok(())
+            })?;
+            if is_shown && row.delivery.ended.is_none() {
+                take(client, vec![row.id.to_string()])?;
+            }
+            Ok(!is_shown)
         })?;
-        self.report(&answer)?;
-        Ok(DONE)
+        Ok(is_shown)
     }
 
     fn report(&self, answer: &Answer) -> Result<(), Failure> {
@@ -107,6 +262,68 @@ impl Ask {
         out.line(answer_text(answer))
     }
 }
+
+/// The result of a look for the answer to a question.
+enum Found {
+    /// The answer, which was printed.
+    Answer,
+    /// The reason why the question was not delivered.
+    Failure(String),
+    /// The question, which has no answer yet: its whole id, and the agent that was asked.
+    Question { id: String, to: String },
+}
+
+/// The failure of a question that the daemon or the recipient has refused, or whose time is over.
+fn refused(client: &Client, to: &str, id: Option<&str>, nack: &Nack) -> Failure {
+    if nack.code == NackCode::SyncTimeout.as_str() {
+        return timed_out(client, id, escaped(&nack.message));
+    }
+    not_delivered(client, to, nack)
+}
+
+/// The failure of a question without an answer in time.
+fn timed_out(client: &Client, id: Option<&str>, why: String) -> Failure {
+    let failure = Failure::new(TIMED_OUT, why);
+    match id.filter(|_| is_operator(client)) {
+        Some(id) => {
+            let id = short_id(id);
+            failure.hint(format!("a later answer is kept: `agent-relay ask --resume {id}`"))
+        }
+        None => failure,
+    }
+}
+
+/// Whether a message is a question that the operator asked.
+fn is_own_question(row: &MessageRow<'_>) -> bool {
+    let meta = row.payload_meta.and_then(|meta| serde_json::from_str(meta.get()).ok());
+    let asks = meta.is_some_and(|meta: SendMeta| meta.sync.is_some());
+    row.from == OPERATOR && (asks || row.truncated)
+}
+
+/// The fewest characters of an id that name it in a reply.
+const ID_CHARS_MIN: usize = 8;
+
+fn is_beginning_of(beginning: &str, id: &str) -> bool {
+    beginning.len() >= ID_CHARS_MIN && id.starts_with(beginning)
+}
+
+/// The answer that a message contains.
+fn answer_in(row: &MessageRow<'_>) -> Answer {
+    let payload = row.payload.and_then(|payload| serde_json::from_str(payload.get()).ok());
+    let payload: MessagePayload<'_> = payload.unwrap_or_default();
+    let text = row.payload.map(payload_text).unwrap_or_default();
+    let body = || serde_json::value::to_raw_value(&serde_json::json!({ "body": text })).ok();
+    let is_no = payload.data.is_some_and(|data| !payload.body.is_empty() && data.get() == NO);
+    let data = match payload.data {
+        Some(data) if payload.body.is_empty() => Some(data.to_owned()),
+        _ => body(),
+    };
+    let response = (payload.kind == ANSWER).then_some(!is_no);
+    Answer { from: row.from.to_string(), response, data }
+}
+
+/// The data of an answer whose text does not say that the answer is no.
+const NO: &str = r#"{"response":false}"#;
 
 /// The text of an answer, escaped.
 pub(super) fn answer_text(answer: &Answer) -> String {

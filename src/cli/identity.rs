@@ -86,14 +86,14 @@ impl Identity {
         Ok(Self::Companion(agent, key))
     }
 
-    /// Refuses to send as the person if a variable of an agent CLI shows that an agent runs this
+    /// Refuses to act as the person if a variable of an agent CLI shows that an agent runs this
     /// command. Such an agent has no wrapper, or hides the wrapper's variables from its commands.
     pub(super) fn check_is_person(&self) -> Result<(), Failure> {
         let Self::Person(_) = self else { return Ok(()) };
         let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
         let mut variables = AGENTS.iter().filter_map(|agent| agent.command_variable);
         let Some(variable) = variables.find(is_set) else { return Ok(()) };
-        let message = format!("an agent without a name ({variable} is set) would send this as you");
+        let message = format!("an agent without a name ({variable} is set) would act as you");
         let hint = "start the agent with `agent-relay run NAME -- COMMAND`, or use --as NAME";
         Err(Failure::usage(message).hint(hint))
     }

@@ -1,4 +1,4 @@
-//! `inbox`: the messages that wait for an agent.
+//! `inbox`: the messages that wait for an agent, or for the person at the command line.
 
 use super::{
     context::GlobalOptions,
@@ -6,6 +6,7 @@ use super::{
     failure::{DONE, Failure},
     identity::agent_around,
     join::join,
+    mailbox::{join_operator, take_all},
     messages::{self, DeliveryState, TEXT, beginning_of_text, each_row, short_id},
     moment,
     print::Out,
@@ -13,23 +14,27 @@ use super::{
     values::agent_name,
     wrapped::take,
 };
-use crate::protocol::relay::{InboxRequest, MessageRow, Page};
+use crate::{
+    client::Client,
+    protocol::relay::{InboxRequest, MessageRow, Page},
+};
 use argh::{ArgsInfo, FromArgs};
 
-/// Show the messages that wait for an agent, and why.
+/// Show the messages that wait for you, or for an agent and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,
     name = "inbox",
     help_triggers("--help"),
-    example = "agent-relay inbox --as Bob",
-    example = "agent-relay inbox --as Bob --json",
+    example = "agent-relay inbox",
     example = "agent-relay inbox --take",
+    example = "agent-relay inbox --as Bob --json",
+    note = "Without --as, outside of agents: your mailbox, with what agents sent to @operator and late answers to your questions.",
     note = "Delivered messages are shown until they are acknowledged. Showing them does not acknowledge them.",
-    note = "With --take, an agent whose CLI has hooks reads what waits for it, and that delivers it."
+    note = "--take prints your messages whole, and then takes them out; `agent-relay history` still shows them. An agent whose CLI has hooks reads what waits for it with --take, and that delivers it."
 )]
 pub(super) struct Inbox {
-    /// the agent; default: the wrapped agent that this runs in
+    /// the agent; default: you, or the wrapped agent that this runs in
     #[argh(option, long = "as", arg_name = "name", from_str_fn(agent_name))]
     of: Option<String>,
 
@@ -37,18 +42,23 @@ pub(super) struct Inbox {
     #[argh(switch)]
     json: bool,
 
-    /// in a wrapped agent: print what waits for it, as delivered
+    /// print what waits for you, or for the wrapped agent that this runs in, and take it out
     #[argh(switch)]
     take: bool,
 }
 
 impl Inbox {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
-        if self.take {
-            return self.take();
+        let agent = agent_around();
+        if self.take && agent.is_some() {
+            return self.take_of_agent();
         }
-        let Some(of) = self.of.or_else(agent_around) else {
-            return Err(Failure::usage("no agent").hint("name it with --as NAME"));
+        if self.take && self.of.is_some() {
+            let hint = "an agent takes its own; `agent-relay inbox --as NAME` shows them";
+            return Err(Failure::usage("--take is for your own messages").hint(hint));
+        }
+        let Some(of) = self.of.or(agent) else {
+            return show_own(&join_operator(options, "inbox")?, self.take, self.json);
         };
         let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
@@ -76,7 +86,7 @@ impl Inbox {
         Ok(DONE)
     }
 
-    fn take(&self) -> Result<i32, Failure> {
+    fn take_of_agent(&self) -> Result<i32, Failure> {
         if self.json || self.of.is_some() {
             let hint = "it prints the messages of the agent that it runs in";
             return Err(Failure::usage("--take has no other option").hint(hint));
@@ -91,6 +101,38 @@ impl Inbox {
         Out::new().line(taken.text.unwrap_or_else(|| "nothing waits for you".to_owned()))?;
         Ok(DONE)
     }
+}
+
+/// Shows or takes the messages in the operator's mailbox.
+fn show_own(client: &Client, take: bool, json: bool) -> Result<i32, Failure> {
+    let (mut out, mut rows) = (Out::new(), Vec::new());
+    if take {
+        take_all(client, &mut out, json)?;
+        return Ok(DONE);
+    }
+    let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
+    each_row(client, "inbox", usize::MAX, request, |text, message| {
+        if json {
+            out.json_text(messages::SCHEMA, text)?;
+            return Ok(true);
+        }
+        rows.push(vec![
+            moment::short(message.taken),
+            short_id(&message.id),
+            escaped(&message.from),
+            beginning_of_text(message),
+        ]);
+        Ok(true)
+    })?;
+    if !json {
+        let is_empty = rows.is_empty();
+        let columns = [Column::whole("SENT"), Column::whole("ID"), Column::cut("FROM", 10), TEXT];
+        out.table(&columns, rows, "nothing waits for you")?;
+        if !is_empty {
+            out.broken("`agent-relay inbox --take` prints them whole and takes them out")?;
+        }
+    }
+    Ok(DONE)
 }
 
 fn row(message: &MessageRow<'_>, state: &DeliveryState) -> Vec<String> {

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     client::Client,
     protocol::{
+        name::OPERATOR,
         payload::MessagePayload,
         relay::{MessageRow, Messages, Page},
         text,
@@ -162,6 +163,9 @@ fn reason(row: &MessageRow<'_>) -> Option<String> {
         return Some(escaped(why));
     }
     Some(match (&*delivery.state, delivery.waits_for.as_deref()) {
+        ("waiting", Some("recipient")) if row.to == OPERATOR => {
+            "until it is taken with `agent-relay inbox --take`".to_owned()
+        }
         ("waiting", Some("recipient")) => format!("until {to} is here"),
         ("waiting", Some("store")) => "until it is stored".to_owned(),
         ("waiting", Some("turn")) => "until earlier messages are delivered".to_owned(),

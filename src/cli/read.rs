@@ -61,13 +61,7 @@ impl Read {
         let Some(row) = found.messages.into_iter().next() else {
             return Err(Failure::failed("the daemon knows the message and does not show it"));
         };
-        if !row.truncated {
-            return self.show(&row);
-        }
-        let object = read_pieces(&client, &row.id)?;
-        let shared: Shared<'_> = parse("message", &object)?;
-        let (payload, payload_meta) = (Some(shared.payload), shared.payload_meta);
-        self.show(&MessageRow { payload, payload_meta, truncated: false, ..row })
+        with_content(&client, row, |row| self.show(row))
     }
 
     fn show(&self, row: &MessageRow<'_>) -> Result<i32, Failure> {
@@ -83,6 +77,21 @@ impl Read {
         }
         Ok(DONE)
     }
+}
+
+/// Calls `show` with a row that has the message's content, which is read if the row is truncated.
+pub(super) fn with_content<T>(
+    client: &Client,
+    row: MessageRow<'_>,
+    show: impl FnOnce(&MessageRow<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    if !row.truncated {
+        return show(&row);
+    }
+    let object = read_pieces(client, &row.id)?;
+    let shared: Shared<'_> = parse("message", &object)?;
+    let (payload, payload_meta) = (Some(shared.payload), shared.payload_meta);
+    show(&MessageRow { payload, payload_meta, truncated: false, ..row })
 }
 
 /// Reads a message that is too long for one answer, piece by piece.

@@ -72,16 +72,22 @@ fn forbidden(client: &Client, request: &str, nack: &Nack) -> Failure {
     let is_partly_allowed = ["message", "inbox", "history"].contains(&request);
     let failure = match agent_around() {
         Some(_) if is_partly_allowed => Failure::failed(escaped(&nack.message)),
+        Some(_) => operators_only(command),
+        None if client.name().starts_with(GUEST) => operators_only(command),
+        None => Failure::failed(escaped(&nack.message)),
+    };
+    failure.refused(&nack.code)
+}
+
+/// The failure of a command that needs the operator's key.
+pub(super) fn operators_only(command: &str) -> Failure {
+    match agent_around() {
         Some(agent) => {
             let message = format!("only you can run \"{command}\", not {}", escaped(&agent));
             Failure::failed(message).hint("use a terminal outside of agents")
         }
-        None if client.name().starts_with(GUEST) => {
-            Failure::failed(format!("a guest cannot run \"{command}\"")).hint(NO_KEY)
-        }
-        None => Failure::failed(escaped(&nack.message)),
-    };
-    failure.refused(&nack.code)
+        None => Failure::failed(format!("a guest cannot run \"{command}\"")).hint(NO_KEY),
+    }
 }
 
 /// Returns the `data` of a delivery's payload.

@@ -7,6 +7,7 @@ use super::{
     identity::{Identity, check_sender_name, key_of, or_print},
     input,
     join::join_or_start,
+    mailbox::remind,
     messages::{ahead, short_id},
     notices::Notices,
     print::{Out, counted, duration, eprint_line},
@@ -156,6 +157,9 @@ impl Send {
             return Err(Failure::new(NOT_DELIVERED, "nobody is here to receive it"));
         }
         self.report(&send_id, sent, delivery)?;
+        if !self.json {
+            remind(&client);
+        }
         Ok(DONE)
     }
 
@@ -298,8 +302,8 @@ impl Send {
 }
 
 /// A delivery that the daemon has accepted.
-struct Queued {
-    id: String,
+pub(super) struct Queued {
+    pub(super) id: String,
     /// The moment at which it ends undelivered.
     expires: Option<u64>,
 }
@@ -309,7 +313,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Asks for the delivery of a message, whose id people see. `None` if the message is not accepted,
 /// if the sender may not ask, or if the daemon does not answer now.
-fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Queued>, Failure> {
+pub(super) fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Queued>, Failure> {
     let request = MessageRequest { id: send_id.0.clone(), limit: Some(1), ..Default::default() };
     let request = to_raw_value(&request).expect("a request is JSON");
     let Ok(answer) = client.request_within(LOOK, "message", Some(&request)) else {

@@ -250,7 +250,10 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         let at = ago(limited.at);
         format!("{} refused, the last from {from} to {to} {at}", limited.refused)
     });
+    let mailbox = Some(status.mailbox).filter(|count| *count > 0);
+    let mailbox = mailbox.map(|count| ("for you", counted(count, "message")));
     let lines = lines.into_iter().chain(too_often.map(|line| ("too often", line)));
+    let lines = lines.chain(mailbox);
     let up = out.paint(Colour::Green, "the daemon is up");
     out.line(up)?;
     for (name, value) in lines {

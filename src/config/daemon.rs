@@ -137,6 +137,7 @@ impl Config {
             memory_bytes_max: size(self.memory_max_bytes),
             clients_max: size(self.max_clients),
             mailbox_days: self.mailbox_days,
+            operator_mail_ms: self.history_days.saturating_mul(DAY_MS).max(self.default_ttl_ms),
             durability: self.durability,
             ..Limits::default()
         }

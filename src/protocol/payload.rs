@@ -440,6 +440,9 @@ pub struct MessagePayload<'a> {
     pub thread: Option<String>,
 }
 
+/// The `kind` of the message that a late answer to an operator's question becomes.
+pub const ANSWER: &str = "answer";
+
 /// The highest `importance` by convention.
 pub const IMPORTANCE_MAX: u8 = 100;
 

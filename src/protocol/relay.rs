@@ -63,6 +63,10 @@ pub struct Status<'a> {
     pub streams: u64,
     /// The number of messages that wait or are not acknowledged yet.
     pub messages: u64,
+    /// The number of messages in the operator's mailbox; absent if there is none, or for a client
+    /// that is no operator.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mailbox: u64,
     /// The bytes that count against `memory_bytes_max`.
     pub memory_bytes: u64,
     /// The limit of `memory_bytes`.
@@ -255,6 +259,20 @@ pub struct HistoryRequest {
 pub struct RedeliverRequest {
     /// A DELIVER's id, or a SEND's for all its dead letters.
     pub id: String,
+}
+
+/// The `data` of `take`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeRequest {
+    /// Whole DELIVERs' ids of messages in the operator's mailbox.
+    pub ids: Vec<String>,
+}
+
+/// The answer to `take`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The number of messages that are acknowledged now and were not before.
+    pub taken: u64,
 }
 
 /// The `data` of `report`: the state of a delivery at its recipient.

@@ -42,6 +42,10 @@ impl Enforcement {
         self.operator_key = Some(key);
     }
 
+    pub(super) const fn admits_operators(&self) -> bool {
+        self.operator_key.is_some()
+    }
+
     pub(super) fn is_operator_key(&self, key: Option<Secret>) -> bool {
         key.zip(self.operator_key).is_some_and(|(key, hash)| key.has_hash(&hash))
     }

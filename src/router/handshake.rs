@@ -14,7 +14,7 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::Proof,
     envelope::{Envelope, Kind},
-    name::{GUEST, GUEST_DIGITS, Name, OPERATOR},
+    name::{GUEST, GUEST_DIGITS, Name},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
     secret::{Hash, Secret, hashes_equal},
     text::Quoted,
@@ -180,15 +180,7 @@ impl Router {
                 "an operator states in `auth.key` what is in operator.key, in the daemon's home";
             return Err((ErrorCode::Unauthorized, message.to_owned()));
         }
-        // The operator's name is added even beyond `names_max`: the owner must always be admitted.
-        let agent = match self.directory.find(OPERATOR) {
-            Some(agent) => agent,
-            None => {
-                let agent = self.add_agent(Name::made_by_daemon(OPERATOR));
-                self.directory.record_agent(&mut self.ctx, agent);
-                agent
-            }
-        };
+        let agent = self.operator();
         self.join_beside(id, agent, Proof::Operator, None)?;
         self.ctx.emit(Output::Operator(id));
         Ok(())
@@ -338,7 +330,7 @@ impl Router {
         guests < self.ctx.limits.names_max.saturating_sub(others).div_ceil(2)
     }
 
-    fn add_agent(&mut self, name: Name) -> AgentKey {
+    pub(super) fn add_agent(&mut self, name: Name) -> AgentKey {
         let (number, is_guest) = (self.ctx.journal.next_agent(), name.is_guests());
         let agent = self.directory.add(name, number);
         self.mail.open_mailbox(&mut self.ctx, agent, number, is_guest);

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::record::LastNumbers;
 use std::collections::VecDeque;
+use uuid::Uuid;
 
 /// The most changes of subscriptions that may wait at once.
 const SUBSCRIBING_MAX: usize = 2_048;
@@ -67,6 +68,8 @@ pub(super) struct Acceptance {
     pub(super) send_id: SendId,
     pub(super) recipients: Option<u64>,
     pub(super) away: bool,
+    /// The question, by its delivery's id, whose answer the SEND is. Its sender gets no ACK.
+    pub(super) answers: Option<Uuid>,
 }
 
 impl Journal {

@@ -38,6 +38,9 @@ pub struct Limits {
     pub names_max: usize,
     /// The most open streams.
     pub streams_max: usize,
+    /// The time for which the operator's mail waits if its SEND states none, and for which an answer
+    /// that is late still becomes mail.
+    pub operator_mail_ms: u64,
     /// The most connections that have not completed the handshake.
     pub unauthenticated_max: usize,
     /// The most subscriptions of a session.
@@ -80,6 +83,7 @@ impl Default for Limits {
             mailbox_days: 30,
             names_max: 4_096,
             streams_max: 65_536,
+            operator_mail_ms: 7 * 86_400_000,
             unauthenticated_max: 256,
             subscriptions_max: 256,
             replay_messages_max: 1_000,
@@ -96,7 +100,8 @@ impl Default for Limits {
 
 impl Limits {
     /// Returns the time to live of a message whose SEND has this `payload_meta`.
-    pub(super) fn ttl_of(&self, meta: &SendMeta) -> u64 {
-        meta.ttl_ms.map_or(self.ttl_ms, |stated| stated.min(TTL_MS_MAX))
+    pub(super) fn ttl_of(&self, meta: &SendMeta, is_for_operator: bool) -> u64 {
+        let usual = if is_for_operator { self.operator_mail_ms } else { self.ttl_ms };
+        meta.ttl_ms.map_or(usual, |stated| stated.min(TTL_MS_MAX))
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn acceptance_of(
     away: bool,
 ) -> Acceptance {
     let send_id = SendId::new(&send.envelope.id);
-    Acceptance { client: send.client, send_id, recipients, away }
+    Acceptance { client: send.client, send_id, recipients, away, answers: None }
 }
 
 impl Router {
@@ -108,6 +108,10 @@ impl Router {
     }
 
     fn accept(&mut self, acceptance: &Acceptance) {
+        if let Some(question) = acceptance.answers {
+            self.questions.close(&mut self.ctx, question);
+            return;
+        }
         let ack = Ack {
             ack_id: acceptance.send_id.as_str().into(),
             state: Some("accepted".into()),
@@ -207,8 +211,13 @@ impl Router {
         self.mail.undo_send(&mut self.ctx, pending.sender, pending.digest, deliveries, recipients);
         let Some(acceptance) = pending.acceptance else { return };
         let message = format!("the store could not keep the message; send it again later: {why}");
-        let id = acceptance.send_id.as_str();
-        self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
+        match acceptance.answers {
+            Some(question) => self.return_mailed_answer(acceptance.client, question, message),
+            None => {
+                let id = acceptance.send_id.as_str();
+                self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
+            }
+        }
     }
 
     fn conclude_repeated(&mut self, acceptance: Acceptance, from: AgentKey, digest: SendDigest) {

@@ -42,6 +42,10 @@ pub(super) struct Question {
     pub(super) correlation_id: Box<str>,
     pub(super) timeout_ms: u64,
     until: Moment,
+    /// Whether the time is over and an operator asked: a late answer becomes mail.
+    pub(super) is_late: bool,
+    /// Whether an answer is being stored as mail. Other answers are ignored meanwhile.
+    pub(super) is_being_mailed: bool,
     /// Whether the store has a record of the question apart from its message.
     is_recorded: bool,
 }
@@ -58,10 +62,12 @@ pub(super) struct Questions {
     by_delivery: FxHashMap<Uuid, Question>,
     /// Each sender's questions, by their deliveries' ids.
     by_sender: FxHashMap<AgentKey, BTreeSet<Uuid>>,
+    /// Questions whose time is over, by the end of that time. They are not among the above.
+    late: BTreeSet<(Moment, Uuid)>,
 }
 
 impl Questions {
-    /// Returns the number of a sender's questions.
+    /// Returns the number of a sender's questions, without the late ones.
     pub(super) fn count(&self, sender: AgentKey) -> usize {
         self.by_sender.get(&sender).map_or(0, BTreeSet::len)
     }
@@ -89,6 +95,8 @@ impl Questions {
             correlation_id: sync.correlation_id.as_str().into(),
             timeout_ms,
             until: ctx.now.monotonic.plus(timeout_ms),
+            is_late: false,
+            is_being_mailed: false,
             is_recorded: false,
         };
         self.insert(ctx, delivery, question);
@@ -96,13 +104,14 @@ impl Questions {
 
     /// Restores the question of a message whose delivery is open. The timeout counts from the time
     /// at which the message was accepted. The last daemon ran until `clock`.
+    /// A question whose time was over is restored for `kept_ms`.
     pub(super) fn restore_with_message(
         &mut self,
         ctx: &mut Context,
         delivery: Uuid,
         message: &MessageRecord,
         (from, to): (AgentKey, AgentKey),
-        clock: Clock,
+        (clock, kept_ms): (Clock, u64),
     ) {
         // Most messages ask no question, and a search costs less than parsing.
         let text = std::str::from_utf8(&message.shared).unwrap_or_default();
@@ -115,7 +124,7 @@ impl Questions {
         let Some(sync) = meta.and_then(|meta| meta.sync) else { return };
         let timeout_ms = sync.timeout_ms.unwrap_or(Sync::TIMEOUT_MS);
         let age_ms = clock.0.unix_ms.saturating_sub(message.unix_ms);
-        if age_ms > timeout_ms.saturating_add(TIMED_OUT_MS) {
+        if age_ms > timeout_ms.saturating_add(TIMED_OUT_MS).saturating_add(kept_ms) {
             return;
         }
         let question = Question {
@@ -127,6 +136,8 @@ impl Questions {
             correlation_id: sync.correlation_id.into(),
             timeout_ms,
             until: clock.moment_of(message.unix_ms).plus(timeout_ms),
+            is_late: false,
+            is_being_mailed: false,
             is_recorded: false,
         };
         self.insert(ctx, delivery, question);
@@ -156,6 +167,8 @@ impl Questions {
             correlation_id,
             timeout_ms,
             until,
+            is_late: false,
+            is_being_mailed: false,
             is_recorded: true,
         };
         self.insert(ctx, delivery, question);
@@ -200,16 +213,52 @@ impl Questions {
         self.by_delivery.insert(delivery, question);
     }
 
+    /// Keeps a question whose time is over, so that a late answer can become mail. Beyond the limit
+    /// for open questions, the oldest late one is closed.
+    pub(super) fn retire(&mut self, ctx: &mut Context, delivery: Uuid) {
+        let Some(question) = self.by_delivery.get_mut(&delivery).filter(|own| !own.is_late) else {
+            return;
+        };
+        question.is_late = true;
+        let (from, until) = (question.from, question.until);
+        self.remove_from_sender(from, delivery);
+        ctx.timers.cancel(until, Timer::Question(delivery));
+        ctx.timers.set(until.plus(ctx.limits.operator_mail_ms), Timer::Question(delivery));
+        self.late.insert((until, delivery));
+        if self.late.len() > ctx.limits.questions_max
+            && let Some((_, oldest)) = self.late.first().copied()
+        {
+            self.close(ctx, oldest);
+        }
+    }
+
+    /// Sets whether an answer to a question is being stored as mail.
+    pub(super) fn set_being_mailed(&mut self, delivery: Uuid, is_being_mailed: bool) {
+        if let Some(question) = self.by_delivery.get_mut(&delivery) {
+            question.is_being_mailed = is_being_mailed;
+        }
+    }
+
+    fn remove_from_sender(&mut self, sender: AgentKey, delivery: Uuid) {
+        if let Some(own) = self.by_sender.get_mut(&sender) {
+            own.remove(&delivery);
+            if own.is_empty() {
+                self.by_sender.remove(&sender);
+            }
+        }
+    }
+
     /// Removes and returns a question.
     pub(super) fn close(&mut self, ctx: &mut Context, delivery: Uuid) -> Option<Question> {
         let question = self.by_delivery.remove(&delivery)?;
-        if let Some(own) = self.by_sender.get_mut(&question.from) {
-            own.remove(&delivery);
-            if own.is_empty() {
-                self.by_sender.remove(&question.from);
-            }
+        let mut timer = question.until;
+        if question.is_late {
+            self.late.remove(&(question.until, delivery));
+            timer = timer.plus(ctx.limits.operator_mail_ms);
+        } else {
+            self.remove_from_sender(question.from, delivery);
         }
-        ctx.timers.cancel(question.until, Timer::Question(delivery));
+        ctx.timers.cancel(timer, Timer::Question(delivery));
         ctx.release_memory(question.from, question.bytes());
         if question.is_recorded {
             ctx.record(Change::QuestionEnded(delivery));
@@ -224,9 +273,9 @@ impl Questions {
         }
     }
 
-    /// Whether a question's time is over.
+    /// Whether a question's time is over, which its sender does not know yet.
     pub(super) fn is_due(&self, delivery: Uuid, now: Moment) -> bool {
-        self.get(delivery).is_some_and(|question| question.until <= now)
+        self.get(delivery).is_some_and(|question| question.until <= now && !question.is_late)
     }
 
     /// Returns the sender of each question, and the question's bytes.

@@ -119,12 +119,12 @@ impl Router {
     }
 
     /// Records the question of a delivery that was acknowledged, because the question is still
-    /// open. Questions of guests, companions and operators are not recorded: their connections end
-    /// with the daemon.
+    /// open. Questions of guests and companions are not recorded: their connections end with the
+    /// daemon. So do those of operators, but a late answer to an operator becomes mail.
     pub(super) fn record_question_of(&mut self, message: &Message) {
         let sender = self.directory.get(message.sent.from);
         if message.reliable.is_some()
-            && message.sent.by.is_none()
+            && (message.sent.by.is_none() || self.is_operator(message.sent.from))
             && sender.is_some_and(|sender| !sender.is_guest())
         {
             let numbers = |agent| self.directory.get(agent).map(|agent| agent.number);
@@ -142,8 +142,14 @@ impl Router {
         }
     }
 
+    /// Tells a sender that its question's time is over. An operator's question stays for a late
+    /// answer, and ends when it is over a second time.
     pub(super) fn time_out_question(&mut self, delivery: Uuid) {
-        let Some(question) = self.questions.close(&mut self.ctx, delivery) else { return };
+        let Some(question) = self.questions.get(delivery) else { return };
+        if question.is_late {
+            self.questions.close(&mut self.ctx, delivery);
+            return;
+        }
         let recipient = self.directory.get(question.to);
         let to = recipient.map(|agent| agent.name.to_string());
         let who = match (recipient, &to) {
@@ -154,11 +160,17 @@ impl Router {
         let why = format!("{who} did not answer within {} ms", question.timeout_ms);
         let nack = Nack {
             to,
-            correlation_id: Some(question.correlation_id.into()),
+            correlation_id: Some(question.correlation_id.to_string()),
             ..Nack::new(question.send_id.as_str(), NackCode::SyncTimeout, why)
         };
+        let (from, by, client) = (question.from, question.by, question.client);
+        if self.is_operator(from) {
+            self.questions.retire(&mut self.ctx, delivery);
+        } else {
+            self.questions.close(&mut self.ctx, delivery);
+        }
         let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
-        self.inform((question.from, question.by), question.client, frame);
+        self.inform((from, by), client, frame);
     }
 
     /// Handles an ACK that may answer a question. Ignores every answer after the first, and answers
@@ -167,9 +179,12 @@ impl Router {
         let Some(question) = self.questions.get(delivery) else { return };
         if self.connections.agent_of(client) != Some(question.to)
             || *question.correlation_id != *stated.correlation_id
+            || question.is_being_mailed
         {
             return;
         }
+        let is_mailed = self.is_answered_by_mail(question);
+        let ends = (question.to, question.from);
         let send_id = question.send_id.clone();
         let answer = Ack {
             ack_id: send_id.as_str().into(),
@@ -180,19 +195,36 @@ impl Router {
         };
         let from = self.directory[question.to].name.as_str();
         let frame = frame_for_sender(&mut self.ctx, Kind::Ack, Some(from), &answer);
-        match self.check_answer(frame.len()) {
+        let passed = self.check_answer(frame.len()).and_then(|()| {
+            if is_mailed { self.mail_answer(client, delivery, stated) } else { Ok(()) }
+        });
+        match passed {
+            Ok(()) if is_mailed => {
+                self.copy_answer_to_taps(delivery, ends, &answer, frame.len());
+            }
             Ok(()) => {
                 if let Some(question) = self.questions.close(&mut self.ctx, delivery) {
-                    self.copy_answer_to_taps(delivery, &question, &answer, frame.len());
+                    self.copy_answer_to_taps(delivery, ends, &answer, frame.len());
                     self.inform((question.from, question.by), question.client, frame);
                 }
             }
-            Err((code, why)) => {
-                let correlation_id = Some(stated.correlation_id.clone());
-                let nack = Nack { correlation_id, ..Nack::new(&*stated.ack_id, code, why) };
-                self.connections.answer(&mut self.ctx, client, Kind::Nack, &nack);
+            Err(refusal) => {
+                let correlation_id = stated.correlation_id.clone();
+                self.return_answer(client, &stated.ack_id, correlation_id, refusal);
             }
         }
+    }
+
+    /// Returns an answer that cannot be passed on to its sender.
+    pub(super) fn return_answer(
+        &mut self,
+        client: ClientId,
+        ack_id: &str,
+        correlation_id: String,
+        (code, why): (NackCode, String),
+    ) {
+        let nack = Nack { correlation_id: Some(correlation_id), ..Nack::new(ack_id, code, why) };
+        self.connections.answer(&mut self.ctx, client, Kind::Nack, &nack);
     }
 
     /// Checks whether an answer of this number of bytes can be passed on. If not, the question

@@ -127,7 +127,8 @@ impl Router {
 
     fn restore_agent(&mut self, record: AgentRecord, restored: &mut Restored) {
         let (number, is_guest) = (record.number, record.name.is_guests());
-        if record.forget_at.is_none() {
+        // The operators' name has no connection of its own, and is never forgotten.
+        if record.forget_at.is_none() && !record.name.is_daemons() {
             restored.here.insert(number);
         }
         let agent = self.directory.restore_agent(&mut self.ctx, record);
@@ -199,14 +200,16 @@ impl Router {
             let (delivery, failures) = (record.number, record.failures);
             self.ctx.record(Change::Attempted { delivery, attempts, failures });
         }
+        let is_operators = self.is_operator(from);
         let (ctx, sent) = (&mut self.ctx, restored.sent(from, message));
         self.mail.restore_message(ctx, stream, record, (message, sent), attempts, digest);
         if self.directory.get(from).is_some() {
-            let clock = restored.clock;
-            self.questions.restore_with_message(ctx, record.id, message, (from, to), clock);
+            let kept_ms = if is_operators { ctx.limits.operator_mail_ms } else { 0 };
+            let (ends, clock) = ((from, to), restored.clock);
+            self.questions.restore_with_message(ctx, record.id, message, ends, (clock, kept_ms));
         }
         *restored.open.entry(record.message).or_default() += 1;
-        if record.attempts == 0 {
+        if record.attempts == 0 && !self.is_operator(to) {
             restored.away.insert(record.message);
         }
     }

@@ -47,7 +47,7 @@ struct Fanout {
 }
 
 /// The decision whether a recipient gets a SEND.
-enum Verdict {
+pub(super) enum Verdict {
     /// The recipient's queue has room. Contains the stream, if it is open already.
     Accept(Option<StreamKey>),
     /// The recipient's queue, the sender's share of the memory or the store's backlog has no room.
@@ -125,7 +125,9 @@ impl Router {
         if let Some(sync) = &meta.sync {
             questions::check(sync).map_err(|why| (NackCode::Invalid, why))?;
         }
-        let ttl_ms = self.ctx.limits.ttl_of(meta);
+        let is_for_operator =
+            envelope.to.as_deref().is_some_and(|to| to.eq_ignore_ascii_case(OPERATOR));
+        let ttl_ms = self.ctx.limits.ttl_of(meta, is_for_operator);
         Ok(SendRequest {
             envelope,
             client,
@@ -159,7 +161,7 @@ impl Router {
         {
             return;
         }
-        let Some(to) = self.directory.find(name) else {
+        let Some(to) = self.recipient_named(name) else {
             let (code, message) = self.unknown(name);
             return self.refuse(send.client, &send.envelope.id, code, message);
         };
@@ -172,7 +174,7 @@ impl Router {
                 let sent = self.sent(send, false);
                 let queued = self.queue(send, &sent, to, stream, digest);
                 if let (Some(digest), Some(key)) = (digest, queued.key) {
-                    let away = self.directory[to].client.is_none();
+                    let away = self.directory[to].client.is_none() && !self.is_operator(to);
                     let acceptance = acceptance_of(send, None, away);
                     let (ticket, number) =
                         self.persist(send, digest, None, vec![key], (None, &[]), Some(acceptance));
@@ -344,17 +346,22 @@ impl Router {
         self.enforcement.note_too_often(self.ctx.now, from, to, wait_ms)
     }
 
-    fn check_recipient(&mut self, send: &SendRequest<'_>, to: AgentKey) -> Verdict {
+    pub(super) fn check_recipient(&mut self, send: &SendRequest<'_>, to: AgentKey) -> Verdict {
         self.ctx.spend(CHECK_WORK);
         let Some(agent) = self.directory.get(to) else {
             return Verdict::Refuse(NackCode::UnknownAgent, "its name was forgotten".to_owned());
         };
         let name = &agent.name;
         match agent.client.and_then(|client| self.connections.membership(client)) {
-            None if name.matches(OPERATOR) => {
-                let message = format!("{name} hears answers to what it says, and gets no mail");
+            None if name.matches(OPERATOR) && send.asks.is_some() => {
+                let message = format!("{name} answers no questions: send it without `sync`");
+                return Verdict::Refuse(NackCode::Invalid, message);
+            }
+            None if name.matches(OPERATOR) && !send.requires_ack => {
+                let message = format!("{name} has a mailbox only: send with requires_ack");
                 return Verdict::Refuse(NackCode::AgentOffline, message);
             }
+            None if name.matches(OPERATOR) => {}
             None if !send.requires_ack || name.is_daemons() => {
                 return Verdict::Refuse(NackCode::AgentOffline, format!("{name} is away"));
             }
@@ -414,7 +421,7 @@ impl Router {
 
     /// Queues a SEND for one recipient whose queue has room, and assigns the message's sequence
     /// number.
-    fn queue(
+    pub(super) fn queue(
         &mut self,
         send: &SendRequest<'_>,
         sent: &Arc<Sent>,

@@ -79,6 +79,7 @@ fn limits() -> Limits {
         clients_max: 8,
         names_max: 9,
         streams_max: 10,
+        operator_mail_ms: 600_000,
         unauthenticated_max: 3,
         subscriptions_max: 3,
         resume_window_ms: 20_000,

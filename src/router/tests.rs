@@ -9,6 +9,7 @@ mod fairness;
 mod handshake;
 mod keeping;
 mod members;
+mod operator_mail;
 mod policy;
 mod queries;
 mod questions;

@@ -78,15 +78,14 @@ pub(super) fn unread(handle: Option<SendHandle>, delivery: &Delivery) -> Option<
 /// with the recipient.
 ///
 /// # Errors
-/// A sentence, if the recipient is a command line, which accepts only answers, or if a block's
-/// `meta` or `data` is not valid.
+/// A sentence, if the recipient is a guest, which accepts only answers, or if a block's `meta` or
+/// `data` is not valid.
 pub(super) fn to_send(
     message: OutgoingMessage,
     hops: Option<LoopCount>,
 ) -> Result<Outgoing, String> {
-    if name::is_daemons(&message.to) {
-        let whose = if message.to == OPERATOR { "your user's" } else { "a guest's" };
-        return Err(format!("that is {whose} command line, which hears no messages"));
+    if name::is_daemons(&message.to) && message.to != OPERATOR {
+        return Err("that is a guest's command line, which hears no messages".to_owned());
     }
     let data = message.data.map(RawValue::from_string).transpose();
     let asked = message.meta.as_deref().map_or_else(|| Ok(BlockMeta::default()), typed::read);
@@ -162,12 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn message_to_a_command_line_is_rejected() {
-        for (to, whose) in [("@operator", "your user's"), ("@guest-1a2b3c4d", "a guest's")] {
-            let why =
-                to_send(OutgoingMessage { to: to.to_owned(), ..note_to_bob() }, None).unwrap_err();
-            assert_eq!(why, format!("that is {whose} command line, which hears no messages"));
-        }
+    fn message_to_a_guest_is_rejected_and_to_the_operator_sent() {
+        let to = |to: &str| to_send(OutgoingMessage { to: to.to_owned(), ..note_to_bob() }, None);
+        let why = to("@guest-1a2b3c4d").unwrap_err();
+        assert_eq!(why, "that is a guest's command line, which hears no messages");
+        let sent = to("@operator").unwrap();
+        assert_eq!(sent.to.as_deref(), Some("@operator"));
+        assert!(sent.meta.requires_ack);
     }
 
     #[test]

@@ -34,7 +34,7 @@ use agent_relay::{
         relay::{
             ActivityRequest, Agents, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest,
             MessageRow, Messages, Page, Piece, Process, PurgeRequest, Purged, RedeliverRequest,
-            Redelivered, ReplyMeta, ReportRequest, Status, Stop, TapCopy,
+            Redelivered, ReplyMeta, ReportRequest, Status, Stop, TakeRequest, Taken, TapCopy,
         },
         topic::{Pattern, TOPIC_BYTES_MAX},
     },
@@ -406,6 +406,7 @@ fn check_message(envelope: &Envelope<'_>) {
         ("request", "agents" | "dead-letters") => check::<Page>(data),
         ("request", "message") => check::<MessageRequest>(data),
         ("request", "inbox") => check::<InboxRequest>(data),
+        ("request", "take") => check::<TakeRequest>(data),
         ("request", "history") => check::<HistoryRequest>(data),
         ("request", "redeliver") => check::<RedeliverRequest>(data),
         ("request", "forget") => check::<ForgetRequest>(data),
@@ -419,6 +420,7 @@ fn check_message(envelope: &Envelope<'_>) {
             check::<Messages<MessageRow<'_>>>(data);
         }
         ("response", "redeliver") if from_relay => check::<Redelivered>(data),
+        ("response", "take") if from_relay => check::<Taken>(data),
         ("response", "purge") if from_relay => check::<Purged>(data),
         ("response", "agents") if from_relay => check::<Agents<'_>>(data),
         ("response", "status") if from_relay => check::<Status<'_>>(data),

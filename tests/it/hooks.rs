@@ -102,12 +102,17 @@ fn hook_with_other_words_explains_itself() {
 #[test]
 fn inbox_is_taken_only_in_an_agent_with_hooks() {
     let sandbox = Sandbox::new();
-    let refused = sandbox.run(["inbox", "--take"]);
+    let agents = |line: &[&str]| {
+        let mut command = sandbox.command(line);
+        command.env("AGENT_RELAY_AGENT", "Ann");
+        output(command)
+    };
+    let refused = agents(&["inbox", "--take"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("only a command of a wrapped agent takes its messages"), "{said}");
     for other in [&["inbox", "--take", "--json"][..], &["inbox", "--take", "--as", "Ann"]] {
-        assert_eq!(sandbox.run(other).status.code(), Some(2));
+        assert_eq!(agents(other).status.code(), Some(2));
     }
 }
 

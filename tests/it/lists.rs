@@ -23,22 +23,6 @@ fn send(sandbox: &Sandbox, to: &str, text: &str) -> (String, String) {
     (id, short)
 }
 
-/// Runs a list in a terminal, and returns the rows of the screen with text.
-///
-/// There are no colours, since Wine's console counts their sequences as columns.
-fn rows(sandbox: &Sandbox, list: &[&str], cols: u16) -> Vec<String> {
-    let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
-    let line = [&[program.to_str().unwrap()], list].concat();
-    let mut environment = terminal::environment(sandbox);
-    environment.push(("NO_COLOR".into(), Some("1".into())));
-    let size = Size { rows: 60, cols };
-    let terminal = Terminal::start(&line, &environment, sandbox.directory(), size);
-    terminal.wait_until_end();
-    let text = terminal.text();
-    assert_eq!(terminal.finish(), DONE, "{list:?}");
-    text.lines().map(str::trim_end).filter(|row| !row.is_empty()).map(str::to_owned).collect()
-}
-
 /// A line that is wider than the terminal would go on in another row.
 #[test]
 fn lists_fit_the_terminal() {
@@ -62,12 +46,12 @@ fn lists_fit_the_terminal() {
         (&["dead-letters"], "DIED ", 6),
     ] {
         for cols in [80, 120, 40] {
-            let rows = rows(&sandbox, list, cols);
+            let rows = terminal::rows(&sandbox, list, cols);
             assert!(rows[0].starts_with(begins), "{rows:#?}");
             assert_eq!(rows.len(), count, "{cols}: {rows:#?}");
         }
     }
-    let wide = rows(&sandbox, &["history"], 120);
+    let wide = terminal::rows(&sandbox, &["history"], 120);
     assert!(wide.iter().any(|row| row.contains("waiting (recipient)")), "{wide:#?}");
 }
 

@@ -1,9 +1,10 @@
 //! Questions between real processes: the command, the library, and the wrapper's `[reply:ID]`.
 
 use crate::{
-    commands::{out, run},
+    commands::{err, out, run},
     raw::Raw,
     sandbox::{Sandbox, output, until},
+    terminal,
     wrap::{wait_for_notice, wrap_line_reader},
 };
 use agent_relay::{
@@ -89,7 +90,11 @@ fn unanswered_ask_has_its_own_exit_codes() {
     let mut bob = sandbox.join("Bob");
     let late = run(&sandbox, &["ask", "--timeout", "200ms", "Bob", "Which port?"], TIMED_OUT);
     let words = String::from_utf8(late.stderr).unwrap();
-    assert_eq!(words, "agent-relay: Bob did not answer within 200 ms\n");
+    let lines: Vec<_> = words.lines().collect();
+    let id = lines[0].strip_prefix("agent-relay: asked Bob: ").unwrap_or_else(|| panic!("{words}"));
+    assert_eq!(id.len(), 8, "{words}");
+    let resume = format!("a later answer is kept: `agent-relay ask --resume {id}`");
+    assert_eq!(lines[1], format!("agent-relay: Bob did not answer within 200 ms; {resume}"));
     let deliver = bob.expect("DELIVER");
     bob.acknowledge(&deliver);
     run(&sandbox, &["ask", "Bbo", "Which port?"], NOT_DELIVERED);
@@ -180,9 +185,6 @@ fn replies(to: &[&str]) -> String {
     to.iter().map(|name| format!("\nreply {name} to {name}")).collect()
 }
 
-/// The notice to Ann about a message to the operator.
-const OPERATOR_NOTICE: &str = r#"Your message to @operator ("to @operator") was not delivered: that is your user's command line, which hears no messages. Say it in your answer to your user"#;
-
 /// Asks Ann from a shell: as the operator if the home has the operator's key, else as a guest.
 fn asked_by_a_person(sandbox: &Sandbox, home: &Path, to: &[&str]) -> String {
     let mut ask = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
@@ -213,7 +215,7 @@ fn wrapped_agent_answers_a_person_by_the_name_in_the_header() {
 }
 
 #[test]
-fn only_the_asking_person_is_answered_and_no_person_is_messaged() {
+fn only_the_asking_person_is_answered_and_no_guest_is_messaged() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
     let ann = wrap_line_reader(&sandbox, "Ann", &[]);
@@ -224,15 +226,96 @@ fn only_the_asking_person_is_answered_and_no_person_is_messaged() {
     bob.acknowledge(&message);
     let notice = r#"Your message to @guest-00112233 ("to @guest-00112233") was not delivered: that is a guest's command line, which hears no messages. "#;
     wait_for_notice(&ann, notice);
-    wait_for_notice(&ann, OPERATOR_NOTICE);
+    until("the second reply is mail", || {
+        out(&run(&sandbox, &["inbox"], DONE)).contains("to @operator")
+    });
 }
 
 #[test]
-fn message_to_a_person_who_asked_nothing_is_refused() {
+fn message_of_a_wrapped_agent_waits_in_the_operators_mailbox() {
     let sandbox = Sandbox::new();
-    let ann = wrap_line_reader(&sandbox, "Ann", &[]);
+    let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
     run(&sandbox, &["send", "Ann", &replies(&["FROM"])], DONE);
-    wait_for_notice(&ann, OPERATOR_NOTICE);
+    until("the reply is mail", || out(&run(&sandbox, &["inbox"], DONE)).contains("to @operator"));
+    let reminder = "1 message waits for you: run agent-relay inbox";
+    for command in [&["agents"][..], &["send", "Ann", "more"]] {
+        assert!(terminal::rows(&sandbox, command, 80).contains(&reminder.to_owned()));
+    }
+    assert!(err(&run(&sandbox, &["agents"], DONE)).is_empty(), "no person looks");
+    assert!(out(&run(&sandbox, &["status"], DONE)).contains("for you   1 message"));
+    let taken = out(&run(&sandbox, &["inbox", "--take"], DONE));
+    assert!(taken.contains("Ann -> @operator") && taken.contains("\nto @operator\n"), "{taken}");
+    assert_eq!(out(&run(&sandbox, &["inbox"], DONE)), "nothing waits for you\n");
+    let history = out(&run(&sandbox, &["history", "--json"], DONE));
+    assert!(history.contains(r#""to":"@operator""#), "{history}");
+}
+
+#[test]
+fn mailbox_of_the_operator_is_shown_whole_and_taken_once() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    for number in 0..90 {
+        bob.send("@operator", &format!("number {number}."), json!({"requires_ack": true}));
+        bob.expect("ACK");
+    }
+    let shown = out(&run(&sandbox, &["inbox", "--json"], DONE));
+    assert_eq!(shown.lines().count(), 90);
+    let taken = out(&run(&sandbox, &["inbox", "--take", "--json"], DONE));
+    assert_eq!(taken, shown);
+    assert_eq!(out(&run(&sandbox, &["inbox", "--take"], DONE)), "nothing waits for you\n");
+    run(&sandbox, &["inbox", "--take", "--as", "Bob"], USAGE);
+    // Without the operator's key, a person is a guest, who has no mailbox.
+    let mut guest = sandbox.program(env!("CARGO_BIN_EXE_agent-relay"));
+    guest.arg("--endpoint").arg(sandbox.endpoint().as_text());
+    guest.arg("--home").arg(sandbox.directory().join("empty")).arg("inbox");
+    let refused = output(guest);
+    assert!(!refused.status.success() && err(&refused).contains("a guest cannot run"));
+}
+
+/// Returns the id that `ask` printed.
+fn asked_id(asked: &Output) -> String {
+    let words = err(asked);
+    let id = words.lines().find_map(|line| line.strip_prefix("agent-relay: asked Bob: "));
+    id.unwrap_or_else(|| panic!("{words}")).to_owned()
+}
+
+#[test]
+fn late_answer_is_mail_and_is_found_by_the_questions_id() {
+    let sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let late = run(&sandbox, &["ask", "--timeout", "200ms", "Bob", "Which port?"], TIMED_OUT);
+    let id = asked_id(&late);
+    run(&sandbox, &["ask", "--resume", "--timeout", "200ms", &id], TIMED_OUT);
+    let deliver = bob.expect("DELIVER");
+    assert!(deliver["id"].as_str().unwrap().starts_with(&id));
+    answer(&mut bob, &deliver, r#"{"body":"8080"}"#);
+    let shown = run(&sandbox, &["ask", "--resume", &id], DONE);
+    assert_eq!(out(&shown), "8080\n");
+    assert_eq!(out(&run(&sandbox, &["inbox"], DONE)), "nothing waits for you\n", "it was taken");
+    let json = out(&run(&sandbox, &["ask", "--resume", "--json", &id], DONE));
+    let line =
+        r#"{"schema":"agent-relay.answer/1","from":"Bob","response":true,"data":{"body":"8080"}}"#;
+    assert_eq!(json.trim_end(), line, "it is in the history");
+}
+
+#[test]
+fn resumed_question_waits_for_its_answer() {
+    let mut sandbox = Sandbox::new();
+    let mut bob = sandbox.join("Bob");
+    let late = run(&sandbox, &["ask", "--timeout", "200ms", "Bob", "Which port?"], TIMED_OUT);
+    let id = asked_id(&late);
+    let deliver = bob.expect("DELIVER");
+    bob.acknowledge(&deliver);
+    sandbox.kill();
+    sandbox.start();
+    let mut bob = sandbox.join("Bob");
+    thread::scope(|scope| {
+        let resuming = scope.spawn(|| run(&sandbox, &["ask", "--resume", &id], DONE));
+        answer(&mut bob, &deliver, "[8080]");
+        assert_eq!(out(&resuming.join().unwrap()), "[8080]\n");
+    });
+    run(&sandbox, &["ask", "--resume", "00000000"], 1);
+    run(&sandbox, &["ask", "--resume", &id, "more"], USAGE);
 }
 
 /// Joins with the token of an earlier WELCOME. Returns the new WELCOME.
@@ -346,4 +429,19 @@ fn answer_waits_for_the_library_across_a_daemon_crash() {
     sandbox.start();
     let answer = asking.join().unwrap().unwrap();
     assert_eq!(answer.body().as_deref(), Some("8080"));
+}
+
+#[test]
+fn waiting_ask_finds_its_answer_after_a_restart_of_the_daemon() {
+    let mut sandbox = Sandbox::new();
+    let bob = library(&sandbox, "Bob");
+    let ask = sandbox.command(["ask", "Bob", "Which port?"]);
+    let asking = thread::spawn(move || output(ask));
+    let delivery = delivered(&bob);
+    sandbox.kill();
+    sandbox.start();
+    let data = RawValue::from_string(r#"{"body":"8080"}"#.to_owned()).unwrap();
+    bob.answer(&delivery, true, Some(&data)).unwrap();
+    let asked = asking.join().unwrap();
+    assert!(asked.status.success() && out(&asked) == "8080\n", "{asked:?}");
 }

@@ -253,7 +253,13 @@ fn agent_without_a_name_does_not_speak_as_its_person() {
             command.env(variable, "1");
             output(command)
         };
-        for line in [&["send", "Bob", "hello"][..], &["ask", "Bob", "hello?"]] {
+        for line in [
+            &["send", "Bob", "hello"][..],
+            &["ask", "Bob", "hello?"],
+            &["ask", "--resume", "1a2b3c4d"],
+            &["inbox"],
+            &["inbox", "--take"],
+        ] {
             let refused = run_inside(line);
             let printed = err(&refused);
             let is_refused = refused.status.code() == Some(USAGE);

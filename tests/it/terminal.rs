@@ -228,6 +228,22 @@ fn wait_for_end(pty: &Pty, at_most: Duration) -> Option<i32> {
     ended.recv_timeout(at_most).ok()
 }
 
+/// Runs a command in a terminal of 60 rows, and returns the rows of its screen with text.
+///
+/// There are no colours, since Wine's console counts their sequences as columns.
+pub(crate) fn rows(sandbox: &Sandbox, arguments: &[&str], cols: u16) -> Vec<String> {
+    let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let line = [&[program.to_str().unwrap()], arguments].concat();
+    let mut environment = environment(sandbox);
+    environment.push(("NO_COLOR".into(), Some("1".into())));
+    let terminal =
+        Terminal::start(&line, &environment, sandbox.directory(), Size { rows: 60, cols });
+    terminal.wait_until_end();
+    let text = terminal.text();
+    assert_eq!(terminal.finish(), 0, "{arguments:?}");
+    text.lines().map(str::trim_end).filter(|row| !row.is_empty()).map(str::to_owned).collect()
+}
+
 pub(crate) fn environment(sandbox: &Sandbox) -> Vec<(OsString, Option<OsString>)> {
     let set = [
         ("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text().into()),

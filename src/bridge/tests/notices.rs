@@ -39,11 +39,11 @@ fn notice_of_a_message_to_a_command_line_is_one_line() {
     check(expect![[r#"
         run agent
         0 prints >\s
-        1000 prints \r\n->relay:user [reply:ffffffff] <<<\r\n8080>>>\r\n>\s
-            1250 sends 0: OutgoingMessage { to: "@operator", topic: None, thread: None, kind: "message", body: "8080", data: None, meta: None, reply_to: None }
-        2000 undelivered 0 UNSENT that is your user's command line, which hears no messages
-            2000 logs the agent's message to @operator was not delivered: that is your user's command line, which hears no messages
-            2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to @operator ("8080") was not delivered: that is your user's command line, which hears no messages. Say it in your answer to your user: only a question that waits is answered there, with its `[reply:ID]`.\n[/relay 789200]
+        1000 prints \r\n->relay:@guest-00112233 [reply:ffffffff] <<<\r\n8080>>>\r\n>\s
+            1250 sends 0: OutgoingMessage { to: "@guest-00112233", topic: None, thread: None, kind: "message", body: "8080", data: None, meta: None, reply_to: None }
+        2000 undelivered 0 UNSENT that is a guest's command line, which hears no messages
+            2000 logs the agent's message to @guest-00112233 was not delivered: that is a guest's command line, which hears no messages
+            2000 types [relay 789200 from @relay] The relay wrote this, not your user.\nYour message to @guest-00112233 ("8080") was not delivered: that is a guest's command line, which hears no messages. Say it in your answer to your user: only a question that waits is answered there, with its `[reply:ID]`.\n[/relay 789200]
             2150 types \r
         9000 ends
     "#]]);

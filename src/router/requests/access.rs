@@ -23,7 +23,8 @@ impl<'r> Asker<'r> {
     }
 
     /// Checks whether the client may make a request of this kind. The mail that it may see is
-    /// checked in [`owner`](Self::owner) and [`own`](Self::own), and its reports in
+    /// checked in [`owner`](Self::owner), [`mailbox`](Self::mailbox) and [`own`](Self::own), and its
+    /// reports in
     /// [`check_report`](Self::check_report) and [`check_activity`](Self::check_activity).
     pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
         match request {
@@ -76,6 +77,15 @@ impl<'r> Asker<'r> {
                 let message = format!("you are {own}: {}'s mail is for operators", Quoted(other));
                 Err((NackCode::Forbidden, message))
             }
+        }
+    }
+
+    /// Returns the owner of the mailbox that a request is about: without a name, the client's own
+    /// agent, which for an operator is `@operator`.
+    pub(super) fn mailbox(&self, of: Option<&str>) -> Result<Name, Refusal> {
+        match self.owner(of)? {
+            Some(owner) => Ok(owner),
+            None => Ok(self.agent()?.name.clone()),
         }
     }
 

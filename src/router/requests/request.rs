@@ -7,7 +7,7 @@ use crate::{
         payload::MessagePayload,
         relay::{
             ActivityRequest, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page,
-            PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop,
+            PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop, TakeRequest,
         },
         text::{Quoted, short_id},
         typed,
@@ -34,6 +34,7 @@ pub(super) enum Request {
     Agents(Page),
     Message(MessageRequest),
     Inbox(InboxRequest),
+    Take(TakeRequest),
     History(HistoryRequest),
     DeadLetters(Page),
     Redeliver(RedeliverRequest),
@@ -58,6 +59,7 @@ impl Request {
             "agents" => Self::Agents(data(spoken)?),
             "message" => Self::Message(data(spoken)?),
             "inbox" => Self::Inbox(data(spoken)?),
+            "take" => Self::Take(data(spoken)?),
             "history" => Self::History(data(spoken)?),
             "dead-letters" => Self::DeadLetters(data(spoken)?),
             "redeliver" => Self::Redeliver(data(spoken)?),
@@ -70,8 +72,8 @@ impl Request {
             "reload" => Self::Reload,
             other => {
                 return Err(invalid(format!(
-                    "{} is no request; ask for status, agents, message, inbox, history, \
-                     dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop",
+                    "{} is no request; ask for status, agents, message, inbox, take, \
+                     history, dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop",
                     Quoted(other)
                 )));
             }
@@ -87,6 +89,7 @@ impl Request {
             | Self::History(_)
             | Self::DeadLetters(_) => true,
             Self::Status
+            | Self::Take(_)
             | Self::Redeliver(_)
             | Self::Forget(_)
             | Self::Purge(_)
@@ -105,6 +108,7 @@ impl Request {
             Self::Agents(_) => "agents",
             Self::Message(_) => "message",
             Self::Inbox(_) => "inbox",
+            Self::Take(_) => "take",
             Self::History(_) => "history",
             Self::DeadLetters(_) => "dead-letters",
             Self::Redeliver(_) => "redeliver",

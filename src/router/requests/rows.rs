@@ -92,14 +92,10 @@ impl<'r> Rows<'r> {
     /// Returns an agent's open at-least-once deliveries, the oldest first.
     pub(super) fn inbox(
         &self,
-        of: Option<&Name>,
+        of: &Name,
         after: Option<&str>,
         limit: Option<usize>,
     ) -> Result<Messages<Box<RawValue>>, Refusal> {
-        let Some(of) = of else {
-            let message = "a guest has no inbox: name an agent in `of`".to_owned();
-            return Err((NackCode::Invalid, message));
-        };
         let Some(agent) = self.directory.find(of.as_str()) else {
             return Err((NackCode::UnknownAgent, format!("no agent {of} was ever here")));
         };

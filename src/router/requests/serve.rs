@@ -194,7 +194,8 @@ impl Router {
         Ok(match request {
             Request::Status => {
                 self.ctx.spend(ROW_WORK);
-                Served::Answer(raw(&self.status()))
+                let is_operator = self.asker(client).is_operator;
+                Served::Answer(raw(&self.status(is_operator)))
             }
             Request::Agents(page) => {
                 let page = self.rows().agents(page);
@@ -211,11 +212,15 @@ impl Router {
             Request::Message(MessageRequest { id, .. })
             | Request::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
             Request::Inbox(inbox) => {
-                let of = self.asker(client).owner(inbox.of.as_deref())?;
+                let of = self.asker(client).mailbox(inbox.of.as_deref())?;
                 let rows = self.rows();
-                let page = rows.inbox(of.as_ref(), inbox.cursor.as_deref(), inbox.limit)?;
+                let page = rows.inbox(&of, inbox.cursor.as_deref(), inbox.limit)?;
                 self.ctx.spend(ROW_WORK * page.messages.len() as u64);
                 Served::Answer(raw(&page))
+            }
+            Request::Take(take) => {
+                self.ctx.spend(ROW_WORK * take.ids.len() as u64);
+                Served::Answer(raw(&self.take_mail(take)?))
             }
             Request::History(history) => query(self.history(client, history)?),
             Request::DeadLetters(page) => query(Query::List(Filter {
@@ -343,7 +348,7 @@ impl Router {
         Ok(())
     }
 
-    fn status(&self) -> Status<'_> {
+    fn status(&self, is_operator: bool) -> Status<'_> {
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             protocol: PROTOCOL.into(),
@@ -354,6 +359,7 @@ impl Router {
             guests: self.directory.guests() as u64,
             streams: self.mail.streams() as u64,
             messages: self.mail.messages() as u64,
+            mailbox: if is_operator { self.operator_mail() } else { 0 },
             memory_bytes: self.ctx.memory.held() as u64,
             memory_bytes_max: self.ctx.limits.memory_bytes_max as u64,
             counts: self.ctx.counts,

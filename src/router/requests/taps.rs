@@ -10,8 +10,8 @@ use crate::{
     router::{
         Router,
         connections::Content,
+        keys::AgentKey,
         mail::HEAD_BYTES_MAX,
-        questions::Question,
         send_request::{Queued, SendRequest},
     },
 };
@@ -49,11 +49,12 @@ impl Router {
         });
     }
 
-    /// Copies the answer to a question to all taps. `bytes` is the length of the answer's frame.
+    /// Copies the answer to a question to all taps. `from` has answered, `to` has
+    /// asked, and `bytes` is the length of the answer's frame.
     pub(in crate::router) fn copy_answer_to_taps(
         &mut self,
         delivery: Uuid,
-        question: &Question,
+        (from, to): (AgentKey, AgentKey),
         answer: &Ack<'_>,
         bytes: usize,
     ) {
@@ -68,7 +69,7 @@ impl Router {
                 recipients: 1,
                 answer: fits.then_some(answered),
                 lost,
-                ..TapCopy::new(&answer.ack_id, name(question.to), name(question.from))
+                ..TapCopy::new(&answer.ack_id, name(from), name(to))
             })
         });
     }

@@ -5,7 +5,7 @@ use super::{
     promises::{Key, number_of},
 };
 use crate::{
-    protocol::relay::Reported,
+    protocol::{name::OPERATOR, relay::Reported},
     router::{
         Router,
         accounts::{Class, Principal, size_class},
@@ -37,9 +37,7 @@ impl Router {
         ensure(self.connections.unauthenticated() <= limits.unauthenticated_max, || {
             "too many unauthenticated connections".into()
         })?;
-        ensure(self.ctx.accounts.total(Class::Members) <= limits.clients_max, || {
-            "too many members".into()
-        })?;
+        ensure(self.members() <= limits.clients_max, || "too many members".into())?;
         ensure(self.directory.len() <= limits.names_max, || "too many names".into())
     }
 
@@ -48,20 +46,34 @@ impl Router {
     fn audit_names(&self, here: &BTreeSet<String>) -> Checked {
         let mut owned = BTreeSet::new();
         for (id, client) in self.connections.all() {
-            if let Stage::Member(_) = client.stage {
+            if let Stage::Member(membership) = &client.stage
+                && !membership.is_operator()
+            {
                 let agent = client.agent.and_then(|agent| self.directory.get(agent));
                 let agent = agent.ok_or_else(|| format!("the member {id:?} has no agent"))?;
                 ensure(agent.client == Some(id), || format!("{} has two owners", agent.name))?;
                 owned.insert(agent.name.folded());
             }
         }
-        ensure(owned == *here, || format!("the members are {owned:?}, and {here:?} got WELCOMEs"))?;
+        let mut here = here.clone();
+        here.remove(OPERATOR);
+        ensure(owned == here, || format!("the members are {owned:?}, and {here:?} got WELCOMEs"))?;
         self.audit_counts()?;
         let listed = self.directory.here().len();
         let agents = owned.iter().filter(|name| !name.starts_with('@')).count();
-        ensure(listed == agents && self.ctx.accounts.total(Class::Members) == owned.len(), || {
+        ensure(listed == agents && self.members() == owned.len(), || {
             format!("{listed} agents are listed and {agents} are connected")
         })
+    }
+
+    /// Returns the number of members without operators.
+    fn members(&self) -> usize {
+        let is_operator = |client: &Client| match &client.stage {
+            Stage::Member(membership) => membership.is_operator(),
+            _ => false,
+        };
+        let operators = self.connections.all().filter(|(_, client)| is_operator(client)).count();
+        self.ctx.accounts.total(Class::Members) - operators
     }
 
     /// Checks what `status` counts, and the order in which `agents` lists.

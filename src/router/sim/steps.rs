@@ -1,12 +1,18 @@
 //! The steps of a seeded world: what its applications do, and what happens to them.
 
-use super::{NAMES, PATTERNS, TOPICS, app::App, promises::Sent, world::World};
+use super::{
+    NAMES, PATTERNS, TOPICS,
+    app::App,
+    promises::Sent,
+    world::{OPERATOR_KEY, World},
+};
 use crate::{
     client::session,
     protocol::{
         code::{ErrorCode, NackCode, Violation},
         envelope::{Header, Kind},
         frame::PREFIX,
+        name::{OPERATOR, RELAY},
         payload::{Capabilities, Nack},
     },
     router::{
@@ -45,6 +51,7 @@ impl World {
                 self.handle(Input::Outside(bytes))
             }
             187 => self.break_protocol(),
+            188 => self.take_mail(),
             _ => {
                 let ms = 1 + self.below(150) as u64;
                 self.wait(ms)
@@ -109,14 +116,17 @@ impl World {
             7..9 => (Some("*"), None),
             _ => (None, Some(topic)),
         };
+        // The operator's mailbox accepts only messages without a question.
+        let is_for_operator = to.is_some() && topic.is_none() && self.one_in(20);
+        let to = if is_for_operator { Some(OPERATOR) } else { to };
         let number = self.promises.sends.len();
         let length = if self.one_in(10) { 900 } else { self.below(40) };
-        let asks = self.one_in(4);
+        let asks = self.one_in(4) && !is_for_operator;
         let sent = Sent {
             by: (!self.apps[index].is_guest).then_some(NAMES[index]),
             to,
             topic,
-            requires_ack: asks || !self.one_in(3),
+            requires_ack: asks || is_for_operator || !self.one_in(3),
             timeout_ms: asks.then(|| 1 + self.below(3_000) as u64),
             ttl_ms: self.one_in(6).then(|| self.below(3_000) as u64),
             body: format!("{number} {}", "x".repeat(length)),
@@ -239,6 +249,20 @@ impl World {
         let id = self.connect(None, name)?;
         let hello = json!({"agent": name, "session": {"resume_token": token}});
         self.say(id, Header::new(Kind::Hello, "h", 1), &hello)
+    }
+
+    /// Takes the operator's mail, by a command that connects for this only.
+    pub(super) fn take_mail(&mut self) -> Checked {
+        let id = self.connect(None, OPERATOR)?;
+        let hello = json!({"mode": "operator", "auth": {"key": OPERATOR_KEY}});
+        self.say(id, Header::new(Kind::Hello, "h", 1), &hello)?;
+        let ids = self.bed.router.operator_mail_ids();
+        self.note(|| format!("the operator takes {ids:?}"));
+        self.promises.acknowledged.extend(&ids);
+        let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+        let header = Header { to: Some(RELAY), ..Header::new(Kind::Send, "t", 1) };
+        self.say(id, header, &json!({"kind": "request", "body": "take", "data": {"ids": ids}}))?;
+        self.disconnect(id)
     }
 
     /// Makes a client break the protocol. Other clients must not be affected.

@@ -1,5 +1,5 @@
-//! The seeded world: six applications on the client library around a router that crashes, with a
-//! disk that is slow, fills up, fails and begins anew.
+//! The seeded world: six applications on the client library, and an operator who takes mail, around
+//! a router that crashes, with a disk that is slow, fills up, fails and begins anew.
 //!
 //! Bytes travel in both directions at their own pace, connections are cut, and clients break the
 //! protocol. The checks in `promises` know only what the protocol promises, not the router's
@@ -21,7 +21,9 @@ use crate::{
         code::Violation,
         envelope::{Envelope, Kind},
         frame::PREFIX,
+        name::RELAY,
         payload::{Ack, Busy, Welcome},
+        secret::{Hash, Secret},
     },
     record::Change,
     router::{
@@ -66,6 +68,13 @@ pub(super) struct World {
     trace: Trace,
 }
 
+/// The operator's key.
+pub(super) const OPERATOR_KEY: &str = "open";
+
+fn operator_key() -> Hash {
+    Secret::stated(OPERATOR_KEY).hash()
+}
+
 const fn now_at(ms: u64) -> Now {
     Now { monotonic: Moment(ms), unix_ms: ms }
 }
@@ -84,6 +93,7 @@ impl World {
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut bed = Testbed::new(&limits(), bytes, now_at(1_000));
         bed.router.ctx.planted.plant(bug);
+        bed.router.admit_operators(operator_key());
         let mut world = Self {
             seed,
             steps,
@@ -377,6 +387,7 @@ impl World {
                 let name = welcome.agent.to_lowercase();
                 self.promises.outcomes.welcomes(name, welcome.session_id);
             }
+            Kind::Deliver if envelope.from.as_deref() == Some(RELAY) => {}
             Kind::Deliver => {
                 let now = self.bed.now.monotonic;
                 self.promises.check_deliver(id, &envelope, &self.disk, now)?;
@@ -443,6 +454,7 @@ impl World {
         let seed = self.bytes();
         let former = std::mem::replace(&mut self.bed, Testbed::new(&limits(), seed, now));
         self.bed.router.ctx.planted.plant(self.bug);
+        self.bed.router.admit_operators(operator_key());
         let unwritten = former.ends.values().flat_map(|end| &end.unwritten).map(|frame| &**frame);
         for frame in unwritten.chain(notices.iter().map(|frame| &**frame)) {
             if !self.disk.had_notice(frame) {
@@ -538,6 +550,7 @@ impl World {
                 self.settle(index)?;
                 self.commit(usize::MAX)?;
             }
+            self.take_mail()?;
             let connections = self.connections.iter();
             let abandoned = connections.filter(|(_, connection)| connection.owner.is_none());
             for id in abandoned.map(|(id, _)| *id).collect::<Vec<_>>() {

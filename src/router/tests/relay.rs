@@ -50,7 +50,7 @@ fn unknown_request_is_refused() {
         ann says SEND id=q1 to=@relay {"kind":"request","body":"reload"}
             ann < NACK {"ack_id":"q1","code":"FORBIDDEN","message":"\"reload\" is for operators, who join with what is in the home's operator.key"}
         ann says SEND id=q2 to=@relay {"kind":"request","body":"dance"}
-            ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, history, dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop"}
+            ann < NACK {"ack_id":"q2","code":"INVALID","message":"\"dance\" is no request; ask for status, agents, message, inbox, take, history, dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop"}
         ann says SEND id=q3 to=@relay {"kind":"message","body":"status"}
             ann < NACK {"ack_id":"q3","code":"INVALID","message":"@relay answers SENDs of kind \"request\""}
         ann says SEND id=q4 to=@relay {"kind":"request","body":7}

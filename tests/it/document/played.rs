@@ -443,6 +443,15 @@ fn operator_requests(script: &mut Script) {
         ann.expect_code("NACK", "REFUSED");
         cid.leave();
     }
+    ann.send("@operator", "hello", json!({"requires_ack": true}));
+    ann.expect("ACK");
+    let mail = operator.ask("inbox", &json!({}));
+    script.learn("c9a1e0d2-7b3f-4e88-9d10-a4b5c6d7e8f9", &mail["messages"][0]["id"]);
+    script.send(&mut operator, "o-31");
+    let taken =
+        script.receive(&mut operator, "7b9f3c1e-2d4a-4f6b-8c0d-1e2f3a4b5c6d", Members::Exactly);
+    assert_eq!(taken["payload"]["data"], json!({"taken": 1}));
+    script.real.clear();
     script.send(&mut operator, "o-32");
     let dead =
         script.receive(&mut operator, "d3d94468-02a4-4259-b55d-38e6d163e820", Members::Exactly);

@@ -1,0 +1,127 @@
+//! The operator's mailbox, as the commands of a person see it.
+
+use super::{
+    context::GlobalOptions,
+    escape::escaped_text,
+    failure::Failure,
+    identity::Identity,
+    join::join,
+    messages::{SCHEMA, each_row, payload_text, route, short_id},
+    moment,
+    print::{Colour, Out, counted, eprint_line},
+    read::with_content,
+    request::{call, call_with, operators_only, parse},
+};
+use crate::{
+    client::Client,
+    protocol::{
+        name::OPERATOR,
+        relay::{InboxRequest, MessageRow, Page, Status, TakeRequest},
+    },
+};
+use platform::terminal::{Standard, is_terminal};
+use serde::Deserialize;
+
+/// The most messages that one request takes. The data of a request has at most 2,048 bytes.
+const TAKEN_MAX: usize = 40;
+
+/// Whether a client is an operator, and so has the mailbox.
+pub(super) fn is_operator(client: &Client) -> bool {
+    client.name() == OPERATOR
+}
+
+/// Joins as an operator, for a command that reads the mailbox. Refuses agents and guests.
+pub(super) fn join_operator(options: &GlobalOptions, command: &str) -> Result<Client, Failure> {
+    Identity::of_process(&options.context()?)?.check_is_person()?;
+    let client = join(options)?;
+    if is_operator(&client) { Ok(client) } else { Err(operators_only(command)) }
+}
+
+/// Prints a line for a person at a terminal if messages wait in the mailbox of a client that is an
+/// operator. A command that has done its work does not fail because this fails.
+pub(super) fn remind(client: &Client) {
+    if !is_operator(client) || !is_terminal(Standard::Error) {
+        return;
+    }
+    let Ok(json) = call(client, "status", None) else { return };
+    let Ok(status) = parse::<Status<'_>>("status", &json) else { return };
+    if status.mailbox > 0 {
+        eprint_line(waiting(status.mailbox));
+    }
+}
+
+fn waiting(count: u64) -> String {
+    let verb = if count == 1 { "waits" } else { "wait" };
+    format!("{} {verb} for you: run agent-relay inbox", counted(count, "message"))
+}
+
+/// Prints the messages in the mailbox, and then acknowledges them. A message that was printed and
+/// not acknowledged stays.
+pub(super) fn take_all(client: &Client, out: &mut Out, json: bool) -> Result<(), Failure> {
+    let (mut printed, mut ids) = (0, Vec::new());
+    let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
+    each_row(client, "inbox", usize::MAX, request, |text, row| {
+        if is_being_stored(row) {
+            return Ok(true);
+        }
+        match json {
+            true => out.json_text(SCHEMA, text)?,
+            false => with_content(client, row.clone(), |row| show(out, row))?,
+        }
+        printed += 1;
+        ids.push(row.id.to_string());
+        if ids.len() == TAKEN_MAX {
+            take(client, std::mem::take(&mut ids))?;
+        }
+        Ok(true)
+    })?;
+    if !ids.is_empty() {
+        take(client, ids)?;
+    }
+    match printed {
+        0 if !json => out.line("nothing waits for you"),
+        _ => Ok(()),
+    }
+}
+
+/// Acknowledges messages in the mailbox.
+pub(super) fn take(client: &Client, ids: Vec<String>) -> Result<(), Failure> {
+    call_with(client, "take", &TakeRequest { ids }).map(drop)
+}
+
+/// Whether a message is not accepted yet.
+fn is_being_stored(row: &MessageRow<'_>) -> bool {
+    row.delivery.waits_for.as_deref() == Some("store")
+}
+
+/// Prints a whole message of the mailbox.
+fn show(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
+    let answers = reply_to(row).map(|id| format!(", an answer to {}", short_id(&id)));
+    let (time, id) = (moment::short(row.taken), short_id(&row.id));
+    let heading = out
+        .paint(Colour::Bold, format!("{time} {id} {}{}", route(row), answers.unwrap_or_default()));
+    out.line(heading)?;
+    out.line(row.payload.map(|payload| escaped_text(&payload_text(payload))).unwrap_or_default())
+}
+
+/// The id of the message to which a message replies.
+pub(super) fn reply_to(row: &MessageRow<'_>) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Reply {
+        reply_to: String,
+    }
+    let meta = row.payload_meta?;
+    serde_json::from_str(meta.get()).ok().map(|Reply { reply_to }| reply_to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_about_waiting_messages_has_their_number() {
+        assert_eq!(waiting(1), "1 message waits for you: run agent-relay inbox");
+        assert_eq!(waiting(2), "2 messages wait for you: run agent-relay inbox");
+    }
+}
