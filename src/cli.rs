@@ -7,6 +7,7 @@ mod ask;
 mod attach;
 mod bench;
 mod brief;
+mod complete;
 mod completions;
 mod context;
 mod dead_letters;
@@ -18,6 +19,7 @@ mod failure;
 mod folder_name;
 mod forget;
 mod gemini_extension;
+mod help;
 mod history;
 mod hold;
 mod hook;
@@ -30,6 +32,7 @@ mod launch;
 mod listen;
 mod log;
 mod mailbox;
+mod manual;
 mod mcp;
 mod messages;
 mod moment;
@@ -91,6 +94,16 @@ pub fn agent_relay(arguments: impl IntoIterator<Item = OsString>) -> i32 {
         return hook::run(&arguments.collect::<Vec<_>>());
     }
     let arguments: Vec<_> = arguments.collect();
+    if let Some((_, words)) =
+        arguments.split_first().filter(|(word, _)| *word == complete::COMPLETE)
+    {
+        return complete::run(words, &top_info());
+    }
+    if let [word, directory] = &*arguments
+        && word == manual::MANUAL
+    {
+        return exit_code(manual::write(directory.as_ref(), &manual_programs()));
+    }
     match service::Hosted::of(&arguments) {
         Some(hosted) => exit_code(hosted.run()),
         None => run_printing(arguments),
@@ -110,15 +123,27 @@ pub fn agent_relay_wrap(arguments: impl IntoIterator<Item = OsString>) -> i32 {
 }
 
 fn run_command_line(arguments: impl IntoIterator<Item = OsString>) -> Result<i32, Failure> {
-    let (top, to_run) = parse(arguments)?;
-    top.run(to_run)
+    let info = top_info();
+    let line = argv::check("agent-relay", &info, arguments)?;
+    // The help of the program itself. argh has that of the commands.
+    let words: Vec<_> = line.words.iter().map(String::as_str).collect();
+    let help = match *words {
+        [.., word, "--help"] if word == help::ALL => Some(help::all(&info)),
+        [.., "--help"] if !words.iter().any(|word| is_command(&info, word)) => {
+            Some(help::screen(&info))
+        }
+        _ => None,
+    };
+    if let Some(help) = help {
+        print::Out::new().raw(&help)?;
+        return Ok(DONE);
+    }
+    let top: Top = from_words(&["agent-relay"], &line.words)?;
+    top.run(line.to_run)
 }
 
-/// Parses the command line of `agent-relay`. Also returns the command that `run` or `spawn` is to
-/// run.
-fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Top, Vec<OsString>), Failure> {
-    let line = argv::check("agent-relay", &top_info(), arguments)?;
-    Ok((from_words(&["agent-relay"], &line.words)?, line.to_run))
+fn is_command(info: &CommandInfoWithArgs, word: &str) -> bool {
+    info.commands.iter().any(|command| command.name == word)
 }
 
 /// Runs `agent-relay-wrap`, which is `agent-relay run` and `extract` under another name.
@@ -181,6 +206,15 @@ fn exit_code_as(json: bool, result: Result<i32, Failure>) -> i32 {
 fn run_printing(arguments: Vec<OsString>) -> i32 {
     let json = arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     exit_code_as(json, run_command_line(arguments))
+}
+
+/// The descriptions for the manual pages.
+fn manual_programs() -> manual::Programs {
+    manual::Programs {
+        relay: top_info(),
+        wrap: run::Run::get_args_info(),
+        extract: run::Extract::get_args_info(),
+    }
 }
 
 /// The descriptions of all commands.
@@ -262,9 +296,7 @@ impl Top {
             return Ok(DONE);
         }
         let Some(command) = self.command else {
-            let help = Self::from_args(&["agent-relay"], &["--help"]);
-            let help = help.expect_err("help is never a command").output;
-            print::help(&print::fit(&help));
+            print::help(&help::screen(&top_info()));
             return Ok(USAGE);
         };
         let options = GlobalOptions { endpoint: self.endpoint, home: self.home };
@@ -299,7 +331,7 @@ impl Top {
             Command::Doctor(doctor) => doctor.run(&options),
             Command::Demo(demo) => demo.run(),
             Command::Bench(bench) => bench.run(&options),
-            Command::Completions(completions) => completions.run(&top_info()),
+            Command::Completions(completions) => completions.run(),
         }
     }
 }
@@ -321,7 +353,8 @@ mod tests {
             }
         }
         let words = words.into_iter().filter(|word| !word.is_empty()).map(OsString::from);
-        parse(words).map(|(top, _)| top)
+        let line = argv::check("agent-relay", &top_info(), words)?;
+        from_words(&["agent-relay"], &line.words)
     }
 
     #[test]

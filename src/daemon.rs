@@ -28,7 +28,7 @@ pub mod stopped;
 mod store_thread;
 
 pub use error::DaemonError;
-pub use instance_lock::locks_directory;
+pub use instance_lock::{locks_directory, remove_endpoint_lock};
 pub use policy_thread::load as load_policy;
 pub use settings::Settings;
 

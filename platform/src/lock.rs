@@ -1,8 +1,8 @@
 //! A lock on a file, with which one process excludes all others of its kind.
 //!
 //! The system releases the lock when the holder ends, however it ends. So a held lock *means* that
-//! the holder is alive, and there is nothing to clean up after a crash. The file is empty and is
-//! never removed: otherwise a second process could lock a second file of the same name.
+//! the holder is alive, and there is nothing to clean up after a crash. The file is empty. Only
+//! its holder may remove it: otherwise a second process could lock a second file of the same name.
 
 #[cfg(unix)]
 #[path = "lock/unix.rs"]
@@ -12,7 +12,7 @@ mod imp;
 mod imp;
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
     thread,
@@ -55,6 +55,15 @@ impl Lock {
             }
         }
         Ok(None)
+    }
+
+    /// Removes the lock's file, and releases the lock. For a lock that no process will need again:
+    /// one that tries to take it at this moment may have to try twice.
+    ///
+    /// # Errors
+    /// If the file cannot be removed.
+    pub fn remove(self) -> io::Result<()> {
+        fs::remove_file(&self.path).map_err(naming(format!("remove {}", self.path.display())))
     }
 
     /// Whether the lock at `path` is held. False if there is no file.

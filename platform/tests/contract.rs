@@ -68,6 +68,7 @@ tests! {
         process_with_fewer_rights_cannot_connect;
     files:
         a_lock_has_one_holder, a_lock_ends_with_its_process, a_replaced_lock_is_noticed,
+        a_removed_lock_can_be_taken_again,
         private_files_are_private, private_files_are_replaced_whole,
         open_file_keeps_its_content_when_replaced, private_directories_are_private,
         unwritable_directory_is_refused, another_users_directory_is_unwritable,

@@ -6,7 +6,7 @@
 //! The words that it hands to argh are always valid: for each command the options, with each value
 //! as a word of its own, then `--` and the other arguments.
 
-use super::{escape::escaped, failure::Failure, values::Kind};
+use super::{escape::escaped, failure::Failure, help, values::Kind};
 use crate::{config::nearest, wrap::agents};
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, SubCommandInfo};
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ pub(super) struct CommandLine {
 }
 
 /// Other words for commands.
-const SYNONYMS: [(&str, &str); 2] = [("list", "agents"), ("ls", "agents")];
+pub(super) const SYNONYMS: [(&str, &str); 2] = [("list", "agents"), ("ls", "agents")];
 
 /// Checks the arguments of a program, and brings them into the form that argh parses.
 pub(super) fn check(
@@ -197,7 +197,7 @@ impl<'a> Level<'a> {
                 self.option(NAME, &mut [OsString::from(word)].into_iter())?;
             } else if self.info.commands.is_empty() {
                 self.argument(word, words)?;
-            } else if is_root && word == "help" {
+            } else if is_root && word == HELP {
                 return self.help(words);
             } else {
                 if is_root && agents::named(&word).is_some() {
@@ -233,10 +233,8 @@ impl<'a> Level<'a> {
         CommandLine { words: of_program, to_run }
     }
 
-    /// Reports whether the last argument is a command to run with all that follows it.
     fn runs_command(&self) -> bool {
-        let last = self.info.positionals.last();
-        last.is_some_and(|last| last.optionality == Optionality::Greedy)
+        runs_command(self.info)
     }
 
     /// Reports whether this word begins the command to run. The word need not be UTF-8.
@@ -294,20 +292,8 @@ impl<'a> Level<'a> {
         Ok(())
     }
 
-    /// Finds an option: of this command, of the program, or, before the command is known, of any
-    /// command.
     fn flag(&self, option: &str) -> Option<(&'a FlagInfo<'a>, Owner)> {
-        let find =
-            |info: &'a CommandInfoWithArgs| info.flags.iter().find(|flag| is_named(flag, option));
-        let own = find(self.info).map(|flag| (flag, Owner::Command));
-        let of_program = || find(self.root).map(|flag| (flag, Owner::Program));
-        let is_root = std::ptr::eq(self.info, self.root);
-        let of_any = || {
-            let mut commands = self.root.commands.iter().filter(|_| is_root);
-            let flag = commands.find_map(|command| find(&command.command))?;
-            Some((flag, Owner::LaterCommand))
-        };
-        own.or_else(of_program).or_else(of_any)
+        flag(self.info, self.root, option)
     }
 
     fn no_option(&self, option: &str) -> Mistake {
@@ -364,6 +350,9 @@ impl<'a> Level<'a> {
             let word = utf8(&word)?;
             let name = if agents::named(&word).is_some() { RUN } else { &word };
             let Some(command) = info.commands.iter().find(|known| known.name == name) else {
+                if path.is_empty() && word == help::ALL {
+                    return Ok(Next::Help(vec![word]));
+                }
                 return Err(Mistake::NoCommand { word, within: path });
             };
             info = &command.command;
@@ -394,23 +383,52 @@ impl<'a> Level<'a> {
     }
 }
 
+/// The command that shows help.
+pub(super) const HELP: &str = "help";
+
 /// The option with the name of the agent that `run` and `spawn` start. The name may also stand
 /// before the command.
-const NAME: &str = "--name";
+pub(super) const NAME: &str = "--name";
 
 /// The command that runs an agent, and its switches for an agent CLI that is named without it.
-const RUN: &str = "run";
+pub(super) const RUN: &str = "run";
 const MADE_UP_NAME: &str = "--made-up-name";
 const BRIEF: &str = "--brief";
 
 /// The command that an option belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     /// The command in which it was found.
     Command,
     Program,
     /// The command that comes later.
     LaterCommand,
+}
+
+/// Reports whether a command's last argument is a command to run with all that follows it.
+pub(super) fn runs_command(info: &CommandInfoWithArgs) -> bool {
+    let last = info.positionals.last();
+    last.is_some_and(|last| last.optionality == Optionality::Greedy)
+}
+
+/// Finds an option: of this command, of the program, or, before the command is known, of any
+/// command.
+pub(super) fn flag<'a>(
+    info: &'a CommandInfoWithArgs,
+    root: &'a CommandInfoWithArgs,
+    option: &str,
+) -> Option<(&'a FlagInfo<'a>, Owner)> {
+    let find =
+        |info: &'a CommandInfoWithArgs| info.flags.iter().find(|flag| is_named(flag, option));
+    let own = find(info).map(|flag| (flag, Owner::Command));
+    let of_program = || find(root).map(|flag| (flag, Owner::Program));
+    let is_root = std::ptr::eq(info, root);
+    let of_any = || {
+        let mut commands = root.commands.iter().filter(|_| is_root);
+        let flag = commands.find_map(|command| find(&command.command))?;
+        Some((flag, Owner::LaterCommand))
+    };
+    own.or_else(of_program).or_else(of_any)
 }
 
 fn is_named(flag: &FlagInfo<'_>, option: &str) -> bool {
@@ -426,7 +444,7 @@ fn check_value(kind: Option<Kind>, name: &str, value: &str) -> Result<(), Mistak
 
 /// Reports whether a word is an option, and not a text that begins with a dash: `-`, `-5`,
 /// `- an item`, `--- a/file`.
-fn is_option(word: &str) -> bool {
+pub(super) fn is_option(word: &str) -> bool {
     let Some(name) = word.strip_prefix('-') else { return false };
     let name = name.strip_prefix('-').unwrap_or(name);
     let name = name.split('=').next().unwrap_or(name);
@@ -479,6 +497,7 @@ mod tests {
         checked(&["-V"], &["--version"], &[]);
         checked(&["help"], &["--help"], &[]);
         checked(&["help", "send"], &["send", "--help"], &[]);
+        checked(&["help", "all"], &["all", "--help"], &[]);
         checked(&["help", "policy", "key", "Ann"], &["policy", "key", "--help"], &[]);
     }
 

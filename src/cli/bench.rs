@@ -13,22 +13,25 @@ mod route;
 mod site;
 
 use super::{
-    context::GlobalOptions,
+    context::{Context, GlobalOptions},
     failure::{DONE, Failure},
+    identity::Identity,
     join::endpoint_or_start,
     print::{Out, eprint_line},
     program::AS_AGENT_RELAY,
+    request::{agent_row, call_with},
 };
-use crate::protocol::payload::Durability;
+use crate::protocol::{payload::Durability, relay::ForgetRequest};
 use argh::{ArgsInfo, FromArgs};
 use measure::Flood;
-use platform::{endpoint::Endpoint, paths};
+use platform::{clock, endpoint::Endpoint, paths};
 use route::{Daemon, End, Template};
 use serde::Serialize;
 use std::{
     env, fmt, fs, io,
     path::{Path, PathBuf},
     process::{self, Child, Command, Stdio},
+    thread,
     time::Duration,
 };
 
@@ -45,6 +48,20 @@ const LARGE_WINDOW: u64 = 64;
 const BODY_BYTES: usize = 256;
 const LARGE_BODY_BYTES: usize = 64 * 1024;
 const RECEIVERS: usize = 50;
+
+/// The names of the agents. Each run uses the same, and has the daemon forget them at its end.
+const SENDER: &str = "bench-a";
+const RECEIVER: &str = "bench-b";
+
+/// The name of a receiver of a fan-out.
+fn receiver(number: usize) -> String {
+    format!("bench-r{number}")
+}
+
+/// The longest wait until the daemon has seen all agents leave.
+const LEAVE_MS: u64 = 5_000;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Turns of single messages for each turn of a flood. The first [`WARM_UP`] messages of each turn
 /// are not counted.
@@ -99,7 +116,9 @@ impl Bench {
         let extent = if self.quick { Extent::QUICK } else { Extent::FULL };
         let scratch = Scratch::make().map_err(Failure::because)?;
         let measure = if self.ack { measure_acked } else { measure };
-        let report = measure(&daemon, extent, &scratch.0, &progress).map_err(failed)?;
+        let report = measure(&daemon, extent, &scratch.0, &progress);
+        forget_agents(&context);
+        let report = report.map_err(failed)?;
         self.print("bench", &report)
     }
 
@@ -120,6 +139,23 @@ impl Bench {
 
 fn failed(error: io::Error) -> Failure {
     Failure::failed(format!("the measurement failed: {error}"))
+}
+
+/// Has the daemon forget the agents of the measurement. A name stays in the list if it has mail, or
+/// if only the operator may have it forgotten and this process is not the operator's.
+fn forget_agents(context: &Context) {
+    let Ok(identity) = Identity::of_process(context) else { return };
+    let Ok(client) = context.try_join(&|endpoint| identity.settings(endpoint)) else { return };
+    let deadline = clock::monotonic_ms() + LEAVE_MS;
+    let receivers = (0..RECEIVERS).map(receiver);
+    for name in [SENDER.to_owned(), RECEIVER.to_owned()].into_iter().chain(receivers) {
+        let is_here = || agent_row(&client, &name, |row| row.is_some_and(|row| row.here));
+        // The daemon may not have read yet that the agent leaves.
+        while is_here().unwrap_or(false) && clock::monotonic_ms() < deadline {
+            thread::sleep(POLL_INTERVAL);
+        }
+        drop(call_with(&client, "forget", &ForgetRequest { name }));
+    }
 }
 
 /// The argument after [`AS_AGENT_RELAY`] that makes this program the floor.
@@ -261,19 +297,17 @@ fn measure(
     progress: &dyn Fn(&str),
 ) -> io::Result<Report> {
     let floor = Floor::start(scratch)?;
-    // The daemon remembers every name that has joined. Each run uses the same names and adds none.
-    let name = |role: &str| format!("bench-{role}");
-    let (to, topic) = (name("b"), format!("bench.{}", process::id()));
+    let topic = format!("bench.{}", process::id());
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
     below.to.push(End::connect(&floor.endpoint)?);
     let mut direct = Route {
-        from: End::join(daemon, &name("a"), WINDOW)?,
-        to: vec![End::join(daemon, &to, WINDOW)?],
+        from: End::join(daemon, SENDER, WINDOW)?,
+        to: vec![End::join(daemon, RECEIVER, WINDOW)?],
     };
     let mut figures = Vec::new();
 
     progress("one-way latency");
-    let mut template = Template::new(Some(&to), None, BODY_BYTES);
+    let mut template = Template::new(Some(RECEIVER), None, BODY_BYTES);
     figures.extend(latencies(&mut below, &mut direct, &mut template, extent)?);
 
     progress("flood");
@@ -281,14 +315,14 @@ fn measure(
     figures.push(Figure::of("flood, 256 bytes, 1 to 1", "k/s", flood, Goal::RatioAtLeast(0.22)));
 
     progress("64-KiB bodies");
-    let mut large = Template::new(Some(&to), None, LARGE_BODY_BYTES);
+    let mut large = Template::new(Some(RECEIVER), None, LARGE_BODY_BYTES);
     let large = floods(&mut below, &mut direct, &mut large, [LARGE_WINDOW; 2], extent)?;
     figures.push(Figure::of("flood, 64 KiB, 1 to 1", "k/s", large, Goal::AtLeast(20.0)));
 
     progress("fan-out");
     direct.to.drain(..).try_for_each(End::leave)?;
     for number in 0..RECEIVERS {
-        let mut end = End::join(daemon, &name(&format!("r{number}")), WINDOW)?;
+        let mut end = End::join(daemon, &receiver(number), WINDOW)?;
         end.subscribe(&topic)?;
         direct.to.push(end);
     }
@@ -312,11 +346,11 @@ fn measure_acked(
     let floor = Floor::start(scratch)?;
     let mut below = Route { from: End::connect(&floor.endpoint)?, to: vec![] };
     below.to.push(End::connect(&floor.endpoint)?);
-    let mut from = End::join(daemon, "bench-a", WINDOW)?;
-    let mut to = End::join(daemon, "bench-b", WINDOW)?;
-    let mut plain = Template::new(Some("bench-b"), None, BODY_BYTES);
-    let first_id = platform::clock::unix_ms() * 1_000;
-    let mut template = Template::acknowledged("bench-b", BODY_BYTES, first_id);
+    let mut from = End::join(daemon, SENDER, WINDOW)?;
+    let mut to = End::join(daemon, RECEIVER, WINDOW)?;
+    let mut plain = Template::new(Some(RECEIVER), None, BODY_BYTES);
+    let first_id = clock::unix_ms() * 1_000;
+    let mut template = Template::acknowledged(RECEIVER, BODY_BYTES, first_id);
 
     progress("acceptance");
     let mut times = [Vec::new(), Vec::new()];

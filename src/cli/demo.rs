@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     client::{Client, Event},
-    wrap,
+    daemon, wrap,
 };
 use argh::{ArgsInfo, FromArgs};
 use crossbeam_channel::{Receiver, bounded, select};
@@ -174,6 +174,7 @@ fn received_by(agents: &mut [Agent; 2]) -> Result<Option<usize>, Failure> {
 /// A temporary directory with a daemon.
 struct Stage {
     directory: PathBuf,
+    endpoint: Endpoint,
     context: Context,
     /// A person's identity, even if this process runs in an agent.
     owner: Identity,
@@ -192,7 +193,7 @@ impl Stage {
         let exe = env::current_exe().map_err(Failure::because)?;
         let context = options.context()?;
         let owner = Identity::of_person(&context);
-        let mut stage = Self { directory, context, owner, exe };
+        let mut stage = Self { directory, endpoint, context, owner, exe };
         match start_for_person(&mut stage.context) {
             Ok(_) => Ok(stage),
             Err(failure) => {
@@ -232,6 +233,8 @@ impl Stage {
 
     fn stop(self) -> Result<(), Failure> {
         down::stop(&self.context, &self.owner)?;
+        // No other daemon has this endpoint.
+        daemon::remove_endpoint_lock(&self.endpoint).map_err(Failure::because)?;
         fs::remove_dir_all(&self.directory).map_err(|error| {
             Failure::failed(format!("{} is not removed: {error}", self.directory.display()))
         })

@@ -23,7 +23,7 @@ use platform::{
     transport::Listener,
 };
 use serde::Serialize;
-use std::{env, fs, path::Path};
+use std::{env, fs, io::ErrorKind, path::Path};
 
 /// Check what the daemon and the commands need.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -184,6 +184,9 @@ fn directory(id: &'static str, path: &Path, remedy: &str) -> Check {
     };
     match checked {
         Ok(()) => Check::ok(id, format!("{}{note}", path.display())),
+        Err(error) if error.kind() == ErrorKind::StorageFull => {
+            Check::fail(id, error.to_string(), "free some disk space there")
+        }
         Err(error) => Check::fail(id, error.to_string(), remedy),
     }
 }
@@ -371,7 +374,8 @@ fn store_of(process: &Process<'_>) -> Check {
         (Some(why), _) => Check::fail(
             id,
             format!("it stores no messages: {why}"),
-            "correct that, and it works again by itself",
+            "correct that, and it works again by itself; after a change of config.toml run \
+             `agent-relay up --replace`",
         ),
         (None, []) => Check::ok(id, "works"),
         (None, remarks) => Check::warn(id, remarks.join("; "), "restart the daemon to clear this"),

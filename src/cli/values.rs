@@ -132,10 +132,8 @@ impl Kind {
         match self {
             Self::File | Self::NameOrFile | Self::Endpoint | Self::Command => Completion::Files,
             Self::Directory => Completion::Directories,
-            Self::Body => Completion::Words(&["-"]),
             Self::Shell => Completion::Words(&SHELLS),
             Self::State => Completion::Words(&Awaited::WORDS),
-            Self::Recipient => Completion::Words(&["*"]),
             _ => Completion::Nothing,
         }
     }

@@ -91,10 +91,25 @@ pub fn locks_directory() -> io::Result<PathBuf> {
     Ok(paths::home()?.join(LOCKS))
 }
 
+/// Removes the lock of an endpoint that no daemon will use again, if there is one and no daemon
+/// holds it.
+pub fn remove_endpoint_lock(endpoint: &Endpoint) -> io::Result<()> {
+    let path = lock_of(&locks_directory()?, endpoint);
+    if !path.exists() {
+        return Ok(());
+    }
+    Lock::take(&path)?.map_or(Ok(()), Lock::remove)
+}
+
+/// The path of an endpoint's lock.
+fn lock_of(locks: &Path, endpoint: &Endpoint) -> PathBuf {
+    locks.join(format!("{:016x}", fingerprint(endpoint.as_text())))
+}
+
 fn lock_endpoint(locks: &Path, endpoint: &Endpoint) -> Result<Lock, DaemonError> {
     paths::make_private_dir(locks)?;
-    let name = format!("{:016x}", fingerprint(endpoint.as_text()));
-    Lock::take(&locks.join(name))?.ok_or_else(|| DaemonError::EndpointInUse(endpoint.clone()))
+    Lock::take(&lock_of(locks, endpoint))?
+        .ok_or_else(|| DaemonError::EndpointInUse(endpoint.clone()))
 }
 
 /// FNV-1a, which must not change: daemons of all versions have to agree on a lock's name.

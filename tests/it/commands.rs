@@ -547,17 +547,36 @@ fn missing_command_shows_the_help() {
     let sandbox = Sandbox::empty();
     let asked = out(&run(&sandbox, &["--help"], DONE));
     assert_eq!(err(&run(&sandbox, &[], USAGE)), asked);
+    assert!(asked.contains("\n  agent-relay claude\n"), "{asked}");
+    let all = out(&run(&sandbox, &["help", "all"], DONE));
+    assert!(all.contains("\nMessages:\n  send    "), "{all}");
 }
 
 #[test]
-fn bench_reuses_its_names() {
+fn bench_forgets_its_agents() {
     let sandbox = Sandbox::new();
-    let known = || out(&run(&sandbox, &["agents", "--json"], DONE)).lines().count();
     let report = out(&run(&sandbox, &["bench", "--quick", "--json"], DONE));
     assert!(report.contains(r#""name":"fan-out, 256 bytes, 1 to 50""#), "{report}");
-    let names = known();
-    run(&sandbox, &["bench", "--quick"], DONE);
-    assert_eq!(known(), names);
+    run(&sandbox, &["bench", "--quick", "--ack"], DONE);
+    assert_eq!(out(&run(&sandbox, &["agents", "--json"], DONE)), "");
+}
+
+#[test]
+fn demo_leaves_no_lock() {
+    let sandbox = Sandbox::empty();
+    run(&sandbox, &["demo"], DONE);
+    let mut left = Vec::new();
+    let mut folders = vec![sandbox.directory().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(entry.path()),
+                false => left.push(entry.path()),
+            }
+        }
+    }
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

@@ -138,11 +138,11 @@ fn first_of_path(path: &str) -> &str {
 
 #[test]
 fn configuration_page_lists_every_command_and_key() {
-    let help = Command::new(env!("CARGO_BIN_EXE_agent-relay")).arg("--help").output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    let (_, commands) = help.split_once("Commands:\n").unwrap();
-    let (commands, _) = commands.split_once("\n\n").unwrap();
-    let commands = commands.lines().filter(|line| !line.starts_with("    "));
+    let help = Command::new(env!("CARGO_BIN_EXE_agent-relay")).args(["help", "all"]).output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    let (commands, _) = help.split_once("\nOptions:\n").unwrap();
+    let commands =
+        commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("    "));
     let commands: Vec<_> = commands.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(commands.contains(&"send"), "{help}");
     for command in commands {

@@ -16,6 +16,7 @@ mod backlog;
 mod brief;
 mod churn;
 mod commands;
+mod completion;
 mod corpus;
 mod crash;
 mod descriptors;

@@ -10,8 +10,10 @@ use crate::{
 use platform::{endpoint::Endpoint, transport::Stream};
 use serde_json::Value;
 use std::{
-    env, fs,
-    path::{Path, PathBuf},
+    env,
+    ffi::OsString,
+    fs,
+    path::{self, Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -110,12 +112,20 @@ fn powershell_completes_commands_and_options() {
         let sandbox = Sandbox::empty();
         let script = sandbox.directory().join("completed.ps1");
         let completions = out(&run(&sandbox, &["completions", "powershell"], DONE));
-        let asked = ["agent-relay dem", "agent-relay send --to", "agent-relay completions pow"];
+        let asked = [
+            "agent-relay dem",
+            "agent-relay send --to",
+            "agent-relay send --topic=a ",
+            "agent-relay completions pow",
+        ];
         let asked = asked.map(|line| {
             format!("(TabExpansion2 '{line}' {}).CompletionMatches.CompletionText", line.len())
         });
         fs::write(&script, completions + &asked.join("\n")).unwrap();
         let mut command = sandbox.program(shell);
+        command.env("PATH", path_with_relay());
+        command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
+        command.env("AGENT_RELAY_HOME", sandbox.home());
         let completed = output({
             command.args(POWER_SHELL_FILE).arg(script);
             command
@@ -123,10 +133,17 @@ fn powershell_completes_commands_and_options() {
         let lines = out(&completed);
         assert_eq!(
             lines.lines().collect::<Vec<_>>(),
-            ["demo", "--topic", "powershell"],
+            ["demo", "--topic", "'*'", "powershell"],
             "{completed:?}"
         );
     }
+}
+
+/// The search path with the folder of this `agent-relay` first.
+pub(crate) fn path_with_relay() -> OsString {
+    let folder = path::absolute(Path::new(RELAY).parent().unwrap()).unwrap();
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::join_paths(std::iter::once(folder).chain(env::split_paths(&path))).unwrap()
 }
 
 /// The arguments before the path of a script.
@@ -174,10 +191,7 @@ impl Example {
         fs::write(&script, self.lines.join(line_end) + line_end).unwrap();
         fs::write(sandbox.directory().join("report.txt"), "All is green.\n").unwrap();
         let mut command = sandbox.program(shell);
-        let folder = Path::new(RELAY).parent().unwrap().to_owned();
-        let path = env::var_os("PATH").unwrap_or_default();
-        let path = env::join_paths(std::iter::once(folder).chain(env::split_paths(&path)));
-        command.env("PATH", path.unwrap());
+        command.env("PATH", path_with_relay());
         command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
         command.env("AGENT_RELAY_HOME", sandbox.home());
         command.args(arguments).arg(script);

@@ -48,6 +48,15 @@ pub(crate) fn a_lock_ends_with_its_process() {
     drop(Lock::take(&lock).unwrap().expect("the holder has ended"));
 }
 
+pub(crate) fn a_removed_lock_can_be_taken_again() {
+    let folder = Folder::new();
+    let path = folder.path("lock");
+    Lock::take(&path).unwrap().expect("the lock is free").remove().unwrap();
+    assert!(!fs::exists(&path).unwrap());
+    let lock = Lock::take(&path).unwrap().expect("the lock is free");
+    assert!(lock.is_current().unwrap() && Lock::is_held(&path).unwrap());
+}
+
 pub(crate) fn a_replaced_lock_is_noticed() {
     let folder = Folder::new();
     let path = folder.path("lock");

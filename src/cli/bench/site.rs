@@ -4,7 +4,7 @@ use super::route::Daemon;
 use crate::{
     cli::{launch, log, program::own_program},
     config,
-    daemon::operator_key,
+    daemon::{self, operator_key},
     protocol::secret::Secret,
 };
 use platform::{endpoint::Endpoint, paths, transport::Stream};
@@ -89,7 +89,7 @@ impl Site {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let process = Process(process);
+        let process = Process { child: process, endpoint: endpoint.clone() };
         let deadline = Instant::now() + START;
         while let Err(error) = Stream::connect(&endpoint) {
             if Instant::now() > deadline {
@@ -104,12 +104,17 @@ impl Site {
 }
 
 /// The process of a daemon, killed when dropped, which ends all connections to it.
-pub(super) struct Process(Child);
+pub(super) struct Process {
+    child: Child,
+    endpoint: Endpoint,
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
         // The process may have ended by itself.
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.child.kill());
+        drop(self.child.wait());
+        // If the lock cannot be removed, an empty file stays.
+        drop(daemon::remove_endpoint_lock(&self.endpoint));
     }
 }

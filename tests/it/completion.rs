@@ -1,0 +1,144 @@
+//! Completion in the real shells, typed into a terminal as a person does.
+
+use crate::{
+    commands::{DONE, known, out, run},
+    sandbox::{Sandbox, not_tried, output},
+    shells::path_with_relay,
+    terminal::{SIZE, Terminal, environment},
+};
+use platform::process::SYSTEM;
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
+
+/// A topic that runs a command, if a shell takes it for code.
+const HOSTILE: &str = "x $(touch pwned)`touch pwned`y";
+
+/// Keys, and the words of the line that they complete.
+const CASES: [(&str, &str); 17] = [
+    ("agent-relay dead\t", "<dead-letters>"),
+    ("agent-relay clau\t", "<claude>"),
+    ("agent-relay -n Zed cod\t", "<-n><Zed><codex>"),
+    ("agent-relay send Bo\t", "<send><Bob>"),
+    ("agent-relay send \"Bo\t", "<send><Bob>"),
+    ("agent-relay send Bob \t", "<send><Bob>"),
+    ("agent-relay send --as=An\t", "<send><--as=Ann>"),
+    ("agent-relay send --topic bui\t", "<send><--topic><build:main>"),
+    ("agent-relay send --topic build:m\t", "<send><--topic><build:main>"),
+    ("agent-relay send --topic=build:m\t", "<send><--topic=build:main>"),
+    ("agent-relay send --topic x\t", "<send><--topic><x $(touch pwned)`touch pwned`y>"),
+    ("agent-relay send --file=repo\t", "<send><--file=report.txt>"),
+    ("agent-relay send --file repo\t", "<send><--file><report.txt>"),
+    ("agent-relay --vers\t", "<--version>"),
+    ("agent-relay run -n Zed -- agent-relay-wr\t", "<run><-n><Zed><--><agent-relay-wrap>"),
+    ("agent-relay run -n Zed -- tool com\t", "<run><-n><Zed><--><tool><commit>"),
+    ("agent-relay run Zed tool pu\t", "<run><Zed><tool><push>"),
+];
+
+#[test]
+fn bash_completes_what_the_daemon_knows() {
+    let startup = r#"
+        PS1='$ '
+        p() { printf '<%s>' "$@"; echo; }
+        _tool() { COMPREPLY=($(compgen -W 'commit push' -- "$2")); }
+        complete -F _tool tool
+    "#;
+    completes("bash", &["--noprofile", "--rcfile", "startup", "-i"], "startup", startup);
+}
+
+#[test]
+fn zsh_completes_what_the_daemon_knows() {
+    let startup = r#"
+        PS1='$ '
+        bindkey -e
+        p() { printf '<%s>' "$@"; echo; }
+        _tool() { compadd commit push }
+        compdef _tool tool
+    "#;
+    completes("zsh", &["-i"], ".zshrc", startup);
+}
+
+#[test]
+fn fish_completes_what_the_daemon_knows() {
+    let startup = r"
+        set -g fish_greeting
+        function fish_prompt; printf '$ '; end
+        function p; printf '<%s>' $argv; echo; end
+        complete -c tool -f -a 'commit push'
+    ";
+    completes("fish", &["-i"], ".config/fish/config.fish", startup);
+}
+
+/// Types each of [`CASES`] into a shell that reads `startup` from a file in its home.
+fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
+    let found = Command::new(shell).args(["-c", "exit"]).stdin(Stdio::null()).status();
+    if SYSTEM == "windows" || !found.is_ok_and(|ended| ended.success()) {
+        return not_tried(&format!("there is no {shell}"));
+    }
+    let sandbox = known(&["Ann", "Bob"]);
+    run(&sandbox, &["send", "--topic", "build:main", "Bob", HOSTILE], DONE);
+    run(&sandbox, &["send", "--topic", HOSTILE, "Bob", "\u{1b}]0;title\u{7}"], DONE);
+    fs::write(sandbox.directory().join("report.txt"), "").unwrap();
+    let completions = out(&run(&sandbox, &["completions", shell], DONE));
+    let first = if shell == "zsh" { "autoload -U compinit; compinit -u -D\n" } else { "" };
+    let file = sandbox.directory().join(file);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, format!("{first}{completions}\n{startup}")).unwrap();
+
+    let mut environment = environment(&sandbox);
+    environment.push(("PATH".into(), Some(path_with_relay())));
+    environment.push(("ZDOTDIR".into(), Some(sandbox.directory().into())));
+    environment.push(("XDG_CONFIG_HOME".into(), Some(sandbox.directory().join(".config").into())));
+    let command: Vec<_> = std::iter::once(&shell).chain(arguments).collect();
+    let mut terminal = Terminal::start(&command, &environment, sandbox.directory(), SIZE);
+    terminal.wait_for("$");
+    for (keys, words) in CASES {
+        // The line becomes the arguments of `p`, which shows its words.
+        terminal.press(&format!("{keys}\u{1}p \u{5}\r"));
+        let row = format!("<agent-relay>{words}");
+        terminal.wait_for_row(&row);
+        terminal.press("clear\r");
+        terminal.wait_until("an empty screen", |screen| !screen.contains('<'));
+    }
+    terminal.press("agent-relay status \t\t");
+    // Bash shows no descriptions.
+    let shown = if shell == "bash" { "\n" } else { "@operator -> Bob on build:main" };
+    terminal.wait_for(shown);
+    assert!(!sandbox.directory().join("pwned").exists());
+}
+
+/// Returns the candidates for a line.
+fn candidates(sandbox: &Sandbox, words: &[&str]) -> String {
+    let mut command = sandbox.program(RELAY);
+    command.env("AGENT_RELAY_ENDPOINT", sandbox.endpoint().as_text());
+    command.env("AGENT_RELAY_HOME", sandbox.home());
+    command.args(["--as-agent-relay", "complete", "plain"]).args(words);
+    let ended = output(command);
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    out(&ended)
+}
+
+#[test]
+fn completion_starts_no_daemon() {
+    let sandbox = Sandbox::empty();
+    assert_eq!(candidates(&sandbox, &["send", ""]), "words\n*\tall agents\n");
+    assert_eq!(candidates(&sandbox, &["status", ""]), "words\n");
+    assert!(!sandbox.home().exists());
+}
+
+#[test]
+fn candidates_are_described() {
+    let sandbox = known(&["Ann", "Bob"]);
+    run(&sandbox, &["send", "Bob", "a\tb\u{1b}[31m\nc"], DONE);
+    let agents = candidates(&sandbox, &["send", ""]);
+    assert_eq!(agents, "words\nAnn\taway\nBob\taway, 1 message waiting\n*\tall agents\n");
+    let ids = candidates(&sandbox, &["read", ""]);
+    let (id, text) = ids.lines().nth(1).unwrap().split_once('\t').unwrap();
+    assert!(id.len() == 8 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{ids}");
+    assert_eq!(text, "@operator -> Bob: a b\\u{1b}[31m c");
+    assert_eq!(candidates(&sandbox, &["forget", "a"]), "words\nAnn\taway\n");
+    assert_eq!(candidates(&sandbox, &["attach", ""]), "words\n");
+}
