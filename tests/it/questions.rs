@@ -239,7 +239,8 @@ fn message_of_a_wrapped_agent_waits_in_the_operators_mailbox() {
     until("the reply is mail", || out(&run(&sandbox, &["inbox"], DONE)).contains("to @operator"));
     let reminder = "1 message waits for you: run agent-relay inbox";
     for command in [&["agents"][..], &["send", "Ann", "more"]] {
-        assert!(terminal::rows(&sandbox, command, 80).contains(&reminder.to_owned()));
+        let rows = terminal::rows(&sandbox, command, 80);
+        assert!(rows.iter().any(|row| row.ends_with(reminder)), "{rows:#?}");
     }
     assert!(err(&run(&sandbox, &["agents"], DONE)).is_empty(), "no person looks");
     assert!(out(&run(&sandbox, &["status"], DONE)).contains("for you   1 message"));
@@ -258,10 +259,14 @@ fn mailbox_of_the_operator_is_shown_whole_and_taken_once() {
         bob.send("@operator", &format!("number {number}."), json!({"requires_ack": true}));
         bob.expect("ACK");
     }
-    let shown = out(&run(&sandbox, &["inbox", "--json"], DONE));
-    assert_eq!(shown.lines().count(), 90);
-    let taken = out(&run(&sandbox, &["inbox", "--take", "--json"], DONE));
-    assert_eq!(taken, shown);
+    let bodies = |arguments: &[&str]| -> Vec<_> {
+        let rows = out(&run(&sandbox, arguments, DONE));
+        let row = |row| serde_json::from_str::<Value>(row).unwrap()["payload"]["body"].to_string();
+        rows.lines().map(row).collect()
+    };
+    let sent: Vec<_> = (0..90).map(|number| format!("\"number {number}.\"")).collect();
+    assert_eq!(bodies(&["inbox", "--json"]), sent);
+    assert_eq!(bodies(&["inbox", "--take", "--json"]), sent);
     assert_eq!(out(&run(&sandbox, &["inbox", "--take"], DONE)), "nothing waits for you\n");
     run(&sandbox, &["inbox", "--take", "--as", "Bob"], USAGE);
     // Without the operator's key, a person is a guest, who has no mailbox.
