@@ -16,7 +16,7 @@ use super::{
     wrapped::hops,
 };
 use crate::{
-    client::{Answer, Client, Event, Outgoing, State},
+    client::{Answer, Client, Event, Outgoing, SendId, State},
     protocol::{
         code::NackCode,
         name::{EVERYONE, OPERATOR, RELAY},
@@ -128,51 +128,44 @@ impl Ask {
         question.meta.hops = hops(to);
         let send_id = client.begin_ask(question, Duration::from_millis(timeout))?;
         let deadline = clock::monotonic_ms().saturating_add(timeout).saturating_add(GRACE_MS);
-        let (mut id, mut was_away, mut notices) = (None::<String>, false, Notices::default());
+        let notices = Notices::default();
+        let question =
+            Question { client: &client, to, send_id, id: None, was_away: false, notices };
+        self.wait(question, timeout, deadline)
+    }
+
+    fn wait(
+        &self,
+        mut question: Question<'_>,
+        timeout: u64,
+        deadline: u64,
+    ) -> Result<i32, Failure> {
+        let client = question.client;
         loop {
             let left = Duration::from_millis(deadline.saturating_sub(clock::monotonic_ms()));
-            // An answer becomes mail if the connection that asked was lost.
-            let own = id.as_deref().filter(|_| was_away);
-            let pause = if own.is_some() { left.min(PAUSE) } else { left };
-            let event = match client.events().recv_timeout(pause) {
-                Ok(event) => event,
+            let mail = question.mail_id();
+            let pause = if mail.is_some() { left.min(PAUSE) } else { left };
+            match client.events().recv_timeout(pause) {
+                Ok(event) => {
+                    if let Some(answer) = question.answer_in(event)? {
+                        self.report(&answer)?;
+                        return Ok(DONE);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::failed("the connection has ended"));
+                }
                 Err(RecvTimeoutError::Timeout) => {
-                    match own.map(|id| self.look(&client, id)) {
+                    match mail.as_deref().map(|id| self.look(client, id)) {
                         Some(Ok(Found::Answer)) => return Ok(DONE),
                         Some(Ok(Found::Failure(why))) => {
                             return Err(Failure::new(NOT_DELIVERED, why));
                         }
                         // The daemon may be away.
-                        Some(Ok(Found::Question { .. }) | Err(_)) if pause < left => continue,
-                        _ => {}
+                        Some(Ok(Found::Question { .. }) | Err(_)) if pause < left => {}
+                        _ => return Err(question.timed_out(timeout)),
                     }
-                    let within = duration(timeout);
-                    let why = format!("{} did not answer within {within}", escaped(to));
-                    return Err(timed_out(&client, id.as_deref(), why));
                 }
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::failed("the connection has ended"));
-                }
-            };
-            was_away |= matches!(event, Event::State(State::Backoff { .. }));
-            match event {
-                // Only the operator can take up a question again.
-                Event::Accepted { send_id: other, away, .. }
-                    if other == send_id && is_operator(&client) =>
-                {
-                    id = delivery_of(&client, &send_id)?.map(|queued| queued.id);
-                    let short = short_id(id.as_deref().unwrap_or(&send_id.0));
-                    let away = if away { ", who is away" } else { "" };
-                    eprint_line(format_args!("asked {}{away}: {short}", escaped(to)));
-                }
-                Event::Answered { send_id: other, answer } if other == send_id => {
-                    self.report(&answer)?;
-                    return Ok(DONE);
-                }
-                Event::Refused { send_id: other, nack } if other == send_id => {
-                    return Err(refused(&client, to, id.as_deref(), &nack));
-                }
-                event => notices.print(event)?,
             }
         }
     }
@@ -188,8 +181,7 @@ impl Ask {
                 Found::Question { id, to } => (id, to),
             };
             if clock::monotonic_ms() >= deadline {
-                let why = format!("{to} did not answer within {}", duration(timeout));
-                return Err(timed_out(client, Some(&id), why));
+                return Err(timed_out(client, Some(&id), no_answer(&to, timeout)));
             }
             thread::sleep(PAUSE);
             // The daemon may be away.
@@ -263,6 +255,62 @@ impl Ask {
     }
 }
 
+/// A question that was sent, and whose answer is awaited.
+struct Question<'a> {
+    client: &'a Client,
+    to: &'a str,
+    send_id: SendId,
+    /// The id of its delivery, or its own, once it is accepted, if the operator asks: only the
+    /// operator can take up a question again.
+    id: Option<String>,
+    /// Whether the connection was lost since it was sent.
+    was_away: bool,
+    notices: Notices,
+}
+
+impl Question<'_> {
+    /// The id by which to look for the answer in the operator's mailbox: an answer becomes mail if
+    /// the connection that asked was lost.
+    fn mail_id(&self) -> Option<String> {
+        self.id.clone().filter(|_| self.was_away)
+    }
+
+    /// Returns the answer that an event brings. A refusal is a failure.
+    fn answer_in(&mut self, event: Event) -> Result<Option<Answer>, Failure> {
+        match event {
+            Event::Accepted { send_id, away, .. } if send_id == self.send_id => {
+                if is_operator(self.client) {
+                    self.print_id(away)?;
+                }
+            }
+            Event::Answered { send_id, answer } if send_id == self.send_id => {
+                return Ok(Some(answer));
+            }
+            Event::Refused { send_id, nack } if send_id == self.send_id => {
+                return Err(refused(self.client, self.to, self.id.as_deref(), &nack));
+            }
+            event => {
+                self.was_away |= matches!(event, Event::State(State::Backoff { .. }));
+                self.notices.print(event)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn print_id(&mut self, away: bool) -> Result<(), Failure> {
+        let delivery = delivery_of(self.client, &self.send_id)?.map(|queued| queued.id);
+        let id = delivery.unwrap_or_else(|| self.send_id.0.clone());
+        let away = if away { ", who is away" } else { "" };
+        eprint_line(format_args!("asked {}{away}: {}", escaped(self.to), short_id(&id)));
+        self.id = Some(id);
+        Ok(())
+    }
+
+    fn timed_out(&self, timeout: u64) -> Failure {
+        timed_out(self.client, self.id.as_deref(), no_answer(&escaped(self.to), timeout))
+    }
+}
+
 /// The result of a look for the answer to a question.
 enum Found {
     /// The answer, which was printed.
@@ -271,6 +319,10 @@ enum Found {
     Failure(String),
     /// The question, which has no answer yet: its whole id, and the agent that was asked.
     Question { id: String, to: String },
+}
+
+fn no_answer(to: &str, timeout: u64) -> String {
+    format!("{to} did not answer within {}", duration(timeout))
 }
 
 /// The failure of a question that the daemon or the recipient has refused, or whose time is over.
