@@ -90,11 +90,11 @@ fn unquoted(word: &str) -> String {
 /// How a shell goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// It offers the candidates only.
+    /// Only the candidates are offered.
     Words,
     Files,
     Directories,
-    /// It completes the words from this number on as a command line.
+    /// The words from this number on are completed as a command line of their own.
     Command(usize),
 }
 

@@ -57,8 +57,8 @@ impl Inbox {
             let hint = "an agent takes its own; `agent-relay inbox --as NAME` shows them";
             return Err(Failure::usage("--take is for your own messages").hint(hint));
         }
-        let Some(of) = self.of.or(agent) else {
-            return show_own(&join_operator(options, "inbox")?, self.take, self.json);
+        let Some(of) = self.of.clone().or(agent) else {
+            return self.run_for_person(&join_operator(options, "inbox")?);
         };
         let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
@@ -86,6 +86,15 @@ impl Inbox {
         Ok(DONE)
     }
 
+    fn run_for_person(&self, client: &Client) -> Result<i32, Failure> {
+        let mut out = Out::new();
+        match self.take {
+            true => take_all(client, &mut out, self.json)?,
+            false => show_own(client, &mut out, self.json)?,
+        }
+        Ok(DONE)
+    }
+
     fn take_of_agent(&self) -> Result<i32, Failure> {
         if self.json || self.of.is_some() {
             let hint = "it prints the messages of the agent that it runs in";
@@ -103,13 +112,9 @@ impl Inbox {
     }
 }
 
-/// Shows or takes the messages in the operator's mailbox.
-fn show_own(client: &Client, take: bool, json: bool) -> Result<i32, Failure> {
-    let (mut out, mut rows) = (Out::new(), Vec::new());
-    if take {
-        take_all(client, &mut out, json)?;
-        return Ok(DONE);
-    }
+/// Shows the messages in the operator's mailbox.
+fn show_own(client: &Client, out: &mut Out, json: bool) -> Result<(), Failure> {
+    let mut rows = Vec::new();
     let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
     each_row(client, "inbox", usize::MAX, request, |text, message| {
         if json {
@@ -132,7 +137,7 @@ fn show_own(client: &Client, take: bool, json: bool) -> Result<i32, Failure> {
             out.broken("`agent-relay inbox --take` prints them whole and takes them out")?;
         }
     }
-    Ok(DONE)
+    Ok(())
 }
 
 fn row(message: &MessageRow<'_>, state: &DeliveryState) -> Vec<String> {

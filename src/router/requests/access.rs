@@ -24,8 +24,8 @@ impl<'r> Asker<'r> {
 
     /// Checks whether the client may make a request of this kind. The mail that it may see is
     /// checked in [`owner`](Self::owner), [`mailbox`](Self::mailbox) and [`own`](Self::own), and its
-    /// reports in
-    /// [`check_report`](Self::check_report) and [`check_activity`](Self::check_activity).
+    /// reports in [`check_report`](Self::check_report) and
+    /// [`check_activity`](Self::check_activity).
     pub(super) fn check(&self, request: &Request) -> Result<(), Refusal> {
         match request {
             Request::Status

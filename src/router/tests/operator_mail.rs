@@ -117,7 +117,7 @@ fn mail_of_the_operator_has_its_own_time_to_live() {
 }
 
 #[test]
-fn one_sender_fills_half_of_the_operators_mailbox() {
+fn one_sender_may_fill_only_half_of_the_operators_mailbox() {
     check(expect![[r#"
         limits queue_messages_max=4
         here: ann bob
