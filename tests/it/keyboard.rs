@@ -346,10 +346,14 @@ impl<'a> Stage<'a> {
 
     /// Presses keys, and waits until the program shows something, or has ended.
     fn press_and_see(&mut self, keys: &str) {
+        // The terminal itself echoes Ctrl-C. A shell without a line editor loses what it reads
+        // before it handles the signal.
+        const ECHO: &[u8] = b"^C";
         let before = self.terminal().bytes().len();
         self.terminal.as_mut().expect("the terminal is open").press(keys);
         until("the program shows something", || {
-            self.terminal().bytes().len() > before || self.has_ended()
+            let bytes = self.terminal().bytes();
+            !ECHO.starts_with(&bytes[before..]) || self.has_ended()
         });
     }
 }
