@@ -7,6 +7,7 @@ mod ask;
 mod attach;
 mod bench;
 mod brief;
+mod changes;
 mod complete;
 mod completions;
 mod context;
@@ -15,6 +16,7 @@ mod demo;
 mod doctor;
 mod down;
 mod escape;
+mod events;
 mod failure;
 mod folder_name;
 mod forget;
@@ -55,6 +57,7 @@ mod status;
 mod stop;
 mod table;
 mod tap;
+mod top;
 mod up;
 mod values;
 mod wait;
@@ -268,7 +271,9 @@ enum Command {
     Status(status::Status),
     Agents(agents::Agents),
     Wait(wait::Wait),
+    Events(events::Events),
     Tap(tap::Tap),
+    Top(top::Top),
     DeadLetters(dead_letters::DeadLetters),
     Redeliver(redeliver::Redeliver),
     Forget(forget::Forget),
@@ -295,11 +300,14 @@ impl Top {
             print::Out::new().line(format_args!("agent-relay {VERSION}"))?;
             return Ok(DONE);
         }
+        let options = GlobalOptions { endpoint: self.endpoint, home: self.home };
         let Some(command) = self.command else {
+            if let Some(done) = top::alone(&options) {
+                return done;
+            }
             print::help(&help::screen(&top_info()));
             return Ok(USAGE);
         };
-        let options = GlobalOptions { endpoint: self.endpoint, home: self.home };
         match command {
             Command::Run(run) => run.run(&options, to_run),
             Command::Spawn(spawn) => spawn.run(&options, to_run),
@@ -313,7 +321,9 @@ impl Top {
             Command::Status(status) => status.run(&options),
             Command::Agents(agents) => agents.run(&options),
             Command::Wait(wait) => wait.run(&options),
+            Command::Events(events) => events.run(&options),
             Command::Tap(tap) => tap.run(&options),
+            Command::Top(top) => top.run(&options),
             Command::DeadLetters(letters) => letters.run(&options),
             Command::Redeliver(redeliver) => redeliver.run(&options),
             Command::Forget(forget) => forget.run(&options),

@@ -69,10 +69,10 @@ impl Client {
     pub fn join(settings: Settings) -> Result<Self, ClientError> {
         let address = Endpoint::parse(settings.endpoint.as_ref())
             .map_err(|error| ClientError::System(error.to_string()))?;
-        let server = settings.server.clone();
+        let (server, pause) = (settings.server.clone(), settings.read_pause);
         let connect = move || {
             let stream = Stream::connect_among(&address, server.as_slice())?;
-            Connection::over(stream, "client", FRAME_BYTES_BOUND)
+            Connection::with_pauses(stream, "client", FRAME_BYTES_BOUND, pause)
         };
         Self::over(settings, Box::new(connect))
     }

@@ -20,10 +20,14 @@ use std::{
     ops::ControlFlow,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 /// The capacity of a connection's channels, in batches.
 const CHANNEL_BATCHES: usize = 64;
+
+/// The length of a read after which more can be read at once, without a pause.
+const LONG_READ_BYTES: usize = 8 * 1024;
 
 /// The bytes that a writer gathers for one write, at most.
 const GATHER_BYTES: usize = 256 * 1024;
@@ -73,15 +77,34 @@ impl Ending {
 impl Connection {
     /// Starts the two threads of a connection over a stream. The threads end with the stream.
     pub fn over(stream: Stream, name: &str, frame_bytes_max: usize) -> io::Result<Self> {
+        Self::with_pauses(stream, name, frame_bytes_max, Duration::ZERO)
+    }
+
+    /// As [`Self::over`], with a pause after each read that was short. Frames come late by as much,
+    /// many together, and each costs less.
+    pub fn with_pauses(
+        stream: Stream,
+        name: &str,
+        frame_bytes_max: usize,
+        pause: Duration,
+    ) -> io::Result<Self> {
         let (read_sender, incoming) = bounded(CHANNEL_BATCHES);
         let (outgoing, to_write) = bounded::<Batch>(CHANNEL_BATCHES);
         let ending = Ending { stream: Some(stream.clone()), why: Arc::default() };
         let (read_stream, read_ending) = (stream.clone(), ending.clone());
         let reader = thread::Builder::new().name(format!("{name}-reader")).spawn(move || {
             let reading = Reading::new(frame_bytes_max);
-            let send = |frames: Frames<'_>| match read_sender.send(frames.to_batch()) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(End::Closed),
+            let send = |frames: Frames<'_>| {
+                let batch = frames.to_batch();
+                // After a long read, more is there already.
+                let pauses = !pause.is_zero() && batch.as_bytes().len() < LONG_READ_BYTES;
+                if read_sender.send(batch).is_err() {
+                    return ControlFlow::Break(End::Closed);
+                }
+                if pauses {
+                    thread::sleep(pause);
+                }
+                ControlFlow::Continue(())
             };
             read_ending.set(read_frames(&read_stream, &reading, send, |_| {}));
         })?;

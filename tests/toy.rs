@@ -7,6 +7,10 @@
 //!
 //! Commands; of any other text it prints the number of lines:
 //! - `work` shows `working` above the composer until the next command or until it is suspended.
+//! - `say NAME TEXT` prints TEXT as a message to NAME; `answer TEXT` prints TEXT as a reply to the
+//!   last message. If it is set, the variable `TOY_ANSWER` is the reply
+//!   to each message from anybody but the relay.
+//! - `menu` asks for a permission until `1` or `2` is pressed.
 //! - `run PROGRAM ARGUMENT…` runs a program in this program's process group and terminal, and
 //!   prints `back` when the program has ended.
 //! - `quit` ends the program.
@@ -47,6 +51,9 @@ struct Toy {
     sequence: Option<Vec<u8>>,
     pasting: bool,
     working: bool,
+    menu: bool,
+    /// The sender and the id of the last message.
+    message: Option<(String, String)>,
     has_ended: bool,
 }
 
@@ -63,6 +70,12 @@ impl Toy {
             return Ok(());
         }
         match key {
+            b'1' | b'2' if self.menu => {
+                self.menu = false;
+                print(CLEAR)?;
+                self.show_composer()?;
+            }
+            _ if self.menu => {}
             0x1b => self.sequence = Some(Vec::new()),
             0x1a if !self.pasting => self.suspend()?,
             b'\r' if !self.pasting => self.submit()?,
@@ -83,7 +96,7 @@ impl Toy {
         print("\r\n")?;
         let input = std::mem::take(&mut self.input);
         self.execute(&String::from_utf8_lossy(&input))?;
-        if self.has_ended { Ok(()) } else { self.show_composer() }
+        if self.has_ended || self.menu { Ok(()) } else { self.show_composer() }
     }
 
     fn execute(&mut self, line: &str) -> io::Result<()> {
@@ -99,10 +112,32 @@ impl Toy {
                 self.take_terminal()?;
                 print("back\r\n")?;
             }
+            Some("menu") => {
+                self.menu = true;
+                print("Run the tests?\r\n❯ 1. Yes\r\n  2. No\r\n")?;
+            }
+            Some("say") => {
+                let (to, text) = line["say ".len()..].split_once(' ').unwrap_or_default();
+                print(&format!("->relay:{to} <<<\r\n{text}>>>\r\n"))?;
+            }
+            Some("answer") => self.answer(&line["answer ".len()..])?,
+            Some("[relay") => {
+                self.message = sender(line);
+                print(&format!("heard {} lines\r\n", line.lines().count()))?;
+                if let Ok(answer) = env::var("TOY_ANSWER") {
+                    self.answer(&answer)?;
+                }
+            }
             _ if line.is_empty() || self.working => {}
             _ => print(&format!("heard {} lines\r\n", line.lines().count()))?,
         }
         Ok(())
+    }
+
+    /// Replies to the last message.
+    fn answer(&self, text: &str) -> io::Result<()> {
+        let Some((from, id)) = &self.message else { return Ok(()) };
+        print(&format!("->relay:{from} [reply:{id}] <<<\r\n{text}>>>\r\n"))
     }
 
     fn show_composer(&self) -> io::Result<()> {
@@ -129,6 +164,14 @@ impl Toy {
         self.raw = Some(RawMode::enter()?);
         print(PASTES_ON)
     }
+}
+
+/// The sender and the id of a message in a frame; notices of the relay have no id.
+fn sender(frame: &str) -> Option<(String, String)> {
+    let (_, header) = frame.lines().next()?.split_once(" from ")?;
+    let (from, rest) = header.split_once(", id ")?;
+    let id = rest.split([',', ']']).next()?;
+    Some((from.to_owned(), id.to_owned()))
 }
 
 fn print(text: &str) -> io::Result<()> {

@@ -27,7 +27,7 @@ impl Endpoint {
     pub fn parse(text: &OsStr) -> io::Result<Self> {
         let invalid = |sentence| refusal(io::ErrorKind::InvalidInput, sentence);
         let text = text.to_str().ok_or_else(|| {
-            invalid(format!("the endpoint {} is not UTF-8: choose another", text.display()))
+            invalid(format!("the endpoint {} is not UTF-8; choose another", text.display()))
         })?;
         if text.is_empty() || text.contains('\0') {
             return Err(invalid(format!(

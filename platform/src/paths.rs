@@ -51,7 +51,7 @@ pub fn make_private_dir(path: &Path) -> io::Result<()> {
         Ok(metadata) if metadata.is_dir() => check_private(path),
         Ok(_) => Err(refusal(
             io::ErrorKind::NotADirectory,
-            format!("{} is not a directory: choose another, or move it away", path.display()),
+            format!("{} is not a directory; choose another, or move it away", path.display()),
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make_with_parents(path).map_err(naming(format!("make {}", path.display())))?;

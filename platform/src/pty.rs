@@ -292,6 +292,6 @@ fn variable<'a>(command: &'a Command, name: &str) -> Option<&'a OsStr> {
 fn not_found(name: &OsStr) -> io::Error {
     refusal(
         io::ErrorKind::NotFound,
-        format!("there is no command {}: check its name and PATH", name.display()),
+        format!("there is no command {}; check its name and PATH", name.display()),
     )
 }

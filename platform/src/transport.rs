@@ -159,7 +159,7 @@ impl Stream {
             return Err(refusal(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "the server at {endpoint} is run by another user ({server}): choose another endpoint"
+                    "the server at {endpoint} is run by another user ({server}); choose another endpoint"
                 ),
             ));
         }

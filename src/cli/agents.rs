@@ -1,5 +1,9 @@
 //! `agents`: the agents that the daemon knows.
 
+mod here;
+mod paint;
+mod watch;
+
 use super::{
     context::GlobalOptions,
     escape::escaped,
@@ -13,14 +17,16 @@ use super::{
     wrapped::RUN_DIRECTORY,
 };
 use crate::{
+    client::Client,
     protocol::{
         activity::Activity,
         control::{Request, Source, State},
         relay::AgentRow,
     },
-    wrap::control::client::{self, ControlClient},
+    wrap::control::client::{self as control, ControlClient},
 };
 use argh::{ArgsInfo, FromArgs};
+use here::Here;
 use platform::clock;
 use serde::Serialize;
 use std::{
@@ -32,6 +38,22 @@ use std::{
 /// The longest wait for the answers of all wrappers together.
 const ANSWERS_MS: u64 = 2000;
 
+/// The columns of the table.
+const COLUMNS: [Column; 6] = [
+    Column::cut("NAME", 12),
+    Column::cut("STATE", 12),
+    Column::whole("WAITING"),
+    Column::cut("READ FROM", 12),
+    Column::optional("IN FLIGHT"),
+    Column::optional("TOPICS"),
+];
+
+/// The table without agents.
+const NONE: &str = "no agents yet; start one with `agent-relay run NAME -- COMMAND`";
+
+/// The table without agents in this directory.
+const NONE_HERE: &str = "no agents in this directory; `agent-relay agents` lists all";
+
 /// List the agents, and the messages that wait for each.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
@@ -39,50 +61,91 @@ const ANSWERS_MS: u64 = 2000;
     name = "agents",
     help_triggers("--help"),
     example = "agent-relay agents",
+    example = "agent-relay agents --here --watch",
     example = "agent-relay agents --json"
 )]
 pub(super) struct Agents {
-    /// print one JSON object a line for each agent
+    /// only agents that run in this directory or below it
+    #[argh(switch)]
+    here: bool,
+
+    /// list again when something changes, until Ctrl-C
+    #[argh(switch, short = 'w')]
+    watch: bool,
+
+    /// print one JSON object a line for each agent; with --watch, for each that has changed
     #[argh(switch)]
     json: bool,
 }
 
 impl Agents {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        let here = if self.here { Some(Here::new(options)?) } else { None };
+        let list = |client: &Client| list(client, options, here.as_ref());
+        let empty = if self.here { NONE_HERE } else { NONE };
+        if self.watch {
+            return watch::run(options, self.json, empty, &list);
+        }
         let client = join(options)?;
-        let wrappers = Wrappers::new(options);
         let mut out = Out::new();
-        let (mut rows, mut remarks) = (Vec::new(), Vec::new());
-        each_agent(&client, |agent| {
-            let wrapper = wrappers.ask(&agent);
-            let listed = Listed::new(agent, wrapper);
-            if self.json {
-                return out.json("agent", &listed);
-            }
-            rows.push(row(&listed));
-            remarks.extend(reason_to_wait(&listed.agent));
-            remarks.extend(remark(&listed.agent.name, listed.source.as_ref()));
-            remarks.extend(hookless(&listed));
-            Ok(())
-        })?;
-        if !self.json {
-            let empty = "no agents yet; start one with `agent-relay run NAME -- COMMAND`";
-            let columns = [
-                Column::cut("NAME", 12),
-                Column::cut("STATE", 12),
-                Column::whole("WAITING"),
-                Column::cut("READ FROM", 12),
-                Column::optional("IN FLIGHT"),
-                Column::optional("TOPICS"),
-            ];
-            out.table(&columns, rows, empty)?;
+        let agents = list(&client)?;
+        if self.json {
+            return agents
+                .iter()
+                .try_for_each(|agent| out.json_text(SCHEMA, &agent.json))
+                .map(|()| DONE);
         }
-        remarks.into_iter().try_for_each(|remark| out.broken(&remark))?;
-        if !self.json {
-            remind(&client);
-        }
+        let (rows, remarks): (Vec<_>, Vec<_>) =
+            agents.into_iter().map(|agent| (agent.cells, agent.remarks)).unzip();
+        out.table(&COLUMNS, rows, empty)?;
+        remarks.into_iter().flatten().try_for_each(|remark| out.broken(&remark))?;
+        remind(&client);
         Ok(DONE)
     }
+}
+
+/// The name of the schema of an agent in JSON.
+const SCHEMA: &str = "agent";
+
+/// An agent, ready to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    name: String,
+    json: String,
+    cells: Vec<String>,
+    remarks: Vec<String>,
+}
+
+impl Shown {
+    fn new(listed: &Listed<'_>) -> Self {
+        let agent = &listed.agent;
+        let remarks =
+            [reason_to_wait(agent), remark(&agent.name, listed.source.as_ref()), hookless(listed)];
+        Self {
+            name: agent.name.clone().into_owned(),
+            json: serde_json::to_string(listed).expect("what commands print is JSON"),
+            cells: row(listed),
+            remarks: remarks.into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// Lists the agents, or those here.
+fn list(
+    client: &Client,
+    options: &GlobalOptions,
+    here: Option<&Here>,
+) -> Result<Vec<Shown>, Failure> {
+    let wrappers = Wrappers::new(options, ANSWERS_MS);
+    let mut shown = Vec::new();
+    each_agent(client, |agent| {
+        let wrapper = wrappers.ask(&agent);
+        if here.is_none_or(|here| here.includes(&agent.name, wrapper.as_ref())) {
+            shown.push(Shown::new(&Listed::new(agent, wrapper)));
+        }
+        Ok(())
+    })?;
+    Ok(shown)
 }
 
 #[derive(Serialize)]
@@ -92,6 +155,9 @@ struct Listed<'a> {
     /// The source of the agent's messages, if the agent is wrapped on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
+    /// The directory in which the agent's command was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    directory: Option<String>,
     /// Whether the agent's messages are held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held: bool,
@@ -105,38 +171,39 @@ impl<'a> Listed<'a> {
     /// source of the agent's messages, and also counts waiting messages that the daemon has
     /// finished with (answers, at-most-once messages).
     fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
-        let Some(State { waiting, why, source, held, no_hooks, .. }) = wrapper else {
-            return Self { agent, source: None, held: false, no_hooks: None };
+        let Some(State { waiting, why, source, directory, held, no_hooks, .. }) = wrapper else {
+            return Self { agent, source: None, directory: None, held: false, no_hooks: None };
         };
         agent.waiting = agent.waiting.max(waiting as u64);
         if agent.waiting > 0 && agent.why.is_none() {
             agent.why = why.map(Into::into);
         }
-        Self { agent, source, held, no_hooks }
+        Self { agent, source, directory, held, no_hooks }
     }
 }
 
 /// The running wrappers of this home; none inside a wrapped agent.
-struct Wrappers {
+pub(super) struct Wrappers {
     run_directory: PathBuf,
     names: HashSet<String>,
     until_ms: u64,
 }
 
 impl Wrappers {
-    fn new(options: &GlobalOptions) -> Self {
+    /// Lists the wrappers, which have so much time for all their answers together.
+    pub(super) fn new(options: &GlobalOptions, answers_ms: u64) -> Self {
         // If the home is unknown, the empty path is used, in which no wrapper is found.
         let run_directory = options.home().map(|home| home.join(RUN_DIRECTORY)).unwrap_or_default();
         let names = match agent_around() {
-            None => client::names(&run_directory).into_iter().collect(),
+            None => control::names(&run_directory).into_iter().collect(),
             Some(_) => HashSet::new(),
         };
-        Self { run_directory, names, until_ms: clock::monotonic_ms() + ANSWERS_MS }
+        Self { run_directory, names, until_ms: clock::monotonic_ms() + answers_ms }
     }
 
     /// Asks an agent's wrapper for its state. `None` if the agent has no wrapper in this home, or
     /// the wrapper does not answer.
-    fn ask(&self, agent: &AgentRow<'_>) -> Option<State> {
+    pub(super) fn ask(&self, agent: &AgentRow<'_>) -> Option<State> {
         if !agent.here || !self.names.contains(&*agent.name) {
             return None;
         }

@@ -80,6 +80,8 @@ enum Mistake {
         /// The remedy; if absent, the command's help.
         hint: Option<String>,
     },
+    /// A missing argument or option: what to give, and the words that the command needs.
+    Missing { what: String, words: String },
     /// An unknown command: `word` is no command of the current command, or of the command below it
     /// with the path `within`.
     NoCommand { word: String, within: Vec<String> },
@@ -113,6 +115,11 @@ impl Mistake {
                 let hint = hint.as_deref().map(escaped);
                 let hint = hint.unwrap_or_else(|| format!("run `{help}`"));
                 Failure::usage(escaped(message)).hint(hint)
+            }
+            Self::Missing { what, words } => {
+                let command =
+                    if commands.is_empty() { (*program).to_owned() } else { commands.join(" ") };
+                Failure::usage(format!("{what}: {command} {words}")).hint(format!("run `{help}`"))
             }
             Self::NoCommand { word, .. } => {
                 let known = commands.iter().fold(&root.commands, |known, command| {
@@ -361,6 +368,29 @@ impl<'a> Level<'a> {
         Ok(Next::Help(path))
     }
 
+    /// The mistake of a missing argument or option.
+    fn missing(&self, name: &str) -> Mistake {
+        let what = Kind::of(name).map_or_else(|| name.to_owned(), |kind| kind.description().into());
+        let required = self.info.flags.iter();
+        let required = required.filter(|flag| flag.optionality == Optionality::Required);
+        let options = required.filter_map(|flag| match flag.kind {
+            FlagInfoKind::Option { arg_name } => {
+                Some(format!("{} {}", flag.long, arg_name.to_uppercase()))
+            }
+            FlagInfoKind::Switch => None,
+        });
+        let arguments = self.info.positionals.iter().map(|argument| {
+            let name = argument.name.to_uppercase();
+            match argument.optionality {
+                Optionality::Greedy => format!("-- {name}"),
+                Optionality::Required => name,
+                _ => format!("[{name}]"),
+            }
+        });
+        let words = options.chain(arguments).collect::<Vec<_>>().join(" ");
+        Mistake::Missing { what: format!("give {what}"), words }
+    }
+
     /// Checks that no argument or option is missing. The program itself needs no command.
     fn end(&self, to_run: Vec<OsString>, is_root: bool) -> Result<Next<'a>, Mistake> {
         let arguments = self.info.positionals.iter().skip(self.arguments.len());
@@ -372,12 +402,12 @@ impl<'a> Level<'a> {
         let missing: Vec<_> = missing.map(|(name, _)| name).collect();
         let commands: Vec<_> = self.info.commands.iter().map(|command| command.name).collect();
         if let Some(first) = missing.first() {
-            let kind = Kind::of(first.trim_start_matches('-'));
-            let value = kind.map(|kind| format!(" ({})", kind.description()));
-            return Err(Mistake::new(format!("missing: {first}{}", value.unwrap_or_default())));
+            return Err(self.missing(first));
         }
         if !commands.is_empty() && !is_root {
-            return Err(Mistake::new(format!("missing: {}", commands.join(", or "))));
+            let command = self.command.unwrap_or_default();
+            let names = commands.join(", ");
+            return Err(Mistake::new(format!("{command} needs one of: {names}")));
         }
         Ok(Next::End(to_run))
     }
@@ -567,11 +597,15 @@ mod tests {
             ),
             (
                 &["policy"],
-                "missing: key, or check, or reload, or clear; run `agent-relay help policy`",
+                "policy needs one of: key, check, reload, clear; run `agent-relay help policy`",
             ),
             (
                 &["policy", "key"],
-                "missing: name (the name of an agent); run `agent-relay help policy key`",
+                "give the name of an agent: policy key NAME; run `agent-relay help policy key`",
+            ),
+            (
+                &["send"],
+                "give the name of an agent, or *: send TO [BODY]; run `agent-relay help send`",
             ),
             (&["policy", "key", "Ann", "--x"], "no option --x; run `agent-relay help policy key`"),
             (&["send", "--x"], "no option --x; run `agent-relay help send`"),

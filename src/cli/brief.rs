@@ -296,12 +296,9 @@ impl Target {
 
     fn page(&self) -> Result<brief::Page<'_>, Failure> {
         brief::Page::read(self.text.as_deref().unwrap_or_default()).map_err(|unpaired| {
-            Failure::failed(format!(
-                "{}:{}: this marker of agent-relay has no counterpart: remove it, and what is left of \
-                 the text, by hand",
-                escaped(&self.named.to_string_lossy()),
-                unpaired.line
-            ))
+            let (file, line) = (escaped(&self.named.to_string_lossy()), unpaired.line);
+            Failure::failed(format!("{file}:{line}: this marker of agent-relay has no counterpart"))
+                .hint("remove it, and what is left of the text, by hand")
         })
     }
 

@@ -2,7 +2,6 @@
 
 use super::{
     context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     join::join,
     messages::{self, DeliveryState, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
@@ -58,12 +57,11 @@ impl DeadLetters {
 
 fn row(message: &MessageRow<'_>) -> Vec<String> {
     let reason = DeliveryState::of(message).reason.unwrap_or_default();
-    let code = escaped(message.delivery.code.as_deref().unwrap_or_default());
     vec![
         moment::short(message.delivery.ended.unwrap_or(message.taken)),
         short_id(&message.id),
         route(message),
-        format!("{code}: {reason}"),
+        reason.to_owned(),
         beginning_of_text(message),
     ]
 }

@@ -103,9 +103,10 @@ impl Demo {
         let received = self.show_messages(&mut out, &client, &stopped, agents)?;
         if received < SCRIPT.len() {
             return Err(Failure::failed(format!(
-                "only {received} of {} messages arrived: `agent-relay doctor` shows possible reasons",
+                "only {received} of {} messages arrived",
                 SCRIPT.len()
-            )));
+            ))
+            .hint("`agent-relay doctor` shows possible reasons"));
         }
         self.print_step(
             &mut out,

@@ -5,6 +5,7 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
+    moment::waited,
     print::Out,
     request::{call, daemon_process, parse},
     restart,
@@ -119,7 +120,8 @@ fn stop_for(
     drop(client);
     while !is_gone(context, &endpoint, start)? {
         if left() == 0 {
-            let message = format!("the daemon at {endpoint} is still up after {STOP_MS} ms");
+            let waited = waited(STOP_MS);
+            let message = format!("the daemon at {endpoint} is still up after {waited}");
             return Err(Failure::new(TIMED_OUT, message));
         }
         thread::sleep(POLL_INTERVAL);
@@ -145,11 +147,12 @@ fn check_home(context: &Context, client: &Client) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::failed(format!(
-        "the daemon at {} has the home {}, not {}: to stop it, name its endpoint with --endpoint",
+        "the daemon at {} has the home {}, not {}",
         client.endpoint(),
         escaped(&about.home),
         ours.display()
-    )))
+    ))
+    .hint("to stop it, name its endpoint with --endpoint"))
 }
 
 /// Reports whether the daemon has ended: no daemon is up, or a daemon is up that was started after
@@ -169,8 +172,6 @@ fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failur
 
 /// The failure for a daemon that runs with this home at an unknown endpoint.
 fn not_at_endpoint(context: &Context, endpoint: &str) -> Failure {
-    Failure::failed(format!(
-        "a daemon runs for {}, but not at {endpoint}: name its endpoint with --endpoint",
-        context.home.display()
-    ))
+    Failure::failed(format!("a daemon runs for {}, but not at {endpoint}", context.home.display()))
+        .hint("name its endpoint with --endpoint")
 }

@@ -1,6 +1,6 @@
 //! The exit codes of the commands, and the failure that ends one early.
 
-use super::escape::escaped;
+use super::{escape::escaped, moment::waited};
 use crate::client::{ClientError, Ended, LastFailure};
 use serde::Serialize;
 use std::{fmt::Display, io};
@@ -64,6 +64,11 @@ impl Failure {
         Self { refusal: Some(code.to_owned()), ..self }
     }
 
+    /// Whether the daemon or the recipient has refused something.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
     /// Returns the failure as a JSON object. `None` if there is nothing to say.
     pub(super) fn json(&self) -> Option<impl Serialize> {
         let code = match (&self.refusal, self.code) {
@@ -121,7 +126,11 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::NoDaemon { endpoint, .. } => Self::no_daemon(&endpoint),
-            ClientError::TimedOut { .. } => Self::new(TIMED_OUT, escaped(&error.to_string())),
+            ClientError::TimedOut { what, ms } => {
+                let waited = waited(ms);
+                Self::new(TIMED_OUT, format!("no answer to {} within {waited}", escaped(&what)))
+            }
+            ClientError::Refused(nack) => Self::failed(escaped(&nack.message)).refused(&nack.code),
             ClientError::Ended(ended) => ended.into(),
             error => Self::failed(escaped(&error.to_string())),
         }

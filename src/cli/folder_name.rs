@@ -14,7 +14,12 @@ use crate::{
     protocol::name::{NAME_BYTES_MAX, Name},
 };
 use platform::{clock, lock::Lock, paths};
-use std::{fs, io, path::Path, thread, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 /// The directory in the home with a file for each name, which contains the path of its folder.
 const DIRECTORY: &str = "folder-names";
@@ -89,6 +94,13 @@ impl FolderName {
         paths::write_private_file(&file, path.as_bytes()).map_err(Failure::because)?;
         Ok(Some(Self { name, _in_use: in_use }))
     }
+}
+
+/// Returns the folder to which the name of an agent belongs, if the name was made up for it.
+pub(super) fn folder_of(home: &Path, name: &str) -> Option<PathBuf> {
+    let name = Name::parse(name).ok()?.folded();
+    let file = home.join(DIRECTORY).join(format!("{name}.folder"));
+    fs::read_to_string(file).ok().map(PathBuf::from)
 }
 
 fn failed(file: &Path, error: &io::Error) -> Failure {

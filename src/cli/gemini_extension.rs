@@ -50,9 +50,8 @@ impl GeminiExtension {
         let shown = escaped(&self.directory);
         let failure = |error: io::Error| Failure::failed(format!("cannot write {shown}: {error}"));
         if !is_free(directory, extension).map_err(failure)? {
-            return Err(Failure::failed(format!(
-                "{shown} holds something else: name an empty or a new directory"
-            )));
+            return Err(Failure::failed(format!("{shown} holds something else"))
+                .hint("name an empty or a new directory"));
         }
         let mut command = words(own_command(HOOK)?)?;
         command.push(CLI.to_owned());
@@ -96,6 +95,7 @@ fn words(command: Vec<OsString>) -> Result<Vec<String>, Failure> {
     let words = command.into_iter().map(OsString::into_string).collect::<Result<_, _>>();
     words.map_err(|word| {
         let shown = escaped(&word.to_string_lossy());
-        Failure::failed(format!("{shown} is no valid text: install agent-relay at another path"))
+        Failure::failed(format!("{shown} is no valid text"))
+            .hint("install agent-relay at another path")
     })
 }

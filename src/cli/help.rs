@@ -10,7 +10,7 @@ pub(super) const ALL: &str = "all";
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Agents", &["run", "spawn", "attach", "agents", "wait", "hold", "release", "stop", "forget"]),
     ("Messages", &["send", "ask", "listen", "inbox", "read", "redeliver", "purge"]),
-    ("Watching", &["history", "tap", "dead-letters"]),
+    ("Watching", &["top", "history", "events", "tap", "dead-letters"]),
     ("Daemon", &["up", "down", "status", "service", "policy", "doctor"]),
     ("Setup", &["brief", "mcp", "gemini-extension", "completions", "demo", "bench"]),
 ];

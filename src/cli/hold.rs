@@ -27,7 +27,8 @@ impl Hold {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
         wrapped::change(options, name, &Request::Hold, self.json, |waiting| {
-            format!("{name}'s messages are held; {waiting} wait")
+            let verb = if waiting == 1 { "waits" } else { "wait" };
+            format!("{name}'s messages are held; {waiting} {verb}")
         })
     }
 }

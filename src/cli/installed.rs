@@ -5,6 +5,7 @@ use super::{
     failure::{Failure, TIMED_OUT},
     identity::looking,
     log,
+    moment::waited,
     program::own_program,
     request::{call, parse},
 };
@@ -113,7 +114,8 @@ pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, F
 /// Waits until clients can connect to the daemon of the service. An error shows the last line that
 /// was logged after the first `log_start` bytes.
 pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Installed, Failure> {
-    let late = format!("the daemon cannot be reached {WAIT_MS} ms after the service's start");
+    let waited = waited(WAIT_MS);
+    let late = format!("the daemon cannot be reached {waited} after the service's start");
     wait_until(context, &late, |context, now| {
         context.reread_endpoint()?;
         match state(context, now)? {
@@ -128,7 +130,7 @@ pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Ins
 }
 
 pub(super) fn wait_until_down(context: &mut Context) -> Result<Installed, Failure> {
-    let late = format!("the service still runs {WAIT_MS} ms later");
+    let late = format!("the service still runs {} later", waited(WAIT_MS));
     wait_until(context, &late, |context, now| {
         Ok(!matches!(state(context, now)?, State::Running(_) | State::Changing))
     })

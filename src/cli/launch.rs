@@ -5,6 +5,7 @@ use super::{
     failure::{Failure, TIMED_OUT},
     identity::looking,
     installed, log,
+    moment::waited,
     program::{AS_AGENT_RELAY, own_program},
     request::daemon_process,
 };
@@ -97,13 +98,9 @@ pub(super) fn start(
             return Ok(Some(Started { ends_with_starter }));
         }
         if clock::monotonic_ms() > deadline {
-            return Err(Failure::new(
-                TIMED_OUT,
-                format!(
-                    "the daemon cannot be reached {START_MS} ms after its start: its log is {}",
-                    log.display()
-                ),
-            ));
+            let waited = waited(START_MS);
+            let late = format!("the daemon cannot be reached {waited} after its start");
+            return Err(Failure::new(TIMED_OUT, late).hint(format!("see {}", log.display())));
         }
         thread::sleep(POLL_INTERVAL);
     }
@@ -143,15 +140,13 @@ fn is_yet_to_listen(context: &Context) -> Result<bool, Failure> {
 /// Starts the service that serves this user from an account of its own, and waits until clients can
 /// connect. A daemon of this user's account would not have the messages that wait in the service.
 fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
-    service::start().map_err(|error| {
-        Failure::failed(match error.kind() {
-            io::ErrorKind::NotFound => format!(
-                "there is no service, although {} names one: remove that file, or install the \
-                 service again",
-                context.home.join(config::service::FILE).display()
-            ),
-            _ => format!("the service was not started: {error}"),
-        })
+    service::start().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let file = context.home.join(config::service::FILE);
+            let why = format!("there is no service, although {} names one", file.display());
+            Failure::failed(why).hint("remove that file, or install the service again")
+        }
+        _ => Failure::failed(format!("the service was not started: {error}")),
     })?;
     let deadline = clock::monotonic_ms() + START_MS;
     let looking = looking(context);
@@ -161,9 +156,9 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
             Err(error) if is_yet_to_answer(&error) && clock::monotonic_ms() <= deadline => {}
             Err(ClientError::NoDaemon { .. }) => {
                 let log = service.home.join(log::FILE);
-                let message =
-                    format!("the service cannot be reached {START_MS} ms after its start");
-                return Err(Failure::new(TIMED_OUT, format!("{message}: see {}", log.display())));
+                let waited = waited(START_MS);
+                let late = format!("the service cannot be reached {waited} after its start");
+                return Err(Failure::new(TIMED_OUT, late).hint(format!("see {}", log.display())));
             }
             Err(error) => return Err(error.into()),
         }
@@ -173,13 +168,12 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
 
 /// Makes the home directory, readable by its owner only.
 pub(super) fn make_home(home: &Path) -> Result<(), Failure> {
-    paths::make_private_dir(home).map_err(|error| {
-        let advice = match error.kind() {
-            // The texts of these errors already name a remedy.
-            io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory if home.exists() => "",
-            _ => ": choose another home with --home",
-        };
-        Failure::failed(format!("{error}{advice}"))
+    paths::make_private_dir(home).map_err(|error| match error.kind() {
+        // The texts of these errors already name a remedy.
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory if home.exists() => {
+            Failure::because(error)
+        }
+        _ => Failure::because(error).hint("choose another home with --home"),
     })
 }
 

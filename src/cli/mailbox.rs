@@ -90,7 +90,7 @@ pub(super) fn take(client: &Client, ids: Vec<String>) -> Result<(), Failure> {
 }
 
 /// Whether a message is not accepted yet.
-fn is_being_stored(row: &MessageRow<'_>) -> bool {
+pub(super) fn is_being_stored(row: &MessageRow<'_>) -> bool {
     row.delivery.waits_for.as_deref() == Some("store")
 }
 

@@ -50,9 +50,8 @@ impl Mcp {
         self.name.as_deref().map_or(Ok(()), check_sender_name)?;
         let states_name = self.name.is_some();
         let Some(name) = self.name.or_else(agent_around) else {
-            return Err(Failure::usage(
-                "no agent: start the agent with `agent-relay run --mcp`, or say --as NAME",
-            ));
+            return Err(Failure::usage("no agent")
+                .hint("start the agent with `agent-relay run --mcp`, or say --as NAME"));
         };
         let seed = random::bytes().map(u32::from_ne_bytes).map_err(Failure::because)?;
         let server = Server::new(Settings { version: VERSION, name, states_name, seed });

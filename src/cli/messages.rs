@@ -129,7 +129,11 @@ impl DeliveryState {
         let reported = delivery.reported.as_ref().filter(|reported| !reported.is_waiting());
         let detail = match &*delivery.state {
             "acknowledged" => reported.map(|reported| escaped(&reported.state)),
-            _ => delivery.waits_for.as_deref().or(delivery.code.as_deref()).map(escaped),
+            _ => delivery.waits_for.as_deref().map(escaped).or_else(|| {
+                // A code is a word for programs: `STORE_FAILED`.
+                let code = delivery.code.as_deref().map(escaped)?;
+                Some(code.to_lowercase().replace('_', " "))
+            }),
         };
         Self { state: escaped(&delivery.state), detail, reason: reason(row) }
     }
@@ -143,7 +147,7 @@ impl DeliveryState {
     }
 }
 
-/// Writes the whole state: `waiting: a line is half typed`, `dead (EXPIRED): its time to live ran
+/// Writes the whole state: `waiting: a line is half typed`, `dead (expired): its time to live ran
 /// out`.
 impl fmt::Display for DeliveryState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,8 +247,8 @@ mod tests {
             ),
             (
                 r#""state":"dead","code":"EXPIRED","why":"it ran out""#,
-                "dead (EXPIRED)",
-                "dead (EXPIRED): it ran out",
+                "dead (expired)",
+                "dead (expired): it ran out",
             ),
         ] {
             assert_eq!(state(delivery), (short.to_owned(), long.to_owned()), "{delivery}");
@@ -262,8 +266,8 @@ mod tests {
             let row: MessageRow<'_> = serde_json::from_str(&json).unwrap();
             assert_eq!(route(&row), "Ann -> Bob on t");
             let state = DeliveryState::of(&row);
-            assert_eq!(state.short(), "dead (EXPIRED)");
-            assert_eq!(state.to_string(), "dead (EXPIRED): it ran out");
+            assert_eq!(state.short(), "dead (expired)");
+            assert_eq!(state.to_string(), "dead (expired): it ran out");
             beginning_of_text(&row)
         };
         assert_eq!(row(r#"{"body":"a\u001b[31m\nb"}"#), "a\\u{1b}[31m b");

@@ -23,8 +23,7 @@ impl Notices {
                 eprint_line("connected again");
             }
             Event::Error(fault) => {
-                let (message, code) = (escaped(&fault.message), escaped(&fault.code));
-                eprint_line(format_args!("{message} ({code})"));
+                eprint_line(escaped(&fault.message));
             }
             Event::Missed { why } => {
                 let why = escaped(&why);

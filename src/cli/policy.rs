@@ -275,10 +275,8 @@ impl Clear {
         let home = policy_home(&context);
         let file = home.join(policy::FILE);
         if fs::exists(&file).map_err(Failure::because)? {
-            return Err(Failure::failed(format!(
-                "{} exists: remove it first, then run `agent-relay policy clear` again",
-                file.display()
-            )));
+            return Err(Failure::failed(format!("{} exists", file.display()))
+                .hint("remove it first, then run `agent-relay policy clear` again"));
         }
         let cleared = POLICY_IN_FORCE.clear(home).map_err(Failure::because)?;
         let mut out = Out::new();

@@ -161,7 +161,7 @@ pub(super) fn help(text: &str) {
 }
 
 /// Puts the name of the schema before an object's other members.
-fn with_schema(schema: &str, object: &str) -> String {
+pub(super) fn with_schema(schema: &str, object: &str) -> String {
     let members = object.trim_start().strip_prefix('{').unwrap_or(object).trim_start();
     let comma = if members.starts_with('}') { "" } else { "," };
     // In JSON, line breaks can only be between members: inside a string they are escaped.

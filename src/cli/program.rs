@@ -18,9 +18,8 @@ pub(super) fn own_program() -> Result<PathBuf, Failure> {
         return Ok(file.clone());
     }
     let file = env::current_exe().map_err(|error| {
-        Failure::failed(format!(
-            "the system does not say where this program is ({error}): start it by its path"
-        ))
+        Failure::failed(format!("the system does not say where this program is ({error})"))
+            .hint("start it by its path")
     })?;
     Ok(FILE.get_or_init(|| file).clone())
 }

@@ -21,7 +21,8 @@ impl Release {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let name = &self.name;
         wrapped::change(options, name, &Request::Release, self.json, |waiting| {
-            format!("{name} gets its messages; {waiting} wait to be typed")
+            let verb = if waiting == 1 { "waits" } else { "wait" };
+            format!("{name} gets its messages; {waiting} {verb} to be typed")
         })
     }
 }

@@ -19,7 +19,7 @@ use serde_json::value::{RawValue, to_raw_value};
 const ROWS: usize = 500;
 
 /// Advice for a guest who wants to be the operator.
-const NO_KEY: &str = "your home lacks the operator.key of this daemon: name its home with --home";
+const NO_KEY: &str = "your home lacks the operator.key of this daemon; name its home with --home";
 
 /// Sends a request to `@relay`, and returns the `data` of its answer.
 pub(super) fn call(
@@ -44,7 +44,7 @@ pub(super) fn call(
             Failure::failed(escaped(&nack.message)).refused(&nack.code).hint("give more of it")
         }
         ClientError::Refused(nack) => {
-            let why = format!("{} ({})", escaped(&nack.message), escaped(&nack.code));
+            let why = escaped(&nack.message);
             Failure::failed(format!("the daemon refused \"{body}\": {why}")).refused(&nack.code)
         }
         other => other.into(),

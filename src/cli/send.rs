@@ -381,8 +381,7 @@ fn join_named(
 
 /// The failure of a message that the daemon or the recipient has refused.
 pub(super) fn not_delivered(client: &Client, to: &str, nack: &Nack) -> Failure {
-    let message = format!("{}: {}", escaped(&nack.code), escaped(&nack.message));
-    let failure = Failure::new(NOT_DELIVERED, message).refused(&nack.code);
+    let failure = Failure::new(NOT_DELIVERED, escaped(&nack.message)).refused(&nack.code);
     let is_unknown = nack.code == NackCode::UnknownAgent.as_str() && to != RELAY;
     match is_unknown.then(|| nearest_agent(to, client)).flatten() {
         Some(name) => failure.hint(format!("did you mean \"{}\"?", escaped(&name))),

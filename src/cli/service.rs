@@ -176,9 +176,9 @@ impl Install {
     fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
         let site = if self.logon {
             if self.user.is_some() {
-                return Err(Failure::usage(
-                    "a task is for this user: leave --user out, or --logon",
-                ));
+                return Err(
+                    Failure::usage("a task is for this user").hint("leave --user out, or --logon")
+                );
             }
             service::check_logon().map(|()| None)
         } else {
@@ -193,10 +193,8 @@ impl Install {
     /// Installs a service under an account of its own, for its owner.
     fn install_for_owner(&self, site: &Site, options: &GlobalOptions) -> Result<i32, Failure> {
         if options.home.is_some() || options.endpoint.is_some() {
-            return Err(Failure::usage(
-                "a service has its own home and endpoint: leave --home and --endpoint out, or \
-                 install a task with --logon",
-            ));
+            return Err(Failure::usage("a service has its own home and endpoint")
+                .hint("leave --home and --endpoint out, or install a task with --logon"));
         }
         // service.toml goes into the owner's home. If the home is unknown, the command fails before
         // it installs anything.
@@ -419,10 +417,10 @@ fn remove_service_file(owner: &User) -> Result<bool, Failure> {
     match fs::remove_file(&file) {
         Ok(()) => Ok(true),
         Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(Failure::failed(format!(
-            "the service is removed, but {} is not ({error}): remove that file, too",
-            file.display()
-        ))),
+        Err(error) => {
+            let why = format!("the service is removed, but {} is not ({error})", file.display());
+            Err(Failure::failed(why).hint("remove that file, too"))
+        }
     }
 }
 
@@ -461,8 +459,8 @@ fn stop_unmanaged(context: &Context) -> Result<(), Failure> {
 fn stays_installed(failure: Failure) -> Failure {
     let code = failure.code;
     let why = failure.into_message();
-    let remedy = "correct that, and run `agent-relay service start`";
-    Failure::new(code, format!("{why}; the service stays installed: {remedy}"))
+    Failure::new(code, format!("{why}; the service stays installed"))
+        .hint("correct that, and run `agent-relay service start`")
 }
 
 /// Prints the state of the service. Returns whether it runs.
@@ -543,7 +541,7 @@ fn lines(
     let program = match &report.program {
         None => "unknown: the definition was changed by hand".to_owned(),
         Some(program) if matches!(fs::exists(program), Ok(false)) => {
-            format!("{program} (missing: run `agent-relay service install` from its new directory)")
+            format!("{program} (missing; run `agent-relay service install` from its new directory)")
         }
         Some(program) => program.clone(),
     };

@@ -9,7 +9,7 @@ use super::{
     messages::{first_lines, short_id},
     moment,
     notices::Notices,
-    print::{Colour, Out, compact, eprint_line},
+    print::{Colour, Out, compact, counted, eprint_line},
     request::{call, data_of, parse},
 };
 use crate::{
@@ -88,7 +88,9 @@ pub(super) fn show(
     }
     let copy: TapCopy<'_> = parse("tap", json)?;
     if copy.lost > 0 {
-        eprint_line(format_args!("{} messages were routed too fast to be shown", copy.lost));
+        let verb = if copy.lost == 1 { "was" } else { "were" };
+        let lost = counted(copy.lost, "message");
+        eprint_line(format_args!("{lost} {verb} routed too fast to be shown"));
     }
     let topic = copy.topic.as_deref().map(escaped);
     let topic = topic.map(|topic| format!(" on {topic}")).unwrap_or_default();
@@ -100,12 +102,13 @@ pub(super) fn show(
     out.line(format_args!("{before}{heading}: {text}"))
 }
 
-fn is_copy(delivery: &Delivery) -> bool {
+/// Whether a delivery carries a copy of a message.
+pub(super) fn is_copy(delivery: &Delivery) -> bool {
     delivery.from == RELAY && delivery.kind == relay::TAP
 }
 
 /// The text of a copy, indented.
-fn text(copy: &TapCopy<'_>) -> String {
+pub(super) fn text(copy: &TapCopy<'_>) -> String {
     if let Some(TapAnswer { response, response_data: data }) = copy.answer {
         let data = data.map(ToOwned::to_owned);
         return indented(&ask::answer_text(&Answer {

@@ -155,10 +155,10 @@ impl Up {
         let (endpoint, version) = (client.endpoint(), client.welcome().server.version.as_str());
         if self.replace && version != VERSION {
             return Err(Failure::failed(format!(
-                "another process started a daemon of version {} meanwhile: run `agent-relay up \
-                 --replace` again",
+                "another process started a daemon of version {} meanwhile",
                 escaped(version)
-            )));
+            ))
+            .hint("run `agent-relay up --replace` again"));
         }
         let home = daemon_process(client)?.map(|about| about.home);
         let replaced = old.map(|old| old.version.as_str());

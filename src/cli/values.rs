@@ -6,6 +6,7 @@ use crate::{
     protocol::{
         name::Name,
         payload::{IMPORTANCE_MAX, THREAD_BYTES_MAX},
+        relay::ChangeKind,
     },
     wrap::attach::DetachKey,
 };
@@ -27,6 +28,8 @@ pub(super) enum Kind {
     Directory,
     Duration,
     Endpoint,
+    /// The kind of an event.
+    Event,
     File,
     Importance,
     /// A label of a conversation.
@@ -53,7 +56,7 @@ pub(super) enum Kind {
 }
 
 /// The kind of each placeholder.
-const KINDS: [(&str, Kind); 23] = [
+const KINDS: [(&str, Kind); 24] = [
     ("agent", Kind::Agent),
     ("body", Kind::Body),
     ("command", Kind::Command),
@@ -62,6 +65,7 @@ const KINDS: [(&str, Kind); 23] = [
     ("dir", Kind::Directory),
     ("time", Kind::Duration),
     ("endpoint", Kind::Endpoint),
+    ("kind", Kind::Event),
     ("file", Kind::File),
     ("number", Kind::Importance),
     ("label", Kind::Label),
@@ -110,6 +114,7 @@ impl Kind {
             Self::Directory => "a directory",
             Self::Duration => "a time, such as 60s or 5m",
             Self::Endpoint => "the path of a socket, or the name of a pipe",
+            Self::Event => "message, answer or agent",
             Self::File => "a file",
             Self::Importance => "a number from 0 to 100",
             Self::Label => "a label",
@@ -134,6 +139,7 @@ impl Kind {
             Self::Directory => Completion::Directories,
             Self::Shell => Completion::Words(&SHELLS),
             Self::State => Completion::Words(&Awaited::WORDS),
+            Self::Event => Completion::Words(&EVENT_KINDS),
             _ => Completion::Nothing,
         }
     }
@@ -144,6 +150,7 @@ impl Kind {
             Self::Count => count(value).map(drop),
             Self::DetachKey => value.parse::<DetachKey>().map(drop),
             Self::Duration => milliseconds(value).map(drop),
+            Self::Event => event_kind(value).map(drop),
             Self::Importance => importance(value).map(drop),
             Self::Label => label(value).map(drop),
             Self::Moment => moment(value).map(drop),
@@ -153,6 +160,16 @@ impl Kind {
             _ => Ok(()),
         }
     }
+}
+
+/// The kinds of events that can be selected.
+const EVENT_KINDS: [&str; 3] =
+    [ChangeKind::Message.as_str(), ChangeKind::Answer.as_str(), ChangeKind::Agent.as_str()];
+
+/// Parses the kind of an event.
+pub(super) fn event_kind(text: &str) -> Result<ChangeKind, String> {
+    let known = ChangeKind::parse(text).filter(|kind| EVENT_KINDS.contains(&kind.as_str()));
+    known.ok_or_else(|| format!("give {}", Kind::Event.description()))
 }
 
 /// A state of an agent that `wait` waits for.

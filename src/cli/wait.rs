@@ -1,6 +1,7 @@
 //! `wait`: wait until an agent is idle, has ended, or has a message.
 
 use super::{
+    changes::{change_in, follow, join_again, parse_change},
     context::GlobalOptions,
     escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
@@ -10,16 +11,21 @@ use super::{
     wrapped::{RUN_DIRECTORY, check_name},
 };
 use crate::{
-    client::Client,
+    client::{Client, Delivery, Event, State},
     protocol::{activity::Activity, relay::AgentRow},
     wrap::control::client::ControlClient,
 };
 use argh::{ArgsInfo, FromArgs};
+use crossbeam_channel::RecvTimeoutError;
 use platform::clock;
-use std::{path::Path, thread, time::Duration};
+use std::{borrow::Cow, path::Path, thread, time::Duration};
 
-/// The time between two questions to the daemon, which sends no notice of these changes.
+/// The time between two questions to the daemon while it does not tell of what is awaited.
 const POLL_MS: u64 = 250;
+
+/// The time after which the daemon is asked again although it has told of no change: a wrapper's
+/// reports on messages are no changes.
+const LOOK_MS: u64 = 2000;
 
 /// The time for which waiting must be hopeless before it ends: a wrapper tells the daemon what its
 /// agent does shortly after it has joined, and reconnects within a second.
@@ -54,8 +60,10 @@ pub(super) struct Wait {
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Reached,
-    /// Not yet; a sentence says what the agent does.
+    /// Not yet; a sentence says what the agent does. A change is told.
     Pending(String),
+    /// Not yet, and no change is told when it is so.
+    Untold(String),
     /// The state will not be seen; a sentence says why.
     Hopeless(String),
 }
@@ -66,26 +74,31 @@ impl Wait {
         let client = join(options)?;
         let run_directory = options.home()?.join(RUN_DIRECTORY);
         let until = self.timeout.map(|ms| clock::monotonic_ms().saturating_add(ms));
+        let mut told = Told::begin(options, &self.name);
         let mut hopeless_since = None;
         loop {
             let seen = match self.look(&client, &run_directory) {
                 Err(failure) if failure.code == TIMED_OUT => {
-                    Seen::Pending("the daemon does not answer".to_owned())
+                    Seen::Untold("the daemon does not answer".to_owned())
                 }
                 seen => seen?,
             };
             let now = clock::monotonic_ms();
-            let words = match seen {
+            let (words, pause_ms) = match seen {
                 Seen::Reached => return Ok(DONE),
                 Seen::Pending(words) => {
                     hopeless_since = None;
-                    words
+                    (words, LOOK_MS)
+                }
+                Seen::Untold(words) => {
+                    hopeless_since = None;
+                    (words, POLL_MS)
                 }
                 Seen::Hopeless(why) => {
                     if now - *hopeless_since.get_or_insert(now) >= HOPELESS_MS {
                         return Err(Failure::failed(why));
                     }
-                    why
+                    (why, POLL_MS)
                 }
             };
             let left = until.map_or(u64::MAX, |until| until.saturating_sub(now));
@@ -93,7 +106,7 @@ impl Wait {
                 let message = format!("{} is not reached in time: {words}", self.state.word());
                 return Err(Failure::new(TIMED_OUT, message));
             }
-            thread::sleep(Duration::from_millis(left.min(POLL_MS)));
+            told.pause(left.min(pause_ms));
         }
     }
 
@@ -111,6 +124,53 @@ impl Wait {
     }
 }
 
+/// What the daemon tells of the awaited agent.
+struct Told {
+    /// The connection on which it does; `None` if it does not.
+    client: Option<Client>,
+    name: String,
+}
+
+impl Told {
+    /// Asks the daemon to tell. An agent's command is not told, nor does an older daemon tell.
+    fn begin(options: &GlobalOptions, name: &str) -> Self {
+        let client = join_again(options).ok().filter(|client| follow(client).is_ok());
+        Self { client, name: name.to_owned() }
+    }
+
+    /// Waits until the daemon tells of the agent, at most so many milliseconds. If it tells of
+    /// nothing, waits for a part of that.
+    fn pause(&mut self, ms: u64) {
+        let until = clock::monotonic_ms().saturating_add(ms);
+        while let Some(client) = &self.client {
+            let left = until.saturating_sub(clock::monotonic_ms());
+            match client.events().recv_timeout(Duration::from_millis(left)) {
+                Ok(Event::Delivered(delivery)) if is_about(&delivery, &self.name) => return,
+                // After a reconnect, the daemon tells only if it is asked again.
+                Ok(Event::State(State::Ready(_))) if follow(client).is_ok() => return,
+                Ok(Event::State(State::Ready(_))) => self.client = None,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return,
+                Err(RecvTimeoutError::Disconnected) => self.client = None,
+            }
+        }
+        let left = until.saturating_sub(clock::monotonic_ms());
+        thread::sleep(Duration::from_millis(left.min(POLL_MS)));
+    }
+}
+
+/// Whether a delivery carries a change of an agent or of its messages, or the news that changes
+/// were lost.
+fn is_about(delivery: &Delivery, name: &str) -> bool {
+    let Some(change) = change_in(delivery).and_then(|json| parse_change(json).ok()) else {
+        return false;
+    };
+    let is = |other: &Option<Cow<'_, str>>| {
+        other.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(name))
+    };
+    change.lost > 0 || is(&change.agent) || is(&change.to)
+}
+
 /// Judges the row of an agent. `has_wrapper` tells whether its wrapper runs although the agent is
 /// away.
 fn seen(state: Awaited, row: &AgentRow<'_>, has_wrapper: impl FnOnce() -> bool) -> Seen {
@@ -121,7 +181,7 @@ fn seen(state: Awaited, row: &AgentRow<'_>, has_wrapper: impl FnOnce() -> bool) 
         Awaited::Message => Seen::Pending(format!("nothing waits for {name}")),
         Awaited::Ended if row.here => Seen::Pending(format!("{name} is here")),
         Awaited::Ended if row.reconnecting || has_wrapper() => {
-            Seen::Pending(format!("{name} is reconnecting"))
+            Seen::Untold(format!("{name} is reconnecting"))
         }
         Awaited::Ended => Seen::Reached,
         Awaited::Idle if row.reconnecting => Seen::Pending(format!("{name} is reconnecting")),
@@ -185,7 +245,7 @@ mod tests {
         ] {
             assert_eq!(seen(state, &row(members), || false), expected, "{members}");
         }
-        let reconnecting = pending("Ann is reconnecting");
+        let reconnecting = Seen::Untold("Ann is reconnecting".to_owned());
         assert_eq!(seen(Awaited::Ended, &row(r#""here":false"#), || true), reconnecting);
         let unknown = seen(Awaited::Idle, &row(r#""here":true"#), || false);
         assert!(

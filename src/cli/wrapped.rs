@@ -33,10 +33,8 @@ const NAMES_MAX: usize = 20;
 /// Connects a person's command to the wrapper of an agent.
 pub(super) fn connect(options: &GlobalOptions, name: &str) -> Result<ControlClient, Failure> {
     if let Some(agent) = agent_around() {
-        return Err(Failure::failed(format!(
-            "this command is for a person at a terminal: run it outside of {}",
-            escaped(&agent)
-        )));
+        return Err(Failure::failed("this command is for a person at a terminal")
+            .hint(format!("run it outside of {}", escaped(&agent))));
     }
     check_name(name)?;
     let run_directory = options.home()?.join(RUN_DIRECTORY);

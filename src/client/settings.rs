@@ -2,7 +2,7 @@
 
 use crate::protocol::{payload::Capabilities, secret::Secret};
 use platform::peer::User;
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// The identity of a client, the daemon's address, and when to give up.
 #[derive(Clone, Debug)]
@@ -29,6 +29,9 @@ pub struct Settings {
     /// least once a second without end. After an ERROR it still waits as docs/PROTOCOL.md, section
     /// 15, says.
     pub local: bool,
+    /// The pause after each read from the daemon. With one, a client that gets many messages gets
+    /// them late by as much, and uses less of the processor.
+    pub read_pause: Duration,
     /// A callback for each attempt to reconnect that finds no listener.
     pub when_absent: Option<WhenAbsent>,
 }
@@ -117,6 +120,7 @@ impl Settings {
             first_attempts: 1,
             retry_cycle_after_ms: None,
             local: false,
+            read_pause: Duration::ZERO,
             when_absent: None,
         }
     }

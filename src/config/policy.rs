@@ -44,7 +44,7 @@ pub fn missing(home: &Path) -> ConfigError {
         path: home.join(FILE),
         line: None,
         reason:
-            "the file is missing, but its rules were in force: restore it, or run `agent-relay \
+            "the file is missing, but its rules were in force; restore it, or run `agent-relay \
                  policy clear` to go on without rules"
                 .to_owned(),
     }
@@ -165,7 +165,7 @@ fn add_key(policy: &mut Policy, agent: &Spanned<Table<AgentEntry>>) -> Result<()
     let hash = secret::parse_hash(key).ok_or_else(|| {
         let reason = match Secret::parse(key) {
             Some(_) => format!(
-                "`key` is the key itself, which is no longer secret: make another with \
+                "`key` is the key itself, which is no longer secret; make another with \
                  `agent-relay policy key {name}`, and put its hash here"
             ),
             None => format!(
@@ -175,7 +175,7 @@ fn add_key(policy: &mut Policy, agent: &Spanned<Table<AgentEntry>>) -> Result<()
         Invalid::at(key_value, reason)
     })?;
     if policy.keys.contains_key(&name) {
-        let reason = format!("{name} has a key already: leave one of the two out");
+        let reason = format!("{name} has a key already; leave one of the two out");
         return Err(Invalid::at(name_value, reason));
     }
     policy.keys.insert(name, hash);
@@ -318,7 +318,7 @@ mod tests {
         let agent = |name: &str| format!("[[agent]]\nname = '{name}'\nkey = '{}'\n", hash());
         refused(
             &(agent("Ann") + &agent("Bob") + &agent("ANN")),
-            "policy.toml:8: ANN has a key already: leave one of the two out",
+            "policy.toml:8: ANN has a key already; leave one of the two out",
         );
     }
 
@@ -328,7 +328,7 @@ mod tests {
         let key = key.reveal();
         refused(
             &format!("[[agent]]\nname = 'Ann'\nkey = '{key}'"),
-            "policy.toml:3: `key` is the key itself, which is no longer secret: make another with \
+            "policy.toml:3: `key` is the key itself, which is no longer secret; make another with \
              `agent-relay policy key Ann`, and put its hash here",
         );
         for wrong in [

@@ -34,7 +34,7 @@ impl fmt::Display for DaemonError {
             Self::EndpointInUse(endpoint) => {
                 write!(
                     f,
-                    "a daemon is already running at {endpoint}: choose another endpoint, or stop it"
+                    "a daemon is already running at {endpoint}; choose another endpoint, or stop it"
                 )
             }
             Self::System(error) => write!(f, "{error}"),

@@ -142,6 +142,9 @@ pub struct State {
     pub pid: u32,
     /// The wrapper's process.
     pub wrapper_pid: u32,
+    /// The directory in which the command was started. An older wrapper does not state it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
     /// The number of messages that wait to be typed.
     pub waiting: usize,
     /// The reason why the messages wait, in words.

@@ -1,6 +1,6 @@
 //! The `data` of requests to `@relay` and of its responses.
 
-use super::{deliver::Proof, typed};
+use super::{deliver::Proof, typed, wire_enum::wire_enum};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -13,6 +13,9 @@ pub const RESPONSE: &str = "response";
 
 /// The `kind` of a DELIVER that carries a [`TapCopy`].
 pub const TAP: &str = "tap";
+
+/// The `kind` of a DELIVER that carries a [`Change`].
+pub const CHANGE: &str = "change";
 
 /// The `data` of a request whose answer has pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -492,6 +495,105 @@ pub struct Purged {
     /// Whether more messages wait, so that the request should be repeated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
+}
+
+/// The `data` of `tap`, and of its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tap {
+    /// Whether the client gets [`Change`]s in place of [`TapCopy`]s. The answer of a daemon that
+    /// knows no changes does not have it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changes: bool,
+}
+
+wire_enum! {
+    /// The subject of a [`Change`].
+    ChangeKind {
+        /// A delivery was accepted or has ended.
+        Message = "message",
+        /// An answer to a question was passed on.
+        Answer = "answer",
+        /// An agent has joined or left, or does something else.
+        Agent = "agent",
+        /// Changes were lost because the client reads too slowly.
+        Lost = "lost",
+    }
+}
+
+/// The state of a delivery that is accepted, in a [`Change`].
+pub const ACCEPTED: &str = "accepted";
+
+/// The state of a delivery that is acknowledged, in a [`Change`] and in [`DeliveryProgress`].
+pub const ACKNOWLEDGED: &str = "acknowledged";
+
+/// The state of a dead letter, in a [`Change`] and in [`DeliveryProgress`].
+pub const DEAD: &str = "dead";
+
+/// The state of a dead letter that is delivered again, in a [`Change`].
+pub const REDELIVERED: &str = "redelivered";
+
+/// The states of an agent that has just joined and left, in a [`Change`].
+pub const JOINED: &str = "joined";
+/// See [`JOINED`].
+pub const LEFT: &str = "left";
+
+/// A change, for a tap that asked for changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change<'a> {
+    /// The subject: the text of a [`ChangeKind`].
+    #[serde(borrow)]
+    pub kind: Cow<'a, str>,
+    /// The time of the change, in milliseconds since 1970.
+    pub at: u64,
+    /// The new state: of a message [`ACCEPTED`], [`ACKNOWLEDGED`], [`DEAD`] or [`REDELIVERED`]; of
+    /// an agent [`JOINED`], [`LEFT`] or the text of an [`Activity`](super::activity::Activity).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Cow<'a, str>>,
+    /// The DELIVER's id; for an answer, that of its question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Cow<'a, str>>,
+    /// The SEND's id; for an answer, that of its question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_id: Option<Cow<'a, str>>,
+    /// The sender's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Cow<'a, str>>,
+    /// The recipient's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Cow<'a, str>>,
+    /// The topic on which the message was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<Cow<'a, str>>,
+    /// Whether the message is delivered at least once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_ack: Option<bool>,
+    /// The code of the NACK that the sender of a dead letter got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Cow<'a, str>>,
+    /// The reason, in words, why the delivery is dead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Cow<'a, str>>,
+    /// The agent's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Cow<'a, str>>,
+    /// The time since which the agent does that, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// The source of an activity: the text of an
+    /// [`ActivitySource`](super::activity::ActivitySource).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Cow<'a, str>>,
+    /// The number of changes that were lost.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u64,
+}
+
+impl Change<'_> {
+    /// A change with its subject and time only.
+    #[must_use]
+    pub fn new(kind: ChangeKind, at: u64) -> Self {
+        Self { kind: kind.as_str().into(), at, ..Self::default() }
+    }
 }
 
 /// A copy for a tap, of a SEND that was accepted or an answer that was passed on.

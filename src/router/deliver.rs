@@ -85,6 +85,7 @@ impl Router {
     /// Ends a delivery. If the recipient reports on deliveries, the delivery and its last report
     /// are remembered, since further reports may follow.
     fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
+        self.tell_end(key, &ending);
         let message = self.mail.end(&mut self.ctx, key, ending)?;
         if let Some(reliable) = message.reliable()
             && (reliable.reported.is_some() || self.reports_on_deliveries(message.to))
@@ -126,7 +127,9 @@ impl Router {
     /// Handles an ACK that arrives after its delivery became a dead letter.
     fn acknowledged_late(&mut self, agent: AgentKey, id: Uuid) {
         let number = self.directory[agent].number;
-        self.mail.acknowledge_dead_letter(&mut self.ctx, id, number);
+        if self.mail.acknowledge_dead_letter(&mut self.ctx, id, number) {
+            self.tell_acknowledged_late(id, agent);
+        }
     }
 
     /// Handles a recipient's NACK: the recipient refuses the message, or wants it again later.

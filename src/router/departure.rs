@@ -172,6 +172,10 @@ impl Router {
             self.directory.schedule_forgetting(&mut self.ctx, agent);
         }
         self.directory.note_freed(agent);
+        // A follower of changes hears of the daemon's end, and of nobody's in particular.
+        if !matches!(departure, Departure::Replaced | Departure::Stopped) {
+            self.tell_presence(agent);
+        }
     }
 
     /// Queues again the retained messages that were handed to a connection and are not written yet.

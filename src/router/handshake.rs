@@ -139,7 +139,14 @@ impl Router {
                 self.connections.pause_for_name(&mut self.ctx, id);
                 Ok(())
             }
-            None => self.join(id, applicant, false),
+            None => {
+                let name = applicant.name.clone();
+                self.join(id, applicant, false)?;
+                if let Some(agent) = self.directory.find(name.as_str()) {
+                    self.tell_presence(agent);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -151,7 +158,8 @@ impl Router {
         agent: AgentKey,
         applicant: Applicant,
     ) -> Result<(), Refusal> {
-        if let Some(older) = self.directory[agent].client {
+        let older = self.directory[agent].client;
+        if let Some(older) = older {
             let why = "another connection took this session up with its token";
             self.violated(older, Violation::new(ErrorCode::SessionReplaced, why));
         }
@@ -159,7 +167,11 @@ impl Router {
             Proof::Claim => Proof::Token,
             proof => proof,
         };
-        self.join(id, Applicant { proof, ..applicant }, true)
+        self.join(id, Applicant { proof, ..applicant }, true)?;
+        if older.is_none() {
+            self.tell_presence(agent);
+        }
+        Ok(())
     }
 
     fn hello_of_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
@@ -223,8 +235,9 @@ impl Router {
             let Some((id, applicant)) = self.connections.next_waiting(&self.ctx, agent) else {
                 continue;
             };
-            if let Err((code, message)) = self.join(id, applicant, false) {
-                self.violated(id, Violation::new(code, message));
+            match self.join(id, applicant, false) {
+                Ok(()) => self.tell_presence(agent),
+                Err((code, message)) => self.violated(id, Violation::new(code, message)),
             }
             self.pump(agent);
             self.connections.end_pause(&mut self.ctx, id);

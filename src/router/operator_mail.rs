@@ -94,10 +94,11 @@ impl Router {
         for id in ids {
             let Some((key, message)) = self.mail.delivery(id) else { continue };
             let is_stored = message.reliable().is_some_and(|own| own.state == State::Waiting);
-            if is_stored
-                && self.is_operator(message.to)
-                && self.mail.end(&mut self.ctx, key, Ending::Acknowledged).is_some()
-            {
+            if !is_stored || !self.is_operator(message.to) {
+                continue;
+            }
+            self.tell_end(key, &Ending::Acknowledged);
+            if self.mail.end(&mut self.ctx, key, Ending::Acknowledged).is_some() {
                 self.ctx.counts.acknowledged += 1;
                 taken.taken += 1;
             }

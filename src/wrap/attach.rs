@@ -1,8 +1,10 @@
 //! `agent-relay attach`: shows an agent's screen in a person's terminal, which may also drive it.
 
 mod detach_key;
+mod screen;
 
 pub use detach_key::DetachKey;
+pub use screen::screen;
 
 use super::{
     control::client::{self, ControlClient, ControlError},

@@ -32,9 +32,10 @@ use agent_relay::{
             Welcome,
         },
         relay::{
-            ActivityRequest, Agents, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest,
-            MessageRow, Messages, Page, Piece, Process, PurgeRequest, Purged, RedeliverRequest,
-            Redelivered, ReplyMeta, ReportRequest, Status, Stop, TakeRequest, Taken, TapCopy,
+            ActivityRequest, Agents, Change, ForgetRequest, HistoryRequest, InboxRequest,
+            MessageRequest, MessageRow, Messages, Page, Piece, Process, PurgeRequest, Purged,
+            RedeliverRequest, Redelivered, ReplyMeta, ReportRequest, Status, Stop, TakeRequest,
+            Taken, Tap, TapCopy,
         },
         topic::{Pattern, TOPIC_BYTES_MAX},
     },
@@ -414,7 +415,8 @@ fn check_message(envelope: &Envelope<'_>) {
         ("request", "report") => check::<ReportRequest>(data),
         ("request", "activity") => check::<ActivityRequest>(data),
         ("request", "stop") => check::<Stop>(data),
-        ("request", "status" | "tap" | "reload") => check::<Empty>(data),
+        ("request", "status" | "reload") => check::<Empty>(data),
+        ("request" | "response", "tap") => check::<Tap>(data),
         ("response", "message") if data.contains("next_offset") => check::<Piece<'_>>(data),
         ("response", "message" | "inbox" | "history" | "dead-letters") if from_relay => {
             check::<Messages<MessageRow<'_>>>(data);
@@ -424,12 +426,11 @@ fn check_message(envelope: &Envelope<'_>) {
         ("response", "purge") if from_relay => check::<Purged>(data),
         ("response", "agents") if from_relay => check::<Agents<'_>>(data),
         ("response", "status") if from_relay => check::<Status<'_>>(data),
-        ("response", "forget" | "report" | "activity" | "tap" | "reload" | "stop")
-            if from_relay =>
-        {
+        ("response", "forget" | "report" | "activity" | "reload" | "stop") if from_relay => {
             check::<Empty>(data)
         }
         ("tap", _) if from_relay => check::<TapCopy<'_>>(data),
+        ("change", _) if from_relay => check::<Change<'_>>(data),
         ("message", _) => {}
         other => panic!("an example of {other:?} wants a check of its own"),
     }

@@ -22,6 +22,7 @@ mod crash;
 mod descriptors;
 mod document;
 mod echoes;
+mod events;
 mod every_system;
 mod executables;
 mod fallible_client;
@@ -55,8 +56,10 @@ mod taken_endpoint;
 #[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
 mod terminal;
 mod tidy;
+mod top;
 mod unread_log;
 mod upgrade;
+mod using;
 mod vanished;
 mod wire;
 mod wrap;

@@ -372,7 +372,7 @@ fn failed_spawn_is_explained() {
     let missing = run(&sandbox, &["spawn", "Ann", "--", "no-such-command"], FAILED);
     assert_eq!(
         err(&missing),
-        "agent-relay: Ann did not start: there is no command no-such-command: check its name and PATH\n"
+        "agent-relay: Ann did not start: there is no command no-such-command; check its name and PATH\n"
     );
     let nowhere = run(&sandbox, &["spawn", "Ann", "--cwd", "nowhere", "--", program], FAILED);
     assert!(err(&nowhere).contains("there is no directory "), "{nowhere:?}");

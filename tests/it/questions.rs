@@ -106,7 +106,7 @@ fn unanswered_ask_has_its_own_exit_codes() {
         bob.send_json(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
             "payload": {"ack_id": id, "code": "X", "message": "I don't talk about ports"}}));
         let refused = String::from_utf8(asking.join().unwrap().stderr).unwrap();
-        assert!(refused.contains("REFUSED") && refused.contains("about ports"), "{refused}");
+        assert!(refused.contains("I don't talk about ports"), "{refused}");
     });
 }
 

@@ -236,7 +236,7 @@ fn command_of_a_gone_agent_is_refused() {
     sandbox.join("Ann").leave();
     let _bob = sandbox.join("Bob");
     let (code, printed) = run_inside(Some(&file), &line);
-    assert!(code == 3 && printed.contains("AGENT_OFFLINE"), "{printed}");
+    assert!(code == 3 && printed.contains("in whose name you would speak is away"), "{printed}");
     let (code, printed) = run_inside(Some(&file), &["send", "--as", "Bob", "Bob", "hello"]);
     assert!(code == USAGE && printed.contains("can only send as that agent"), "{printed}");
 }

@@ -279,7 +279,7 @@ mod tests {
                  \"*S-1-5-32-544:{all}\"",
                 path.display()
             );
-            assert!(said.ends_with(&format!("is open to others (Everyone): run {line}")), "{said}");
+            assert!(said.ends_with(&format!("is open to others (Everyone); run {line}")), "{said}");
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn foreign_directory_error_names_owner_and_remedy() {
         let said = Advice::Recreate.on_owner(Path::new(r"C:\ProgramData\agent-relay"), r"PC\Eve");
-        assert!(said.contains(r"belongs to the user PC\Eve: remove it in an elevated"), "{said}");
+        assert!(said.contains(r"belongs to the user PC\Eve; remove it in an elevated"), "{said}");
         assert!(said.contains(r#"rmdir /s "C:\ProgramData\agent-relay""#), "{said}");
     }
 }

@@ -198,7 +198,7 @@ fn too_long_for_batch(program: &Path) -> io::Error {
         io::ErrorKind::InvalidInput,
         format!(
             "the command line of the batch file {} is longer than the {SHELL_UNITS_MAX} characters that the system's \
-             shell reads: run its .exe, or its script with node",
+             shell reads; run its .exe, or its script with node",
             program.display()
         ),
     )
@@ -209,7 +209,7 @@ fn no_batch_argument(program: &Path, command: &Command, number: usize) -> io::Er
     refusal(
         io::ErrorKind::InvalidInput,
         format!(
-            "the batch file {} cannot take {argument:?}, which has a line break: run its .exe, or its \
+            "the batch file {} cannot take {argument:?}, which has a line break; run its .exe, or its \
              script with node",
             program.display()
         ),
@@ -255,7 +255,7 @@ fn zero_ended(text: impl AsRef<OsStr>) -> io::Result<Vec<u16>> {
 fn units(text: &OsStr) -> io::Result<Vec<u16>> {
     let units: Vec<u16> = text.encode_wide().collect();
     if units.contains(&0) {
-        let why = format!("{text:?} contains a zero character: remove it");
+        let why = format!("{text:?} contains a zero character; remove it");
         return Err(refusal(io::ErrorKind::InvalidInput, why));
     }
     Ok(units)

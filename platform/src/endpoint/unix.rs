@@ -21,13 +21,13 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
     // The path is made absolute, because the other side may run in another directory.
     let path = path::absolute(text).map_err(naming(format!("the endpoint {text}")))?;
     let path = path.to_str().map(str::to_owned).ok_or_else(|| {
-        refusal(io::ErrorKind::InvalidInput, format!("the endpoint {text} is in a directory whose name is not UTF-8: give an absolute path"))
+        refusal(io::ErrorKind::InvalidInput, format!("the endpoint {text} is in a directory whose name is not UTF-8; give an absolute path"))
     })?;
     if path.len() > PATH_BYTES_MAX {
         return Err(refusal(
             io::ErrorKind::InvalidInput,
             format!(
-                "the endpoint {path} has {} bytes, and this system's limit for a socket's path is {PATH_BYTES_MAX}: choose a shorter one",
+                "the endpoint {path} has {} bytes, and this system's limit for a socket's path is {PATH_BYTES_MAX}; choose a shorter one",
                 path.len()
             ),
         ));

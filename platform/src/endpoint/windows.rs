@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> io::Result<String> {
         return Err(refusal(
             io::ErrorKind::InvalidInput,
             format!(
-                "the endpoint {text} has {units} characters, and this system's limit for a pipe's name is {NAME_UNITS_MAX}: choose a shorter one"
+                "the endpoint {text} has {units} characters, and this system's limit for a pipe's name is {NAME_UNITS_MAX}; choose a shorter one"
             ),
         ));
     }

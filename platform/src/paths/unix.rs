@@ -20,12 +20,9 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
     {
         return Ok(state);
     }
-    let home = std::env::home_dir().filter(|home| home.is_absolute()).ok_or_else(|| {
-        refusal(
-            io::ErrorKind::NotFound,
-            "this user has no home directory: set HOME, or name a directory",
-        )
-    })?;
+    let home = std::env::home_dir()
+        .filter(|home| home.is_absolute())
+        .ok_or_else(|| refusal(io::ErrorKind::NotFound, "this user has no home directory"))?;
     #[cfg(target_os = "macos")]
     let below = "Library/Application Support";
     #[cfg(not(target_os = "macos"))]
@@ -135,14 +132,14 @@ fn check(path: &Path, users: &[User], forbidden: u32, what: &str, remedy: &str) 
     if !owner.is_trusted_server() && !users.contains(&owner) {
         return Err(refusal(
             io::ErrorKind::PermissionDenied,
-            format!("{} belongs to the user with id {owner}: choose another", path.display()),
+            format!("{} belongs to the user with id {owner}; choose another", path.display()),
         ));
     }
     if metadata.mode() & forbidden != 0 {
         return Err(refusal(
             io::ErrorKind::PermissionDenied,
             format!(
-                "{0} {what} (mode {1:o}): run chmod {remedy} '{0}'",
+                "{0} {what} (mode {1:o}); run chmod {remedy} '{0}'",
                 path.display(),
                 metadata.mode() & 0o7777
             ),

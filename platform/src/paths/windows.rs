@@ -40,12 +40,7 @@ pub(crate) fn data_directory() -> io::Result<PathBuf> {
     std::env::var_os("LOCALAPPDATA")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
-        .ok_or_else(|| {
-            refusal(
-                io::ErrorKind::NotFound,
-                "this user has no directory for data: set LOCALAPPDATA, or name a directory",
-            )
-        })
+        .ok_or_else(|| refusal(io::ErrorKind::NotFound, "this user has no directory for data"))
 }
 
 /// Refuses a directory on another machine. There, locks and the store's shared memory do not
@@ -60,7 +55,7 @@ pub(crate) fn check_local(path: &Path) -> io::Result<()> {
     Err(refusal(
         io::ErrorKind::Unsupported,
         format!(
-            "{} is on another machine, where files cannot be locked reliably: choose a directory on a local \
+            "{} is on another machine, where files cannot be locked reliably; choose a directory on a local \
              disk",
             path.display()
         ),

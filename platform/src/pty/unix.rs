@@ -284,7 +284,7 @@ pub(crate) fn find(command: &Command, cwd: &Path) -> io::Result<PathBuf> {
     Err(match refused {
         Some(file) => refusal(
             io::ErrorKind::PermissionDenied,
-            format!("{} is not an executable file: check the command", file.display()),
+            format!("{} is not an executable file; check the command", file.display()),
         ),
         None => not_found(name),
     })

@@ -119,12 +119,12 @@ pub(crate) fn check_user(sid: &str) -> io::Result<()> {
         Ok((_, kind)) if kind == SidTypeUser => Ok(()),
         Ok((name, _)) => Err(refusal(
             io::ErrorKind::NotFound,
-            format!("{sid} ({name}) is not a user: name the service's user"),
+            format!("{sid} ({name}) is not a user; name the service's user"),
         )),
         Err(error) => Err(refusal(
             io::ErrorKind::NotFound,
             format!(
-                "{sid} is not a user of this system ({error}): name one who has logged on here"
+                "{sid} is not a user of this system ({error}); name one who has logged on here"
             ),
         )),
     }

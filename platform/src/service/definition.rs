@@ -10,7 +10,7 @@ use crate::{naming, refusal};
 /// The user's home directory.
 pub(super) fn user_directory() -> io::Result<PathBuf> {
     env::home_dir().filter(|home| home.is_absolute()).ok_or_else(|| {
-        refusal(io::ErrorKind::NotFound, "this user has no home directory: set HOME")
+        refusal(io::ErrorKind::NotFound, "this user has no home directory; set HOME")
     })
 }
 

@@ -126,7 +126,7 @@ fn shown() -> io::Result<Option<String>> {
 /// the screen.
 fn check_domain() -> io::Result<()> {
     run("launchctl", &["print", &domain()?]).map(drop).map_err(|error| {
-        let words = "launchd has agents only for users logged in at the screen: run this in a terminal there; \
+        let words = "launchd has agents only for users logged in at the screen; run this in a terminal there; \
                      without a service, `agent-relay up` starts the daemon";
         refusal(error.kind(), format!("{error}: {words}"))
     })

@@ -482,7 +482,7 @@ fn service_error(what: &str) -> impl FnOnce(Error) -> io::Error + use<> {
         (Some(ERROR_SERVICE_MARKED_FOR_DELETE), _) => refusal(
             io::ErrorKind::ResourceBusy,
             format!(
-                "{what}: the old one exists until the last window that shows it is closed: close \
+                "{what}: the old one exists until the last window that shows it is closed; close \
                  services.msc and the Task Manager, and try again"
             ),
         ),

@@ -50,11 +50,11 @@ pub(super) fn check_install(program: &Program, site: Option<&Site>) -> io::Resul
     let in_the_way = |words: &str| Err(refusal(io::ErrorKind::AlreadyExists, words));
     match (site, before) {
         (Some(site), Some(before)) if before.owner().is_some_and(|owner| owner != site.owner) => {
-            in_the_way("a service for another user is installed: remove it first")
+            in_the_way("a service for another user is installed; remove it first")
         }
         (Some(_), _) => scm::check_install(program),
         (None, Some(before)) if is_mine(&before) => {
-            in_the_way("the service is installed and would compete with the task: remove it first")
+            in_the_way("the service is installed and would compete with the task; remove it first")
         }
         (None, _) => schedule::check_install(program),
     }

@@ -153,7 +153,7 @@ pub(super) fn join(endpoint: &Endpoint, access: &Descriptor) -> io::Result<Owned
     Err(refusal(
         io::ErrorKind::AddrInUse,
         format!(
-            "{endpoint} belongs to another user, or to another version: choose another endpoint"
+            "{endpoint} belongs to another user, or to another version; choose another endpoint"
         ),
     ))
 }

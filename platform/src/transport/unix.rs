@@ -62,7 +62,7 @@ impl Listener {
         let file = FileId::of(&look(endpoint)?.ok_or_else(|| {
             refusal(
                 io::ErrorKind::NotFound,
-                format!("{endpoint} was removed as it was made: try again"),
+                format!("{endpoint} was removed as it was made; try again"),
             )
         })?);
         Ok(Self { socket, endpoint: endpoint.clone(), file, stop: Stop::new()? })
@@ -221,7 +221,7 @@ fn check_directory(endpoint: &Endpoint) -> io::Result<()> {
 /// The error of the socket's directory, if a socket cannot be made in it.
 fn directory_error(endpoint: &Endpoint) -> Option<io::Error> {
     let why = check_directory(endpoint).err()?;
-    Some(refusal(why.kind(), format!("{why}: choose another endpoint")))
+    Some(refusal(why.kind(), format!("{why}; choose another endpoint")))
 }
 
 /// Removes a socket of this user without a listener, and refuses any other object.
@@ -234,7 +234,7 @@ fn remove_stale_socket(endpoint: &Endpoint) -> io::Result<()> {
     if owner != User::me()? {
         return Err(refusal(
             io::ErrorKind::PermissionDenied,
-            format!("{endpoint} belongs to the user with id {owner}: choose another endpoint"),
+            format!("{endpoint} belongs to the user with id {owner}; choose another endpoint"),
         ));
     }
     match Stream::connect(endpoint) {
@@ -245,7 +245,7 @@ fn remove_stale_socket(endpoint: &Endpoint) -> io::Result<()> {
         // A listener is presumably alive: it is connected, too busy to accept, or not permitted.
         _ => Err(refusal(
             io::ErrorKind::AddrInUse,
-            format!("another process listens at {endpoint}: stop it or choose another endpoint"),
+            format!("another process listens at {endpoint}; stop it or choose another endpoint"),
         )),
     }
 }
@@ -254,7 +254,7 @@ fn remove_stale_socket(endpoint: &Endpoint) -> io::Result<()> {
 fn not_a_socket(endpoint: &Endpoint) -> io::Error {
     refusal(
         io::ErrorKind::AlreadyExists,
-        format!("{endpoint} exists and is not a socket: move it away or choose another endpoint"),
+        format!("{endpoint} exists and is not a socket; move it away or choose another endpoint"),
     )
 }
 

@@ -105,7 +105,7 @@ impl Listener {
             refusal(
                 io::ErrorKind::AddrInUse,
                 format!(
-                    "another process listens at {endpoint}: stop it or choose another endpoint"
+                    "another process listens at {endpoint}; stop it or choose another endpoint"
                 ),
             )
         };

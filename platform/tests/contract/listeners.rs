@@ -133,7 +133,7 @@ pub(crate) fn unusable_endpoint_is_refused() {
         assert!(checked.contains(&format!("{}", directory.display())), "{checked}");
         assert!(checked.contains(words), "{checked}");
         let refused = Listener::bind(&endpoint).unwrap_err().to_string();
-        assert!(refused.ends_with(&format!("{checked}: choose another endpoint")), "{refused}");
+        assert!(refused.ends_with(&format!("{checked}; choose another endpoint")), "{refused}");
     }
     let error = Listener::check_bindable(&Endpoint::parse(file.as_ref()).unwrap()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);

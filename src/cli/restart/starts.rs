@@ -63,7 +63,7 @@ fn read(path: &Path) -> io::Result<Vec<u64>> {
     read.map_err(|error| named(path, "read", &error))?;
     let times: Result<Vec<_>, _> = text.lines().map(str::parse).collect();
     times.map_err(|_| {
-        io::Error::other(format!("{} does not hold times of starts: remove it", path.display()))
+        io::Error::other(format!("{} does not hold times of starts; remove it", path.display()))
     })
 }
 

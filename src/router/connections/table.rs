@@ -332,11 +332,9 @@ impl Connections {
         }
     }
 
-    /// Notes what a member's agent does.
-    pub(in crate::router) fn note_activity(&mut self, id: ClientId, doing: Doing) {
-        if let Some(membership) = self.membership_mut(id) {
-            membership.doing = Some(doing);
-        }
+    /// Notes what a member's agent does. Returns what it has done before, if that is known.
+    pub(in crate::router) fn note_activity(&mut self, id: ClientId, doing: Doing) -> Option<Doing> {
+        self.membership_mut(id)?.doing.replace(doing)
     }
 
     /// Ends a client's membership, or its wait for a handshake or a name. Returns the membership

@@ -346,18 +346,18 @@ impl Mail {
         self.dead_letters.add(id, delivery, to, sender);
     }
 
-    /// Records a late ACK of a dead letter. Ignores the ACK if the agent with the number `agent`
+    /// Records a late ACK of a dead letter. Returns false if the agent with the number `agent`
     /// was not the recipient.
     pub(in crate::router) fn acknowledge_dead_letter(
         &mut self,
         ctx: &mut Context,
         id: Uuid,
         agent: u64,
-    ) {
-        if let Some(delivery) = self.dead_letters.acknowledge(id, agent) {
-            let (ending, unix_ms) = (Ending::Acknowledged, ctx.now.unix_ms);
-            ctx.record(Change::Ended { delivery, ending, unix_ms });
-        }
+    ) -> bool {
+        let Some(delivery) = self.dead_letters.acknowledge(id, agent) else { return false };
+        let (ending, unix_ms) = (Ending::Acknowledged, ctx.now.unix_ms);
+        ctx.record(Change::Ended { delivery, ending, unix_ms });
+        true
     }
 
     /// Whether a dead letter in the store was neither redelivered nor acknowledged since.

@@ -7,7 +7,7 @@ use crate::{
         payload::MessagePayload,
         relay::{
             ActivityRequest, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page,
-            PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop, TakeRequest,
+            PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop, TakeRequest, Tap,
         },
         text::{Quoted, short_id},
         typed,
@@ -42,7 +42,7 @@ pub(super) enum Request {
     Purge(PurgeRequest),
     Report(ReportRequest),
     Activity(ActivityRequest),
-    Tap,
+    Tap(Tap),
     Reload,
     /// Stops the daemon, with the reason that BYE states.
     Stop(&'static str),
@@ -67,7 +67,7 @@ impl Request {
             "purge" => Self::Purge(data(spoken)?),
             "report" => Self::Report(data(spoken)?),
             "activity" => Self::Activity(data(spoken)?),
-            "tap" => Self::Tap,
+            "tap" => Self::Tap(data(spoken)?),
             "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
             "reload" => Self::Reload,
             other => {
@@ -95,7 +95,7 @@ impl Request {
             | Self::Purge(_)
             | Self::Report(_)
             | Self::Activity(_)
-            | Self::Tap
+            | Self::Tap(_)
             | Self::Reload
             | Self::Stop(_) => false,
         }
@@ -116,7 +116,7 @@ impl Request {
             Self::Purge(_) => "purge",
             Self::Report(_) => "report",
             Self::Activity(_) => "activity",
-            Self::Tap => "tap",
+            Self::Tap(_) => "tap",
             Self::Reload => "reload",
             Self::Stop(_) => "stop",
         }

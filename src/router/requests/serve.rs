@@ -203,9 +203,9 @@ impl Router {
                 self.ctx.spend(ROW_WORK * rows as u64);
                 Served::Answer(answer)
             }
-            Request::Tap => {
-                self.requests.begin_tap(client, &pending.send_id);
-                Served::Answer(raw(&Empty {}))
+            Request::Tap(tap) => {
+                self.requests.begin_tap(client, &pending.send_id, tap.changes);
+                Served::Answer(raw(tap))
             }
             Request::Stop(_) => Served::Answer(raw(&Empty {})),
             Request::Reload => Served::Operation(Operation::Reload),
@@ -344,7 +344,13 @@ impl Router {
             return Err((NackCode::Invalid, message));
         };
         let since = self.ctx.now.unix_ms.saturating_sub(*for_ms);
-        self.connections.note_activity(client, Doing { activity, source, since });
+        let doing = Doing { activity, source, since };
+        let before = self.connections.note_activity(client, doing);
+        if let Some(agent) = self.connections.agent_of(client)
+            && before.is_none_or(|before| before.activity != activity)
+        {
+            self.tell_activity(agent, doing);
+        }
         Ok(())
     }
 

@@ -30,13 +30,15 @@ pub(in crate::router) struct Requests {
     about_daemon: Option<Box<RawValue>>,
 }
 
-/// A client that gets copies of all routed messages.
+/// A client that gets copies of all routed messages, or all changes.
 #[derive(Debug)]
 pub(super) struct Tap {
     pub(super) client: ClientId,
     /// The id of the request that began the tap.
     pub(super) request: Box<str>,
-    /// The number of copies that did not fit into the window and are not reported as lost yet.
+    /// Whether the client gets changes in place of copies.
+    pub(super) has_changes: bool,
+    /// The number of copies or changes that did not fit into the window and are not reported as lost yet.
     lost: u64,
 }
 
@@ -97,8 +99,8 @@ impl Requests {
     }
 
     /// Begins a client's tap. A tap that the client has already begins anew for this request.
-    pub(super) fn begin_tap(&mut self, client: ClientId, request: &str) {
-        let fresh = Tap { client, request: request.into(), lost: 0 };
+    pub(super) fn begin_tap(&mut self, client: ClientId, request: &str, has_changes: bool) {
+        let fresh = Tap { client, request: request.into(), has_changes, lost: 0 };
         match self.taps.iter_mut().find(|tap| tap.client == client) {
             Some(tap) => *tap = fresh,
             None => self.taps.push(fresh),
@@ -109,6 +111,17 @@ impl Requests {
         &self.taps
     }
 
+    /// Whether a client gets changes.
+    pub(in crate::router) fn follows_changes(&self) -> bool {
+        self.taps.iter().any(|tap| tap.has_changes)
+    }
+
+    /// Whether a tap has lost copies since the last call of
+    /// [`take_lost_copies`](Self::take_lost_copies).
+    pub(super) fn has_lost_copies(&self, tap: usize) -> bool {
+        self.taps[tap].lost > 0
+    }
+
     /// Counts a copy that found no room in a tap's window.
     pub(super) fn note_lost_copy(&mut self, tap: usize) {
         self.taps[tap].lost += 1;
@@ -117,6 +130,11 @@ impl Requests {
     /// Returns how many copies a tap has lost since the last call.
     pub(super) fn take_lost_copies(&mut self, tap: usize) -> u64 {
         mem::take(&mut self.taps[tap].lost)
+    }
+
+    /// Adds to a tap's lost copies again what could not be reported.
+    pub(super) fn return_lost_copies(&mut self, tap: usize, lost: u64) {
+        self.taps[tap].lost += lost;
     }
 
     /// Returns the sequence number of the next answer to an agent.

@@ -81,6 +81,9 @@ impl Router {
         let bytes = bytes + 4 * HEAD_BYTES_MAX;
         for index in 0..self.requests.taps().len() {
             let tap = &self.requests.taps()[index];
+            if tap.has_changes {
+                continue;
+            }
             let (client, request) = (tap.client, tap.request.clone());
             if !self.connections.has_room(&self.ctx, client, bytes) {
                 self.requests.note_lost_copy(index);

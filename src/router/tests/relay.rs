@@ -251,3 +251,92 @@ fn forget_refuses_names_that_are_connected_keyed_or_have_mail() {
             ann < NACK {"ack_id":"a2","code":"UNKNOWN_AGENT","message":"no agent Bob was ever here; here is Ann"}
     "#]]);
 }
+
+#[test]
+fn tap_with_changes_gets_changes_in_place_of_copies() {
+    check(expect![[r#"
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks tap {"changes":true}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            op < DELIVER d3 @relay -> @operator seq 3 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+        bob asks activity {"activity":"working","source":"hooks","for_ms":400}
+            op < DELIVER d4 @relay -> @operator seq 4 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","since":1000600,"source":"hooks","state":"working"},"kind":"change"}
+            bob < DELIVER d5 @relay -> Bob seq 1 {"body":"activity","data":{},"kind":"response"}
+        bob asks activity {"activity":"working","source":"screen","for_ms":600}
+            bob < DELIVER d6 @relay -> Bob seq 2 {"body":"activity","data":{},"kind":"response"}
+        bob asks activity {"activity":"idle","source":"hooks","for_ms":0}
+            op < DELIVER d7 @relay -> @operator seq 5 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","since":1001000,"source":"hooks","state":"idle"},"kind":"change"}
+            bob < DELIVER d8 @relay -> Bob seq 3 {"body":"activity","data":{},"kind":"response"}
+        ann> Bob #t: at most once
+            op < DELIVER d9 @relay -> @operator seq 6 {"body":"","data":{"at":1001000,"from":"Ann","id":"cdda81ab-28f0-4884-933c-3ed4ca47fb08","kind":"message","requires_ack":false,"send_id":"a1","state":"accepted","to":"Bob","topic":"t"},"kind":"change"}
+            bob < DELIVER d10 Ann -> Bob #t seq 1 {"body":"at most once"}
+        ann>> Bob #t: at least once
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            op < DELIVER d11 @relay -> @operator seq 7 {"body":"","data":{"at":1001000,"from":"Ann","id":"6228b6a3-f83e-4815-88a3-d48d6180da32","kind":"message","requires_ack":true,"send_id":"a2","state":"accepted","to":"Bob","topic":"t"},"kind":"change"}
+            bob < DELIVER d12 Ann -> Bob #t seq 2 requires_ack true {"body":"at least once"}
+        bob acks d12
+            op < DELIVER d13 @relay -> @operator seq 8 {"body":"","data":{"at":1001000,"from":"Ann","id":"6228b6a3-f83e-4815-88a3-d48d6180da32","kind":"message","requires_ack":true,"send_id":"a2","state":"acknowledged","to":"Bob","topic":"t"},"kind":"change"}
+        ann>> *: to everyone
+            ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
+            op < DELIVER d14 @relay -> @operator seq 9 {"body":"","data":{"at":1001000,"from":"Ann","id":"54edefc8-d249-439a-8564-133ca3457ca4","kind":"message","requires_ack":true,"send_id":"a3","state":"accepted","to":"Bob"},"kind":"change"}
+            bob < DELIVER d15 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"to everyone"}
+        bob nacks d15
+            op < DELIVER d16 @relay -> @operator seq 10 {"body":"","data":{"at":1001000,"code":"REFUSED","from":"Ann","id":"54edefc8-d249-439a-8564-133ca3457ca4","kind":"message","requires_ack":true,"send_id":"a3","state":"dead","to":"Bob","why":"Bob refused it: no"},"kind":"change"}
+            ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        bob goes
+            op < DELIVER d17 @relay -> @operator seq 11 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","state":"left"},"kind":"change"}
+        ann>> Bob 100ms: runs out
+            ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
+            op < DELIVER d18 @relay -> @operator seq 12 {"body":"","data":{"at":1001000,"from":"Ann","id":"2fe116ed-f9cf-4b4c-a556-0ca66e38a113","kind":"message","requires_ack":true,"send_id":"a4","state":"accepted","to":"Bob"},"kind":"change"}
+        wait 200
+            op < DELIVER d19 @relay -> @operator seq 13 {"body":"","data":{"at":1001100,"code":"EXPIRED","from":"Ann","id":"2fe116ed-f9cf-4b4c-a556-0ca66e38a113","kind":"message","requires_ack":true,"send_id":"a4","state":"dead","to":"Bob","why":"its time to live ran out"},"kind":"change"}
+            ann < NACK {"ack_id":"a4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        op goes
+        ann> Ann: untold
+            ann < DELIVER d20 Ann -> Ann seq 1 {"body":"untold"}
+    "#]]);
+}
+
+#[test]
+fn slow_tap_is_told_how_many_changes_it_has_lost() {
+    check(expect![[r#"
+        limits window_bytes=1
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks tap {"changes":true}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
+        op stalls
+        ann joins
+            ann < WELCOME {"agent":"Ann"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+        ann> Ann: 1
+            ann < DELIVER d3 Ann -> Ann seq 1 {"body":"1"}
+        ann> Ann: 2
+            ann < DELIVER d4 Ann -> Ann seq 2 {"body":"2"}
+        op reads
+            op < DELIVER d5 @relay -> @operator seq 3 {"body":"","data":{"at":1001000,"kind":"lost","lost":2},"kind":"change"}
+    "#]]);
+}
+
+#[test]
+fn replaced_connection_is_no_change() {
+    check(expect![[r#"
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks tap {"changes":true}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
+        ann joins {"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+        ann2 joins {"agent":"Ann","capabilities":{"resume":true},"session":{"resume_token":"ann:1"}}
+            ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            ann close Fault(SessionReplaced)
+            ann2 < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+    "#]]);
+}

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use platform::{clock, pty::Pty};
-use std::{process, time::Duration};
+use std::{env, process, time::Duration};
 
 /// The longest time for clients to read the command's end.
 const GOODBYE_MS: u64 = 1000;
@@ -29,6 +29,7 @@ pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> con
         command,
         pid: pty.pid(),
         wrapper_pid: process::id(),
+        directory: env::current_dir().ok().map(|path| path.to_string_lossy().into_owned()),
         since: clock::unix_ms(),
         ..control::State::default()
     }

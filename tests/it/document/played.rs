@@ -475,6 +475,12 @@ fn operator_requests(script: &mut Script) {
     ann.expect("ACK");
     script.receive(&mut operator, "a8098c1a-f86e-41da-bd1a-00112444be1e", Members::OnlyThese);
     bob.expect("DELIVER");
+    script.send(&mut operator, "o-39");
+    script.receive(&mut operator, "4c8f6a1e-2b3d-4e5f-8a9b-0c1d2e3f4a5b", Members::Exactly);
+    ann.send("Bob", "a change", json!({"requires_ack": true}));
+    ann.expect("ACK");
+    script.receive(&mut operator, "7d9e0f1a-3c4b-4d5e-9f6a-1b2c3d4e5f6a", Members::OnlyThese);
+    bob.expect("DELIVER");
     script.send(&mut operator, "o-36");
     script.receive(&mut operator, "84a516a0-5c3b-4d8e-9f71-6c0b1a2d3e4f", Members::Exactly);
     let bye = script.receive(&mut bob, "6fa459ea-ee8a-4ca4-894e-db77e160355e", Members::Exactly);

@@ -44,7 +44,7 @@ fn run(program: &str, arguments: &[&Path]) {
     assert!(status.is_ok_and(|status| status.success()), "{program} {arguments:?}");
 }
 
-const NO_SOCKET: &str = "is not a socket: move it away or choose another endpoint";
+const NO_SOCKET: &str = "is not a socket; move it away or choose another endpoint";
 
 #[test]
 fn directory_at_the_socket_path_is_left_alone() {

@@ -94,7 +94,7 @@ fn calls() -> io::Result<&'static Calls> {
     static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
     let found = CALLS.get_or_init(|| ["conpty.dll", "kernel32.dll"].into_iter().find_map(calls_of));
     found.as_ref().ok_or_else(|| {
-        let why = "this Windows has no pseudo consoles: use Windows 10 1809 or newer";
+        let why = "this Windows has no pseudo consoles; use Windows 10 1809 or newer";
         refusal(io::ErrorKind::Unsupported, why)
     })
 }

@@ -1,0 +1,205 @@
+//! A connection over which the daemon tells of changes. It is opened again after the daemon was
+//! away. No daemon is started for it.
+
+use super::{
+    context::GlobalOptions,
+    escape::escaped,
+    failure::Failure,
+    identity::{Identity, agent_around},
+    join::join,
+    request::{call_with, data_of, operators_only, parse},
+};
+use crate::{
+    client::{Client, Delivery, Event, State},
+    protocol::{
+        name::{GUEST, RELAY},
+        relay::{self, CHANGE, Change},
+    },
+};
+use crossbeam_channel::{Receiver, after, never, select};
+use platform::{clock, stop_signals::Signal};
+use std::time::Duration;
+
+/// The time between two attempts to join.
+const RETRY_MS: u64 = 1000;
+
+/// The time between two looks at a daemon that tells this client of no changes.
+pub(super) const POLL_MS: u64 = 1000;
+
+/// Asks the daemon to tell of changes. Fails if the daemon is too old to do so, or refuses it.
+pub(super) fn follow(client: &Client) -> Result<(), Failure> {
+    let answer = call_with(client, "tap", &relay::Tap { changes: true })?;
+    let relay::Tap { changes } = parse("tap", &answer)?;
+    if changes {
+        return Ok(());
+    }
+    let failure = Failure::failed("the daemon is of an older version, which tells of no changes");
+    Err(failure.hint("`agent-relay up --replace` starts this version").refused("OLD"))
+}
+
+/// Returns the JSON of the change that a delivery carries.
+pub(super) fn change_in(delivery: &Delivery) -> Option<&str> {
+    data_of(delivery).filter(|_| delivery.from == RELAY && delivery.kind == CHANGE)
+}
+
+/// Parses a change.
+pub(super) fn parse_change(json: &str) -> Result<Change<'_>, Failure> {
+    parse("tap", json)
+}
+
+/// What happens on the connection.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The daemon tells of a change; this delivery carries it.
+    Change(Box<Delivery>),
+    /// The connection is lost, for this reason.
+    Away(String),
+    /// The connection is open again. Changes in between were not told.
+    Again,
+    /// The time is over. Something may have changed if this client is told of no changes.
+    Time,
+    /// This process got a signal.
+    Signal(Signal),
+}
+
+/// The connection.
+#[derive(Debug)]
+pub(super) struct Changes<'a> {
+    options: &'a GlobalOptions,
+    open: Option<Open>,
+    /// Whether the daemon tells this client of changes.
+    is_told: bool,
+    retry_at: u64,
+    signals: Receiver<Signal>,
+}
+
+/// The open connections: an answer could not pass by unread changes, so requests have their own.
+#[derive(Debug)]
+struct Open {
+    told: Client,
+    requests: Client,
+}
+
+impl<'a> Changes<'a> {
+    /// Joins a daemon that tells of changes.
+    pub(super) fn follow(options: &'a GlobalOptions) -> Result<Self, Failure> {
+        let requests = join(options)?;
+        if agent_around().is_some() || requests.name().starts_with(GUEST) {
+            return Err(operators_only("events --follow"));
+        }
+        let told = join_again(options)?;
+        follow(&told)?;
+        let open = Some(Open { told, requests });
+        Ok(Self { options, open, is_told: true, retry_at: 0, signals: never() })
+    }
+
+    /// Joins a daemon, also one that does not tell this client of changes.
+    pub(super) fn join(
+        options: &'a GlobalOptions,
+        signals: Receiver<Signal>,
+    ) -> Result<Self, Failure> {
+        let requests = join(options)?;
+        let told = join_again(options)?;
+        let is_told = is_told(follow(&told))?;
+        let open = Some(Open { told, requests });
+        Ok(Self { options, open, is_told, retry_at: 0, signals })
+    }
+
+    /// The open connection for requests.
+    pub(super) fn client(&self) -> Option<&Client> {
+        self.open.as_ref().map(|open| &open.requests)
+    }
+
+    /// Whether the daemon tells this client of changes.
+    pub(super) const fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// Drops the connection, which another request has shown to be lost.
+    pub(super) fn lose(&mut self) {
+        self.open = None;
+        self.retry_at = clock::monotonic_ms() + RETRY_MS;
+    }
+
+    /// Waits for news, at most so many milliseconds.
+    pub(super) fn next(&mut self, ms: Option<u64>) -> Result<News, Failure> {
+        let until = ms.map(|ms| clock::monotonic_ms().saturating_add(ms));
+        loop {
+            let left = until.map(|until| until.saturating_sub(clock::monotonic_ms()));
+            let news = match &self.open {
+                Some(open) => receive(&open.told, &self.signals, left),
+                None => self.rejoin(left)?,
+            };
+            match news {
+                Some(News::Away(why)) => {
+                    self.lose();
+                    return Ok(News::Away(why));
+                }
+                Some(news) => return Ok(news),
+                None => {}
+            }
+        }
+    }
+
+    /// Waits until another attempt is due, and joins. `None` if there is no daemon yet.
+    fn rejoin(&mut self, left: Option<u64>) -> Result<Option<News>, Failure> {
+        let wait = self.retry_at.saturating_sub(clock::monotonic_ms());
+        let is_short = left.is_some_and(|left| left < wait);
+        select! {
+            recv(self.signals) -> signal => {
+                return Ok(signal.ok().map(News::Signal));
+            }
+            default(Duration::from_millis(left.map_or(wait, |left| left.min(wait)))) => {}
+        }
+        if is_short {
+            return Ok(Some(News::Time));
+        }
+        self.retry_at = clock::monotonic_ms() + RETRY_MS;
+        let joined =
+            join_again(self.options).and_then(|told| Ok((told, join_again(self.options)?)));
+        let Ok((told, requests)) = joined else { return Ok(None) };
+        match follow(&told) {
+            // The daemon has gone again.
+            Err(failure) if !failure.is_refused() => return Ok(None),
+            Err(failure) if self.is_told => return Err(failure),
+            _ => {}
+        }
+        self.open = Some(Open { told, requests });
+        Ok(Some(News::Again))
+    }
+}
+
+/// Joins the daemon again, without a word.
+pub(super) fn join_again(options: &GlobalOptions) -> Result<Client, Failure> {
+    let context = options.context()?;
+    let identity = Identity::of_process(&context)?;
+    Ok(context.try_join(&|endpoint| identity.settings(endpoint))?)
+}
+
+/// Whether the daemon tells of changes. A failure that is no refusal stays one.
+pub(super) fn is_told(followed: Result<(), Failure>) -> Result<bool, Failure> {
+    match followed {
+        Ok(()) => Ok(true),
+        Err(failure) if failure.is_refused() => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Receives one event. `None` if it is no news.
+fn receive(client: &Client, signals: &Receiver<Signal>, left: Option<u64>) -> Option<News> {
+    let time = left.map_or_else(never, |left| after(Duration::from_millis(left)));
+    let event = select! {
+        recv(client.events()) -> event => event.ok(),
+        recv(signals) -> signal => return signal.ok().map(News::Signal),
+        recv(time) -> _ => return Some(News::Time),
+    };
+    match event {
+        Some(Event::Delivered(delivery)) => {
+            change_in(&delivery).is_some().then_some(News::Change(delivery))
+        }
+        Some(Event::State(State::Backoff { why, .. })) => Some(News::Away(escaped(&why))),
+        Some(Event::Ended(ended)) => Some(News::Away(escaped(&ended.to_string()))),
+        Some(_) => None,
+        None => Some(News::Away("the connection has ended".to_owned())),
+    }
+}

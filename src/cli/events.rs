@@ -1,0 +1,276 @@
+//! `events`: what happens to messages and agents, as JSON lines for scripts.
+
+mod event;
+mod past;
+mod seen;
+
+use super::{
+    changes::{Changes, News, change_in, parse_change},
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
+    join::join,
+    print::{Out, eprint_line},
+    request::each_agent,
+    values::{agent_name, count, event_kind, moment},
+};
+use crate::{
+    client::{Client, Delivery},
+    protocol::relay::ChangeKind,
+};
+use argh::{ArgsInfo, FromArgs};
+use event::{Agents, Event, Filter};
+use past::Past;
+use platform::clock;
+use seen::Seen;
+use std::collections::HashSet;
+
+/// The most events of the past that are printed by default, and that are caught up on.
+const PAST_MAX: u64 = 10_000;
+
+/// The most events of the past that can be asked for. They are held in memory, to be sorted.
+const LIMIT_MAX: u64 = 1_000_000;
+
+/// What may be missing after the daemon was away.
+const MISSING: &str = "the daemon was away: since then, answers, at-most-once messages and some \
+                       changes of agents may be missing";
+
+/// Print what happens to messages and agents, one JSON object a line.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "events",
+    help_triggers("--help"),
+    example = "agent-relay events --since 1h --kind message",
+    example = "agent-relay events --follow --agent Ann",
+    note = "Kinds are message (accepted, acknowledged, dead), agent (joined, left, idle, working …), \
+            answer and lost. Only --follow shows agents and answers.",
+    note = "Events have no texts: `agent-relay read ID` shows a message."
+)]
+pub(super) struct Events {
+    /// print new events until Ctrl-C, after those since --since
+    #[argh(switch, short = 'f')]
+    follow: bool,
+
+    /// events since this moment: 2h, 14:00, yesterday, 2026-11-23 14:00
+    #[argh(option, arg_name = "moment", from_str_fn(moment))]
+    since: Option<u64>,
+
+    /// only events of this agent, and of messages from or to it
+    #[argh(option, arg_name = "agent")]
+    agent: Option<String>,
+
+    /// only messages from this agent
+    #[argh(option, arg_name = "agent")]
+    from: Option<String>,
+
+    /// only messages to this agent
+    #[argh(option, arg_name = "agent")]
+    to: Option<String>,
+
+    /// only messages on this topic
+    #[argh(option, arg_name = "topic")]
+    topic: Option<String>,
+
+    /// only events of this kind: message, answer or agent
+    #[argh(option, arg_name = "kind", from_str_fn(event_kind))]
+    kind: Option<ChangeKind>,
+
+    /// maximum number of past events, the newest ones (default 10000)
+    #[argh(option, arg_name = "count", from_str_fn(count), default = "PAST_MAX")]
+    limit: u64,
+
+    /// the output is JSON with and without this option
+    #[argh(switch, hidden_help)]
+    #[expect(dead_code, reason = "accepted because all commands that print have it")]
+    json: bool,
+}
+
+impl Events {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        for name in [&self.agent, &self.from, &self.to].into_iter().flatten() {
+            check_agent(name)?;
+        }
+        if self.limit > LIMIT_MAX {
+            return Err(Failure::usage(format!("--limit is at most {LIMIT_MAX}")));
+        }
+        let filter = Filter {
+            agent: self.agent,
+            from: self.from,
+            to: self.to,
+            topic: self.topic,
+            kind: self.kind,
+        };
+        let since = self.since.unwrap_or(0);
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        if !self.follow {
+            let past = Past::read(&join(options)?, &filter, since, limit)?;
+            let mut printer = Printer { out: Out::new(), filter };
+            say_what_is_left_out(&past);
+            past.events.iter().try_for_each(|event| printer.print(event))?;
+            return Ok(DONE);
+        }
+        let mut follower = Follower {
+            printer: Printer { out: Out::new(), filter },
+            seen: Seen::new(self.since.unwrap_or_else(clock::unix_ms)),
+            agents: Agents::default(),
+        };
+        // What the agents did before the daemon tells of changes is no event.
+        each_agent(&join(options)?, |row| {
+            follower.agents.take_over(&row);
+            Ok(())
+        })?;
+        let changes = Changes::follow(options)?;
+        if let Some(client) = changes.client() {
+            let endpoint = escaped(client.endpoint());
+            eprint_line(format_args!("following the daemon at {endpoint}; Ctrl-C ends this"));
+        }
+        if let Some(since) = self.since {
+            follower.print_past(&changes, since, limit)?;
+        }
+        follower.run(changes)
+    }
+}
+
+/// Checks the name of an agent, of the operator or of a guest.
+fn check_agent(name: &str) -> Result<(), Failure> {
+    if name.starts_with('@') {
+        return Ok(());
+    }
+    agent_name(name).map(drop).map_err(Failure::usage)
+}
+
+/// Standard output, and the events that are wanted there.
+struct Printer {
+    out: Out,
+    filter: Filter,
+}
+
+impl Printer {
+    fn print(&mut self, event: &Event) -> Result<(), Failure> {
+        match self.filter.includes(event) {
+            true => self.out.line(event.line()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Says on standard error what is left out of the past.
+fn say_what_is_left_out(past: &Past) {
+    if let Some(why) = &past.left_out {
+        eprint_line(why);
+    }
+}
+
+/// The events as they come, each of which is printed once.
+struct Follower {
+    printer: Printer,
+    seen: Seen,
+    agents: Agents,
+}
+
+impl Follower {
+    /// Prints the past. The daemon tells of changes already, so that none is missed.
+    fn print_past(
+        &mut self,
+        changes: &Changes<'_>,
+        since: u64,
+        limit: usize,
+    ) -> Result<(), Failure> {
+        let Some(client) = changes.client() else { return Ok(()) };
+        let past = Past::read(client, &self.printer.filter, since, limit)?;
+        say_what_is_left_out(&past);
+        past.events.iter().try_for_each(|event| self.print_once(event))
+    }
+
+    /// Prints changes for as long as the daemon tells of them.
+    fn run(mut self, mut changes: Changes<'_>) -> Result<i32, Failure> {
+        let mut is_away = false;
+        loop {
+            match changes.next(None)? {
+                News::Change(delivery) => self.change(&delivery)?,
+                News::Away(why) => {
+                    if !is_away {
+                        eprint_line(format_args!("{why}; trying again"));
+                    }
+                    is_away = true;
+                }
+                News::Again => match self.catch_up(&changes) {
+                    Ok(()) => {
+                        is_away = false;
+                        eprint_line("connected again");
+                    }
+                    Err(CatchUp::Print(failure)) => return Err(failure),
+                    Err(CatchUp::Daemon(failure)) if failure.is_refused() => return Err(failure),
+                    // It has gone again.
+                    Err(CatchUp::Daemon(_)) => changes.lose(),
+                },
+                News::Time | News::Signal(_) => {}
+            }
+        }
+    }
+
+    fn change(&mut self, delivery: &Delivery) -> Result<(), Failure> {
+        let Some(json) = change_in(delivery) else { return Ok(()) };
+        let event = Event::from(parse_change(json)?);
+        self.seen.note_time(event.time);
+        if event.kind == ChangeKind::Agent.as_str() && !self.agents.note(&event) {
+            return Ok(());
+        }
+        self.print_once(&event)
+    }
+
+    /// Prints an event that was not printed before.
+    fn print_once(&mut self, event: &Event) -> Result<(), Failure> {
+        match self.printer.filter.includes(event) && self.seen.add(event) {
+            true => self.printer.print(event),
+            false => Ok(()),
+        }
+    }
+
+    /// Prints what has happened since the connection was lost, as far as it is known.
+    fn catch_up(&mut self, changes: &Changes<'_>) -> Result<(), CatchUp> {
+        let Some(client) = changes.client() else { return Ok(()) };
+        let (last, from) = (self.seen.last(), self.seen.floor());
+        let limit = usize::try_from(PAST_MAX).unwrap_or(usize::MAX);
+        let past = Past::read(client, &self.printer.filter, from, limit);
+        let past = past.map_err(CatchUp::Daemon)?;
+        let (agents, changed) = self.changed_agents(client, last).map_err(CatchUp::Daemon)?;
+        let mut why = MISSING.to_owned();
+        if let Some(left_out) = &past.left_out {
+            why = format!("{why}; {left_out}");
+        }
+        let mut events = past.events;
+        events.extend(changed);
+        events.sort_by_key(|event| event.time);
+        self.agents = agents;
+        let gap = Event::gap(clock::unix_ms(), last, why);
+        self.printer.print(&gap).map_err(CatchUp::Print)?;
+        for event in &events {
+            self.seen.note_time(event.time);
+            self.print_once(event).map_err(CatchUp::Print)?;
+        }
+        Ok(())
+    }
+
+    /// Returns how the agents are now, and the events of those that were last seen in another way.
+    fn changed_agents(&self, client: &Client, last: u64) -> Result<(Agents, Vec<Event>), Failure> {
+        let (mut agents, mut events) = (Agents::default(), Vec::new());
+        let mut names = HashSet::new();
+        each_agent(client, |row| {
+            events.extend(self.agents.changes_to(&row, last));
+            agents.take_over(&row);
+            names.insert(row.name.to_ascii_lowercase());
+            Ok(())
+        })?;
+        events.extend(self.agents.missing_in(&names, clock::unix_ms()));
+        Ok((agents, events))
+    }
+}
+
+/// A failure to catch up.
+enum CatchUp {
+    Print(Failure),
+    /// The daemon does not answer, or refuses.
+    Daemon(Failure),
+}

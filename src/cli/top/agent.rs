@@ -1,0 +1,177 @@
+//! An agent in the list of `top`.
+
+use crate::{
+    cli::{agents::activity, escape::escaped},
+    protocol::{activity::Activity, relay::AgentRow},
+};
+
+/// The need of an agent for its person, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// The agent waits for the permission to use a tool.
+    Permission,
+    /// The agent waits for the answer to its question.
+    Answer,
+    /// A message for the agent cannot be typed, for a reason that its person can end.
+    Message,
+    /// The agent needs nothing.
+    Nothing,
+}
+
+/// An agent in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Agent {
+    pub(super) name: String,
+    pub(super) is_here: bool,
+    /// The state in words, escaped.
+    pub(super) state: String,
+    /// The time since which the agent is in that state, in milliseconds since 1970.
+    pub(super) since: u64,
+    /// The number of messages that wait.
+    pub(super) waiting: u64,
+    /// The reason why messages wait, escaped, and the time of that report.
+    pub(super) why: Option<(String, Option<u64>)>,
+    /// Whether the person holds the agent's messages.
+    pub(super) is_held: bool,
+    pub(super) need: Need,
+}
+
+impl Agent {
+    /// Builds the entry of an agent from the daemon's row.
+    pub(super) fn of(row: &AgentRow<'_>, is_held: bool) -> Self {
+        let known = row.activity.as_deref().and_then(Activity::parse);
+        let (state, since) = match activity(row) {
+            Some((_, since)) if known == Some(Activity::AsksPerson) => {
+                ("asks you".to_owned(), since)
+            }
+            Some((words, since)) => {
+                let short = words.strip_prefix("is ").or_else(|| words.strip_prefix("has "));
+                (short.unwrap_or(&words).to_owned(), since)
+            }
+            None if row.here => ("here".to_owned(), row.since),
+            None if row.reconnecting => ("reconnecting".to_owned(), row.since),
+            None => ("away".to_owned(), row.since),
+        };
+        let why = row.why.as_deref().filter(|_| row.waiting > 0);
+        let need = match known {
+            Some(Activity::WaitsForPermission) => Need::Permission,
+            Some(Activity::AsksPerson) => Need::Answer,
+            _ if why.is_some() && !is_held => Need::Message,
+            _ => Need::Nothing,
+        };
+        Self {
+            name: row.name.clone().into_owned(),
+            is_here: row.here,
+            state,
+            since,
+            waiting: row.waiting,
+            why: why.map(|why| (escaped(why), row.why_since)),
+            is_held,
+            need,
+        }
+    }
+
+    /// Whether the agent waits for its person.
+    pub(super) fn needs_person(&self) -> bool {
+        self.need != Need::Nothing
+    }
+
+    /// Whether the agent's row contains a text, in any case.
+    pub(super) fn contains(&self, lower: &str) -> bool {
+        let why = self.why.as_ref().map(|(why, _)| why);
+        let mut texts = [&self.name, &self.state].into_iter().chain(why);
+        lower.is_empty() || texts.any(|text| text.to_lowercase().contains(lower))
+    }
+
+    /// The place in the list: agents that wait for their person first, then those that are here.
+    pub(super) fn rank(&self) -> (Need, bool, String) {
+        (self.need, !self.is_here, self.name.to_lowercase())
+    }
+
+    /// The cells of the agent's row at a moment.
+    pub(super) fn cells(&self, now: u64) -> Vec<String> {
+        let mark = if self.needs_person() { "!" } else { "" };
+        let held = if self.is_held { ", held" } else { "" };
+        let waiting = Some(self.waiting).filter(|count| *count > 0);
+        let why = self.why.as_ref().map(|(why, since)| match since {
+            Some(since) => format!("{}: {why}", age(*since, now)),
+            None => why.clone(),
+        });
+        vec![
+            mark.to_owned(),
+            escaped(&self.name),
+            format!("{}{held}", self.state),
+            age(self.since, now),
+            waiting.map(|count| count.to_string()).unwrap_or_default(),
+            why.unwrap_or_default(),
+        ]
+    }
+
+    /// Whether the agent's row shows other ages at another moment.
+    pub(super) fn ages_differ(&self, before: u64, now: u64) -> bool {
+        let reported = self.why.as_ref().and_then(|(_, since)| *since);
+        [Some(self.since), reported]
+            .into_iter()
+            .flatten()
+            .any(|since| age(since, before) != age(since, now))
+    }
+}
+
+/// The time since a moment, in its largest unit.
+fn age(since: u64, now: u64) -> String {
+    let seconds = now.saturating_sub(since) / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min", seconds / 60),
+        3600..86_400 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(members: &str, is_held: bool) -> Agent {
+        let json = format!(
+            r#"{{"name":"Ann","here":true,"since":1000,"queued":2,"queued_bytes":9,"in_flight":0,
+            "subscriptions":0{members}}}"#
+        );
+        Agent::of(&serde_json::from_str(&json).unwrap(), is_held)
+    }
+
+    #[test]
+    fn need_follows_from_activity_and_reason() {
+        let doing = |activity: &str| {
+            agent(&format!(r#","activity":"{activity}","activity_since":5000"#), false)
+        };
+        for (activity, need, state) in [
+            ("waits-for-permission", Need::Permission, "waits for permission"),
+            ("asks-person", Need::Answer, "asks you"),
+            ("working", Need::Nothing, "working"),
+            ("ended", Need::Nothing, "ended"),
+        ] {
+            let agent = doing(activity);
+            assert_eq!((agent.need, &*agent.state, agent.since), (need, state, 5000));
+        }
+        let waits = r#","waiting":2,"why":"a line is\u001b half typed","why_since":2000"#;
+        assert_eq!(agent(waits, false).need, Need::Message);
+        assert_eq!(agent(waits, true).need, Need::Nothing, "held by its person");
+        assert_eq!(agent(r#","waiting":2"#, false).need, Need::Nothing);
+        let cells = agent(waits, false).cells(62_000);
+        assert_eq!(cells, ["!", "Ann", "here", "1 min", "2", "1 min: a line is\\u{1b} half typed"]);
+    }
+
+    #[test]
+    fn ages_have_one_unit() {
+        let shown = |ms: u64| age(0, ms);
+        assert_eq!(shown(59_999), "59 s");
+        assert_eq!(shown(60_000), "1 min");
+        assert_eq!(shown(7_200_000), "2 h");
+        assert_eq!(shown(200_000_000), "2 d");
+        assert_eq!(age(5, 0), "0 s");
+        let ann = agent("", false);
+        assert!(ann.ages_differ(1000, 2000));
+        assert!(!ann.ages_differ(61_000, 62_000));
+    }
+}

@@ -1,0 +1,372 @@
+//! The threads that follow the daemon for `top`: one lists the agents, one receives the messages
+//! that are routed. Each has a connection of its own, and joins again after the daemon was away.
+
+use super::{agent::Agent, model::Update, talk::Said};
+use crate::{
+    cli::{
+        agents::Wrappers,
+        context::{Context, GlobalOptions},
+        escape::{escaped, escaped_text},
+        failure::Failure,
+        identity::Identity,
+        mailbox,
+        messages::{DeliveryState, each_row, payload_text, short_id},
+        moment,
+        request::{call, data_of, each_agent, parse},
+        tap,
+    },
+    client::{Client, Delivery, Event, Settings, State},
+    protocol::{
+        name::EVERYONE,
+        relay::{HistoryRequest, InboxRequest, MessageRow, Page, Status, TapCopy},
+    },
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
+use platform::clock;
+use std::{
+    collections::{HashMap, HashSet},
+    iter,
+    time::Duration,
+};
+
+/// The time between two lists of agents, and before another attempt to join.
+const POLL_MS: u64 = 1000;
+
+/// The pause after a short read of messages. They are late by as much, and cost less together.
+const READ_PAUSE: Duration = Duration::from_millis(50);
+
+/// The most messages that are handed over together.
+const TOGETHER_MAX: usize = 256;
+
+/// The number of lists of agents for which the states of wrappers and the dead letters are kept.
+const POLLS_PER_FULL: u32 = 5;
+
+/// The longest wait for the answers of all wrappers together.
+const WRAPPERS_MS: u64 = 200;
+
+/// The most dead letters that are listed, and the most messages of the mailbox.
+const LETTERS_MAX: usize = 200;
+
+/// The most messages of the history that are shown after a connection was made.
+const HISTORY_MAX: usize = 100;
+
+/// The longest part of a text that is kept, in characters.
+const TEXT_CHARS: usize = 4000;
+
+/// The text in place of one that is too long to be listed.
+const LONG: &str = "(too long to be shown here: `agent-relay read ID` shows it)";
+
+/// The reason why a connection is not used any more.
+enum End {
+    /// `top` ends.
+    Stopped,
+    /// The daemon has gone, or refuses.
+    Lost(String),
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self::Lost(failure.line().unwrap_or_default())
+    }
+}
+
+/// The means to join a daemon, in a thread of `top`.
+#[derive(Clone)]
+pub(super) struct Source {
+    pub(super) options: GlobalOptions,
+    pub(super) context: Context,
+    pub(super) updates: Sender<Update>,
+}
+
+impl Source {
+    /// Joins the running daemon as the person, without a word on the terminal.
+    pub(super) fn join(&mut self) -> Result<Client, Failure> {
+        self.join_with_pauses(Duration::ZERO)
+    }
+
+    fn join_with_pauses(&mut self, read_pause: Duration) -> Result<Client, Failure> {
+        self.context.reread_endpoint()?;
+        let identity = Identity::of_person(&self.context);
+        let settings = |endpoint: &str| Settings { read_pause, ..identity.settings(endpoint) };
+        Ok(self.context.try_join(&settings)?)
+    }
+
+    fn send(&self, update: Update) -> Result<(), End> {
+        self.updates.send(update).map_err(|_| End::Stopped)
+    }
+
+    /// Lists the agents until `wake` has no sender. A message there asks for a list at once.
+    pub(super) fn follow_agents(mut self, wake: &Receiver<()>) {
+        loop {
+            let end = self.join().map_err(End::from).and_then(|client| {
+                self.send(Update::Joined(client.endpoint().to_owned()))?;
+                self.list_agents(&client, wake)
+            });
+            let Err(End::Lost(why)) = end else { return };
+            if self.updates.send(Update::Away(why)).is_err() || !pause(wake) {
+                return;
+            }
+        }
+    }
+
+    /// Receives the messages that are routed until `stop` has no sender.
+    pub(super) fn follow_messages(mut self, stop: &Receiver<()>) {
+        loop {
+            let joined = self.join_with_pauses(READ_PAUSE);
+            let end = joined.map_err(End::from).and_then(|client| {
+                call(&client, "tap", None)?;
+                self.send(Update::Following(Ok(())))?;
+                // Also after a reconnection: messages that were routed meanwhile are added.
+                self.send_history(&client)?;
+                self.receive_messages(&client, stop)
+            });
+            let Err(End::Lost(why)) = end else { return };
+            if self.updates.send(Update::Following(Err(why))).is_err() || !pause(stop) {
+                return;
+            }
+        }
+    }
+
+    fn list_agents(&self, client: &Client, wake: &Receiver<()>) -> Result<(), End> {
+        let (mut held, mut polls, mut mailbox) = (HashMap::new(), 0_u32, 0);
+        loop {
+            let is_full = polls.is_multiple_of(POLLS_PER_FULL);
+            let wrappers = is_full.then(|| Wrappers::new(&self.options, WRAPPERS_MS));
+            let mut agents = Vec::new();
+            each_agent(client, |row| {
+                if let Some(wrappers) = &wrappers {
+                    let is_held = wrappers.ask(&row).is_some_and(|state| state.held);
+                    held.insert(row.name.clone().into_owned(), is_held);
+                }
+                agents.push(Agent::of(&row, held.get(&*row.name).copied().unwrap_or(false)));
+                Ok(())
+            })?;
+            if is_full {
+                let known: HashSet<_> = agents.iter().map(|agent| &agent.name).collect();
+                held.retain(|name, _| known.contains(name));
+            }
+            self.send(Update::Agents(agents))?;
+            if is_full {
+                self.send(Update::Letters(dead_letters(client)?))?;
+            }
+            let count = mailbox_count(client)?;
+            if is_full || count != mailbox {
+                self.send(Update::Mailbox(count, mailbox_of(client, count)?))?;
+                mailbox = count;
+            }
+            polls = if wait(client, wake)? { 0 } else { polls.wrapping_add(1) };
+        }
+    }
+
+    fn send_history(&self, client: &Client) -> Result<(), End> {
+        let request = |page: Page| HistoryRequest {
+            cursor: page.cursor,
+            limit: page.limit,
+            ..Default::default()
+        };
+        let mut said: Vec<Said> = Vec::new();
+        each_row(client, "history", HISTORY_MAX, request, |_, row| {
+            let next = said_before(row);
+            // A message to everyone has a row for each recipient.
+            if said.iter().all(|other| other.key != next.key) {
+                said.push(next);
+            }
+            Ok(said.len() < HISTORY_MAX)
+        })?;
+        said.reverse();
+        self.send(Update::Said(said))
+    }
+
+    fn receive_messages(&self, client: &Client, stop: &Receiver<()>) -> Result<(), End> {
+        loop {
+            let event = select! {
+                recv(stop) -> _ => return Err(End::Stopped),
+                recv(client.events()) -> event => event.ok(),
+            };
+            let more = client.events().try_iter().map(Some).take(TOGETHER_MAX);
+            let mut said = Vec::new();
+            for event in iter::once(event).chain(more) {
+                match event {
+                    Some(Event::Delivered(delivery)) => said.extend(self.copied(&delivery)?),
+                    event => lost(event).map_or(Ok(()), Err)?,
+                }
+            }
+            self.send(Update::Said(said))?;
+        }
+    }
+
+    /// The message of which a delivery is a copy, if it is one.
+    fn copied(&self, delivery: &Delivery) -> Result<Option<Said>, End> {
+        let Some(json) = data_of(delivery).filter(|_| tap::is_copy(delivery)) else {
+            return Ok(None);
+        };
+        let copy: TapCopy<'_> = parse("tap", json)?;
+        if copy.lost > 0 {
+            self.send(Update::Lost(copy.lost))?;
+        }
+        Ok(Some(said_now(&copy)))
+    }
+}
+
+/// Waits before another attempt. Returns false if `top` ends.
+fn pause(wake: &Receiver<()>) -> bool {
+    let waited = wake.recv_timeout(Duration::from_millis(POLL_MS));
+    !matches!(waited, Err(RecvTimeoutError::Disconnected))
+}
+
+/// Waits until agents are listed again. Returns whether that was asked for.
+fn wait(client: &Client, wake: &Receiver<()>) -> Result<bool, End> {
+    let until = clock::monotonic_ms() + POLL_MS;
+    loop {
+        let left = Duration::from_millis(until.saturating_sub(clock::monotonic_ms()));
+        select! {
+            recv(wake) -> woken => return woken.map(|()| true).map_err(|_| End::Stopped),
+            recv(client.events()) -> event => lost(event.ok()).map_or(Ok(()), Err)?,
+            default(left) => break,
+        }
+    }
+    match wake.try_recv() {
+        Err(TryRecvError::Disconnected) => Err(End::Stopped),
+        other => Ok(other.is_ok()),
+    }
+}
+
+/// The end of a connection, if an event is one. `None` stands for a client that has ended.
+fn lost(event: Option<Event>) -> Option<End> {
+    match event {
+        Some(Event::State(State::Backoff { why, .. })) => Some(End::Lost(escaped(&why))),
+        Some(Event::Ended(ended)) => Some(End::Lost(escaped(&ended.to_string()))),
+        Some(_) => None,
+        None => Some(End::Lost("the connection has ended".to_owned())),
+    }
+}
+
+/// The number of messages in the person's mailbox.
+fn mailbox_count(client: &Client) -> Result<u64, Failure> {
+    let json = call(client, "status", None)?;
+    Ok(parse::<Status<'_>>("status", &json)?.mailbox)
+}
+
+/// The first of the messages in the person's mailbox, if there are any.
+fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Said>, Failure> {
+    let mut messages = Vec::new();
+    if count == 0 {
+        // A client that is no operator has no mailbox, and may not ask for it.
+        return Ok(messages);
+    }
+    let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
+    each_row(client, "inbox", LETTERS_MAX, request, |_, row| {
+        if !mailbox::is_being_stored(row) {
+            messages.push(Said { key: row.id.clone().into_owned(), ..said_before(row) });
+        }
+        Ok(messages.len() < LETTERS_MAX)
+    })?;
+    Ok(messages)
+}
+
+/// The newest dead letters, the newest last.
+fn dead_letters(client: &Client) -> Result<Vec<Said>, Failure> {
+    let mut letters = Vec::new();
+    each_row(
+        client,
+        "dead-letters",
+        LETTERS_MAX,
+        |page| page,
+        |_, row| {
+            let state = DeliveryState::of(row);
+            let code = escaped(row.delivery.code.as_deref().unwrap_or_default());
+            let why = match state.reason {
+                Some(reason) => format!("{code}: {reason}"),
+                None => code,
+            };
+            let time = moment::short(row.delivery.ended.unwrap_or(row.taken));
+            letters.push(Said {
+                key: row.id.clone().into_owned(),
+                to: with_topic(&row.to, row.topic.as_deref()),
+                why: Some(why),
+                time,
+                ..said_before(row)
+            });
+            Ok(letters.len() < LETTERS_MAX)
+        },
+    )?;
+    letters.reverse();
+    Ok(letters)
+}
+
+/// A message of the history.
+fn said_before(row: &MessageRow<'_>) -> Said {
+    let to = if row.to_everyone { EVERYONE } else { &row.to };
+    let text = row.payload.map_or_else(|| LONG.to_owned(), payload_text);
+    let short = moment::short(row.taken);
+    Said {
+        key: row.send_id.clone().into_owned(),
+        id: row.id.clone().into_owned(),
+        short: short_id(&row.id),
+        // Messages of today are shown with seconds, as new ones are.
+        time: if short.contains(':') { moment::time(row.taken) } else { short },
+        from: escaped(&row.from),
+        to: with_topic(to, row.topic.as_deref()),
+        text: beginning(text),
+        why: None,
+    }
+}
+
+/// A message or an answer that was routed just now.
+fn said_now(copy: &TapCopy<'_>) -> Said {
+    let id = copy.id.as_deref().unwrap_or(&copy.send_id);
+    let answering = if copy.answer.is_some() { "(answer) " } else { "" };
+    let text = match (&copy.answer, copy.payload) {
+        (Some(_), _) => format!("{answering}{}", tap::text(copy)),
+        (None, Some(payload)) => payload_text(payload),
+        (None, None) => LONG.to_owned(),
+    };
+    Said {
+        key: format!("{}{answering}", copy.send_id),
+        id: id.to_owned(),
+        short: short_id(id),
+        time: moment::time(clock::unix_ms()),
+        from: escaped(&copy.from),
+        to: with_topic(&copy.to, copy.topic.as_deref()),
+        text: beginning(text),
+        why: None,
+    }
+}
+
+fn with_topic(to: &str, topic: Option<&str>) -> String {
+    let topic = topic.map(|topic| format!(" on {}", escaped(topic))).unwrap_or_default();
+    format!("{}{topic}", escaped(to))
+}
+
+/// The beginning of a text, escaped.
+fn beginning(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS) {
+        text.truncate(end);
+        text.push('…');
+    }
+    escaped_text(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copy_is_escaped_and_cut() {
+        let said = |members: &str| {
+            let json = format!(
+                r#"{{"send_id":"3f2504e0-4f89","from":"Ann","to":"Bob","topic":"a.b","recipients":1,
+                "requires_ack":true{members}}}"#
+            );
+            said_now(&serde_json::from_str(&json).unwrap())
+        };
+        let message = said(r#","payload":{"kind":"message","body":"one\n\ttwo\u001b[2J  three"}"#);
+        assert_eq!(message.text, "one\n\ttwo\\u{1b}[2J  three");
+        assert_eq!((&*message.short, &*message.to), ("3f2504e0", "Bob on a.b"));
+        let answer = said(r#","answer":{"response":true}"#);
+        assert_eq!(answer.text, "(answer) yes");
+        assert_ne!(answer.key, message.key);
+        let long = format!(r#","payload":{{"kind":"message","body":"{}"}}"#, "é".repeat(100_000));
+        assert_eq!(said(&long).text.chars().count(), TEXT_CHARS + 1);
+    }
+}

@@ -1,0 +1,43 @@
+//! The thread that reads the keys of `top`.
+//!
+//! The library that reads them may wait for the next key when it was only asked whether there is
+//! one: after half of a sequence, or if the system has reported the same key twice. So it gets a
+//! thread of its own, and the screen never waits for it.
+
+use crate::cli::failure::Failure;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use ratatui::crossterm::event::{self, Event};
+use std::io;
+
+/// The events of the terminal, of which each is read only once it is allowed. So the thread takes
+/// no key away from a program that runs in this terminal meanwhile.
+pub(super) struct Input {
+    allowed: Sender<()>,
+    events: Receiver<io::Result<Event>>,
+}
+
+impl Input {
+    /// Starts the thread, which ends with the process if no key comes.
+    pub(super) fn start() -> Result<Self, Failure> {
+        let (allowed, permits) = bounded::<()>(1);
+        let (sender, events) = bounded(1);
+        super::spawn("top keys", move || {
+            for () in permits {
+                if sender.send(event::read()).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { allowed, events })
+    }
+
+    /// Allows to read the next event.
+    pub(super) fn allow(&self) {
+        // A full channel already holds a permit.
+        let _ = self.allowed.try_send(());
+    }
+
+    pub(super) fn events(&self) -> &Receiver<io::Result<Event>> {
+        &self.events
+    }
+}

@@ -1,0 +1,145 @@
+//! The thread that carries out what a person orders in `top`, so that the screen never waits.
+
+use super::{action::Order, feed::Source, model::Update};
+use crate::{
+    cli::{
+        escape::escaped,
+        failure::{Failure, TIMED_OUT},
+        identity::Identity,
+        mailbox,
+        messages::short_id,
+        print::counted,
+        request::{call_with, parse},
+        send::not_delivered,
+        wrapped::{self, ANSWER, RUN_DIRECTORY, explain},
+    },
+    client::{Event, Meta, Outgoing},
+    protocol::{
+        control::Request,
+        relay::{RedeliverRequest, Redelivered},
+    },
+    wrap::{
+        attach,
+        control::client::{ControlClient, ControlError},
+    },
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use platform::{clock, pty::Size};
+use std::time::Duration;
+
+/// The longest wait until the daemon has accepted a message.
+const ACCEPTED_MS: u64 = 10_000;
+
+/// The longest wait for the screen of an agent.
+const SCREEN: Duration = Duration::from_millis(500);
+
+/// A job for the thread.
+#[derive(Clone, Debug)]
+pub(super) enum Job {
+    Order(Order),
+    /// Asks for the screen of an agent, of which this size is shown.
+    Preview(String, Size),
+}
+
+impl Source {
+    /// Carries out jobs until there is no sender of them.
+    pub(super) fn carry_out(mut self, jobs: &Receiver<Job>) {
+        for job in jobs {
+            let update = match job {
+                Job::Preview(name, size) => {
+                    let screen = self.screen(&name, size).map_err(sentence);
+                    Update::Preview(name, screen)
+                }
+                Job::Order(order) => {
+                    self.order(order).unwrap_or_else(|failure| Update::Notice(sentence(failure)))
+                }
+            };
+            if self.updates.send(update).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn order(&mut self, order: Order) -> Result<Update, Failure> {
+        match order {
+            Order::Send { to, text } => self.send_message(&to, text).map(Update::Notice),
+            Order::Hold(name) => {
+                let is_held = self.toggle_hold(&name)?;
+                Ok(Update::Held(name, is_held))
+            }
+            Order::Redeliver(id) => self.redeliver(id).map(Update::Notice),
+            Order::Take(id) => {
+                let taken = format!("{} is taken out of your inbox", short_id(&id));
+                mailbox::take(&self.join()?, vec![id])?;
+                Ok(Update::Notice(taken))
+            }
+        }
+    }
+
+    /// Sends a message as the person.
+    fn send_message(&mut self, to: &str, text: String) -> Result<String, Failure> {
+        Identity::of_person(&self.context).check_is_person()?;
+        let client = self.join()?;
+        let meta = Meta { requires_ack: true, ..Meta::default() };
+        let message = Outgoing { to: Some(to.to_owned()), body: text, meta, ..Outgoing::default() };
+        let sent = client.send(message)?;
+        let until = clock::monotonic_ms() + ACCEPTED_MS;
+        loop {
+            let left = Duration::from_millis(until.saturating_sub(clock::monotonic_ms()));
+            match client.events().recv_timeout(left) {
+                Ok(Event::Accepted { send_id, away, .. }) if send_id == sent => {
+                    let away = if away { ", who is away: it waits" } else { "" };
+                    return Ok(format!("sent {} to {}{away}", short_id(&sent.0), escaped(to)));
+                }
+                Ok(Event::Refused { send_id, nack }) if send_id == sent => {
+                    return Err(not_delivered(&client, to, &nack));
+                }
+                Ok(Event::Ended(ended)) => return Err(ended.into()),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let why = format!("the message to {} was not accepted in time", escaped(to));
+                    return Err(Failure::new(TIMED_OUT, why));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::failed("the connection has ended"));
+                }
+            }
+        }
+    }
+
+    /// Holds an agent's messages, or releases them. Returns whether they are held now.
+    fn toggle_hold(&self, name: &str) -> Result<bool, Failure> {
+        let wrapper = wrapped::connect(&self.options, name)?;
+        let ask = |request: &Request| {
+            let state = wrapper.request_state(request, ANSWER);
+            state.map_err(|error| explain(name, &error))
+        };
+        let request = if ask(&Request::State)?.held { Request::Release } else { Request::Hold };
+        Ok(ask(&request)?.held)
+    }
+
+    fn redeliver(&mut self, id: String) -> Result<String, Failure> {
+        let client = self.join()?;
+        let json = call_with(&client, "redeliver", &RedeliverRequest { id })?;
+        let done: Redelivered = parse("redeliver", &json)?;
+        Ok(match done.why {
+            Some(why) if done.redelivered == 0 => format!("not redelivered: {}", escaped(&why)),
+            _ => format!("{} on the way again", counted(done.redelivered, "message")),
+        })
+    }
+
+    /// The rows of an agent's screen.
+    fn screen(&self, name: &str, size: Size) -> Result<Vec<String>, Failure> {
+        let run_directory = self.options.home()?.join(RUN_DIRECTORY);
+        let wrapper =
+            ControlClient::connect(&run_directory, name).map_err(|error| match error {
+                ControlError::NotRunning => Failure::failed("it is not wrapped on this machine"),
+                error => explain(name, &error),
+            })?;
+        attach::screen(&wrapper, size, SCREEN).map_err(|error| explain(name, &error))
+    }
+}
+
+fn sentence(failure: Failure) -> String {
+    failure.line().unwrap_or_default()
+}

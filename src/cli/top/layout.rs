@@ -1,0 +1,103 @@
+//! The places of the panes of `top` in a terminal of any size.
+
+use ratatui::layout::Rect;
+
+/// The rows of panes below which only one pane is shown.
+const PANES_ROWS_MIN: u16 = 6;
+
+/// The columns from which on the screen of the selected agent is shown, too.
+const PREVIEW_COLUMNS_MIN: u16 = 120;
+
+/// The most columns of that screen, with a line before it.
+const PREVIEW_COLUMNS_MAX: u16 = 82;
+
+/// The areas of the terminal. An area that has no room is empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Areas {
+    /// The line with the daemon and the counts.
+    pub(super) top: Rect,
+    /// The agents: a heading and a row for each.
+    pub(super) agents: Rect,
+    /// The whole reason why messages of the selected agent wait, if one waits for a reason.
+    pub(super) reason: Rect,
+    /// The messages: a heading and a row for each.
+    pub(super) messages: Rect,
+    /// The screen of the selected agent, after a line.
+    pub(super) preview: Rect,
+    /// The three panes together.
+    pub(super) body: Rect,
+    /// The line with the keys.
+    pub(super) bottom: Rect,
+}
+
+impl Areas {
+    /// Divides a terminal that lists so many agents, with a row for a reason if `has_reason`.
+    /// `messages_first` says which pane is shown if there is only room for one.
+    pub(super) fn of(
+        columns: u16,
+        rows: u16,
+        agents: usize,
+        has_reason: bool,
+        messages_first: bool,
+    ) -> Self {
+        let top = Rect::new(0, 0, columns, rows.min(1));
+        let bottom = Rect::new(0, rows.saturating_sub(1), columns, u16::from(rows > 1));
+        let body = Rect::new(0, top.height, columns, rows.saturating_sub(2));
+        let preview_columns = match columns {
+            PREVIEW_COLUMNS_MIN.. => (columns / 5 * 2).min(PREVIEW_COLUMNS_MAX),
+            _ => 0,
+        };
+        let left = columns - preview_columns;
+        let preview = Rect::new(left, body.y, preview_columns, body.height);
+        let agents_rows = match body.height {
+            0..PANES_ROWS_MIN if messages_first => 0,
+            0..PANES_ROWS_MIN => body.height,
+            height => u16::try_from(agents + 1).unwrap_or(u16::MAX).clamp(3, height / 2),
+        };
+        let agents = Rect::new(0, body.y, left, agents_rows);
+        let is_divided = body.height >= PANES_ROWS_MIN;
+        let reason = Rect::new(0, agents.bottom(), left, u16::from(has_reason && is_divided));
+        let messages_rows = body.height - agents_rows - reason.height;
+        let messages = Rect::new(0, reason.bottom(), left, messages_rows);
+        Self { top, agents, reason, messages, preview, body, bottom }
+    }
+
+    /// The rows of an area below its heading.
+    pub(super) fn rows(area: Rect) -> usize {
+        usize::from(area.height.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panes_share_the_terminal() {
+        let areas = Areas::of(80, 24, 3, false, false);
+        assert_eq!(areas.agents, Rect::new(0, 1, 80, 4));
+        assert_eq!(areas.messages, Rect::new(0, 5, 80, 18));
+        assert!(areas.preview.is_empty());
+        let many = Areas::of(200, 60, 200, false, false);
+        assert_eq!((many.agents.height, many.messages.height), (29, 29));
+        assert_eq!(many.preview, Rect::new(120, 1, 80, 58));
+        let small = Areas::of(20, 5, 3, true, true);
+        assert_eq!((small.agents.height, small.messages.height), (0, 3));
+    }
+
+    #[test]
+    fn areas_are_inside_of_every_terminal() {
+        for columns in (0..250).step_by(7) {
+            for rows in 0..70 {
+                for (has_reason, messages_first) in [(false, true), (true, false), (true, true)] {
+                    let whole = Rect::new(0, 0, columns, rows);
+                    let areas = Areas::of(columns, rows, 9, has_reason, messages_first);
+                    let Areas { top, agents, reason, messages, preview, body, bottom } = areas;
+                    for area in [top, agents, reason, messages, preview, body, bottom] {
+                        assert_eq!(area.intersection(whole), area, "{columns}x{rows}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Messages in a pane of `top`: the newest are last, and the oldest are forgotten.
+
+use crate::cli::table::broken;
+use std::collections::{HashSet, VecDeque};
+
+/// The most messages of a list.
+const MESSAGES_MAX: usize = 1000;
+
+/// The blanks that a tab is shown as.
+const TAB: &str = "    ";
+
+/// A list of messages that the pane can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    /// All messages as they are routed, with those of the history before.
+    Conversation,
+    /// Messages that were not delivered.
+    DeadLetters,
+    /// Messages to the person.
+    Mailbox,
+}
+
+/// A message, with texts that are escaped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The identity of the message: two messages with the same key are shown once.
+    pub(super) key: String,
+    /// The id by which the message can be asked for.
+    pub(super) id: String,
+    /// The part of the id that people see.
+    pub(super) short: String,
+    pub(super) time: String,
+    pub(super) from: String,
+    /// The recipient, with the topic.
+    pub(super) to: String,
+    /// The text, with its line breaks.
+    pub(super) text: String,
+    /// The reason why a dead letter was not delivered.
+    pub(super) why: Option<String>,
+}
+
+impl Said {
+    /// Whether the message contains a text, in any case.
+    fn contains(&self, lower: &str) -> bool {
+        let mut texts = [&self.from, &self.to, &self.text].into_iter().chain(&self.why);
+        texts.any(|text| text.to_lowercase().contains(lower)) || self.short.starts_with(lower)
+    }
+
+    /// The beginning of the text on one line: enough for `width` columns.
+    pub(super) fn line(&self, width: usize) -> String {
+        let mut line = String::new();
+        for word in self.text.split(['\n', '\t', ' ']).filter(|word| !word.is_empty()) {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+            // A character has at most four bytes, and most have at least one column.
+            if line.len() > 4 * width {
+                break;
+            }
+        }
+        line
+    }
+
+    /// The whole message in lines of at most `width` columns. The first is its heading.
+    pub(super) fn page(&self, width: usize) -> Vec<String> {
+        let Self { id, time, from, to, text, why, .. } = self;
+        let mut page = vec![format!("{from} -> {to}"), format!("{time}  {id}")];
+        let (width, text) = (width.max(1), text.replace('\t', TAB));
+        let mut push = |text: &str| page.extend(broken(text, width, 0).lines().map(str::to_owned));
+        why.iter().for_each(|why| push(why));
+        for line in [""].into_iter().chain(text.split('\n')) {
+            // An empty text has no lines.
+            push(if line.is_empty() { "\n" } else { line });
+        }
+        page
+    }
+}
+
+/// A list of messages, with one that is chosen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Talk {
+    messages: VecDeque<Said>,
+    keys: HashSet<String>,
+    /// The key of the chosen message.
+    chosen: Option<String>,
+    /// The number of messages below the visible ones; with 0, the newest are shown.
+    below: usize,
+}
+
+impl Talk {
+    /// Adds the newest message, unless it is shown already. Returns whether it was added.
+    pub(super) fn push(&mut self, said: Said, filter: &str) -> bool {
+        if !self.keys.insert(said.key.clone()) {
+            return false;
+        }
+        if self.below > 0 && matches(&said, &filter.to_lowercase()) {
+            self.below += 1;
+        }
+        if self.messages.len() == MESSAGES_MAX {
+            self.messages.pop_front().iter().for_each(|oldest| {
+                self.keys.remove(&oldest.key);
+            });
+        }
+        self.messages.push_back(said);
+        true
+    }
+
+    /// Replaces all messages. If the chosen one is gone, the one in its place is chosen. Returns
+    /// whether they differ.
+    pub(super) fn replace(&mut self, messages: Vec<Said>) -> bool {
+        if self.messages.iter().eq(&messages) {
+            return false;
+        }
+        let place = self.messages.iter().position(|said| self.is_chosen(said));
+        self.keys = messages.iter().map(|said| said.key.clone()).collect();
+        if self.chosen.as_ref().is_some_and(|chosen| !self.keys.contains(chosen)) {
+            let next = place.and_then(|place| messages.get(place)).or_else(|| messages.last());
+            self.chosen = next.map(|said| said.key.clone());
+        }
+        self.messages = messages.into();
+        true
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The messages that contain a text, in any case.
+    pub(super) fn matching(&self, filter: &str) -> Vec<&Said> {
+        let lower = filter.to_lowercase();
+        self.messages.iter().filter(|said| matches(said, &lower)).collect()
+    }
+
+    /// The messages that `height` rows show, each with whether it is chosen.
+    pub(super) fn visible(&self, filter: &str, height: usize) -> Vec<(&Said, bool)> {
+        let all = self.matching(filter);
+        let end = all.len() - self.below.min(all.len().saturating_sub(height));
+        let shown = &all[end.saturating_sub(height)..end];
+        shown.iter().map(|said| (*said, self.is_chosen(said))).collect()
+    }
+
+    fn is_chosen(&self, said: &Said) -> bool {
+        self.chosen.as_ref() == Some(&said.key)
+    }
+
+    pub(super) fn chosen(&self, filter: &str) -> Option<&Said> {
+        self.matching(filter).into_iter().find(|said| self.is_chosen(said))
+    }
+
+    /// Chooses the message in a visible row.
+    pub(super) fn choose_row(&mut self, filter: &str, height: usize, row: usize) {
+        let key = self.visible(filter, height).get(row).map(|(said, _)| said.key.clone());
+        self.chosen = key.or_else(|| self.chosen.take());
+    }
+
+    /// Chooses a message so many after the chosen one, and makes it visible. Without a chosen one,
+    /// the newest is chosen.
+    pub(super) fn choose(&mut self, filter: &str, height: usize, by: isize) {
+        let all = self.matching(filter);
+        let Some(last) = all.len().checked_sub(1) else { return };
+        let from = all.iter().position(|said| self.is_chosen(said));
+        let at = from.map_or(last, |from| from.saturating_add_signed(by).min(last));
+        let (key, after) = (all[at].key.clone(), last - at);
+        self.chosen = Some(key);
+        let least = (after + 1).saturating_sub(height);
+        self.below = self.below.clamp(least, after.max(least));
+    }
+
+    /// Scrolls by so many messages; a positive number shows older ones.
+    pub(super) fn scroll(&mut self, filter: &str, height: usize, by: isize) {
+        let most = self.matching(filter).len().saturating_sub(height);
+        self.below = self.below.min(most).saturating_add_signed(by).min(most);
+    }
+
+    /// Shows the newest messages again, and chooses none.
+    pub(super) fn follow(&mut self) {
+        (self.chosen, self.below) = (None, 0);
+    }
+
+    /// Whether the newest messages are shown.
+    pub(super) fn follows(&self) -> bool {
+        self.below == 0
+    }
+}
+
+fn matches(said: &Said, lower: &str) -> bool {
+    lower.is_empty() || said.contains(lower)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(number: usize) -> Said {
+        Said {
+            key: number.to_string(),
+            text: format!("text {number}"),
+            from: if number.is_multiple_of(2) { "Ann" } else { "Bob" }.to_owned(),
+            ..Said::default()
+        }
+    }
+
+    fn talk(count: usize) -> Talk {
+        let mut talk = Talk::default();
+        for number in 0..count {
+            assert!(talk.push(said(number), ""));
+        }
+        talk
+    }
+
+    fn keys(talk: &Talk, filter: &str, height: usize) -> String {
+        let visible = talk.visible(filter, height);
+        let keys = visible
+            .iter()
+            .map(|(said, is_chosen)| format!("{}{}", said.key, if *is_chosen { "*" } else { "" }));
+        keys.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn oldest_messages_are_forgotten_and_known_ones_are_ignored() {
+        let mut talk = talk(MESSAGES_MAX + 5);
+        assert_eq!(talk.len(), MESSAGES_MAX);
+        assert!(!talk.push(said(MESSAGES_MAX), ""));
+        assert_eq!(keys(&talk, "", 2), "1003 1004");
+        assert_eq!(keys(&talk, "ann", 2), "1002 1004");
+    }
+
+    #[test]
+    fn message_in_the_place_of_a_removed_one_is_chosen() {
+        let mut talk = talk(4);
+        talk.choose("", 4, 0);
+        talk.choose("", 4, -2);
+        assert_eq!(keys(&talk, "", 4), "0 1* 2 3");
+        let left = |numbers: &[usize]| numbers.iter().copied().map(said).collect::<Vec<_>>();
+        assert!(talk.replace(left(&[0, 2, 3])));
+        assert_eq!(keys(&talk, "", 4), "0 2* 3");
+        assert!(!talk.replace(left(&[0, 2, 3])));
+        talk.replace(left(&[0]));
+        assert_eq!(keys(&talk, "", 4), "0*");
+        talk.replace(Vec::new());
+        assert_eq!(talk.chosen(""), None);
+    }
+
+    #[test]
+    fn text_is_one_line_or_a_whole_page() {
+        let text = "fn main() {\n\n\tlet x = 1;\n}".to_owned();
+        let said = Said { text, why: Some("EXPIRED".to_owned()), to: "Bob".to_owned(), ..said(2) };
+        assert_eq!(said.line(80), "fn main() { let x = 1; }");
+        assert!(Said { text: "x ".repeat(100_000), ..said.clone() }.line(80).len() < 400);
+        let page = said.page(20);
+        assert_eq!(page[0], "Ann -> Bob");
+        assert_eq!(page[2..], ["EXPIRED", "", "fn main() {", "", "    let x = 1;", "}"]);
+        assert_eq!(said.page(0).len(), said.page(1).len(), "no width is survived");
+    }
+
+    #[test]
+    fn scrolled_list_stays_while_messages_come() {
+        let mut talk = talk(10);
+        talk.scroll("", 3, 2);
+        assert_eq!(keys(&talk, "", 3), "5 6 7");
+        talk.push(said(10), "");
+        assert_eq!(keys(&talk, "", 3), "5 6 7");
+        talk.scroll("", 3, -3);
+        assert!(talk.follows());
+        assert_eq!(keys(&talk, "", 3), "8 9 10");
+        talk.scroll("", 3, 100);
+        assert_eq!(keys(&talk, "", 3), "0 1 2");
+        assert_eq!(keys(&talk, "", 0), "");
+    }
+
+    #[test]
+    fn chosen_message_is_made_visible() {
+        let mut talk = talk(10);
+        talk.choose("", 3, 1);
+        assert_eq!(keys(&talk, "", 3), "7 8 9*");
+        talk.choose("", 3, -4);
+        assert_eq!(keys(&talk, "", 3), "5* 6 7");
+        talk.choose("", 3, 3);
+        assert_eq!(keys(&talk, "", 3), "6 7 8*");
+        // The chosen message is from Ann, so of those from Bob none was chosen.
+        talk.choose("bob", 2, isize::MIN);
+        assert_eq!(talk.chosen("bob").unwrap().key, "9");
+        talk.choose_row("", 3, 0);
+        assert_eq!(keys(&talk, "", 3).matches('*').count(), 1);
+        talk.follow();
+        assert_eq!(keys(&talk, "", 3), "7 8 9");
+    }
+}

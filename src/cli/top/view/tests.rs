@@ -1,0 +1,373 @@
+//! Whole screens of `top`.
+
+use super::*;
+use crate::cli::top::{
+    action::{Action, Step},
+    editor::Edit,
+    model::{
+        Update,
+        tests::{NOW, agent, said},
+    },
+};
+use expect_test::{Expect, expect};
+use ratatui::{Terminal, backend::TestBackend};
+
+fn model(columns: u16, rows: u16, has_colours: bool) -> Model {
+    let mut model = Model::new(columns, rows, has_colours, NOW);
+    model.update(Update::Joined("/tmp/agent-relay.sock".to_owned()));
+    let mut agents = vec![
+        agent("Ann", Need::Nothing, "working"),
+        agent("Dora", Need::Nothing, "away"),
+        agent("Bob", Need::Message, "idle"),
+        agent("Cid", Need::Permission, "waits for permission"),
+        agent(&"N".repeat(64), Need::Nothing, "idle"),
+    ];
+    agents[2].waiting = 3;
+    agents[2].why = Some(("a line is half typed: send it off".to_owned(), Some(NOW - 180_000)));
+    agents[0].is_held = true;
+    model.update(Update::Agents(agents));
+    for (number, to, text) in [
+        (1, "Bob", "The parser is done. Can you take the tests?"),
+        (2, "*", "中文字中文字 and \\u{1b}[2J, then \\u{202e} right to left: שלום"),
+        (3, OPERATOR, &"long ".repeat(60)),
+    ] {
+        model.update(Update::Said(vec![said(number, to, text)]));
+    }
+    let letter = Said { why: Some("EXPIRED".to_owned()), ..said(9, "Dora", "are you there?") };
+    model.update(Update::Letters(vec![letter]));
+    model.update(Update::Mailbox(2, vec![said(3, OPERATOR, "all green\n\n  2 passed")]));
+    let screen = ["", "> run the tests", "  12 passed", "────────────"].map(str::to_owned);
+    model.update(Update::Preview("Cid".to_owned(), Ok(screen.to_vec())));
+    model
+}
+
+fn buffer(model: &Model, columns: u16, rows: u16) -> Buffer {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| draw(model, frame)).unwrap();
+    terminal.backend().buffer().clone()
+}
+
+/// The rows of a screen, without blanks at their ends. The second column of a wide character
+/// is left out.
+fn rows(buffer: &Buffer) -> Vec<String> {
+    let Rect { width, height, .. } = buffer.area;
+    let row = |y: u16| {
+        let (mut row, mut x) = (String::new(), 0);
+        while x < width {
+            let symbol = buffer[(x, y)].symbol();
+            row.push_str(symbol);
+            let columns = unicode_width::UnicodeWidthStr::width(symbol).max(1);
+            x += u16::try_from(columns).unwrap();
+        }
+        row.trim_end().to_owned()
+    };
+    (0..height).map(row).collect()
+}
+
+fn check(model: &Model, columns: u16, lines: u16, expected: Expect) {
+    let (rows, mut text) = (rows(&buffer(model, columns, lines)), String::new());
+    for same in rows.chunk_by(|row, next| row == next) {
+        text.push_str(&format!("{}\n", same[0]));
+        if same.len() > 1 {
+            text.push_str(&format!("({} more rows like that)\n", same.len() - 1));
+        }
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn screen_of_80_columns() {
+    check(
+        &model(80, 24, true),
+        80,
+        24,
+        expect![[r#"
+            5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
+               NAME                  STATE                 FOR  WAITING  WHY
+            !  Cid                   waits for permission  5 s
+            !  Bob                   idle                  5 s  3        3 min: a line is h…
+               Ann                   working, held         5 s
+               NNNNNNNNNNNNNNNNNNN…  idle                  5 s
+               Dora                  away                  5 s
+
+            MESSAGES
+            12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tests?
+            12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} right to…
+            12:00:03 00000003  Ann -> @operator: long long long long long long long long lo…
+
+            (10 more rows like that)
+            Enter attach  n next  m send  h hold  i inbox  d dead letters  ? help  q quit
+        "#]],
+    );
+}
+
+#[test]
+fn reason_of_the_selected_agent_is_whole() {
+    let mut model = model(80, 9, true);
+    model.act(Action::Next);
+    check(
+        &model,
+        80,
+        9,
+        expect![[r#"
+            5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
+               NAME                  STATE                 FOR  WAITING  WHY
+            !  Cid                   waits for permission  5 s
+            !  Bob                   idle                  5 s  3        3 min: a line is h…
+            Bob: 3 waiting: a line is half typed: send it off
+            MESSAGES
+            12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} right to…
+            12:00:03 00000003  Ann -> @operator: long long long long long long long long lo…
+            Enter attach  n next  m send  h hold  i inbox  d dead letters  ? help  q quit
+        "#]],
+    );
+}
+
+#[test]
+fn screen_of_120_columns() {
+    check(
+        &model(120, 40, true),
+        120,
+        40,
+        expect![[r#"
+            5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent-relay.sock
+               NAME              STATE                 FOR  WAITING  WHY            │ SCREEN of Cid
+            !  Cid               waits for permission  5 s                          │
+            !  Bob               idle                  5 s  3        3 min: a line …│ > run the tests
+               Ann               working, held         5 s                          │   12 passed
+               NNNNNNNNNNNNNNN…  idle                  5 s                          │ ────────────
+               Dora              away                  5 s                          │
+                                                                                    │
+            MESSAGES                                                                │
+            12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tes…│
+            12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} …│
+            12:00:03 00000003  Ann -> @operator: long long long long long long long…│
+                                                                                    │
+            (26 more rows like that)
+            Enter attach  n next  m send  h hold  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
+        "#]],
+    );
+}
+
+#[test]
+fn screen_of_200_columns() {
+    check(
+        &model(200, 60, true),
+        200,
+        60,
+        expect![[r#"
+            5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent-relay.sock
+               NAME                      STATE                 FOR  WAITING  WHY                                                    │ SCREEN of Cid
+            !  Cid                       waits for permission  5 s                                                                  │
+            !  Bob                       idle                  5 s  3        3 min: a line is half typed: send it off               │ > run the tests
+               Ann                       working, held         5 s                                                                  │   12 passed
+               NNNNNNNNNNNNNNNNNNNNNNN…  idle                  5 s                                                                  │ ────────────
+               Dora                      away                  5 s                                                                  │
+                                                                                                                                    │
+            MESSAGES                                                                                                                │
+            12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tests?                                              │
+            12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} right to left: שלום                              │
+            12:00:03 00000003  Ann -> @operator: long long long long long long long long long long long long long long long long lo…│
+                                                                                                                                    │
+            (46 more rows like that)
+            Enter attach  n next  m send  h hold  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
+        "#]],
+    );
+}
+
+#[test]
+fn screen_of_20_columns() {
+    let mut model = model(20, 5, true);
+    check(
+        &model,
+        20,
+        5,
+        expect![[r#"
+            5 agents, 4 here  2…
+               NAME      STATE
+            !  Cid       waits …
+            !  Bob       idle
+            ? help  q quit
+        "#]],
+    );
+    model.act(Action::SwitchPane);
+    check(
+        &model,
+        20,
+        5,
+        expect![[r#"
+            5 agents, 4 here  2…
+            MESSAGES
+            Ann -> *: 中文字中…
+            Ann -> @ope…: long …
+            ? help  q quit
+        "#]],
+    );
+}
+
+#[test]
+fn modes_of_the_last_line() {
+    let mut model = model(80, 24, true);
+    let last = |model: &Model| rows(&buffer(model, 80, 24)).pop().unwrap();
+    model.act(Action::Message);
+    model.act(Action::Edit(Edit::Insert("go on".to_owned())));
+    assert_eq!(last(&model), "to Cid: go on");
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| draw(&model, frame)).unwrap();
+    terminal.backend_mut().assert_cursor_position(Position::new(13, 23));
+    model.act(Action::Back);
+    model.act(Action::Filter);
+    model.act(Action::Edit(Edit::Insert("x\u{1b}".to_owned())));
+    assert_eq!(last(&model), "/x\\u{1b}");
+    model.act(Action::Back);
+    model.act(Action::SwitchPane);
+    let keys = "Enter read  m answer  Esc back  / filter  i inbox  ? help  q quit";
+    assert_eq!(last(&model), keys);
+    model.set_notice("Bob's\nmessages".to_owned());
+    assert_eq!(last(&model), "Bob's\\u{a}messages");
+}
+
+#[test]
+fn help_and_a_whole_message() {
+    let mut model = model(80, 24, true);
+    model.act(Action::Help);
+    check(
+        &model,
+        80,
+        24,
+        expect![[r#"
+            5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
+            KEY
+            Up, Down, j, k    select an agent or a message
+            Enter             attach to the agent (Ctrl-\ comes back); read the message
+            n                 go to the next agent that waits for you
+            m                 send a message to the agent, or to the sender of the message
+            h                 hold the agent's messages, or release them
+            Tab               go to the messages, or back to the agents
+            i                 show your inbox, or the conversation again
+            t                 take the chosen message out of your inbox
+            d                 show the dead letters, or the conversation again
+            r                 deliver the chosen dead letter again
+            /                 show only agents and messages with a text
+            Esc               go back: to the agents, to the newest messages, to all
+            PgUp, PgDn, g, G  go by pages, to the first, to the last
+            Click, wheel      select; scroll the messages
+            ?                 show this
+            q, Ctrl-C         quit; the agents run on
+            !                 marks an agent that waits for you
+
+            (3 more rows like that)
+            Up, Down scroll  Esc back  ? help  q quit
+        "#]],
+    );
+    model.act(Action::Back);
+    model.act(Action::Show(List::DeadLetters));
+    model.act(Action::Step(Step::Up));
+    check(
+        &model,
+        80,
+        12,
+        expect![[r#"
+            5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
+               NAME                  STATE                 FOR  WAITING  WHY
+            !  Cid                   waits for permission  5 s
+            !  Bob                   idle                  5 s  3        3 min: a line is h…
+               Ann                   working, held         5 s
+               NNNNNNNNNNNNNNNNNNN…  idle                  5 s
+               Dora                  away                  5 s
+
+            DEAD LETTERS
+            12:00:09 00000009  Ann -> Dora: (EXPIRED) are you there?
+
+            (1 more rows like that)
+        "#]],
+    );
+    model.act(Action::Open);
+    check(
+        &model,
+        80,
+        12,
+        expect![[r#"
+            5 agents, 4 here  2 wait for you  1 dead letter  2 messages for you  /tmp/agent…
+            Ann -> Dora
+            12:00:09  00000009-0000-4000-8000-000000000000
+            EXPIRED
+
+            are you there?
+
+            (5 more rows like that)
+        "#]],
+    );
+}
+
+#[test]
+fn messages_that_are_not_followed_are_explained() {
+    let mut model = model(80, 24, true);
+    model.update(Update::Following(Err("a guest cannot run \"tap\"".to_owned())));
+    let heading = "MESSAGES (new ones are not shown: a guest cannot run \"tap\")";
+    assert!(rows(&buffer(&model, 80, 24)).contains(&heading.to_owned()));
+    model.update(Update::Following(Ok(())));
+    assert!(rows(&buffer(&model, 80, 24)).contains(&"MESSAGES".to_owned()));
+}
+
+#[test]
+fn absent_daemon_is_shown() {
+    let mut model = Model::new(80, 8, true, NOW);
+    let why = "no daemon at /tmp/x.sock; start one with `agent-relay up`";
+    model.update(Update::Away(why.to_owned()));
+    check(
+        &model,
+        80,
+        8,
+        expect![[r#"
+            not connected, trying again: no daemon at /tmp/x.sock; start one with `agent-re…
+               NAME  STATE  FOR  WAITING  WHY
+            no agents; start one with `agent-relay claude`
+
+            MESSAGES
+            no messages yet
+
+            Enter attach  n next  m send  h hold  Tab messages  / filter  ? help  q quit
+        "#]],
+    );
+}
+
+#[test]
+fn screen_without_colours_differs_in_nothing_but_them() {
+    let [with, without] =
+        [true, false].map(|has_colours| buffer(&model(80, 24, has_colours), 80, 24));
+    assert_eq!(rows(&with), rows(&without));
+    let coloured = |buffer: &Buffer| {
+        let cells = buffer.content.iter();
+        cells.filter(|cell| (cell.fg, cell.bg) != (Color::Reset, Color::Reset)).count()
+    };
+    assert!(coloured(&with) > 0);
+    assert_eq!(coloured(&without), 0);
+    let selected =
+        without.content.iter().filter(|cell| cell.modifier == Modifier::REVERSED | Modifier::BOLD);
+    assert_eq!(selected.count(), 80, "the selected row is reversed");
+}
+
+#[test]
+fn every_size_is_drawn() {
+    for columns in [0, 1, 2, 3, 5, 19, 40, 60, 119, 120, 300] {
+        for lines in [0, 1, 2, 3, 7, 8, 100] {
+            let mut model = model(columns, lines, true);
+            let actions = [
+                Action::SwitchPane,
+                Action::Step(Step::First),
+                Action::Open,
+                Action::Help,
+                Action::Message,
+                Action::Filter,
+            ];
+            for action in actions {
+                model.act(action);
+                buffer(&model, columns, lines);
+                // The terminal is smaller than the model knows, or larger.
+                buffer(&model, 4, 3);
+                buffer(&model, 130, 50);
+            }
+        }
+    }
+}

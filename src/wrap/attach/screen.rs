@@ -1,0 +1,38 @@
+//! A look at an agent's screen, without attaching a terminal to it.
+
+use crate::{
+    bridge::screen::{NoObserver, Screen},
+    protocol::control::{Answer, Request},
+    wrap::control::client::{ControlClient, ControlError},
+};
+use platform::pty::Size;
+use std::time::Duration;
+
+/// Returns the rows of an agent's screen, of which at most `size` is asked for. Neither the agent
+/// nor its size is changed.
+///
+/// # Errors
+/// If the wrapper refuses, does not answer in time, or ends.
+pub fn screen(
+    control: &ControlClient,
+    size: Size,
+    timeout: Duration,
+) -> Result<Vec<String>, ControlError> {
+    let Size { rows, cols: columns } = size;
+    let request = Request::Attach { drive: false, columns, rows };
+    match control.request(&request, timeout)? {
+        Answer::Screen { columns, rows, bytes } => {
+            let mut screen = Screen::new(columns.into(), rows.into());
+            screen.feed(&bytes.0, &mut NoObserver);
+            let text = screen.text();
+            let rows = text.lines().map(|row| row.trim_end().to_owned());
+            let mut rows: Vec<_> = rows.collect();
+            while rows.last().is_some_and(String::is_empty) {
+                rows.pop();
+            }
+            Ok(rows)
+        }
+        Answer::Ended(_) => Err(ControlError::Ended),
+        _ => Err(ControlError::InvalidAnswer("it answers something else".to_owned())),
+    }
+}

@@ -1,0 +1,543 @@
+//! The commands of README.md's quickstart and of docs/USING.md, played as printed.
+//!
+//! A fence `console` has commands behind `$ `, each followed by what it prints. Each section with
+//! such a fence is a recipe, and one test plays its commands in their order, each in a terminal of
+//! 120 columns. Ids, times, and the like may differ from the printed ones, but one id stays one id.
+//! The programs `claude` and `codex` are copies of `toy`.
+
+use crate::{
+    commands::{DONE, out, run},
+    sandbox::{Sandbox, example_program, until},
+    terminal::{self, Terminal},
+};
+use platform::pty::Size;
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    env,
+    ffi::OsString,
+    fs, path,
+};
+
+const README: &str = include_str!("../../README.md");
+const USING: &str = include_str!("../../docs/USING.md");
+
+/// The size of the terminals: the widest line of the documents fits.
+const SIZE: Size = Size { rows: 50, cols: 120 };
+
+/// The lengths of the parts of a UUID.
+const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
+
+/// The endpoint that the documents show.
+const ENDPOINT: &str = "/tmp/agent-relay.sock";
+
+/// The least number of digits of an id on a command line.
+const ID_DIGITS_MIN: usize = 4;
+
+const TIMED_OUT: i32 = 4;
+
+const STAND_INS: [&str; 3] = ["claude", "codex", "my-agent"];
+const RECIPE: &str = r#"
+[[recipe]]
+name = "stand-in"
+commands = ["claude", "codex", "my-agent"]
+composer = ["❯ "]
+dialog = ["1. Yes"]
+busy = ["^working"]
+"#;
+
+/// A command and what it prints.
+#[derive(Clone, Debug)]
+struct Step {
+    words: Vec<String>,
+    printed: String,
+}
+
+/// One section of a document, with the commands that have not been played yet.
+struct Recipe {
+    sandbox: Sandbox,
+    steps: VecDeque<Step>,
+    /// The ids that stand for the printed ones.
+    ids: BTreeMap<String, String>,
+    /// What agents that are started reply to each message.
+    answer: Option<&'static str>,
+}
+
+/// A command that runs in a terminal.
+struct Running {
+    terminal: Terminal,
+    step: Step,
+}
+
+impl Recipe {
+    #[track_caller]
+    fn of(heading: &str) -> Self {
+        let found = sections().into_iter().find(|(known, _)| *known == heading);
+        let (_, steps) = found.unwrap_or_else(|| panic!("no commands under {heading:?}"));
+        let sandbox = Sandbox::new();
+        fs::write(sandbox.home().join("recipes.toml"), RECIPE).unwrap();
+        let programs = sandbox.directory().join("programs");
+        fs::create_dir(&programs).unwrap();
+        for name in STAND_INS {
+            let program = programs.join(format!("{name}{}", env::consts::EXE_SUFFIX));
+            fs::copy(example_program("toy"), program).unwrap();
+        }
+        Self { sandbox, steps: steps.into(), ids: BTreeMap::new(), answer: None }
+    }
+
+    /// Starts the next command, in a directory of the sandbox.
+    #[track_caller]
+    fn start_in(&mut self, directory: &str) -> Running {
+        let mut step = self.steps.pop_front().expect("another command in the document");
+        for word in &mut step.words {
+            let begins = |(printed, _): &(&String, &String)| printed.starts_with(word.as_str());
+            let id = self.ids.iter().find(begins).filter(|_| word.len() >= ID_DIGITS_MIN);
+            if let Some((_, id)) = id {
+                *word = id[..word.len()].to_owned();
+            }
+        }
+        assert_eq!(step.words[0], "agent-relay");
+        step.printed = step.printed.replace(ENDPOINT, self.sandbox.endpoint().as_text());
+        let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let program = program.to_str().unwrap().to_owned();
+        let line: Vec<_> = [program].into_iter().chain(step.words[1..].iter().cloned()).collect();
+        let directory = self.sandbox.directory().join(directory);
+        fs::create_dir_all(&directory).unwrap();
+        let terminal = Terminal::start(&line, &self.environment(), &directory, SIZE);
+        Running { terminal, step }
+    }
+
+    #[track_caller]
+    fn start(&mut self) -> Running {
+        self.start_in("project")
+    }
+
+    /// Runs the next command to its end.
+    #[track_caller]
+    fn play(&mut self, code: i32) {
+        let running = self.start();
+        self.finish(running, code);
+    }
+
+    /// Waits for the end of a command, and compares what it has printed.
+    #[track_caller]
+    fn finish(&mut self, running: Running, code: i32) {
+        let Running { terminal, step } = running;
+        terminal.wait_until_end();
+        let shown = terminal.text().trim_end().to_owned();
+        assert_eq!(terminal.finish(), code, "{step:?}\n{shown}");
+        let (printed, shown_tokens) = (tokens(&step.printed), tokens(&shown));
+        let mut ids = self.ids.clone();
+        let is_same = printed.len() == shown_tokens.len()
+            && printed
+                .iter()
+                .zip(&shown_tokens)
+                .all(|(printed, shown)| is_as_printed(printed, shown, &mut ids));
+        assert!(is_same, "{:?} prints\n{shown}\nand not\n{}", step.words, step.printed);
+        self.ids = ids;
+    }
+
+    /// Waits until a command that runs on shows each line that is printed.
+    #[track_caller]
+    fn shows(&mut self, running: &Running) {
+        for line in running.step.printed.lines() {
+            let line = tokens(line);
+            running.terminal.wait_until(&format!("{line:?}"), |screen| {
+                let screen = tokens(screen);
+                screen.windows(line.len()).any(|shown| {
+                    let mut ids = self.ids.clone();
+                    line.iter().zip(shown).all(|(line, shown)| is_as_printed(line, shown, &mut ids))
+                })
+            });
+        }
+    }
+
+    /// The environment of a person's terminal, without what the tests' own one has.
+    fn environment(&self) -> Vec<(OsString, Option<OsString>)> {
+        let own = env::vars_os().map(|(name, _)| name);
+        let foreign = own.filter(|name| {
+            let name = name.to_string_lossy();
+            ["AGENT_RELAY", "CLAUDE", "CODEX", "GEMINI", "XDG_"].iter().any(|p| name.starts_with(p))
+        });
+        let mut environment: Vec<_> = foreign.map(|name| (name, None)).collect();
+        environment.extend(terminal::environment(&self.sandbox));
+        let path = env::var_os("PATH").unwrap_or_default();
+        let programs = [self.sandbox.directory().join("programs")];
+        let path = env::join_paths(programs.into_iter().chain(env::split_paths(&path))).unwrap();
+        environment.extend([
+            ("PATH".into(), Some(path)),
+            ("NO_COLOR".into(), Some("1".into())),
+            ("TOY_ANSWER".into(), self.answer.map(OsString::from)),
+        ]);
+        environment
+    }
+
+    /// Starts an agent that the document does not start.
+    fn agent(&self, name: &str) -> Terminal {
+        let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+        let line = [program.to_str().unwrap(), "run", name, "--", "codex"];
+        let terminal = Terminal::start(&line, &self.environment(), self.sandbox.directory(), SIZE);
+        terminal.wait_for("ready");
+        self.is_in_state(name, "idle");
+        terminal
+    }
+
+    /// Waits until an agent is in a state.
+    #[track_caller]
+    fn is_in_state(&self, name: &str, state: &str) {
+        let mut operator = self.sandbox.operator();
+        until(&format!("{name} is {state}"), || {
+            let agents = operator.agents();
+            agents.iter().any(|agent| agent["name"] == name && agent["activity"] == state)
+        });
+    }
+
+    /// Waits until no message waits for an agent.
+    #[track_caller]
+    fn is_all_typed(&self) {
+        let mut operator = self.sandbox.operator();
+        until("everything is typed", || {
+            operator.agents().iter().all(|agent| agent["queued"] == 0 && agent["in_flight"] == 0)
+        });
+    }
+
+    /// Lets a client send a message, and waits until it is accepted.
+    #[track_caller]
+    fn send(&self, from: &str, to: &str, body: &str) {
+        run(&self.sandbox, &["send", "--as", from, to, body], DONE);
+    }
+
+    /// Checks that every command has been played.
+    #[track_caller]
+    fn end(self) {
+        assert!(self.steps.is_empty(), "not played: {:?}", self.steps);
+    }
+}
+
+/// The sections of both documents that have commands, with these.
+fn sections() -> Vec<(&'static str, Vec<Step>)> {
+    let parts = [README, USING].into_iter().flat_map(|document| document.split("\n## ").skip(1));
+    let sections = parts.map(|part| (part.lines().next().unwrap(), steps(part)));
+    sections.filter(|(_, steps)| !steps.is_empty()).collect()
+}
+
+fn steps(part: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for fence in fences(part, "console") {
+        for line in fence {
+            match line.strip_prefix("$ ") {
+                Some(line) => steps.push(command(line)),
+                None => {
+                    let step = steps.last_mut().expect("a command first");
+                    step.printed.push_str(line);
+                    step.printed.push('\n');
+                }
+            }
+        }
+    }
+    steps
+}
+
+/// A command that prints nothing.
+fn command(line: &str) -> Step {
+    Step { words: words(line), printed: String::new() }
+}
+
+/// The lines of all fences in a language.
+fn fences<'a>(part: &'a str, language: &str) -> Vec<Vec<&'a str>> {
+    let (opening, mut found) = (format!("```{language}"), Vec::new());
+    let mut lines = part.lines();
+    while lines.by_ref().any(|line| line == opening) {
+        found.push(lines.by_ref().take_while(|line| *line != "```").collect());
+    }
+    found
+}
+
+/// The words of a command; double quotes group them.
+fn words(command: &str) -> Vec<String> {
+    let parts = command.split('"').enumerate().flat_map(|(index, part)| match index % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    parts.map(str::to_owned).collect()
+}
+
+/// The words, numbers and marks of a text. A time to be read by a person (`2 min`), a time of day
+/// and a date are one token each.
+fn tokens(text: &str) -> Vec<String> {
+    let mut raw: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        if word.trim_matches(['(', ')']).split('-').map(str::len).eq(UUID_PARTS) {
+            raw.push("UUID".to_owned());
+            continue;
+        }
+        let mut is_inside = false;
+        for character in word.chars() {
+            match raw.last_mut() {
+                Some(last) if is_inside && character.is_alphanumeric() => last.push(character),
+                _ => raw.push(character.to_string()),
+            }
+            is_inside = character.is_alphanumeric();
+        }
+    }
+    let mut tokens: Vec<String> = Vec::new();
+    for token in raw {
+        let before = tokens.last().map_or("", String::as_str);
+        let is_unit = ["ms", "s", "min", "h", "days"].contains(&token.as_str());
+        if is_unit && is_number(before) {
+            tokens.pop();
+            if tokens.last().is_none_or(|last| last != "TIME") {
+                tokens.push("TIME".to_owned());
+            }
+        } else if is_number(&token) && before == "process" {
+            tokens.push("PROCESS".to_owned());
+        } else if is_number(&token) && [":", "-"].contains(&before) && is_clock(&tokens) {
+            tokens.truncate(tokens.len() - 2);
+            tokens.push("CLOCK".to_owned());
+        } else {
+            tokens.push(token);
+        }
+    }
+    tokens
+}
+
+fn is_number(token: &str) -> bool {
+    token.bytes().all(|byte| byte.is_ascii_digit()) && !token.is_empty()
+}
+
+/// Reports whether the tokens end with a number and a mark.
+fn is_clock(tokens: &[String]) -> bool {
+    matches!(tokens, [.., before, _] if before == "CLOCK" || is_number(before))
+}
+
+/// Reports whether a token is as it is printed, or another one where values may differ.
+fn is_as_printed(printed: &str, shown: &str, ids: &mut BTreeMap<String, String>) -> bool {
+    let is_id =
+        |token: &str| token.len() == 8 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_id(printed) && is_id(shown) {
+        return ids.entry(printed.to_owned()).or_insert_with(|| shown.to_owned()) == shown;
+    }
+    printed == shown
+}
+
+/// Checks that each section with commands is the recipe of a test of this file, that no command
+/// stands in another fence, and that scripts are played.
+#[test]
+fn all_commands_are_played() {
+    let source = include_str!("using.rs");
+    let headings: BTreeSet<_> = sections().into_iter().map(|(heading, _)| heading).collect();
+    assert!(headings.len() > 11, "{headings:?}");
+    for heading in headings {
+        assert!(source.contains(&format!("Recipe::of(\"{heading}\")")), "{heading:?}");
+    }
+    let fenced = USING.split("```").skip(1).step_by(2);
+    for fence in fenced {
+        let is_played = fence.starts_with("console\n") || fence.starts_with("sh\n");
+        assert!(is_played || !fence.contains("agent-relay"), "{fence}");
+    }
+    for line in fences(README, "text").concat() {
+        assert!(!line.starts_with("agent-relay"), "{line}");
+    }
+}
+
+#[test]
+fn first_use() {
+    let mut recipe = Recipe::of("First use");
+    let mut web = recipe.start_in("web");
+    recipe.is_in_state("web", "idle");
+    let _api = recipe.start_in("api");
+    recipe.is_in_state("api", "idle");
+    web.terminal.press("say api Which port does your server listen on?\r");
+    recipe.end();
+}
+
+#[test]
+fn my_message_has_not_arrived() {
+    let mut recipe = Recipe::of("My message has not arrived");
+    let mut bob = recipe.agent("Bob");
+    bob.press("half a line");
+    bob.wait_for("half a line");
+    recipe.send("Ann", "Bob", "Which port?");
+    until("the reason is known", || {
+        let waiting = out(&run(&recipe.sandbox, &["inbox", "--as", "Bob"], DONE));
+        waiting.contains("half typed")
+    });
+    recipe.play(DONE);
+    recipe.end();
+}
+
+#[test]
+fn two_agents_review_each_other() {
+    let mut recipe = Recipe::of("Two agents review each other");
+    let mut ann = recipe.start();
+    recipe.is_in_state("Ann", "idle");
+    let bob = recipe.start();
+    recipe.is_in_state("Bob", "idle");
+    recipe.play(DONE);
+    recipe.play(DONE);
+    ann.terminal.wait_for("[/relay ");
+    ann.terminal.press("say Bob parse.rs: an empty file panics.\r");
+    bob.terminal.wait_for("an empty file panics.");
+    recipe.is_all_typed();
+    recipe.play(DONE);
+    recipe.end();
+}
+
+#[test]
+fn three_agents_share_a_topic() {
+    let mut recipe = Recipe::of("Three agents share a topic");
+    let listeners = [recipe.start(), recipe.start()];
+    for listener in &listeners {
+        listener.terminal.wait_for("Ctrl-C ends this");
+    }
+    recipe.play(DONE);
+    for listener in &listeners {
+        recipe.shows(listener);
+    }
+    recipe.end();
+}
+
+#[test]
+fn script_waits_for_an_agent() {
+    let mut recipe = Recipe::of("A script waits for an agent");
+    let _bob = recipe.agent("Bob");
+    for _ in 0..3 {
+        recipe.play(DONE);
+    }
+    recipe.play(TIMED_OUT);
+    recipe.end();
+}
+
+#[test]
+fn agent_asked_for_permission() {
+    let mut recipe = Recipe::of("An agent asked for permission while I was away");
+    let mut ann = recipe.agent("Ann");
+    ann.press("say @operator The parser is done.\r");
+    let mut operator = recipe.sandbox.operator();
+    until("the message is in the mailbox", || operator.ask("status", &json!({}))["mailbox"] == 1);
+    ann.press("menu\r");
+    recipe.is_in_state("Ann", "asks-person");
+    recipe.play(DONE);
+    let mut attached = recipe.start();
+    recipe.shows(&attached);
+    attached.terminal.press("1");
+    ann.wait_until("the dialog is over", |screen| !screen.contains("Run the tests?"));
+    attached.terminal.press("\u{1c}");
+    assert_eq!(attached.terminal.finish(), DONE);
+    recipe.play(DONE);
+    recipe.end();
+}
+
+#[test]
+fn who_said_what_yesterday() {
+    let mut recipe = Recipe::of("Who said what yesterday");
+    let _bob = recipe.agent("Bob");
+    recipe.send("Ann", "Bob", "Which port does the server use?");
+    recipe.is_all_typed();
+    for _ in 0..3 {
+        recipe.play(DONE);
+    }
+    recipe.end();
+}
+
+#[test]
+fn script_asks_an_agent() {
+    let mut recipe = Recipe::of("A script asks an agent, and the answer is late");
+    recipe.answer = Some("Port 8125.");
+    let bob = recipe.agent("Bob");
+    recipe.play(DONE);
+    drop(bob);
+    recipe.answer = None;
+    let mut bob = recipe.agent("Bob");
+    recipe.play(TIMED_OUT);
+    bob.wait_for("heard ");
+    bob.press("answer Only parse_large.\r");
+    recipe.play(DONE);
+    recipe.end();
+}
+
+#[test]
+fn agent_is_not_disturbed() {
+    let mut recipe = Recipe::of("An agent shall not be disturbed");
+    let ann = recipe.agent("Ann");
+    for _ in 0..4 {
+        recipe.play(DONE);
+    }
+    ann.wait_for("Lunch?");
+    recipe.end();
+}
+
+#[test]
+fn message_did_not_arrive() {
+    let mut recipe = Recipe::of("A message did not arrive");
+    drop(recipe.sandbox.join("Bob"));
+    recipe.send("Ann", "Bob", "Which port does the server use?");
+    recipe.play(DONE);
+    recipe.play(DONE);
+    let line = ["send", "--as", "Ann", "--ttl", "10ms", "Bob", "Are you there?"];
+    run(&recipe.sandbox, &line, DONE);
+    until("the message is dead", || {
+        !run(&recipe.sandbox, &["dead-letters", "--json"], DONE).stdout.is_empty()
+    });
+    recipe.play(DONE);
+    recipe.play(DONE);
+    recipe.end();
+}
+
+#[test]
+fn nightly_job_starts_an_agent() {
+    let mut recipe = Recipe::of("A nightly job starts an agent");
+    recipe.answer = Some("All 214 tests pass.");
+    for _ in 0..4 {
+        recipe.play(DONE);
+    }
+    recipe.end();
+}
+
+#[test]
+fn agents_of_two_projects() {
+    let mut recipe = Recipe::of("Agents of two projects work side by side");
+    let _web = recipe.start_in("web");
+    recipe.is_in_state("web", "idle");
+    recipe.steps.push_front(command("agent-relay claude"));
+    let _api = recipe.start_in("api");
+    recipe.is_in_state("api", "idle");
+    recipe.play(DONE);
+    recipe.play(DONE);
+    recipe.end();
+}
+
+#[test]
+fn everything_is_seen_live() {
+    let mut recipe = Recipe::of("I want to see everything live");
+    let _bob = recipe.agent("Bob");
+    let mut top = recipe.start();
+    top.terminal.wait_for("Bob");
+    top.terminal.press("q");
+    assert_eq!(top.terminal.finish(), DONE);
+    let tap = recipe.start();
+    tap.terminal.wait_for("Ctrl-C ends this");
+    recipe.send("Ann", "Bob", "Which port?");
+    recipe.shows(&tap);
+    recipe.end();
+}
+
+/// The script of a document for sh.
+#[test]
+fn scripts_of_sh_work() {
+    let scripts = fences(USING, "sh");
+    assert_eq!(scripts.len(), 1);
+    let mut recipe = Recipe::of("A script waits for an agent");
+    let _bob = recipe.agent("Bob");
+    let programs = recipe.sandbox.directory().join("programs");
+    fs::copy(env!("CARGO_BIN_EXE_agent-relay"), programs.join("agent-relay")).unwrap();
+    let line = ["sh", "-c", &scripts[0].join("\n")];
+    let directory = recipe.sandbox.directory();
+    let script = Terminal::start(&line, &recipe.environment(), directory, SIZE);
+    script.wait_until_end();
+    let shown = script.text();
+    assert_eq!((script.finish(), shown.trim()), (DONE, ""));
+    let agents = fs::read_to_string(directory.join("agents.txt")).unwrap();
+    assert!(agents.contains("\"name\":\"Bob\""), "{agents}");
+    recipe.steps.clear();
+}
