@@ -11,7 +11,7 @@ use super::{
     identity::agent_around,
     join::join,
     mailbox::remind,
-    print::{Out, duration},
+    print::Out,
     request::each_agent,
     table::Column,
     wrapped::RUN_DIRECTORY,
@@ -20,6 +20,7 @@ use crate::{
     client::Client,
     protocol::{
         activity::Activity,
+        calendar::duration,
         control::{Request, Source, State},
         relay::AgentRow,
     },

@@ -8,7 +8,7 @@ use super::{
     mailbox::{is_operator, join_operator, reply_to, take},
     messages::{each_row, payload_text, short_id},
     notices::Notices,
-    print::{Out, compact, duration, eprint_line},
+    print::{Out, compact, eprint_line},
     read::with_content,
     request::{call_with, parse},
     send::{delivery_of, join_as, not_delivered, text_or_input},
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     client::{Answer, Client, Event, Outgoing, SendId, State},
     protocol::{
+        calendar::time_limit,
         code::NackCode,
         name::{EVERYONE, OPERATOR, RELAY},
         payload::{ANSWER, MessagePayload, Nack, SendMeta, Sync},
@@ -322,7 +323,7 @@ enum Found {
 }
 
 fn no_answer(to: &str, timeout: u64) -> String {
-    format!("{to} did not answer within {}", duration(timeout))
+    format!("{to} did not answer within {}", time_limit(timeout))
 }
 
 /// The failure of a question that the daemon or the recipient has refused, or whose time is over.

@@ -5,14 +5,13 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
-    moment::waited,
     print::Out,
     request::{call, daemon_process, parse},
     restart,
 };
 use crate::{
     client::{Client, ClientError, Event, Settings, State},
-    protocol::relay,
+    protocol::{calendar::time_limit, relay},
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::clock;
@@ -120,7 +119,7 @@ fn stop_for(
     drop(client);
     while !is_gone(context, &endpoint, start)? {
         if left() == 0 {
-            let waited = waited(STOP_MS);
+            let waited = time_limit(STOP_MS);
             let message = format!("the daemon at {endpoint} is still up after {waited}");
             return Err(Failure::new(TIMED_OUT, message));
         }

@@ -1,7 +1,10 @@
 //! The exit codes of the commands, and the failure that ends one early.
 
-use super::{escape::escaped, moment::waited};
-use crate::client::{ClientError, Ended, LastFailure};
+use super::escape::escaped;
+use crate::{
+    client::{ClientError, Ended, LastFailure},
+    protocol::calendar::time_limit,
+};
 use serde::Serialize;
 use std::{fmt::Display, io};
 
@@ -127,7 +130,7 @@ impl From<ClientError> for Failure {
         match error {
             ClientError::NoDaemon { endpoint, .. } => Self::no_daemon(&endpoint),
             ClientError::TimedOut { what, ms } => {
-                let waited = waited(ms);
+                let waited = time_limit(ms);
                 Self::new(TIMED_OUT, format!("no answer to {} within {waited}", escaped(&what)))
             }
             ClientError::Refused(nack) => Self::failed(escaped(&nack.message)).refused(&nack.code),

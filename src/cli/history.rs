@@ -95,8 +95,7 @@ impl History {
             Ok(left > 0)
         })?;
         if !self.json {
-            let empty =
-                "no such message is known: only at-least-once messages are kept, for a while";
+            let empty = "no message: only at-least-once messages are kept, for a while";
             let columns = [
                 Column::whole("SENT"),
                 Column::whole("ID"),

@@ -5,11 +5,13 @@ use super::{
     failure::{Failure, TIMED_OUT},
     identity::looking,
     log,
-    moment::waited,
     program::own_program,
     request::{call, parse},
 };
-use crate::{client::ClientError, protocol::relay};
+use crate::{
+    client::ClientError,
+    protocol::{calendar::time_limit, relay},
+};
 use platform::{
     clock,
     peer::User,
@@ -114,7 +116,7 @@ pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, F
 /// Waits until clients can connect to the daemon of the service. An error shows the last line that
 /// was logged after the first `log_start` bytes.
 pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Installed, Failure> {
-    let waited = waited(WAIT_MS);
+    let waited = time_limit(WAIT_MS);
     let late = format!("the daemon cannot be reached {waited} after the service's start");
     wait_until(context, &late, |context, now| {
         context.reread_endpoint()?;
@@ -130,7 +132,7 @@ pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Ins
 }
 
 pub(super) fn wait_until_down(context: &mut Context) -> Result<Installed, Failure> {
-    let late = format!("the service still runs {} later", waited(WAIT_MS));
+    let late = format!("the service still runs {} later", time_limit(WAIT_MS));
     wait_until(context, &late, |context, now| {
         Ok(!matches!(state(context, now)?, State::Running(_) | State::Changing))
     })

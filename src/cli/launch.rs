@@ -5,14 +5,13 @@ use super::{
     failure::{Failure, TIMED_OUT},
     identity::looking,
     installed, log,
-    moment::waited,
     program::{AS_AGENT_RELAY, own_program},
     request::daemon_process,
 };
 use crate::{
     client::{Client, ClientError, Settings},
     config::{self, service::Service},
-    protocol::code::ErrorCode,
+    protocol::{calendar::time_limit, code::ErrorCode},
 };
 use platform::{clock, paths, process, service};
 use std::{ffi::OsString, io, path::Path, thread, time::Duration};
@@ -98,7 +97,7 @@ pub(super) fn start(
             return Ok(Some(Started { ends_with_starter }));
         }
         if clock::monotonic_ms() > deadline {
-            let waited = waited(START_MS);
+            let waited = time_limit(START_MS);
             let late = format!("the daemon cannot be reached {waited} after its start");
             return Err(Failure::new(TIMED_OUT, late).hint(format!("see {}", log.display())));
         }
@@ -156,7 +155,7 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
             Err(error) if is_yet_to_answer(&error) && clock::monotonic_ms() <= deadline => {}
             Err(ClientError::NoDaemon { .. }) => {
                 let log = service.home.join(log::FILE);
-                let waited = waited(START_MS);
+                let waited = time_limit(START_MS);
                 let late = format!("the service cannot be reached {waited} after its start");
                 return Err(Failure::new(TIMED_OUT, late).hint(format!("see {}", log.display())));
             }

@@ -52,7 +52,7 @@ pub(super) fn remind(client: &Client) {
 
 fn waiting(count: u64) -> String {
     let verb = if count == 1 { "waits" } else { "wait" };
-    format!("{} {verb} for you: run agent-relay inbox", counted(count, "message"))
+    format!("{} {verb} for you: run `agent-relay inbox`", counted(count, "message"))
 }
 
 /// Prints the messages in the mailbox, and then acknowledges them. A message that was printed and
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn line_about_waiting_messages_has_their_number() {
-        assert_eq!(waiting(1), "1 message waits for you: run agent-relay inbox");
-        assert_eq!(waiting(2), "2 messages wait for you: run agent-relay inbox");
+        assert_eq!(waiting(1), "1 message waits for you: run `agent-relay inbox`");
+        assert_eq!(waiting(2), "2 messages wait for you: run `agent-relay inbox`");
     }
 }

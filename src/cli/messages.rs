@@ -3,13 +3,14 @@
 use super::{
     escape::escaped,
     failure::Failure,
-    print::{compact, counted, duration},
+    print::{compact, counted},
     request::{call_with, parse},
     table::Column,
 };
 use crate::{
     client::Client,
     protocol::{
+        calendar::duration,
         name::OPERATOR,
         payload::MessagePayload,
         relay::{MessageRow, Messages, Page},
@@ -191,9 +192,10 @@ pub(super) fn ago(unix_ms: u64) -> String {
     format!("{} ago", duration(clock::unix_ms().saturating_sub(unix_ms)))
 }
 
-/// The time until a moment.
+/// The time until a moment, in words, rounded up.
 pub(super) fn ahead(unix_ms: u64) -> String {
-    duration(unix_ms.saturating_sub(clock::unix_ms()))
+    let left = unix_ms.saturating_sub(clock::unix_ms());
+    duration(left.next_multiple_of(if left > 3_600_000 { 60_000 } else { 1000 }))
 }
 
 #[cfg(test)]

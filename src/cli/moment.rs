@@ -13,17 +13,6 @@ pub(super) fn time(unix_ms: u64) -> String {
     at.map_or_else(|| "?".to_owned(), |at| at.format("%H:%M:%S").to_string())
 }
 
-/// Shows a time that was waited: `300 ms`, `15 s`, `10 min`, `1 min 30 s`.
-pub(super) fn waited(ms: u64) -> String {
-    let (seconds, minutes) = (ms / 1000, ms / 60_000);
-    match (minutes, seconds % 60) {
-        (0, 0) => format!("{ms} ms"),
-        (0, seconds) => format!("{seconds} s"),
-        (minutes, 0) => format!("{minutes} min"),
-        (minutes, seconds) => format!("{minutes} min {seconds} s"),
-    }
-}
-
 fn signed(unix_ms: u64) -> i64 {
     i64::try_from(unix_ms).unwrap_or(i64::MAX)
 }
@@ -87,12 +76,6 @@ mod tests {
 
     fn zone() -> FixedOffset {
         FixedOffset::east_opt(3600).unwrap()
-    }
-
-    #[test]
-    fn waited_times_have_no_empty_unit() {
-        let shown = [300, 15_000, 60_000, 90_500].map(waited);
-        assert_eq!(shown, ["300 ms", "15 s", "1 min", "1 min 30 s"]);
     }
 
     #[test]

@@ -220,17 +220,6 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{plural}")
 }
 
-/// Returns a duration in its two largest units.
-pub(super) fn duration(ms: u64) -> String {
-    let seconds = ms / 1000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,12 +239,5 @@ mod tests {
         assert_eq!(fit(&example), format!("{}\n", example.trim_end()));
         let note = fit(&format!("  {words}"));
         assert!(note.lines().all(|line| line.starts_with("  word")), "{note}");
-    }
-
-    #[test]
-    fn durations_have_two_units() {
-        assert_eq!(duration(59_999), "59 s");
-        assert_eq!(duration(3_599_000), "59 min 59 s");
-        assert_eq!(duration(90_000_000), "1 d 1 h");
     }
 }

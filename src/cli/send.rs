@@ -10,7 +10,7 @@ use super::{
     mailbox::remind,
     messages::{ahead, short_id},
     notices::Notices,
-    print::{Out, counted, duration, eprint_line},
+    print::{Out, counted, eprint_line},
     request::{call, data_of, nearest_agent, parse},
     values::{agent_name, importance, label, milliseconds},
     wrapped::hops,
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     client::{Client, Event, Meta, Outgoing, SendId, Settings},
     protocol::{
+        calendar::time_limit,
         code::NackCode,
         name::{EVERYONE, RELAY},
         payload::{Capabilities, Nack},
@@ -264,7 +265,7 @@ impl Send {
             TIMED_OUT,
             format!(
                 "the message was not accepted within {}: {to} has no room, or the daemon is slow",
-                duration(self.timeout)
+                time_limit(self.timeout)
             ),
         )
     }

@@ -17,13 +17,14 @@ use super::{
         wait_until_down, wait_until_up,
     },
     launch,
-    print::{Out, duration, eprint_line},
+    print::{Out, eprint_line},
     program::own_program,
     restart,
 };
 use crate::{
     config::{is_absent, service as service_file},
     daemon::STORE_FILE,
+    protocol::calendar::duration,
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::{

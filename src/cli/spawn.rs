@@ -7,14 +7,17 @@ use super::{
     join::endpoint_or_start,
     launch::make_home,
     log::{self, text_since},
-    print::{LINE_PREFIX, Out, duration, eprint_line},
+    print::{LINE_PREFIX, Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     run::{check_accepts_text, check_mcp, named},
     wrapped::{ANSWER, RUN_DIRECTORY, last_lines_of_log},
 };
 use crate::{
     config::recipes,
-    protocol::control::{Request, State},
+    protocol::{
+        calendar::duration,
+        control::{Request, State},
+    },
     wrap::{self, control::client::ControlClient},
 };
 use argh::{ArgsInfo, FromArgs};

@@ -9,12 +9,15 @@ use super::{
     join::join,
     launch::program_ends_with_starter,
     messages::{self, DeliveryState, ago, ahead, each_row, route, short_id},
-    print::{Colour, Out, counted, duration},
+    print::{Colour, Out, counted},
     request::{agent_row, call, parse},
 };
 use crate::{
     client::{Client, ClientError},
-    protocol::relay::{self, AgentRow, MessageRequest, MessageRow, Page},
+    protocol::{
+        calendar::duration,
+        relay::{self, AgentRow, MessageRequest, MessageRow, Page},
+    },
 };
 use argh::{ArgsInfo, FromArgs};
 use platform::clock;

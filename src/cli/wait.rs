@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     client::{Client, Delivery, Event, State},
-    protocol::{activity::Activity, relay::AgentRow},
+    protocol::{activity::Activity, calendar::time_limit, relay::AgentRow},
     wrap::control::client::ControlClient,
 };
 use argh::{ArgsInfo, FromArgs};
@@ -103,7 +103,8 @@ impl Wait {
             };
             let left = until.map_or(u64::MAX, |until| until.saturating_sub(now));
             if left == 0 {
-                let message = format!("{} is not reached in time: {words}", self.state.word());
+                let waited = time_limit(self.timeout.unwrap_or_default());
+                let message = format!("{} after {waited}: {words}", missed(self.state));
                 return Err(Failure::new(TIMED_OUT, message));
             }
             told.pause(left.min(pause_ms));
@@ -121,6 +122,14 @@ impl Wait {
                 None => format!("no agent named {name:?}; `agent-relay agents` lists all"),
             })
         }))
+    }
+}
+
+const fn missed(state: Awaited) -> &'static str {
+    match state {
+        Awaited::Idle => "not idle",
+        Awaited::Ended => "not ended",
+        Awaited::Message => "no message",
     }
 }
 

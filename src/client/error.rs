@@ -2,6 +2,7 @@
 
 use super::message::Ended;
 use crate::protocol::{
+    calendar::time_limit,
     code::{ErrorCode, NackCode},
     payload::Nack,
 };
@@ -73,7 +74,9 @@ impl fmt::Display for ClientError {
                 f,
                 "{messages} messages ({bytes} bytes) wait to be sent already; send again later"
             ),
-            Self::TimedOut { what, ms } => write!(f, "no answer to {what} within {ms} ms"),
+            Self::TimedOut { what, ms } => {
+                write!(f, "no answer to {what} within {}", time_limit(*ms))
+            }
             Self::System(why) => f.write_str(why),
             Self::Closed => f.write_str("the client was closed"),
         }

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::protocol::{
     Moment, Now,
+    calendar::time_limit,
     code::NackCode,
     envelope::{Header, Kind},
     payload::{Ack, Empty, Nack, Sync},
@@ -179,8 +180,9 @@ impl Session {
             Phase::Backoff { until } if now.monotonic >= until => self.connect(out),
             Phase::Handshaking { until } if now.monotonic >= until => {
                 let why = format!(
-                    "the daemon did not send WELCOME within {WELCOME_MS} ms: if its process is \
-                     suspended, continue or end it"
+                    "the daemon did not send WELCOME within {}: if its process is suspended, \
+                     continue or end it",
+                    time_limit(WELCOME_MS)
                 );
                 self.lose_connection(now, why, 0, out);
             }

@@ -1,4 +1,4 @@
-//! Times of the wall clock as text.
+//! Times and durations as text.
 
 /// Returns a time in milliseconds since 1970 as text: `2026-11-20T09:30:15.000Z`. Such texts sort
 /// like the times.
@@ -28,6 +28,28 @@ const fn date(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
+/// Returns a duration in its two largest units, without the second if it is zero.
+#[must_use]
+pub fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (large, small) = match seconds {
+        0..60 => ((seconds, "s"), (0, "")),
+        60..3600 => ((seconds / 60, "min"), (seconds % 60, "s")),
+        3600..172_800 => ((seconds / 3600, "h"), (seconds % 3600 / 60, "min")),
+        _ => ((seconds / 86_400, "d"), (seconds % 86_400 / 3600, "h")),
+    };
+    match small {
+        (0, _) => format!("{} {}", large.0, large.1),
+        (number, unit) => format!("{} {} {number} {unit}", large.0, large.1),
+    }
+}
+
+/// Returns a limit as text. One that is no whole number of seconds is told in milliseconds.
+#[must_use]
+pub fn time_limit(ms: u64) -> String {
+    if ms.is_multiple_of(1000) { duration(ms) } else { format!("{ms} ms") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +65,17 @@ mod tests {
         ] {
             assert_eq!(utc(unix_s * 1000 + 999), text);
         }
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        assert_eq!(duration(250), "0 s");
+        assert_eq!(duration(59_999), "59 s");
+        assert_eq!(duration(600_000), "10 min");
+        assert_eq!(duration(3_599_000), "59 min 59 s");
+        assert_eq!(duration(86_400_000), "24 h");
+        assert_eq!(duration(180_000_000), "2 d 2 h");
+        assert_eq!(time_limit(1500), "1500 ms");
+        assert_eq!(time_limit(60_000), "1 min");
     }
 }

@@ -3,6 +3,7 @@
 use super::policy::{Applicable, Pairs, Policy, Rule};
 use crate::protocol::{
     Now,
+    calendar::time_limit,
     deliver::Proof,
     name::Name,
     relay::TooOften,
@@ -111,7 +112,8 @@ impl Enforcement {
     ) -> String {
         let why = format!(
             "{from} speaks to {to} more often than per_pair_per_minute in policy.toml allows; the \
-             next one may come in {wait_ms} ms"
+             next one may come in {}",
+            time_limit(wait_ms)
         );
         let refused = self.too_often.as_ref().map_or(0, |before| before.refused) + 1;
         let (from, to) = (from.to_string().into(), to.to_string().into());

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     protocol::{
+        calendar::time_limit,
         client_frame::Answer,
         code::NackCode,
         envelope::{Header, Kind},
@@ -157,7 +158,7 @@ impl Router {
             (_, Some(name)) => name.clone(),
             (_, None) => "an agent that is forgotten".to_owned(),
         };
-        let why = format!("{who} did not answer within {} ms", question.timeout_ms);
+        let why = format!("{who} did not answer within {}", time_limit(question.timeout_ms));
         let nack = Nack {
             to,
             correlation_id: Some(question.correlation_id.to_string()),

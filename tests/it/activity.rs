@@ -2,7 +2,7 @@
 
 use crate::{
     raw::Raw,
-    sandbox::{Sandbox, output, until},
+    sandbox::{Sandbox, output, until, wait},
     terminal::Terminal,
     wrap::send,
 };
@@ -30,7 +30,7 @@ fn wait_ends_once_a_state_is_reached() {
     let mut bob = sandbox.join("Bob");
     let timeout = ["--timeout", "300ms"];
     let (code, why) = wait_for(&sandbox, &[&["Bob", "ended"][..], &timeout].concat());
-    assert_eq!((code, why.contains("ended is not reached in time: Bob is here")), (Some(4), true));
+    assert_eq!((code, why.contains("not ended after 300 ms: Bob is here")), (Some(4), true));
     let (code, why) = wait_for(&sandbox, &[&["Bob", "message"][..], &timeout].concat());
     assert_eq!((code, why.contains("nothing waits for Bob")), (Some(4), true), "{why}");
     report(&mut bob, "working");
@@ -43,6 +43,23 @@ fn wait_ends_once_a_state_is_reached() {
     let sent = sandbox.run(["send", "Bob", "hello"]);
     assert_eq!(sent.status.code(), Some(0), "{}", said(&sent));
     assert_eq!(wait_for(&sandbox, &["Bob", "message"]), (Some(0), String::new()));
+}
+
+#[test]
+fn wait_goes_on_after_the_daemon_was_killed() {
+    let mut sandbox = Sandbox::new();
+    sandbox.join("Bob").leave();
+    let mut waiting = sandbox.command(["wait", "Bob", "message", "--timeout", "1m"]);
+    let mut waiting = waiting.spawn().unwrap();
+    let mut operator = sandbox.operator();
+    until("it asks and is told of changes", || {
+        operator.ask("status", &json!({}))["connections"] == 3
+    });
+    sandbox.kill();
+    sandbox.start();
+    let sent = sandbox.run(["send", "Bob", "hello"]);
+    assert_eq!(sent.status.code(), Some(0), "{}", said(&sent));
+    assert_eq!(wait(&mut waiting, "wait").code(), Some(0));
 }
 
 #[test]

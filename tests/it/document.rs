@@ -161,7 +161,7 @@ fn commands_in_the_readme_are_listed_on_the_configuration_page() {
     let readme = include_str!("../../README.md");
     let commands = rows(part(readme, "## ", "Commands")).map(|row| row[0]);
     let commands: Vec<_> = commands.collect();
-    assert_eq!(commands.len(), 9);
+    assert_eq!(commands.len(), 10);
     for command in commands {
         assert!(CONFIGURATION.contains(&format!("| {command} |")), "{command}");
     }

@@ -135,7 +135,7 @@ fn status_shows_each_state_of_a_message() {
     let sent = send(&sandbox, &["--as", "Ann", "--topic", "t", "Bob", "one\ntwo\u{1b}[31m"]);
     let status = out(&run(&sandbox, &["status", &sent], DONE));
     assert!(status.starts_with("Ann -> Bob on t\n"), "{status}");
-    assert!(status.contains("waiting: until Bob is here; it expires in 23 h"), "{status}");
+    assert!(status.contains("waiting: until Bob is here; it expires in 24 h"), "{status}");
     assert!(status.contains("it survives the loss of power"), "{status}");
     let waiting = rows(&sandbox, &["inbox", "--as", "bob"]);
     assert_eq!((waiting.len(), &waiting[0]["send_id"]), (1, &sent.as_str().into()));
@@ -187,7 +187,7 @@ fn history_is_searched_by_agent_topic_and_words() {
         drop(sandbox.join(name));
     }
     let none = out(&run(&sandbox, &["history"], DONE));
-    assert!(none.starts_with("no such message is known"), "{none}");
+    assert!(none.starts_with("no message: only"), "{none}");
     send(&sandbox, &["--as", "Ann", "Bob", "the port is 8080"]);
     send(&sandbox, &["--as", "Ann", "--topic", "build", "Cid", "the build is green"]);
     send(&sandbox, &["Bob", "the port is closed"]);

@@ -237,7 +237,7 @@ fn message_of_a_wrapped_agent_waits_in_the_operators_mailbox() {
     let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
     run(&sandbox, &["send", "Ann", &replies(&["FROM"])], DONE);
     until("the reply is mail", || out(&run(&sandbox, &["inbox"], DONE)).contains("to @operator"));
-    let reminder = "1 message waits for you: run agent-relay inbox";
+    let reminder = "1 message waits for you: run `agent-relay inbox`";
     for command in [&["agents"][..], &["send", "Ann", "more"]] {
         let rows = terminal::rows(&sandbox, command, 80);
         assert!(rows.iter().any(|row| row.ends_with(reminder)), "{rows:#?}");

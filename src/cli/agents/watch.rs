@@ -6,10 +6,11 @@ use crate::{
         changes::{Changes, News, POLL_MS},
         context::GlobalOptions,
         failure::{DONE, Failure},
-        print::{Out, duration, eprint_line},
+        print::{Out, eprint_line},
         table,
     },
     client::Client,
+    protocol::calendar::duration,
 };
 use crossbeam_channel::bounded;
 use platform::{

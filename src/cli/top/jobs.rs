@@ -10,7 +10,7 @@ use crate::{
         messages::short_id,
         print::counted,
         request::{call_with, parse},
-        send::not_delivered,
+        send::{delivery_of, not_delivered},
         wrapped::{self, ANSWER, RUN_DIRECTORY, explain},
     },
     client::{Event, Meta, Outgoing},
@@ -89,7 +89,8 @@ impl Source {
             match client.events().recv_timeout(left) {
                 Ok(Event::Accepted { send_id, away, .. }) if send_id == sent => {
                     let away = if away { ", who is away: it waits" } else { "" };
-                    return Ok(format!("sent {} to {}{away}", short_id(&sent.0), escaped(to)));
+                    let id = delivery_of(&client, &sent)?.map_or(sent.0, |delivery| delivery.id);
+                    return Ok(format!("sent {} to {}{away}", short_id(&id), escaped(to)));
                 }
                 Ok(Event::Refused { send_id, nack }) if send_id == sent => {
                     return Err(not_delivered(&client, to, &nack));

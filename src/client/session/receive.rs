@@ -5,6 +5,7 @@ use crate::{
     client::message::{Answer, Delivery, Ended, Event, LastFailure, SendId, State},
     protocol::{
         Now,
+        calendar::time_limit,
         code::{ErrorCode, NackCode, Violation},
         envelope::{Envelope, Kind},
         payload::{Ack, Bye, ErrorPayload, Heartbeat, Nack, Resume, ResumeStreams, Welcome},
@@ -125,7 +126,7 @@ impl Session {
     /// Handles a RESUME that was not answered in time. The connection ends, since a late replay
     /// after later deliveries would be out of order.
     pub(super) fn resume_timed_out(&mut self, now: Now, out: &mut Vec<Output>) {
-        let why = format!("the daemon did not answer RESUME within {SYNC_MS} ms");
+        let why = format!("the daemon did not answer RESUME within {}", time_limit(SYNC_MS));
         if !self.resume.time_out() {
             self.resume_failed(now, why.clone(), out);
             // Without positions, the next connection sends no RESUME.

@@ -95,7 +95,7 @@ fn cycle_of_ten_attempts_ends_with_an_error() {
         wait
           HangUp
           State(Disconnected)
-          Ended(GaveUp { attempts: 10, why: "the daemon did not send WELCOME within 10000 ms: if its process is suspended, continue or end it", last: Other })
+          Ended(GaveUp { attempts: 10, why: "the daemon did not send WELCOME within 10 s: if its process is suspended, continue or end it", last: Other })
     "#]]);
 }
 

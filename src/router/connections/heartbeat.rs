@@ -11,6 +11,7 @@ use super::{
 use crate::{
     protocol::{
         Moment,
+        calendar::time_limit,
         code::{ErrorCode, Violation},
         envelope::Kind,
         payload::Heartbeat,
@@ -61,8 +62,8 @@ impl Connections {
         }
         let (code, message) = match (&client.stage, client.pinged) {
             (Stage::Unauthenticated { .. }, _) => {
-                let ms = ctx.limits.handshake_ms;
-                (ErrorCode::HandshakeTimeout, format!("no HELLO came within {ms} ms"))
+                let time = time_limit(ctx.limits.handshake_ms);
+                (ErrorCode::HandshakeTimeout, format!("no HELLO came within {time}"))
             }
             (Stage::WaitingForName(waiting), _) => {
                 let name = &waiting.applicant.name;
@@ -77,8 +78,8 @@ impl Connections {
                 return None;
             }
             (Stage::Member(_), Some(_)) => {
-                let ms = ctx.limits.heartbeat_ms.saturating_mul(2);
-                (ErrorCode::HeartbeatTimeout, format!("no frame came for {ms} ms after a PING"))
+                let time = time_limit(ctx.limits.heartbeat_ms.saturating_mul(2));
+                (ErrorCode::HeartbeatTimeout, format!("no frame came for {time} after a PING"))
             }
             (Stage::Closing { .. }, _) => {
                 client.stage = Stage::HungUp;

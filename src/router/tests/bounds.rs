@@ -379,7 +379,7 @@ fn paused_client_survives_while_draining() {
         ann takes 100
         wait 9000
         wait 9000
-            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10 s after a PING"}
             ann close Fault(HeartbeatTimeout)
             ann hang up
     "#]]);
@@ -401,7 +401,7 @@ fn client_that_never_reads_is_closed_and_keeps_its_mailbox() {
         ann says PONG {"nonce":"n"}
         wait 10000
             ann < PING {}
-            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10 s after a PING"}
             bob close Fault(HeartbeatTimeout)
         wait 1000
             bob hang up

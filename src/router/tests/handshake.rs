@@ -120,14 +120,14 @@ fn handshake_times_out() {
         a connects
         wait 4999
         wait 1
-            a < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
+            a < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5 s"}
             a close Fault(HandshakeTimeout)
         a goes
         b connects
         b says RESUME {}
             b < NACK {"ack_id":"x","code":"UNAUTHORIZED","message":"a RESUME before HELLO needs `resume_token`; send HELLO"}
         wait 5000
-            b < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
+            b < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5 s"}
             b close Fault(HandshakeTimeout)
         wait 999
         wait 1
@@ -395,7 +395,7 @@ fn silent_client_is_pinged_and_closed() {
             ann < PING {}
         wait 9999
         wait 1
-            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10 s after a PING"}
             ann close Fault(HeartbeatTimeout)
         wait 1000
             ann hang up
@@ -437,11 +437,11 @@ fn sleep_of_the_daemon_postpones_every_deadline_once() {
         wait 4999
         wait 1
             ann < PING {}
-            bob < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5000 ms"}
+            bob < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5 s"}
             bob close Fault(HandshakeTimeout)
         wait 10000
             bob hang up
-            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10 s after a PING"}
             ann close Fault(HeartbeatTimeout)
     "#]]);
 }

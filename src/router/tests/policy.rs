@@ -118,11 +118,11 @@ fn rate_limit_stops_two_agents_that_answer_each_other() {
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
             bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
         ann> Bob: 3
-            ann < NACK {"ack_id":"a3","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30000 ms"}
+            ann < NACK {"ack_id":"a3","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30 s"}
         bob> Ann: each way on its own
             ann < DELIVER d3 Bob -> Ann seq 1 {"body":"each way on its own"}
         ann> *: only Cid
-            ann < NACK {"ack_id":"a4","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30000 ms","to":"Bob"}
+            ann < NACK {"ack_id":"a4","code":"LIMIT","message":"Ann speaks to Bob more often than per_pair_per_minute in policy.toml allows; the next one may come in 30 s","to":"Bob"}
             cid < DELIVER d4 Ann -> Cid seq 1 originalTo "*" {"body":"only Cid"}
         ann> Nobody: costs nothing
             ann < NACK {"ack_id":"a5","code":"UNKNOWN_AGENT","message":"no agent Nobody was ever here; here are Ann, Bob, Cid"}

@@ -309,7 +309,7 @@ fn question_with_open_delivery_survives_a_crash() {
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
         wait 1
-            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 1000 ms","to":"Bob"}
+            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 1 s","to":"Bob"}
     "#]]);
 }
 
@@ -330,7 +330,7 @@ fn question_ignores_changes_of_the_wall_clock() {
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
         wait 599
         wait 1
-            ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+            ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
     "#]]);
 }
 
@@ -481,7 +481,7 @@ fn notices_end_with_their_session() {
             keep answer 2 for agent 1
         wait 600000
             bob < PING {}
-            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            bob < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10 s after a PING"}
             keep session of agent 2 with [] until 616000
             keep Bob away
             bob close Fault(HeartbeatTimeout)
@@ -609,7 +609,7 @@ fn question_timeout_continues_after_a_crash() {
             keep Ann here
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
-            ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+            ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
             keep answer 1 ended
         bob joins
             keep Bob here
@@ -627,7 +627,7 @@ fn question_times_out_once_over_crashes() {
         ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":1}
             ann < ACK {"ack_id":"1","away":true,"durability":"disk","state":"accepted"}
         wait 1000
-            ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+            ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
         wait 10001
             ann < PING {}
         ann>> Bob: it is kept that it is later
@@ -642,7 +642,7 @@ fn question_times_out_once_over_crashes() {
         wait 20000
         ann joins {"session":{"resume_token":"ann:2"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
-            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1000 ms","to":"Bob"}
+            ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
     "#]]);
 }
 

@@ -75,9 +75,9 @@ fn operator_stream_numbers_continue_after_a_crash() {
         wait 9000000000
             ann < PING {}
             op < PING {}
-            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            ann < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10 s after a PING"}
             ann close Fault(HeartbeatTimeout)
-            op < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10000 ms after a PING"}
+            op < ERROR {"code":"HEARTBEAT_TIMEOUT","fatal":true,"message":"no frame came for 10 s after a PING"}
             op close Fault(HeartbeatTimeout)
             ann hang up
             op hang up

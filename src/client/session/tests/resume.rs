@@ -305,7 +305,7 @@ fn unanswered_resume_ends_the_connection_and_is_repeated_once() {
         deliver d3 {"seq":3,"requires_ack":true}
         wait
           HangUp
-          State(Backoff { wait_ms: 86, why: "the daemon did not answer RESUME within 10000 ms" })
+          State(Backoff { wait_ms: 86, why: "the daemon did not answer RESUME within 10 s" })
         wait
           State(Connecting)
           Connect
@@ -335,7 +335,7 @@ fn resume_without_an_answer_twice_in_a_row_is_given_up() {
           > RESUME #3 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
         wait
           HangUp
-          State(Backoff { wait_ms: 86, why: "the daemon did not answer RESUME within 10000 ms" })
+          State(Backoff { wait_ms: 86, why: "the daemon did not answer RESUME within 10 s" })
         wait
           State(Connecting)
           Connect
@@ -347,10 +347,10 @@ fn resume_without_an_answer_twice_in_a_row_is_given_up() {
           > RESUME #5 {"session_id":"s-1","agent":"Ann","streams":[{"topic":"","peer":"Bob","last_seq":1}]}
         deliver d3 {"seq":3}
         wait
-          Missed { why: "the daemon did not answer RESUME within 10000 ms" }
+          Missed { why: "the daemon did not answer RESUME within 10 s" }
           delivered d3 from Bob: hi
           HangUp
-          State(Backoff { wait_ms: 106, why: "the daemon did not answer RESUME within 10000 ms" })
+          State(Backoff { wait_ms: 106, why: "the daemon did not answer RESUME within 10 s" })
         wait
           State(Connecting)
           Connect
