@@ -47,7 +47,7 @@ const EVENTS_MAX: usize = 64;
 const COMMANDS_MAX: usize = 1024;
 
 /// The time that [`Client::request`] and [`Client::subscribe`] wait for an answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The additional time that [`Client::ask`] waits after the question's timeout, since the daemon's
 /// answer may still be in flight.

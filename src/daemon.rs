@@ -217,7 +217,7 @@ fn handle_signals(
         // Sending fails only while the daemon is ending.
         Signal::Stop => drop(inbox.send(Event::Stop(stopped::ON_PURPOSE))),
         Signal::HangUp => reloader.reload(None),
-        Signal::Resize | Signal::Break => {}
+        Signal::Suspend | Signal::Resize | Signal::Break => {}
     })
 }
 

@@ -28,6 +28,8 @@ pub enum Signal {
     /// SIGHUP: the terminal is gone. By convention, a process without a terminal reads its
     /// configuration again. Not on Windows.
     HangUp,
+    /// Ctrl-Z, for [`listen_with_keys`]. Not on Windows.
+    Suspend,
     /// The terminal has another size; [`crate::terminal::size`] returns it.
     Resize,
     /// Ctrl-Break, while the terminal is in raw mode: a console has no other way to report this
@@ -57,6 +59,29 @@ pub struct Listening {
 /// # Errors
 /// `AlreadyExists` if there is a listener; and the system's errors.
 pub fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
+    listen_for(false, on_signal)
+}
+
+/// As [`listen`], for a program that has changed the terminal, and in which keys send signals. It
+/// is also told of Ctrl-\, as [`Signal::Stop`], and of Ctrl-Z. After Ctrl-Z it should change the
+/// terminal back, call [`suspend`], and change the terminal again.
+///
+/// # Errors
+/// As [`listen`].
+pub fn listen_with_keys(on_signal: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
+    listen_for(true, on_signal)
+}
+
+/// Suspends this process, as Ctrl-Z does, until it is continued. Does nothing on Windows, and if no
+/// shell could continue it.
+///
+/// # Errors
+/// The system's errors.
+pub fn suspend() -> io::Result<()> {
+    imp::suspend()
+}
+
+fn listen_for(keys: bool, on_signal: impl Fn(Signal) + Send + 'static) -> io::Result<Listening> {
     {
         let mut listener = locked(&LISTENER);
         if listener.is_some() {
@@ -68,7 +93,7 @@ pub fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> io::Result<Listeni
         *listener = Some(Box::new(on_signal));
     }
     let caught = if handles_console() { catch_ctrl_c() } else { Ok(()) };
-    match caught.and_then(|()| imp::watch()) {
+    match caught.and_then(|()| imp::watch(keys)) {
         Ok(watch) => Ok(Listening { _watch: watch }),
         Err(error) => {
             *locked(&LISTENER) = None;

@@ -42,6 +42,13 @@ pub fn is_output_discarded() -> bool {
     imp::is_output_discarded()
 }
 
+/// Waits until nothing reads standard output any more. Returns false if that cannot be known: on
+/// Windows, where only a write fails then.
+#[must_use]
+pub fn wait_until_output_is_closed() -> bool {
+    imp::wait_until_output_is_closed()
+}
+
 /// The size of the terminal of standard output (or else of input, or error). `None` if none of them
 /// is a terminal, or if the size is unknown.
 pub fn size() -> Option<Size> {

@@ -168,18 +168,24 @@ struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    /// Combines the daemon's row with the state of the agent's wrapper. The wrapper knows the
-    /// source of the agent's messages, and also counts waiting messages that the daemon has
-    /// finished with (answers, at-most-once messages).
+    /// Combines the daemon's row with the state of the agent's wrapper, which knows the source of
+    /// the agent's messages.
     fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
-        let Some(State { waiting, why, source, directory, held, no_hooks, .. }) = wrapper else {
+        let Some(state) = wrapper else {
             return Self { agent, source: None, directory: None, held: false, no_hooks: None };
         };
-        agent.waiting = agent.waiting.max(waiting as u64);
-        if agent.waiting > 0 && agent.why.is_none() {
-            agent.why = why.map(Into::into);
-        }
+        add_waiting(&mut agent, &state);
+        let State { source, directory, held, no_hooks, .. } = state;
         Self { agent, source, directory, held, no_hooks }
+    }
+}
+
+/// Adds to a row what waits in the agent's wrapper. The wrapper also counts messages that the
+/// daemon has finished with (answers, at-most-once messages).
+pub(super) fn add_waiting(agent: &mut AgentRow<'_>, wrapper: &State) {
+    agent.waiting = agent.waiting.max(wrapper.waiting as u64);
+    if agent.waiting > 0 && agent.why.is_none() {
+        agent.why = wrapper.why.clone().map(Into::into);
     }
 }
 

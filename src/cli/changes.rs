@@ -73,7 +73,7 @@ pub(super) struct Changes<'a> {
     signals: Receiver<Signal>,
 }
 
-/// The open connections: an answer could not pass by unread changes, so requests have their own.
+/// The open connections. Requests have their own, since answers would wait behind unread changes.
 #[derive(Debug)]
 struct Open {
     told: Client,
@@ -82,7 +82,10 @@ struct Open {
 
 impl<'a> Changes<'a> {
     /// Joins a daemon that tells of changes.
-    pub(super) fn follow(options: &'a GlobalOptions) -> Result<Self, Failure> {
+    pub(super) fn follow(
+        options: &'a GlobalOptions,
+        signals: Receiver<Signal>,
+    ) -> Result<Self, Failure> {
         let requests = join(options)?;
         if agent_around().is_some() || requests.name().starts_with(GUEST) {
             return Err(operators_only("events --follow"));
@@ -90,7 +93,7 @@ impl<'a> Changes<'a> {
         let told = join_again(options)?;
         follow(&told)?;
         let open = Some(Open { told, requests });
-        Ok(Self { options, open, is_told: true, retry_at: 0, signals: never() })
+        Ok(Self { options, open, is_told: true, retry_at: 0, signals })
     }
 
     /// Joins a daemon, also one that does not tell this client of changes.

@@ -19,11 +19,12 @@ use crate::{
     protocol::relay::ChangeKind,
 };
 use argh::{ArgsInfo, FromArgs};
+use crossbeam_channel::{Sender, bounded};
 use event::{Agents, Event, Filter};
 use past::Past;
-use platform::clock;
+use platform::{clock, stop_signals::Signal, terminal};
 use seen::Seen;
-use std::collections::HashSet;
+use std::{collections::HashSet, thread};
 
 /// The most events of the past that are printed by default, and that are caught up on.
 const PAST_MAX: u64 = 10_000;
@@ -94,6 +95,10 @@ impl Events {
         if self.limit > LIMIT_MAX {
             return Err(Failure::usage(format!("--limit is at most {LIMIT_MAX}")));
         }
+        if !self.follow && self.kind.is_some_and(|kind| kind != ChangeKind::Message) {
+            let failure = Failure::usage("only --follow shows agents and answers");
+            return Err(failure.hint("add --follow"));
+        }
         let filter = Filter {
             agent: self.agent,
             from: self.from,
@@ -120,7 +125,9 @@ impl Events {
             follower.agents.take_over(&row);
             Ok(())
         })?;
-        let changes = Changes::follow(options)?;
+        let (closed, signals) = bounded(1);
+        end_with_output(closed.clone())?;
+        let changes = Changes::follow(options, signals)?;
         if let Some(client) = changes.client() {
             let endpoint = escaped(client.endpoint());
             eprint_line(format_args!("following the daemon at {endpoint}; Ctrl-C ends this"));
@@ -128,8 +135,23 @@ impl Events {
         if let Some(since) = self.since {
             follower.print_past(&changes, since, limit)?;
         }
-        follower.run(changes)
+        let result = follower.run(changes);
+        // The channel stays open until here, also where the end of the output cannot be known.
+        drop(closed);
+        result
     }
+}
+
+/// Sends a signal once nothing reads the output any more.
+fn end_with_output(closed: Sender<Signal>) -> Result<(), Failure> {
+    let wait = move || {
+        if terminal::wait_until_output_is_closed() {
+            // Without a receiver, the command ends already.
+            let _ = closed.send(Signal::HangUp);
+        }
+    };
+    let thread = thread::Builder::new().name("closed output".to_owned()).spawn(wait);
+    thread.map(drop).map_err(Failure::because)
 }
 
 /// Checks the name of an agent, of the operator or of a guest.
@@ -205,7 +227,8 @@ impl Follower {
                     // It has gone again.
                     Err(CatchUp::Daemon(_)) => changes.lose(),
                 },
-                News::Time | News::Signal(_) => {}
+                News::Signal(_) => return Ok(DONE),
+                News::Time => {}
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{escape::escaped, failure::Failure, identity::agent_around};
 use crate::{
-    client::{Client, ClientError, Delivery},
+    client::{ANSWER_TIMEOUT, Client, ClientError, Delivery},
     config::nearest,
     protocol::{
         code::NackCode,
@@ -14,6 +14,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+use std::time::Duration;
 
 /// The number of rows of a list in one request.
 const ROWS: usize = 500;
@@ -27,7 +28,16 @@ pub(super) fn call(
     body: &str,
     data: Option<&RawValue>,
 ) -> Result<String, Failure> {
-    let answer = client.request(body, data).map_err(|error| match error {
+    call_within(ANSWER_TIMEOUT, client, body, data)
+}
+
+fn call_within(
+    time: Duration,
+    client: &Client,
+    body: &str,
+    data: Option<&RawValue>,
+) -> Result<String, Failure> {
+    let answer = client.request_within(time, body, data).map_err(|error| match error {
         // The request is valid, but names an id that does not exist.
         ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
             let failure = Failure::failed(escaped(&nack.message)).refused(&nack.code);
@@ -141,8 +151,19 @@ pub(super) fn agent_row<T>(
     name: &str,
     with: impl FnOnce(Option<&AgentRow<'_>>) -> T,
 ) -> Result<T, Failure> {
+    agent_row_within(ANSWER_TIMEOUT, client, name, with)
+}
+
+/// As [`agent_row`], with a limit for the time until the daemon answers.
+pub(super) fn agent_row_within<T>(
+    time: Duration,
+    client: &Client,
+    name: &str,
+    with: impl FnOnce(Option<&AgentRow<'_>>) -> T,
+) -> Result<T, Failure> {
     let page = Page { cursor: Some(just_before(name)), limit: Some(1) };
-    let json = call_with(client, "agents", &page)?;
+    let page = to_raw_value(&page).expect("a request is JSON");
+    let json = call_within(time, client, "agents", Some(&page))?;
     let Agents { agents, .. } = parse("agents", &json)?;
     Ok(with(agents.iter().find(|row| row.name.eq_ignore_ascii_case(name))))
 }

@@ -6,12 +6,12 @@ use super::{
     escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
     join::join,
-    request::{agent_row, nearest_agent},
+    request::{agent_row_within, nearest_agent},
     values::{Awaited, awaited, milliseconds},
     wrapped::{RUN_DIRECTORY, check_name},
 };
 use crate::{
-    client::{Client, Delivery, Event, State},
+    client::{ANSWER_TIMEOUT, Client, Delivery, Event, State},
     protocol::{activity::Activity, calendar::time_limit, relay::AgentRow},
     wrap::control::client::ControlClient,
 };
@@ -26,6 +26,9 @@ const POLL_MS: u64 = 250;
 /// The time after which the daemon is asked again although it has told of no change: a wrapper's
 /// reports on messages are no changes.
 const LOOK_MS: u64 = 2000;
+
+/// The least time for an answer of the daemon, also if --timeout is shorter.
+const ANSWER_MIN: Duration = Duration::from_secs(1);
 
 /// The time for which waiting must be hopeless before it ends: a wrapper tells the daemon what its
 /// agent does shortly after it has joined, and reconnects within a second.
@@ -74,10 +77,12 @@ impl Wait {
         let client = join(options)?;
         let run_directory = options.home()?.join(RUN_DIRECTORY);
         let until = self.timeout.map(|ms| clock::monotonic_ms().saturating_add(ms));
-        let mut told = Told::begin(options, &self.name);
+        let mut told = Told::begin(options, &self.name, self.state);
         let mut hopeless_since = None;
         loop {
-            let seen = match self.look(&client, &run_directory) {
+            let left = until.map_or(u64::MAX, |until| until.saturating_sub(clock::monotonic_ms()));
+            let limit = Duration::from_millis(left).clamp(ANSWER_MIN, ANSWER_TIMEOUT);
+            let seen = match self.look(limit, &client, &run_directory) {
                 Err(failure) if failure.code == TIMED_OUT => {
                     Seen::Untold("the daemon does not answer".to_owned())
                 }
@@ -111,10 +116,16 @@ impl Wait {
         }
     }
 
-    fn look(&self, client: &Client, run_directory: &Path) -> Result<Seen, Failure> {
+    fn look(
+        &self,
+        limit: Duration,
+        client: &Client,
+        run_directory: &Path,
+    ) -> Result<Seen, Failure> {
         let name = &self.name;
         let has_wrapper = || ControlClient::connect(run_directory, name).is_ok();
-        let seen = agent_row(client, name, |row| Some(seen(self.state, row?, has_wrapper)))?;
+        let seen =
+            agent_row_within(limit, client, name, |row| Some(seen(self.state, row?, has_wrapper)))?;
         Ok(seen.unwrap_or_else(|| {
             let nearest = nearest_agent(name, client).map(|name| escaped(&name));
             Seen::Hopeless(match nearest {
@@ -138,13 +149,27 @@ struct Told {
     /// The connection on which it does; `None` if it does not.
     client: Option<Client>,
     name: String,
+    awaited: Awaited,
 }
 
 impl Told {
     /// Asks the daemon to tell. An agent's command is not told, nor does an older daemon tell.
-    fn begin(options: &GlobalOptions, name: &str) -> Self {
+    fn begin(options: &GlobalOptions, name: &str, awaited: Awaited) -> Self {
         let client = join_again(options).ok().filter(|client| follow(client).is_ok());
-        Self { client, name: name.to_owned() }
+        Self { client, name: name.to_owned(), awaited }
+    }
+
+    /// Whether a delivery carries a change after which the state may be reached, or the news that
+    /// changes were lost.
+    fn is_wanted(&self, delivery: &Delivery) -> bool {
+        let Some(change) = change_in(delivery).and_then(|json| parse_change(json).ok()) else {
+            return false;
+        };
+        let is = |other: &Option<Cow<'_, str>>| {
+            other.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(&self.name))
+        };
+        let is_message = self.awaited == Awaited::Message && is(&change.to);
+        change.lost > 0 || is(&change.agent) || is_message
     }
 
     /// Waits until the daemon tells of the agent, at most so many milliseconds. If it tells of
@@ -154,7 +179,7 @@ impl Told {
         while let Some(client) = &self.client {
             let left = until.saturating_sub(clock::monotonic_ms());
             match client.events().recv_timeout(Duration::from_millis(left)) {
-                Ok(Event::Delivered(delivery)) if is_about(&delivery, &self.name) => return,
+                Ok(Event::Delivered(delivery)) if self.is_wanted(&delivery) => return,
                 // After a reconnect, the daemon tells only if it is asked again.
                 Ok(Event::State(State::Ready(_))) if follow(client).is_ok() => return,
                 Ok(Event::State(State::Ready(_))) => self.client = None,
@@ -166,18 +191,6 @@ impl Told {
         let left = until.saturating_sub(clock::monotonic_ms());
         thread::sleep(Duration::from_millis(left.min(POLL_MS)));
     }
-}
-
-/// Whether a delivery carries a change of an agent or of its messages, or the news that changes
-/// were lost.
-fn is_about(delivery: &Delivery, name: &str) -> bool {
-    let Some(change) = change_in(delivery).and_then(|json| parse_change(json).ok()) else {
-        return false;
-    };
-    let is = |other: &Option<Cow<'_, str>>| {
-        other.as_deref().is_some_and(|other| other.eq_ignore_ascii_case(name))
-    };
-    change.lost > 0 || is(&change.agent) || is(&change.to)
 }
 
 /// Judges the row of an agent. `has_wrapper` tells whether its wrapper runs although the agent is

@@ -195,6 +195,8 @@ impl Session {
                 Ok(Signal::Resize) => self.resize(),
                 Ok(Signal::Break) if self.drive => drop(self.press(CTRL_BREAK)?),
                 Ok(Signal::Break) => return Ok(Some(Left::Detached)),
+                // In raw mode, Ctrl-Z is a key.
+                Ok(Signal::Suspend) => {}
                 Ok(Signal::Stop | Signal::HangUp) | Err(_) => return Ok(Some(Left::Stopped)),
             },
             default(Duration::from_millis(left_ms)) => {

@@ -582,6 +582,8 @@ impl Driver {
             Signal::Stop => self.end_command(GRACE_STOP),
             Signal::Resize => self.resize(),
             Signal::Break if self.bridge.wants_keys() => self.keys(pty::CTRL_BREAK),
+            // In raw mode, Ctrl-Z is a key.
+            Signal::Suspend => {}
             Signal::Break => tracing::warn!("Ctrl-Break is lost: the command reads no keys"),
         }
     }

@@ -3,21 +3,24 @@
 use crate::{
     commands::{DONE, err, known, out, run, run_with},
     raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, example_program, output, until},
+    sandbox::{self, Sandbox, WATCHDOG, example_program, output, until},
     terminal::{self, Terminal},
 };
+use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
     ffi::OsString,
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, PipeReader},
     path,
     process::{Child, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::Duration,
 };
+
+const USAGE: i32 = 2;
 
 /// A time in which an event would come if there were one.
 const QUIET: Duration = Duration::from_millis(500);
@@ -216,14 +219,11 @@ fn past_events_are_those_of_the_history() {
     assert_eq!(states(&[]), ["accepted", "dead", "accepted"]);
     assert_eq!(states(&["--since", "1h", "--kind", "message", "--to", "bob"]).len(), 3);
     assert_eq!(states(&["--topic", "a.b"]), ["accepted"]);
-    for none in [
-        &["--since", "2100-01-01"][..],
-        &["--kind", "agent"],
-        &["--from", "Bob"],
-        &["--topic", "a"],
-    ] {
+    for none in [&["--since", "2100-01-01"][..], &["--from", "Bob"], &["--topic", "a"]] {
         assert_eq!(past(&sandbox, none), Vec::<Value>::new(), "{none:?}");
     }
+    let refused = err(&run(&sandbox, &["events", "--kind", "agent"], USAGE));
+    assert!(refused.contains("only --follow shows agents"), "{refused}");
     let newest = run(&sandbox, &["--json", "events", "--limit", "1"], DONE);
     assert!(out(&newest).len() < 1000, "{newest:?}");
     assert!(err(&newest).contains("only the newest 1 event of"), "{newest:?}");
@@ -273,16 +273,21 @@ fn events_go_on_after_the_daemon_was_killed() {
     events.expect_quiet();
 }
 
-#[test]
-fn closed_pipe_ends_events_quietly() {
-    let sandbox = known(&["Bob"]);
+/// Starts `events --follow` whose output is a pipe, and waits until it follows.
+fn follow_into_pipe(sandbox: &Sandbox) -> (PipeReader, Child, Receiver<String>) {
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = sandbox.command(["events", "--follow"]);
     command.stdout(writer).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    drop(command);
     let notices = lines_of(child.stderr.take().unwrap());
     assert!(notices.recv_timeout(WATCHDOG).unwrap().contains("following the daemon at "));
+    (reader, child, notices)
+}
+
+#[test]
+fn closed_pipe_ends_events_quietly() {
+    let sandbox = known(&["Bob"]);
+    let (reader, mut child, notices) = follow_into_pipe(&sandbox);
     run(&sandbox, &["send", "Bob", "one"], DONE);
     let mut first = String::new();
     BufReader::new(reader).read_line(&mut first).unwrap();
@@ -293,6 +298,14 @@ fn closed_pipe_ends_events_quietly() {
     });
     assert_eq!(child.wait().unwrap().code(), Some(DONE));
     assert_eq!(notices.iter().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn closed_pipe_ends_events_without_another_event() {
+    let sandbox = known(&["Bob"]);
+    let (reader, mut child, _notices) = follow_into_pipe(&sandbox);
+    drop(reader);
+    assert_eq!(sandbox::wait(&mut child, "events").code(), Some(DONE));
 }
 
 #[test]
@@ -366,6 +379,40 @@ fn watched_list_is_repainted_in_a_terminal_of_any_size() {
     let (shown, hidden) = (bytes.rfind("\u{1b}[?25h"), bytes.rfind("\u{1b}[?25l"));
     assert!(shown > hidden, "{bytes:?}");
     assert_eq!(watch.finish(), DONE);
+}
+
+#[test]
+fn suspended_list_gives_the_terminal_back() {
+    let sandbox = Sandbox::new();
+    let _ann = sandbox.join("Ann");
+    let mut environment = terminal::environment(&sandbox);
+    environment.extend(["AGENT_RELAY_AGENT", "NO_COLOR"].map(|name| (name.into(), None)));
+    let size = Size { rows: 24, cols: 80 };
+    let mut shell = Terminal::start(
+        &["bash", "--norc", "--noprofile", "-i"],
+        &environment,
+        sandbox.directory(),
+        size,
+    );
+    let program = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
+    let is_given_back = |screen: &Screen| !screen.alternate() && screen.cursor().visible;
+    shell.press(&format!("'{}' agents --watch\r", program.display()));
+    shell.wait_until_screen("the list", |screen| {
+        screen.alternate() && screen.text().contains("Ann ")
+    });
+    shell.press("\u{1a}");
+    shell.wait_until_screen("the shell", |screen| {
+        is_given_back(screen) && screen.text().contains("Stopped")
+    });
+    shell.press("fg\r");
+    shell.wait_until_screen("the list again", |screen| {
+        screen.alternate() && screen.text().contains("Ann ")
+    });
+    // Ctrl-Backslash.
+    shell.press("\u{1c}");
+    shell.wait_until_screen("the shell again", is_given_back);
+    shell.press("exit\r");
+    shell.wait_until_end();
 }
 
 #[test]

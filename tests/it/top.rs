@@ -285,6 +285,21 @@ fn message_to_the_person_is_read_answered_and_taken() {
 }
 
 #[test]
+fn newest_of_many_messages_to_the_person_are_shown() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    for number in 0..205 {
+        ann.send("@operator", &format!("note {number}."), json!({"requires_ack": true}));
+        ann.expect("ACK");
+    }
+    let mut top = start(&sandbox, &["top"], &[]);
+    top.wait_for("205 messages for you");
+    top.press("i");
+    top.wait_until("the newest", |text| text.contains("YOUR INBOX") && text.contains("note 204."));
+    quit(top);
+}
+
+#[test]
 fn longest_texts_and_names_fit() {
     let sandbox = Sandbox::new();
     let (long, body) = ("N".repeat(64), "right-to-left שלום ".repeat(40_000));

@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     _end: Option<SyncSender<()>>,
 }
 
-pub(crate) fn watch() -> io::Result<Watch> {
+pub(crate) fn watch(_keys: bool) -> io::Result<Watch> {
     register_handler()?;
     let Some(mut size) = terminal::size() else { return Ok(Watch { _end: None }) };
     let (end, ended) = sync_channel(0);
@@ -47,6 +47,10 @@ pub(crate) fn watch() -> io::Result<Watch> {
         }
     })?;
     Ok(Watch { _end: Some(end) })
+}
+
+pub(crate) fn suspend() -> io::Result<()> {
+    Ok(())
 }
 
 /// Registers the handler once for the process. It is never removed, because removing would wait for

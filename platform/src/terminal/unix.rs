@@ -95,6 +95,18 @@ pub(crate) fn is_output_discarded() -> bool {
     output.file_type().is_char_device() && output.rdev() == null.rdev()
 }
 
+pub(crate) fn wait_until_output_is_closed() -> bool {
+    let mut polled = libc::pollfd { fd: libc::STDOUT_FILENO, events: 0, revents: 0 };
+    loop {
+        // SAFETY: the pointer is to one value of ours.
+        match unsafe { libc::poll(&mut polled, 1, -1) } {
+            ..=0 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            ..=0 => return false,
+            _ => return polled.revents & (libc::POLLERR | libc::POLLHUP) != 0,
+        }
+    }
+}
+
 pub(crate) fn size() -> Option<Size> {
     [libc::STDOUT_FILENO, libc::STDIN_FILENO, libc::STDERR_FILENO].into_iter().find_map(|fd| {
         let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };

@@ -194,6 +194,10 @@ pub(crate) fn is_output_discarded() -> bool {
     kind == FILE_TYPE_CHAR && mode(output).is_err()
 }
 
+pub(crate) fn wait_until_output_is_closed() -> bool {
+    false
+}
+
 pub(crate) fn size() -> Option<Size> {
     [STD_OUTPUT_HANDLE, STD_ERROR_HANDLE].into_iter().find_map(|stream| {
         // SAFETY: all-zero is a valid value of the type.

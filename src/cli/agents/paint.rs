@@ -4,12 +4,16 @@ use crate::cli::{
     print::{Colour, Out},
     table,
 };
+use platform::stop_signals;
 use ratatui::crossterm::{
     cursor::{Hide, Show},
     execute,
     terminal::{EnterAlternateScreen, LeaveAlternateScreen},
 };
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    process,
+};
 
 /// The size of a terminal that does not tell its own.
 const SIZE: (usize, usize) = (80, 24);
@@ -24,10 +28,13 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn enter() -> io::Result<Self> {
-        let screen = Self { last: String::new() };
+        Self::set_up()?;
+        Ok(Self { last: String::new() })
+    }
+
+    fn set_up() -> io::Result<()> {
         // On Windows, this also lets the console take escape sequences.
-        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
-        Ok(screen)
+        execute!(io::stdout(), EnterAlternateScreen, Hide)
     }
 
     /// Paints lines, of which the first is a heading, and a status below them.
@@ -56,6 +63,14 @@ impl Screen {
         Ok(())
     }
 
+    /// Leaves the screen, suspends this process, and enters the screen again once it continues.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        leave(&mut io::stdout());
+        stop_signals::suspend()?;
+        self.forget();
+        Self::set_up()
+    }
+
     /// Makes the next frame be painted also if it is the same: another size clears the screen.
     pub(super) fn forget(&mut self) {
         self.last.clear();
@@ -64,9 +79,21 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal is gone, there is nothing to restore.
-        drop(execute!(io::stdout(), Show, LeaveAlternateScreen));
+        leave(&mut io::stdout());
     }
+}
+
+/// Restores the terminal. If it is gone, there is nothing to restore.
+fn leave(terminal: &mut impl io::Write) {
+    drop(execute!(terminal, Show, LeaveAlternateScreen));
+}
+
+/// Restores the terminal and ends this process, whatever its other threads do.
+pub(super) fn leave_and_exit(code: i32) -> ! {
+    // The lock keeps the main thread from painting after this.
+    let mut terminal = io::stdout().lock();
+    leave(&mut terminal);
+    process::exit(code)
 }
 
 fn write(text: &str) -> io::Result<()> {

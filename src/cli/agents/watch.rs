@@ -1,6 +1,9 @@
 //! `agents --watch`: the list, again when something changes.
 
-use super::{COLUMNS, SCHEMA, Shown, paint::Screen};
+use super::{
+    COLUMNS, SCHEMA, Shown,
+    paint::{self, Screen},
+};
 use crate::{
     cli::{
         changes::{Changes, News, POLL_MS},
@@ -46,9 +49,11 @@ pub(super) fn run(
     // Before the terminal is changed: Ctrl-C must change it back.
     let _listening = if is_repainted {
         let sender = sender.clone();
-        let listening = stop_signals::listen(move |signal| {
+        let listening = stop_signals::listen_with_keys(move |signal| match signal {
+            // At once: the main thread may wait for a daemon that does not answer.
+            Signal::Stop | Signal::HangUp => paint::leave_and_exit(DONE),
             // A full channel already wakes the main thread.
-            let _ = sender.try_send(signal);
+            signal => drop(sender.try_send(signal)),
         });
         Some(listening.map_err(Failure::because)?)
     } else {
@@ -97,8 +102,8 @@ fn follow(
                 }
                 News::Away(why) => view.away(&why)?,
                 News::Time => break,
-                News::Signal(Signal::Resize) => view.resized()?,
-                News::Signal(_) => return Ok(DONE),
+                News::Signal(Signal::Suspend) => view.suspend()?,
+                News::Signal(_) => view.resized()?,
             }
         }
     }
@@ -183,6 +188,13 @@ impl View {
     fn is_back(&mut self) -> Result<(), Failure> {
         if self.away.take().is_some() && !matches!(self.style, Style::Repainted(_)) {
             eprint_line("connected again");
+        }
+        self.paint()
+    }
+
+    fn suspend(&mut self) -> Result<(), Failure> {
+        if let Style::Repainted(screen) = &mut self.style {
+            screen.suspend().map_err(Failure::unwritten)?;
         }
         self.paint()
     }

@@ -1,8 +1,11 @@
 //! An agent in the list of `top`.
 
 use crate::{
-    cli::{agents::activity, escape::escaped},
-    protocol::{activity::Activity, relay::AgentRow},
+    cli::{
+        agents::{activity, add_waiting},
+        escape::escaped,
+    },
+    protocol::{activity::Activity, control::State, relay::AgentRow},
 };
 
 /// The need of an agent for its person, the most urgent first.
@@ -37,10 +40,14 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    /// Builds the entry of an agent from the daemon's row.
-    pub(super) fn of(row: &AgentRow<'_>, is_held: bool) -> Self {
+    /// Builds the entry of an agent from the daemon's row and the state of the agent's wrapper.
+    pub(super) fn of(mut row: AgentRow<'_>, wrapper: Option<&State>) -> Self {
+        if let Some(wrapper) = wrapper {
+            add_waiting(&mut row, wrapper);
+        }
+        let is_held = wrapper.is_some_and(|wrapper| wrapper.held);
         let known = row.activity.as_deref().and_then(Activity::parse);
-        let (state, since) = match activity(row) {
+        let (state, since) = match activity(&row) {
             Some((_, since)) if known == Some(Activity::AsksPerson) => {
                 ("asks you".to_owned(), since)
             }
@@ -137,7 +144,8 @@ mod tests {
             r#"{{"name":"Ann","here":true,"since":1000,"queued":2,"queued_bytes":9,"in_flight":0,
             "subscriptions":0{members}}}"#
         );
-        Agent::of(&serde_json::from_str(&json).unwrap(), is_held)
+        let wrapper = State { held: is_held, ..State::default() };
+        Agent::of(serde_json::from_str(&json).unwrap(), Some(&wrapper))
     }
 
     #[test]

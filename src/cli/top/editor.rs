@@ -1,10 +1,10 @@
 //! The line that a person types in `top`.
 
 use crate::cli::escape::escaped;
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The longest line, in bytes.
-const BYTES_MAX: usize = 16 << 10;
+pub(super) const BYTES_MAX: usize = 16 << 10;
 
 /// A change of the line that is typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,13 @@ impl Editor {
         &self.text
     }
 
-    pub(super) fn apply(&mut self, edit: &Edit) {
+    /// Changes the line. Returns false if a text does not fit.
+    pub(super) fn apply(&mut self, edit: &Edit) -> bool {
         let (before, after) = self.text.split_at(self.cursor);
         let last = before.chars().next_back().map_or(0, char::len_utf8);
         let next = after.chars().next().map_or(0, char::len_utf8);
         match edit {
-            Edit::Insert(text) => self.insert(text),
+            Edit::Insert(text) => return self.insert(text),
             Edit::Backspace => self.remove_before(self.cursor - last),
             Edit::Delete => drop(self.text.drain(self.cursor..self.cursor + next)),
             Edit::Left => self.cursor -= last,
@@ -59,16 +60,18 @@ impl Editor {
                 self.remove_before(rest.rfind(' ').map_or(0, |blank| blank + 1));
             }
         }
+        true
     }
 
-    /// Inserts a text, whose line breaks and tabs become blanks. A text that does not fit is left
-    /// out.
-    fn insert(&mut self, text: &str) {
+    /// Inserts a text, whose line breaks and tabs become blanks. Returns false if it does not fit.
+    fn insert(&mut self, text: &str) -> bool {
         let line = text.replace("\r\n", " ").replace(['\r', '\n', '\t'], " ");
-        if self.text.len() + line.len() <= BYTES_MAX {
-            self.text.insert_str(self.cursor, &line);
-            self.cursor += line.len();
+        if self.text.len() + line.len() > BYTES_MAX {
+            return false;
         }
+        self.text.insert_str(self.cursor, &line);
+        self.cursor += line.len();
+        true
     }
 
     fn remove_before(&mut self, start: usize) {
@@ -79,13 +82,16 @@ impl Editor {
     /// The part of the line that fits into `width` columns, with the cursor's column in it. Hidden
     /// characters are escaped.
     pub(super) fn shown(&self, width: usize) -> (String, usize) {
-        let mut before = escaped(&self.text[..self.cursor]);
+        let before = escaped(&self.text[..self.cursor]);
         // The cursor needs a column of its own.
-        while before.width() + 1 > width && !before.is_empty() {
-            before.remove(0);
+        let mut room = width.saturating_sub(1);
+        let mut start = before.len();
+        for (at, character) in before.char_indices().rev() {
+            let Some(left) = room.checked_sub(character.width().unwrap_or(0)) else { break };
+            (room, start) = (left, at);
         }
-        let column = before.width();
-        (before + &escaped(&self.text[self.cursor..]), column)
+        let before = &before[start..];
+        (format!("{before}{}", escaped(&self.text[self.cursor..])), before.width())
     }
 }
 
@@ -95,7 +101,7 @@ mod tests {
 
     fn edited(text: &str, edits: &[Edit]) -> Editor {
         let mut editor = Editor::new(text.to_owned());
-        edits.iter().for_each(|edit| editor.apply(edit));
+        assert!(edits.iter().all(|edit| editor.apply(edit)));
         editor
     }
 
@@ -114,8 +120,8 @@ mod tests {
             let editor = edited("one 中文", edits);
             assert_eq!((editor.text(), editor.cursor), (text, cursor), "{edits:?}");
         }
-        let full = edited(&"x".repeat(BYTES_MAX), &[insert("y")]);
-        assert!(!full.text().contains('y'));
+        let mut full = Editor::new("x".repeat(BYTES_MAX));
+        assert!(!full.apply(&insert("y")) && !full.text().contains('y'));
     }
 
     #[test]

@@ -15,8 +15,9 @@ use crate::{
         request::{call, data_of, each_agent, parse},
         tap,
     },
-    client::{Client, Delivery, Event, Settings, State},
+    client::{self, Client, Delivery, Event, Settings},
     protocol::{
+        control::State,
         name::EVERYONE,
         relay::{HistoryRequest, InboxRequest, MessageRow, Page, Status, TapCopy},
     },
@@ -24,7 +25,7 @@ use crate::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
 use platform::clock;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     iter,
     time::Duration,
 };
@@ -52,6 +53,9 @@ const HISTORY_MAX: usize = 100;
 
 /// The longest part of a text that is kept, in characters.
 const TEXT_CHARS: usize = 4000;
+
+/// The end of a text that is cut.
+const CUT: &str = "…\n\n(`agent-relay read ID` shows the rest)";
 
 /// The text in place of one that is too long to be listed.
 const LONG: &str = "(too long to be shown here: `agent-relay read ID` shows it)";
@@ -128,22 +132,29 @@ impl Source {
     }
 
     fn list_agents(&self, client: &Client, wake: &Receiver<()>) -> Result<(), End> {
-        let (mut held, mut polls, mut mailbox) = (HashMap::new(), 0_u32, 0);
+        // A wrapper that does not answer now keeps its last state.
+        let (mut states, mut polls, mut mailbox) = (HashMap::new(), 0_u32, 0);
         loop {
             let is_full = polls.is_multiple_of(POLLS_PER_FULL);
-            let wrappers = is_full.then(|| Wrappers::new(&self.options, WRAPPERS_MS));
+            let wrappers = Wrappers::new(&self.options, WRAPPERS_MS);
             let mut agents = Vec::new();
             each_agent(client, |row| {
-                if let Some(wrappers) = &wrappers {
-                    let is_held = wrappers.ask(&row).is_some_and(|state| state.held);
-                    held.insert(row.name.clone().into_owned(), is_held);
+                let known = states.get(&*row.name);
+                // What waits in a wrapper changes often.
+                let is_asked = is_full || known.is_some_and(|state: &State| state.waiting > 0);
+                let answer = if is_asked { wrappers.ask(&row) } else { None };
+                if let Some(state) = answer {
+                    states.insert(row.name.clone().into_owned(), state);
+                } else if !row.here {
+                    states.remove(&*row.name);
                 }
-                agents.push(Agent::of(&row, held.get(&*row.name).copied().unwrap_or(false)));
+                let state = states.get(&*row.name);
+                agents.push(Agent::of(row, state));
                 Ok(())
             })?;
             if is_full {
                 let known: HashSet<_> = agents.iter().map(|agent| &agent.name).collect();
-                held.retain(|name, _| known.contains(name));
+                states.retain(|name, _| known.contains(name));
             }
             self.send(Update::Agents(agents))?;
             if is_full {
@@ -234,7 +245,7 @@ fn wait(client: &Client, wake: &Receiver<()>) -> Result<bool, End> {
 /// The end of a connection, if an event is one. `None` stands for a client that has ended.
 fn lost(event: Option<Event>) -> Option<End> {
     match event {
-        Some(Event::State(State::Backoff { why, .. })) => Some(End::Lost(escaped(&why))),
+        Some(Event::State(client::State::Backoff { why, .. })) => Some(End::Lost(escaped(&why))),
         Some(Event::Ended(ended)) => Some(End::Lost(escaped(&ended.to_string()))),
         Some(_) => None,
         None => Some(End::Lost("the connection has ended".to_owned())),
@@ -247,21 +258,24 @@ fn mailbox_count(client: &Client) -> Result<u64, Failure> {
     Ok(parse::<Status<'_>>("status", &json)?.mailbox)
 }
 
-/// The first of the messages in the person's mailbox, if there are any.
+/// The newest messages in the person's mailbox, the newest last.
 fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Said>, Failure> {
-    let mut messages = Vec::new();
+    let mut messages = VecDeque::new();
     if count == 0 {
         // A client that is no operator has no mailbox, and may not ask for it.
-        return Ok(messages);
+        return Ok(Vec::new());
     }
     let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
     each_row(client, "inbox", LETTERS_MAX, request, |_, row| {
         if !mailbox::is_being_stored(row) {
-            messages.push(Said { key: row.id.clone().into_owned(), ..said_before(row) });
+            if messages.len() == LETTERS_MAX {
+                messages.pop_front();
+            }
+            messages.push_back(Said { key: row.id.clone().into_owned(), ..said_before(row) });
         }
-        Ok(messages.len() < LETTERS_MAX)
+        Ok(true)
     })?;
-    Ok(messages)
+    Ok(messages.into())
 }
 
 /// The newest dead letters, the newest last.
@@ -300,7 +314,7 @@ fn said_before(row: &MessageRow<'_>) -> Said {
     let text = row.payload.map_or_else(|| LONG.to_owned(), payload_text);
     let short = moment::short(row.taken);
     Said {
-        key: row.send_id.clone().into_owned(),
+        key: format!("{} {}", row.from, row.send_id),
         id: row.id.clone().into_owned(),
         short: short_id(&row.id),
         // Messages of today are shown with seconds, as new ones are.
@@ -322,7 +336,10 @@ fn said_now(copy: &TapCopy<'_>) -> Said {
         (None, None) => LONG.to_owned(),
     };
     Said {
-        key: format!("{}{answering}", copy.send_id),
+        key: match &copy.answer {
+            Some(_) => format!("{} {} answers {}", copy.from, copy.send_id, copy.to),
+            None => format!("{} {}", copy.from, copy.send_id),
+        },
         id: id.to_owned(),
         short: short_id(id),
         time: moment::time(clock::unix_ms()),
@@ -342,7 +359,7 @@ fn with_topic(to: &str, topic: Option<&str>) -> String {
 fn beginning(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(TEXT_CHARS) {
         text.truncate(end);
-        text.push('…');
+        text.push_str(CUT);
     }
     escaped_text(&text)
 }
@@ -366,7 +383,10 @@ mod tests {
         let answer = said(r#","answer":{"response":true}"#);
         assert_eq!(answer.text, "(answer) yes");
         assert_ne!(answer.key, message.key);
+        let json = r#"{"send_id":"3f2504e0-4f89","from":"Cid","to":"Bob","recipients":1,"requires_ack":true}"#;
+        let of_another = said_now(&serde_json::from_str(json).unwrap());
+        assert_ne!(of_another.key, message.key, "ids are those of their sender");
         let long = format!(r#","payload":{{"kind":"message","body":"{}"}}"#, "é".repeat(100_000));
-        assert_eq!(said(&long).text.chars().count(), TEXT_CHARS + 1);
+        assert_eq!(said(&long).text, format!("{}{CUT}", "é".repeat(TEXT_CHARS)));
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn action(event: Event, mode: &Mode) -> Option<Action> {
         Event::Key(key) if is_ctrl(key, 'c') => Some(Action::Quit),
         Event::Key(key) => match mode {
             Mode::Normal => normal(key),
-            Mode::Help(_) | Mode::Reading(_) => Some(page(key)),
+            Mode::Help(_) | Mode::Reading(..) => Some(page(key)),
             Mode::Filter(_) | Mode::Message { .. } => typed(key),
         },
         Event::Paste(text) => Some(Action::Edit(Edit::Insert(text))),
@@ -145,13 +145,14 @@ mod tests {
     fn letters_are_commands_or_text() {
         let typing = Mode::Filter(Editor::default());
         let inserted = |text: &str| Some(Action::Edit(Edit::Insert(text.to_owned())));
+        let reading = Mode::Reading(Box::default(), 0);
         let none = KeyModifiers::NONE;
         assert_eq!(press(KeyCode::Char('q'), none, &Mode::Normal), Some(Action::Quit));
         assert_eq!(press(KeyCode::Char('q'), none, &typing), inserted("q"));
         assert_eq!(press(KeyCode::Char('q'), none, &Mode::Help(0)), Some(Action::Quit));
-        assert_eq!(press(KeyCode::Char('x'), none, &Mode::Reading(0)), Some(Action::Back));
+        assert_eq!(press(KeyCode::Char('x'), none, &reading), Some(Action::Back));
         let down = Some(Action::Step(Step::Down));
-        assert_eq!(press(KeyCode::Char('j'), none, &Mode::Reading(0)), down);
+        assert_eq!(press(KeyCode::Char('j'), none, &reading), down);
         assert_eq!(press(KeyCode::Char('x'), none, &Mode::Normal), None);
         let alt_gr = KeyModifiers::CONTROL | KeyModifiers::ALT;
         assert_eq!(press(KeyCode::Char('@'), alt_gr, &typing), inserted("@"));

@@ -4,7 +4,7 @@ use super::{
     action::{Action, Effect, HELP_ROWS, Order, Step},
     agent::Agent,
     agent_list::AgentList,
-    editor::{Edit, Editor},
+    editor::{BYTES_MAX, Edit, Editor},
     layout::Areas,
     talk::{List, Said, Talk},
 };
@@ -50,8 +50,9 @@ pub(super) enum Mode {
     Normal,
     /// The help is shown, from this row on.
     Help(usize),
-    /// The whole text of the chosen message is shown, from this row on.
-    Reading(usize),
+    /// The whole text of a message is shown, from this row on. The message may be gone from its
+    /// list.
+    Reading(Box<Said>, usize),
     Filter(Editor),
     Message {
         to: String,
@@ -172,9 +173,12 @@ impl Model {
         self.letters.len()
     }
 
-    /// The message that is chosen in the pane of messages.
-    pub(super) fn chosen(&self) -> Option<&Said> {
-        self.messages().chosen(&self.filter)
+    /// The message that is read, or else chosen in the pane of messages.
+    fn chosen(&self) -> Option<&Said> {
+        match &self.mode {
+            Mode::Reading(said, _) => Some(said),
+            _ => self.messages().chosen(&self.filter),
+        }
     }
 
     pub(super) fn notice(&self) -> Option<&str> {
@@ -284,6 +288,7 @@ impl Model {
 
     /// Carries out an action that ends the current mode.
     fn act_normally(&mut self, action: &Action) -> Option<Effect> {
+        let chosen = self.chosen().cloned();
         self.mode = Mode::Normal;
         match action {
             Action::Next => match self.agents.select_next(&self.filter) {
@@ -291,21 +296,22 @@ impl Model {
                 false => self.set_notice("no agent waits for you".to_owned()),
             },
             Action::Open if self.is_in_messages => {
-                self.mode = if self.chosen().is_some() { Mode::Reading(0) } else { Mode::Normal };
+                let reading = chosen.map(|said| Mode::Reading(Box::new(said), 0));
+                self.mode = reading.unwrap_or(Mode::Normal);
             }
             Action::Open => return self.of_selected(Effect::Attach),
             Action::Hold => return self.of_selected(|name| Effect::Order(Order::Hold(name))),
-            Action::Message => match self.addressee() {
+            Action::Message => match self.addressee(chosen) {
                 Some(to) => self.mode = Mode::Message { to, editor: Editor::default() },
                 None => self.set_notice("there is no agent to send to".to_owned()),
             },
             Action::Redeliver => {
                 let what = "a dead letter first: d";
-                return self.of_chosen(List::DeadLetters, what, Order::Redeliver);
+                return self.of_chosen(chosen, List::DeadLetters, what, Order::Redeliver);
             }
             Action::Take => {
                 let what = "a message to you first: i";
-                return self.of_chosen(List::Mailbox, what, Order::Take);
+                return self.of_chosen(chosen, List::Mailbox, what, Order::Take);
             }
             Action::Filter => self.mode = Mode::Filter(Editor::new(self.filter.clone())),
             Action::Help => self.mode = Mode::Help(0),
@@ -333,10 +339,10 @@ impl Model {
 
     /// The agent to which a message is begun: the sender of the chosen message, or else the
     /// selected agent.
-    fn addressee(&self) -> Option<String> {
-        let chosen = self.chosen().filter(|_| self.is_in_messages);
-        let sender = chosen.map(|said| &said.from).filter(|from| *from != OPERATOR);
-        sender.or_else(|| self.selected_agent().map(|agent| &agent.name)).cloned()
+    fn addressee(&self, chosen: Option<Said>) -> Option<String> {
+        let chosen = chosen.filter(|_| self.is_in_messages);
+        let sender = chosen.map(|said| said.from).filter(|from| *from != OPERATOR);
+        sender.or_else(|| self.selected_agent().map(|agent| agent.name.clone()))
     }
 
     fn of_selected(&mut self, effect: impl FnOnce(String) -> Effect) -> Option<Effect> {
@@ -350,12 +356,13 @@ impl Model {
     /// The order about the chosen message of a list, or a notice to choose one.
     fn of_chosen(
         &mut self,
+        chosen: Option<Said>,
         list: List,
         what: &str,
         order: impl FnOnce(String) -> Order,
     ) -> Option<Effect> {
         let is_shown = self.is_in_messages && self.list == list;
-        let id = self.chosen().filter(|_| is_shown).map(|said| said.id.clone());
+        let id = chosen.filter(|_| is_shown).map(|said| said.id);
         if id.is_none() {
             self.set_notice(format!("choose {what}, then the arrows"));
         }
@@ -363,13 +370,17 @@ impl Model {
     }
 
     fn edit(&mut self, edit: &Edit) {
+        let mut has_room = true;
         match &mut self.mode {
             Mode::Filter(editor) => {
-                editor.apply(edit);
+                has_room = editor.apply(edit);
                 self.filter = editor.text().to_owned();
             }
-            Mode::Message { editor, .. } => editor.apply(edit),
-            Mode::Normal | Mode::Help(_) | Mode::Reading(_) => {}
+            Mode::Message { editor, .. } => has_room = editor.apply(edit),
+            Mode::Normal | Mode::Help(_) | Mode::Reading(..) => {}
+        }
+        if !has_room {
+            self.set_notice(format!("no room: a line has at most {} KiB", BYTES_MAX >> 10));
         }
     }
 
@@ -386,7 +397,7 @@ impl Model {
     fn back(&mut self) {
         match std::mem::replace(&mut self.mode, Mode::Normal) {
             Mode::Filter(_) => self.filter.clear(),
-            Mode::Message { .. } | Mode::Help(_) | Mode::Reading(_) => {}
+            Mode::Message { .. } | Mode::Help(_) | Mode::Reading(..) => {}
             Mode::Normal if self.is_in_messages || !self.messages().follows() => {
                 self.list = List::Conversation;
                 self.is_in_messages = false;
@@ -399,7 +410,7 @@ impl Model {
     }
 
     fn click(&mut self, at: Position) {
-        if matches!(self.mode, Mode::Help(_) | Mode::Reading(_)) {
+        if matches!(self.mode, Mode::Help(_) | Mode::Reading(..)) {
             self.mode = Mode::Normal;
             return;
         }
@@ -449,13 +460,13 @@ impl Model {
     /// Scrolls the text that fills the panes by so many rows. Returns false if there is none.
     fn scroll_page(&mut self, by: isize) -> bool {
         let area = self.areas().body;
-        let rows = match self.mode {
+        let rows = match &self.mode {
             Mode::Help(_) => HELP_ROWS + 1,
-            Mode::Reading(_) => self.chosen().map_or(0, |said| said.page(area.width.into()).len()),
+            Mode::Reading(said, _) => said.page(area.width.into()).len(),
             _ => 0,
         };
         let most = rows.saturating_sub(area.height.into());
-        let (Mode::Help(first) | Mode::Reading(first)) = &mut self.mode else { return false };
+        let (Mode::Help(first) | Mode::Reading(_, first)) = &mut self.mode else { return false };
         *first = first.saturating_add_signed(by).min(most);
         true
     }
@@ -604,11 +615,24 @@ pub(super) mod tests {
         let redelivered = Order::Redeliver(letters[0].id.clone());
         assert_eq!(model.act(Action::Redeliver), Some(Effect::Order(redelivered)));
         model.act(Action::Open);
-        assert_eq!(model.mode, Mode::Reading(0));
+        assert!(matches!(model.mode, Mode::Reading(_, 0)), "{:?}", model.mode);
         model.act(Action::Back);
         assert_eq!(model.list, List::DeadLetters);
         model.act(Action::Back);
         assert_eq!((model.list, model.is_in_messages), (List::Conversation, false));
+    }
+
+    #[test]
+    fn message_that_is_read_stays_although_its_list_changes() {
+        let mut model = model();
+        let read = said(1, OPERATOR, "one");
+        model.update(Update::Mailbox(2, vec![read.clone(), said(2, OPERATOR, "two")]));
+        model.act(Action::Show(List::Mailbox));
+        steps(&mut model, &[Step::Up]);
+        model.act(Action::Open);
+        model.update(Update::Mailbox(1, vec![said(2, OPERATOR, "two")]));
+        assert_eq!(model.mode, Mode::Reading(Box::new(read.clone()), 0));
+        assert_eq!(model.act(Action::Take), Some(Effect::Order(Order::Take(read.id))));
     }
 
     #[test]
@@ -621,11 +645,12 @@ pub(super) mod tests {
         model.act(Action::Show(List::Mailbox));
         model.act(Action::Open);
         steps(&mut model, &[Step::Down, Step::PageDown]);
-        assert_eq!(model.mode, Mode::Reading(22));
+        assert!(matches!(model.mode, Mode::Reading(_, 22)), "{:?}", model.mode);
         steps(&mut model, &[Step::Last]);
-        let Mode::Reading(last) = model.mode else { panic!("{:?}", model.mode) };
+        let Mode::Reading(_, last) = model.mode else { panic!("{:?}", model.mode) };
         model.act(Action::Wheel { at: Position::new(3, 3), up: true });
-        assert_eq!(model.mode, Mode::Reading(last - WHEEL.unsigned_abs()));
+        let Mode::Reading(_, first) = model.mode else { panic!("{:?}", model.mode) };
+        assert_eq!(first, last - WHEEL.unsigned_abs());
         model.act(Action::Message);
         let Mode::Message { to, .. } = &model.mode else { panic!("{:?}", model.mode) };
         assert_eq!((&**to, selected(&model)), ("Ann", "Cid"), "the sender gets the answer");

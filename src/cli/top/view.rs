@@ -64,7 +64,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame<'_>) {
     pane.top(model, top);
     match &model.mode {
         Mode::Help(first) => pane.help(*first, body),
-        Mode::Reading(first) => pane.reading(model, *first, body),
+        Mode::Reading(said, first) => pane.reading(said, *first, body),
         Mode::Normal | Mode::Filter(_) | Mode::Message { .. } => {
             pane.agents(model, agents);
             pane.reason(model, reason);
@@ -181,6 +181,7 @@ impl Pane<'_> {
         self.line(area, 0, &heading, Styles::bold());
         if shown.is_empty() {
             let text = match &*model.filter {
+                "" if model.link == Link::Connecting => return,
                 "" => "no agents; start one with `agent-relay claude`",
                 _ => "no agent matches the filter",
             };
@@ -259,10 +260,8 @@ impl Pane<'_> {
     }
 
     /// Draws the chosen message with its whole text, from a row on.
-    fn reading(&mut self, model: &Model, first: usize, area: Rect) {
-        if let Some(said) = model.chosen() {
-            self.page(&said.page(area.width.into()), first, area);
-        }
+    fn reading(&mut self, said: &Said, first: usize, area: Rect) {
+        self.page(&said.page(area.width.into()), first, area);
     }
 
     /// Draws lines from one of them on. The first of all is a heading.
@@ -346,11 +345,13 @@ fn messages_heading(model: &Model) -> String {
 fn keys(model: &Model, width: usize) -> String {
     let mut keys: Vec<&str> = match (&model.mode, model.list) {
         (Mode::Help(_), _) => vec!["Up, Down scroll", "Esc back"],
-        (Mode::Reading(_), List::Mailbox) => {
+        (Mode::Reading(..), List::Mailbox) => {
             vec!["Up, Down scroll", "m answer", "t take", "Esc back"]
         }
-        (Mode::Reading(_), List::DeadLetters) => vec!["Up, Down scroll", "r redeliver", "Esc back"],
-        (Mode::Reading(_), List::Conversation) => vec!["Up, Down scroll", "m answer", "Esc back"],
+        (Mode::Reading(..), List::DeadLetters) => {
+            vec!["Up, Down scroll", "r redeliver", "Esc back"]
+        }
+        (Mode::Reading(..), List::Conversation) => vec!["Up, Down scroll", "m answer", "Esc back"],
         (_, List::Mailbox) if model.is_in_messages => {
             vec!["Enter read", "m answer", "t take", "Esc back", "/ filter"]
         }
