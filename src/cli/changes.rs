@@ -1,4 +1,4 @@
-//! A connection over which the daemon tells of changes. It is opened again after the daemon was
+//! A connection over which the daemon reports changes. It is opened again after the daemon was
 //! away. No daemon is started for it.
 
 use super::{
@@ -23,17 +23,17 @@ use std::time::Duration;
 /// The time between two attempts to join.
 const RETRY_MS: u64 = 1000;
 
-/// The time between two looks at a daemon that tells this client of no changes.
+/// The time between two looks at a daemon that reports no changes to this client.
 pub(super) const POLL_MS: u64 = 1000;
 
-/// Asks the daemon to tell of changes. Fails if the daemon is too old to do so, or refuses it.
+/// Asks the daemon to report changes. Fails if the daemon is too old to do so, or refuses it.
 pub(super) fn follow(client: &Client) -> Result<(), Failure> {
     let answer = call_with(client, "tap", &relay::Tap { changes: true })?;
     let relay::Tap { changes } = parse("tap", &answer)?;
     if changes {
         return Ok(());
     }
-    let failure = Failure::failed("the daemon is of an older version, which tells of no changes");
+    let failure = Failure::failed("the daemon is of an older version, which reports no changes");
     Err(failure.hint("`agent-relay up --replace` starts this version").refused("OLD"))
 }
 
@@ -50,13 +50,13 @@ pub(super) fn parse_change(json: &str) -> Result<Change<'_>, Failure> {
 /// What happens on the connection.
 #[derive(Debug)]
 pub(super) enum News {
-    /// The daemon tells of a change; this delivery carries it.
+    /// The daemon reports a change; this delivery carries it.
     Change(Box<Delivery>),
     /// The connection is lost, for this reason.
     Away(String),
-    /// The connection is open again. Changes in between were not told.
+    /// The connection is open again. Changes in between were not reported.
     Again,
-    /// The time is over. Something may have changed if this client is told of no changes.
+    /// The time is over. Something may have changed if this client gets no changes.
     Time,
     /// This process got a signal.
     Signal(Signal),
@@ -67,8 +67,8 @@ pub(super) enum News {
 pub(super) struct Changes<'a> {
     options: &'a GlobalOptions,
     open: Option<Open>,
-    /// Whether the daemon tells this client of changes.
-    is_told: bool,
+    /// Whether the daemon reports changes to this client.
+    is_notified: bool,
     retry_at: u64,
     signals: Receiver<Signal>,
 }
@@ -76,12 +76,12 @@ pub(super) struct Changes<'a> {
 /// The open connections. Requests have their own, since answers would wait behind unread changes.
 #[derive(Debug)]
 struct Open {
-    told: Client,
+    changes: Client,
     requests: Client,
 }
 
 impl<'a> Changes<'a> {
-    /// Joins a daemon that tells of changes.
+    /// Joins a daemon that reports changes.
     pub(super) fn follow(
         options: &'a GlobalOptions,
         signals: Receiver<Signal>,
@@ -90,22 +90,22 @@ impl<'a> Changes<'a> {
         if agent_around().is_some() || requests.name().starts_with(GUEST) {
             return Err(operators_only("events --follow"));
         }
-        let told = join_again(options)?;
-        follow(&told)?;
-        let open = Some(Open { told, requests });
-        Ok(Self { options, open, is_told: true, retry_at: 0, signals })
+        let changes = join_again(options)?;
+        follow(&changes)?;
+        let open = Some(Open { changes, requests });
+        Ok(Self { options, open, is_notified: true, retry_at: 0, signals })
     }
 
-    /// Joins a daemon, also one that does not tell this client of changes.
+    /// Joins a daemon, also one that reports no changes to this client.
     pub(super) fn join(
         options: &'a GlobalOptions,
         signals: Receiver<Signal>,
     ) -> Result<Self, Failure> {
         let requests = join(options)?;
-        let told = join_again(options)?;
-        let is_told = is_told(follow(&told))?;
-        let open = Some(Open { told, requests });
-        Ok(Self { options, open, is_told, retry_at: 0, signals })
+        let changes = join_again(options)?;
+        let is_notified = is_notified(follow(&changes))?;
+        let open = Some(Open { changes, requests });
+        Ok(Self { options, open, is_notified, retry_at: 0, signals })
     }
 
     /// The open connection for requests.
@@ -113,9 +113,9 @@ impl<'a> Changes<'a> {
         self.open.as_ref().map(|open| &open.requests)
     }
 
-    /// Whether the daemon tells this client of changes.
-    pub(super) const fn is_told(&self) -> bool {
-        self.is_told
+    /// Whether the daemon reports changes to this client.
+    pub(super) const fn is_notified(&self) -> bool {
+        self.is_notified
     }
 
     /// Drops the connection, which another request has shown to be lost.
@@ -130,7 +130,7 @@ impl<'a> Changes<'a> {
         loop {
             let left = until.map(|until| until.saturating_sub(clock::monotonic_ms()));
             let news = match &self.open {
-                Some(open) => receive(&open.told, &self.signals, left),
+                Some(open) => receive(&open.changes, &self.signals, left),
                 None => self.rejoin(left)?,
             };
             match news {
@@ -159,15 +159,15 @@ impl<'a> Changes<'a> {
         }
         self.retry_at = clock::monotonic_ms() + RETRY_MS;
         let joined =
-            join_again(self.options).and_then(|told| Ok((told, join_again(self.options)?)));
-        let Ok((told, requests)) = joined else { return Ok(None) };
-        match follow(&told) {
+            join_again(self.options).and_then(|changes| Ok((changes, join_again(self.options)?)));
+        let Ok((changes, requests)) = joined else { return Ok(None) };
+        match follow(&changes) {
             // The daemon has gone again.
             Err(failure) if !failure.is_refused() => return Ok(None),
-            Err(failure) if self.is_told => return Err(failure),
+            Err(failure) if self.is_notified => return Err(failure),
             _ => {}
         }
-        self.open = Some(Open { told, requests });
+        self.open = Some(Open { changes, requests });
         Ok(Some(News::Again))
     }
 }
@@ -179,8 +179,8 @@ pub(super) fn join_again(options: &GlobalOptions) -> Result<Client, Failure> {
     Ok(context.try_join(&|endpoint| identity.settings(endpoint))?)
 }
 
-/// Whether the daemon tells of changes. A failure that is no refusal stays one.
-pub(super) fn is_told(followed: Result<(), Failure>) -> Result<bool, Failure> {
+/// Whether the daemon reports changes. A failure that is no refusal stays one.
+pub(super) fn is_notified(followed: Result<(), Failure>) -> Result<bool, Failure> {
     match followed {
         Ok(()) => Ok(true),
         Err(failure) if failure.is_refused() => Ok(false),

@@ -13,9 +13,9 @@ mod input;
 mod jobs;
 mod keys;
 mod layout;
+mod message_list;
 mod model;
 mod screen;
-mod talk;
 mod view;
 
 use super::{

@@ -20,17 +20,17 @@ use crossbeam_channel::RecvTimeoutError;
 use platform::clock;
 use std::{borrow::Cow, path::Path, thread, time::Duration};
 
-/// The time between two questions to the daemon while it does not tell of what is awaited.
+/// The time between two questions to the daemon while it does not report what is awaited.
 const POLL_MS: u64 = 250;
 
-/// The time after which the daemon is asked again although it has told of no change: a wrapper's
+/// The time after which the daemon is asked again although it has reported no change: a wrapper's
 /// reports on messages are no changes.
 const LOOK_MS: u64 = 2000;
 
 /// The least time for an answer of the daemon, also if --timeout is shorter.
 const ANSWER_MIN: Duration = Duration::from_secs(1);
 
-/// The time for which waiting must be hopeless before it ends: a wrapper tells the daemon what its
+/// The time for which waiting must be hopeless before it ends: a wrapper reports to the daemon what its
 /// agent does shortly after it has joined, and reconnects within a second.
 const HOPELESS_MS: u64 = 3000;
 
@@ -61,13 +61,13 @@ pub(super) struct Wait {
 
 /// How far an agent is from the awaited state.
 #[derive(Debug, PartialEq, Eq)]
-enum Seen {
+enum Progress {
     Reached,
-    /// Not yet; a sentence says what the agent does. A change is told.
+    /// Not yet; a sentence says what the agent does. The daemon reports a change.
     Pending(String),
-    /// Not yet, and no change is told when it is so.
-    Untold(String),
-    /// The state will not be seen; a sentence says why.
+    /// Not yet, and the daemon reports no change when it is so.
+    Unwatched(String),
+    /// The state will not be reached; a sentence says why.
     Hopeless(String),
 }
 
@@ -77,29 +77,29 @@ impl Wait {
         let client = join(options)?;
         let run_directory = options.home()?.join(RUN_DIRECTORY);
         let until = self.timeout.map(|ms| clock::monotonic_ms().saturating_add(ms));
-        let mut told = Told::begin(options, &self.name, self.state);
+        let mut changes = AgentChanges::begin(options, &self.name, self.state);
         let mut hopeless_since = None;
         loop {
             let left = until.map_or(u64::MAX, |until| until.saturating_sub(clock::monotonic_ms()));
             let limit = Duration::from_millis(left).clamp(ANSWER_MIN, ANSWER_TIMEOUT);
-            let seen = match self.look(limit, &client, &run_directory) {
+            let progress = match self.look(limit, &client, &run_directory) {
                 Err(failure) if failure.code == TIMED_OUT => {
-                    Seen::Untold("the daemon does not answer".to_owned())
+                    Progress::Unwatched("the daemon does not answer".to_owned())
                 }
-                seen => seen?,
+                progress => progress?,
             };
             let now = clock::monotonic_ms();
-            let (words, pause_ms) = match seen {
-                Seen::Reached => return Ok(DONE),
-                Seen::Pending(words) => {
+            let (words, pause_ms) = match progress {
+                Progress::Reached => return Ok(DONE),
+                Progress::Pending(words) => {
                     hopeless_since = None;
                     (words, LOOK_MS)
                 }
-                Seen::Untold(words) => {
+                Progress::Unwatched(words) => {
                     hopeless_since = None;
                     (words, POLL_MS)
                 }
-                Seen::Hopeless(why) => {
+                Progress::Hopeless(why) => {
                     if now - *hopeless_since.get_or_insert(now) >= HOPELESS_MS {
                         return Err(Failure::failed(why));
                     }
@@ -112,7 +112,7 @@ impl Wait {
                 let message = format!("{} after {waited}: {words}", missed(self.state));
                 return Err(Failure::new(TIMED_OUT, message));
             }
-            told.pause(left.min(pause_ms));
+            changes.pause(left.min(pause_ms));
         }
     }
 
@@ -121,14 +121,15 @@ impl Wait {
         limit: Duration,
         client: &Client,
         run_directory: &Path,
-    ) -> Result<Seen, Failure> {
+    ) -> Result<Progress, Failure> {
         let name = &self.name;
         let has_wrapper = || ControlClient::connect(run_directory, name).is_ok();
-        let seen =
-            agent_row_within(limit, client, name, |row| Some(seen(self.state, row?, has_wrapper)))?;
-        Ok(seen.unwrap_or_else(|| {
+        let progress = agent_row_within(limit, client, name, |row| {
+            Some(progress(self.state, row?, has_wrapper))
+        })?;
+        Ok(progress.unwrap_or_else(|| {
             let nearest = nearest_agent(name, client).map(|name| escaped(&name));
-            Seen::Hopeless(match nearest {
+            Progress::Hopeless(match nearest {
                 Some(nearest) => format!("no agent named {name:?} (did you mean {nearest:?}?)"),
                 None => format!("no agent named {name:?}; `agent-relay agents` lists all"),
             })
@@ -144,16 +145,17 @@ const fn missed(state: Awaited) -> &'static str {
     }
 }
 
-/// What the daemon tells of the awaited agent.
-struct Told {
+/// The changes of the awaited agent, as the daemon reports them.
+struct AgentChanges {
     /// The connection on which it does; `None` if it does not.
     client: Option<Client>,
     name: String,
     awaited: Awaited,
 }
 
-impl Told {
-    /// Asks the daemon to tell. An agent's command is not told, nor does an older daemon tell.
+impl AgentChanges {
+    /// Asks the daemon to report changes, which it does not to an agent's command, nor if it is
+    /// older.
     fn begin(options: &GlobalOptions, name: &str, awaited: Awaited) -> Self {
         let client = join_again(options).ok().filter(|client| follow(client).is_ok());
         Self { client, name: name.to_owned(), awaited }
@@ -172,15 +174,15 @@ impl Told {
         change.lost > 0 || is(&change.agent) || is_message
     }
 
-    /// Waits until the daemon tells of the agent, at most so many milliseconds. If it tells of
-    /// nothing, waits for a part of that.
+    /// Waits until the daemon reports a change, at most so many milliseconds. If it reports none,
+    /// waits for a part of that.
     fn pause(&mut self, ms: u64) {
         let until = clock::monotonic_ms().saturating_add(ms);
         while let Some(client) = &self.client {
             let left = until.saturating_sub(clock::monotonic_ms());
             match client.events().recv_timeout(Duration::from_millis(left)) {
                 Ok(Event::Delivered(delivery)) if self.is_wanted(&delivery) => return,
-                // After a reconnect, the daemon tells only if it is asked again.
+                // After a reconnect, the daemon reports changes only if it is asked again.
                 Ok(Event::State(State::Ready(_))) if follow(client).is_ok() => return,
                 Ok(Event::State(State::Ready(_))) => self.client = None,
                 Ok(_) => {}
@@ -195,28 +197,28 @@ impl Told {
 
 /// Judges the row of an agent. `has_wrapper` tells whether its wrapper runs although the agent is
 /// away.
-fn seen(state: Awaited, row: &AgentRow<'_>, has_wrapper: impl FnOnce() -> bool) -> Seen {
+fn progress(state: Awaited, row: &AgentRow<'_>, has_wrapper: impl FnOnce() -> bool) -> Progress {
     let name = escaped(&row.name);
     let away = || format!("{name} is away; `agent-relay run {name} -- COMMAND` starts it");
     match state {
-        Awaited::Message if row.waiting > 0 => Seen::Reached,
-        Awaited::Message => Seen::Pending(format!("nothing waits for {name}")),
-        Awaited::Ended if row.here => Seen::Pending(format!("{name} is here")),
+        Awaited::Message if row.waiting > 0 => Progress::Reached,
+        Awaited::Message => Progress::Pending(format!("nothing waits for {name}")),
+        Awaited::Ended if row.here => Progress::Pending(format!("{name} is here")),
         Awaited::Ended if row.reconnecting || has_wrapper() => {
-            Seen::Untold(format!("{name} is reconnecting"))
+            Progress::Unwatched(format!("{name} is reconnecting"))
         }
-        Awaited::Ended => Seen::Reached,
-        Awaited::Idle if row.reconnecting => Seen::Pending(format!("{name} is reconnecting")),
-        Awaited::Idle if !row.here => Seen::Hopeless(away()),
+        Awaited::Ended => Progress::Reached,
+        Awaited::Idle if row.reconnecting => Progress::Pending(format!("{name} is reconnecting")),
+        Awaited::Idle if !row.here => Progress::Hopeless(away()),
         Awaited::Idle => match row.activity.as_deref() {
-            None => Seen::Hopeless(format!(
+            None => Progress::Hopeless(format!(
                 "it is not known when {name} is idle: its program has no recipe that shows it, or \
                  nothing wraps it"
             )),
             Some(known) => match Activity::parse(known) {
-                Some(Activity::Idle) => Seen::Reached,
-                Some(activity) => Seen::Pending(format!("{name} {}", activity.words())),
-                None => Seen::Pending(format!("{name} {}", escaped(known))),
+                Some(Activity::Idle) => Progress::Reached,
+                Some(activity) => Progress::Pending(format!("{name} {}", activity.words())),
+                None => Progress::Pending(format!("{name} {}", escaped(known))),
             },
         },
     }
@@ -244,10 +246,10 @@ mod tests {
 
     #[test]
     fn states_are_told_by_the_row() {
-        let pending = |words: &str| Seen::Pending(words.to_owned());
-        let hopeless = |words: &str| Seen::Hopeless(words.to_owned());
+        let pending = |words: &str| Progress::Pending(words.to_owned());
+        let hopeless = |words: &str| Progress::Hopeless(words.to_owned());
         for (state, members, expected) in [
-            (Awaited::Idle, r#""here":true,"activity":"idle""#, Seen::Reached),
+            (Awaited::Idle, r#""here":true,"activity":"idle""#, Progress::Reached),
             (
                 Awaited::Idle,
                 r#""here":true,"activity":"waits-for-permission""#,
@@ -261,17 +263,17 @@ mod tests {
             ),
             (Awaited::Idle, r#""here":false,"reconnecting":true"#, pending("Ann is reconnecting")),
             (Awaited::Ended, r#""here":true,"activity":"ended""#, pending("Ann is here")),
-            (Awaited::Ended, r#""here":false"#, Seen::Reached),
-            (Awaited::Message, r#""here":false,"waiting":1"#, Seen::Reached),
+            (Awaited::Ended, r#""here":false"#, Progress::Reached),
+            (Awaited::Message, r#""here":false,"waiting":1"#, Progress::Reached),
             (Awaited::Message, r#""here":true,"waiting":0"#, pending("nothing waits for Ann")),
         ] {
-            assert_eq!(seen(state, &row(members), || false), expected, "{members}");
+            assert_eq!(progress(state, &row(members), || false), expected, "{members}");
         }
-        let reconnecting = Seen::Untold("Ann is reconnecting".to_owned());
-        assert_eq!(seen(Awaited::Ended, &row(r#""here":false"#), || true), reconnecting);
-        let unknown = seen(Awaited::Idle, &row(r#""here":true"#), || false);
+        let reconnecting = Progress::Unwatched("Ann is reconnecting".to_owned());
+        assert_eq!(progress(Awaited::Ended, &row(r#""here":false"#), || true), reconnecting);
+        let unknown = progress(Awaited::Idle, &row(r#""here":true"#), || false);
         assert!(
-            matches!(&unknown, Seen::Hopeless(why) if why.contains("not known")),
+            matches!(&unknown, Progress::Hopeless(why) if why.contains("not known")),
             "{unknown:?}"
         );
     }

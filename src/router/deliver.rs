@@ -85,7 +85,7 @@ impl Router {
     /// Ends a delivery. If the recipient reports on deliveries, the delivery and its last report
     /// are remembered, since further reports may follow.
     fn end(&mut self, key: MessageKey, ending: Ending) -> Option<Message> {
-        self.tell_end(key, &ending);
+        self.notify_end(key, &ending);
         let message = self.mail.end(&mut self.ctx, key, ending)?;
         if let Some(reliable) = message.reliable()
             && (reliable.reported.is_some() || self.reports_on_deliveries(message.to))
@@ -128,7 +128,7 @@ impl Router {
     fn acknowledged_late(&mut self, agent: AgentKey, id: Uuid) {
         let number = self.directory[agent].number;
         if self.mail.acknowledge_dead_letter(&mut self.ctx, id, number) {
-            self.tell_acknowledged_late(id, agent);
+            self.notify_acknowledged_late(id, agent);
         }
     }
 

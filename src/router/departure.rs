@@ -174,7 +174,7 @@ impl Router {
         self.directory.note_freed(agent);
         // A follower of changes hears of the daemon's end, and of nobody's in particular.
         if !matches!(departure, Departure::Replaced | Departure::Stopped) {
-            self.tell_presence(agent);
+            self.notify_presence(agent);
         }
     }
 

@@ -143,7 +143,7 @@ impl Router {
                 let name = applicant.name.clone();
                 self.join(id, applicant, false)?;
                 if let Some(agent) = self.directory.find(name.as_str()) {
-                    self.tell_presence(agent);
+                    self.notify_presence(agent);
                 }
                 Ok(())
             }
@@ -169,7 +169,7 @@ impl Router {
         };
         self.join(id, Applicant { proof, ..applicant }, true)?;
         if older.is_none() {
-            self.tell_presence(agent);
+            self.notify_presence(agent);
         }
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Router {
                 continue;
             };
             match self.join(id, applicant, false) {
-                Ok(()) => self.tell_presence(agent),
+                Ok(()) => self.notify_presence(agent),
                 Err((code, message)) => self.violated(id, Violation::new(code, message)),
             }
             self.pump(agent);

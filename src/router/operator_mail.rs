@@ -97,7 +97,7 @@ impl Router {
             if !is_stored || !self.is_operator(message.to) {
                 continue;
             }
-            self.tell_end(key, &Ending::Acknowledged);
+            self.notify_end(key, &Ending::Acknowledged);
             if self.mail.end(&mut self.ctx, key, Ending::Acknowledged).is_some() {
                 self.ctx.counts.acknowledged += 1;
                 taken.taken += 1;

@@ -187,7 +187,7 @@ impl Router {
         for key in pending.deliveries {
             // The message may have ended already, because its recipient's name was forgotten.
             if let Some((to, delivery)) = self.mail.note_persisted(&mut self.ctx, key) {
-                self.tell_accepted(key);
+                self.notify_accepted(key);
                 if self.questions.is_due(delivery, self.ctx.now.monotonic) {
                     self.time_out_question(delivery);
                 }

@@ -180,6 +180,6 @@ impl Router {
         if let Some(agent) = agent {
             self.pump(agent);
         }
-        self.tell_lost(id);
+        self.notify_lost(id);
     }
 }

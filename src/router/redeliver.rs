@@ -78,7 +78,7 @@ impl Router {
         let (ctx, message) = (&mut self.ctx, &row.message);
         let sent = Arc::new(Sent::restored(from, message, SenderAuth::of_record(message)));
         self.mail.restore_message(ctx, stream, &fresh, (message, sent), 0, digest);
-        self.tell_redelivered(delivery.id);
+        self.notify_redelivered(delivery.id);
         self.pump(to);
         Ok(())
     }

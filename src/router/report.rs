@@ -201,12 +201,12 @@ impl Router {
         });
         match passed {
             Ok(()) if is_mailed => {
-                self.tell_answer(delivery, ends, &answer.ack_id);
+                self.notify_answer(delivery, ends, &answer.ack_id);
                 self.copy_answer_to_taps(delivery, ends, &answer, frame.len());
             }
             Ok(()) => {
                 if let Some(question) = self.questions.close(&mut self.ctx, delivery) {
-                    self.tell_answer(delivery, ends, &answer.ack_id);
+                    self.notify_answer(delivery, ends, &answer.ack_id);
                     self.copy_answer_to_taps(delivery, ends, &answer, frame.len());
                     self.inform((question.from, question.by), question.client, frame);
                 }

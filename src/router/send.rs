@@ -181,7 +181,7 @@ impl Router {
                     let state = SendState::Complete { recipients: None, away, number, ticket };
                     self.remember_send(send, digest, state, 1);
                 }
-                self.tell_at_most_once(send, to, &queued);
+                self.notify_at_most_once(send, to, &queued);
                 self.copy_to_taps(send, 1, Some(queued));
             }
             Verdict::Busy(depth) => self.say_busy(send, depth, &[]),
@@ -217,7 +217,7 @@ impl Router {
                 Verdict::Accept(stream) => {
                     let sent = sent.get_or_insert_with(|| self.sent(send, true));
                     let queued = self.queue(send, sent, to, stream, digest);
-                    self.tell_at_most_once(send, to, &queued);
+                    self.notify_at_most_once(send, to, &queued);
                     fanout.new += 1;
                     fanout.persisting.extend(queued.key.filter(|_| send.requires_ack));
                 }

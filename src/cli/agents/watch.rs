@@ -26,7 +26,7 @@ use std::{collections::HashMap, env};
 /// The least time between two lists.
 const LIST_MS: u64 = 1000;
 
-/// The time after which the list is made again although the daemon tells of no change: states have
+/// The time after which the list is made again although the daemon reports no change: states have
 /// an age, and wrappers have news of their own.
 const AGE_MS: u64 = 5000;
 
@@ -88,7 +88,7 @@ fn follow(
                 }
             }
         }
-        let mut list_at = listed_at + if changes.is_told() { AGE_MS } else { POLL_MS };
+        let mut list_at = listed_at + if changes.is_notified() { AGE_MS } else { POLL_MS };
         loop {
             let left = list_at.saturating_sub(clock::monotonic_ms());
             if left == 0 {

@@ -1,6 +1,6 @@
 //! The actions of a person in `top`, and their effects.
 
-use super::{editor::Edit, talk::List};
+use super::{editor::Edit, message_list::List};
 use ratatui::layout::Position;
 
 /// The number of rows of the help, without its heading.

@@ -1,7 +1,7 @@
 //! The threads that follow the daemon for `top`: one lists the agents, one receives the messages
 //! that are routed. Each has a connection of its own, and joins again after the daemon was away.
 
-use super::{agent::Agent, model::Update, talk::Said};
+use super::{agent::Agent, message_list::Message, model::Update};
 use crate::{
     cli::{
         agents::Wrappers,
@@ -175,17 +175,17 @@ impl Source {
             limit: page.limit,
             ..Default::default()
         };
-        let mut said: Vec<Said> = Vec::new();
+        let mut message: Vec<Message> = Vec::new();
         each_row(client, "history", HISTORY_MAX, request, |_, row| {
-            let next = said_before(row);
+            let next = message_of_row(row);
             // A message to everyone has a row for each recipient.
-            if said.iter().all(|other| other.key != next.key) {
-                said.push(next);
+            if message.iter().all(|other| other.key != next.key) {
+                message.push(next);
             }
-            Ok(said.len() < HISTORY_MAX)
+            Ok(message.len() < HISTORY_MAX)
         })?;
-        said.reverse();
-        self.send(Update::Said(said))
+        message.reverse();
+        self.send(Update::Messages(message))
     }
 
     fn receive_messages(&self, client: &Client, stop: &Receiver<()>) -> Result<(), End> {
@@ -195,19 +195,19 @@ impl Source {
                 recv(client.events()) -> event => event.ok(),
             };
             let more = client.events().try_iter().map(Some).take(TOGETHER_MAX);
-            let mut said = Vec::new();
+            let mut message = Vec::new();
             for event in iter::once(event).chain(more) {
                 match event {
-                    Some(Event::Delivered(delivery)) => said.extend(self.copied(&delivery)?),
+                    Some(Event::Delivered(delivery)) => message.extend(self.copied(&delivery)?),
                     event => lost(event).map_or(Ok(()), Err)?,
                 }
             }
-            self.send(Update::Said(said))?;
+            self.send(Update::Messages(message))?;
         }
     }
 
     /// The message of which a delivery is a copy, if it is one.
-    fn copied(&self, delivery: &Delivery) -> Result<Option<Said>, End> {
+    fn copied(&self, delivery: &Delivery) -> Result<Option<Message>, End> {
         let Some(json) = data_of(delivery).filter(|_| tap::is_copy(delivery)) else {
             return Ok(None);
         };
@@ -215,7 +215,7 @@ impl Source {
         if copy.lost > 0 {
             self.send(Update::Lost(copy.lost))?;
         }
-        Ok(Some(said_now(&copy)))
+        Ok(Some(message_of_copy(&copy)))
     }
 }
 
@@ -259,7 +259,7 @@ fn mailbox_count(client: &Client) -> Result<u64, Failure> {
 }
 
 /// The newest messages in the person's mailbox, the newest last.
-fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Said>, Failure> {
+fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Message>, Failure> {
     let mut messages = VecDeque::new();
     if count == 0 {
         // A client that is no operator has no mailbox, and may not ask for it.
@@ -271,7 +271,7 @@ fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Said>, Failure> {
             if messages.len() == LETTERS_MAX {
                 messages.pop_front();
             }
-            messages.push_back(Said { key: row.id.clone().into_owned(), ..said_before(row) });
+            messages.push_back(Message { key: row.id.clone().into_owned(), ..message_of_row(row) });
         }
         Ok(true)
     })?;
@@ -279,7 +279,7 @@ fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Said>, Failure> {
 }
 
 /// The newest dead letters, the newest last.
-fn dead_letters(client: &Client) -> Result<Vec<Said>, Failure> {
+fn dead_letters(client: &Client) -> Result<Vec<Message>, Failure> {
     let mut letters = Vec::new();
     each_row(
         client,
@@ -294,12 +294,12 @@ fn dead_letters(client: &Client) -> Result<Vec<Said>, Failure> {
                 None => code,
             };
             let time = moment::short(row.delivery.ended.unwrap_or(row.taken));
-            letters.push(Said {
+            letters.push(Message {
                 key: row.id.clone().into_owned(),
                 to: with_topic(&row.to, row.topic.as_deref()),
                 why: Some(why),
                 time,
-                ..said_before(row)
+                ..message_of_row(row)
             });
             Ok(letters.len() < LETTERS_MAX)
         },
@@ -309,11 +309,11 @@ fn dead_letters(client: &Client) -> Result<Vec<Said>, Failure> {
 }
 
 /// A message of the history.
-fn said_before(row: &MessageRow<'_>) -> Said {
+fn message_of_row(row: &MessageRow<'_>) -> Message {
     let to = if row.to_everyone { EVERYONE } else { &row.to };
     let text = row.payload.map_or_else(|| LONG.to_owned(), payload_text);
     let short = moment::short(row.taken);
-    Said {
+    Message {
         key: format!("{} {}", row.from, row.send_id),
         id: row.id.clone().into_owned(),
         short: short_id(&row.id),
@@ -327,7 +327,7 @@ fn said_before(row: &MessageRow<'_>) -> Said {
 }
 
 /// A message or an answer that was routed just now.
-fn said_now(copy: &TapCopy<'_>) -> Said {
+fn message_of_copy(copy: &TapCopy<'_>) -> Message {
     let id = copy.id.as_deref().unwrap_or(&copy.send_id);
     let answering = if copy.answer.is_some() { "(answer) " } else { "" };
     let text = match (&copy.answer, copy.payload) {
@@ -335,7 +335,7 @@ fn said_now(copy: &TapCopy<'_>) -> Said {
         (None, Some(payload)) => payload_text(payload),
         (None, None) => LONG.to_owned(),
     };
-    Said {
+    Message {
         key: match &copy.answer {
             Some(_) => format!("{} {} answers {}", copy.from, copy.send_id, copy.to),
             None => format!("{} {}", copy.from, copy.send_id),
@@ -370,23 +370,24 @@ mod tests {
 
     #[test]
     fn copy_is_escaped_and_cut() {
-        let said = |members: &str| {
+        let copied = |members: &str| {
             let json = format!(
                 r#"{{"send_id":"3f2504e0-4f89","from":"Ann","to":"Bob","topic":"a.b","recipients":1,
                 "requires_ack":true{members}}}"#
             );
-            said_now(&serde_json::from_str(&json).unwrap())
+            message_of_copy(&serde_json::from_str(&json).unwrap())
         };
-        let message = said(r#","payload":{"kind":"message","body":"one\n\ttwo\u001b[2J  three"}"#);
+        let message =
+            copied(r#","payload":{"kind":"message","body":"one\n\ttwo\u001b[2J  three"}"#);
         assert_eq!(message.text, "one\n\ttwo\\u{1b}[2J  three");
         assert_eq!((&*message.short, &*message.to), ("3f2504e0", "Bob on a.b"));
-        let answer = said(r#","answer":{"response":true}"#);
+        let answer = copied(r#","answer":{"response":true}"#);
         assert_eq!(answer.text, "(answer) yes");
         assert_ne!(answer.key, message.key);
         let json = r#"{"send_id":"3f2504e0-4f89","from":"Cid","to":"Bob","recipients":1,"requires_ack":true}"#;
-        let of_another = said_now(&serde_json::from_str(json).unwrap());
+        let of_another = message_of_copy(&serde_json::from_str(json).unwrap());
         assert_ne!(of_another.key, message.key, "ids are those of their sender");
         let long = format!(r#","payload":{{"kind":"message","body":"{}"}}"#, "é".repeat(100_000));
-        assert_eq!(said(&long).text, format!("{}{CUT}", "é".repeat(TEXT_CHARS)));
+        assert_eq!(copied(&long).text, format!("{}{CUT}", "é".repeat(TEXT_CHARS)));
     }
 }

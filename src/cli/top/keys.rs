@@ -3,8 +3,8 @@
 use super::{
     action::{Action, HELP_ROWS, Step},
     editor::Edit,
+    message_list::List,
     model::Mode,
-    talk::List,
 };
 use ratatui::{
     crossterm::event::{

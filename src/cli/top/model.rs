@@ -1,21 +1,19 @@
 //! The state of `top`: what is shown, what is selected, and what a person types.
 
+mod act;
+
 use super::{
-    action::{Action, Effect, HELP_ROWS, Order, Step},
     agent::Agent,
     agent_list::AgentList,
-    editor::{BYTES_MAX, Edit, Editor},
+    editor::Editor,
     layout::Areas,
-    talk::{List, Said, Talk},
+    message_list::{List, Message, MessageList},
 };
-use crate::{cli::escape::escaped, protocol::name::OPERATOR};
-use ratatui::layout::{Position, Rect};
+use crate::cli::escape::escaped;
+use ratatui::layout::Rect;
 
 /// The time for which a notice is shown.
 const NOTICE_MS: u64 = 10_000;
-
-/// The messages or rows by which the wheel scrolls.
-const WHEEL: isize = 3;
 
 /// News from the daemon and the wrappers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +25,11 @@ pub(super) enum Update {
     /// All agents.
     Agents(Vec<Agent>),
     /// The dead letters, the newest last.
-    Letters(Vec<Said>),
+    Letters(Vec<Message>),
     /// The number of messages in the person's mailbox, and the newest of them, which are last.
-    Mailbox(u64, Vec<Said>),
+    Mailbox(u64, Vec<Message>),
     /// Messages were routed.
-    Said(Vec<Said>),
+    Messages(Vec<Message>),
     /// Messages are followed now, or cannot be, for this reason.
     Following(Result<(), String>),
     /// The number of messages that were routed too fast to be shown.
@@ -52,7 +50,7 @@ pub(super) enum Mode {
     Help(usize),
     /// The whole text of a message is shown, from this row on. The message may be gone from its
     /// list.
-    Reading(Box<Said>, usize),
+    Reading(Box<Message>, usize),
     Filter(Editor),
     Message {
         to: String,
@@ -78,9 +76,9 @@ pub(super) struct Model {
     pub(super) now: u64,
     pub(super) link: Link,
     agents: AgentList,
-    conversation: Talk,
-    letters: Talk,
-    mailbox: Talk,
+    conversation: MessageList,
+    letters: MessageList,
+    mailbox: MessageList,
     /// The number of messages in the mailbox, of which the newest are known.
     pub(super) mailbox_count: u64,
     /// The list that the pane of messages shows.
@@ -107,9 +105,9 @@ impl Model {
             now,
             link: Link::Connecting,
             agents: AgentList::default(),
-            conversation: Talk::default(),
-            letters: Talk::default(),
-            mailbox: Talk::default(),
+            conversation: MessageList::default(),
+            letters: MessageList::default(),
+            mailbox: MessageList::default(),
             mailbox_count: 0,
             list: List::Conversation,
             is_in_messages: false,
@@ -153,7 +151,7 @@ impl Model {
     }
 
     /// The list that is shown in the pane of messages.
-    pub(super) fn messages(&self) -> &Talk {
+    pub(super) fn messages(&self) -> &MessageList {
         match self.list {
             List::Conversation => &self.conversation,
             List::DeadLetters => &self.letters,
@@ -161,7 +159,7 @@ impl Model {
         }
     }
 
-    fn messages_mut(&mut self) -> &mut Talk {
+    fn messages_mut(&mut self) -> &mut MessageList {
         match self.list {
             List::Conversation => &mut self.conversation,
             List::DeadLetters => &mut self.letters,
@@ -174,9 +172,9 @@ impl Model {
     }
 
     /// The message that is read, or else chosen in the pane of messages.
-    fn chosen(&self) -> Option<&Said> {
+    fn chosen(&self) -> Option<&Message> {
         match &self.mode {
-            Mode::Reading(said, _) => Some(said),
+            Mode::Reading(message, _) => Some(message),
             _ => self.messages().chosen(&self.filter),
         }
     }
@@ -225,9 +223,9 @@ impl Model {
                 self.is_changed |= self.mailbox.replace(newest) || count != self.mailbox_count;
                 self.mailbox_count = count;
             }
-            Update::Said(messages) => {
-                for said in messages {
-                    self.is_changed |= self.conversation.push(said, &self.filter);
+            Update::Messages(messages) => {
+                for message in messages {
+                    self.is_changed |= self.conversation.push(message, &self.filter);
                 }
             }
             Update::Following(followed) => {
@@ -263,224 +261,20 @@ impl Model {
         self.notice = Some((text, self.now + NOTICE_MS));
         self.is_changed = true;
     }
-
-    /// Carries out an action, and returns its effect outside of the model.
-    pub(super) fn act(&mut self, action: Action) -> Option<Effect> {
-        self.is_changed = true;
-        if !matches!(action, Action::Resize(..) | Action::Wheel { .. }) {
-            self.notice = None;
-        }
-        let mut effect = None;
-        match action {
-            Action::Resize(columns, rows) => (self.columns, self.rows) = (columns, rows),
-            Action::Quit => effect = Some(Effect::Quit),
-            Action::Back => self.back(),
-            Action::Edit(edit) => self.edit(&edit),
-            Action::Submit => effect = self.submit(),
-            Action::Click(at) => self.click(at),
-            Action::Wheel { at, up } => self.wheel(at, up),
-            Action::Step(step) => self.step(step),
-            action => effect = self.act_normally(&action),
-        }
-        self.settle();
-        effect
-    }
-
-    /// Carries out an action that ends the current mode.
-    fn act_normally(&mut self, action: &Action) -> Option<Effect> {
-        let chosen = self.chosen().cloned();
-        self.mode = Mode::Normal;
-        match action {
-            Action::Next => match self.agents.select_next(&self.filter) {
-                true => self.is_in_messages = false,
-                false => self.set_notice("no agent waits for you".to_owned()),
-            },
-            Action::Open if self.is_in_messages => {
-                let reading = chosen.map(|said| Mode::Reading(Box::new(said), 0));
-                self.mode = reading.unwrap_or(Mode::Normal);
-            }
-            Action::Open => return self.of_selected(Effect::Attach),
-            Action::Hold => return self.of_selected(|name| Effect::Order(Order::Hold(name))),
-            Action::Message => match self.addressee(chosen) {
-                Some(to) => self.mode = Mode::Message { to, editor: Editor::default() },
-                None => self.set_notice("there is no agent to send to".to_owned()),
-            },
-            Action::Redeliver => {
-                let what = "a dead letter first: d";
-                return self.of_chosen(chosen, List::DeadLetters, what, Order::Redeliver);
-            }
-            Action::Take => {
-                let what = "a message to you first: i";
-                return self.of_chosen(chosen, List::Mailbox, what, Order::Take);
-            }
-            Action::Filter => self.mode = Mode::Filter(Editor::new(self.filter.clone())),
-            Action::Help => self.mode = Mode::Help(0),
-            Action::SwitchPane => self.go_to_messages(!self.is_in_messages),
-            Action::Show(list) if *list == self.list => {
-                self.list = List::Conversation;
-                self.is_in_messages = false;
-            }
-            Action::Show(list) => {
-                self.list = *list;
-                self.go_to_messages(true);
-            }
-            _ => {}
-        }
-        None
-    }
-
-    /// Goes to the pane of messages, where one is chosen then, or to that of agents.
-    fn go_to_messages(&mut self, is_in_messages: bool) {
-        self.is_in_messages = is_in_messages;
-        if is_in_messages && self.chosen().is_none() {
-            self.step(Step::Last);
-        }
-    }
-
-    /// The agent to which a message is begun: the sender of the chosen message, or else the
-    /// selected agent.
-    fn addressee(&self, chosen: Option<Said>) -> Option<String> {
-        let chosen = chosen.filter(|_| self.is_in_messages);
-        let sender = chosen.map(|said| said.from).filter(|from| *from != OPERATOR);
-        sender.or_else(|| self.selected_agent().map(|agent| agent.name.clone()))
-    }
-
-    fn of_selected(&mut self, effect: impl FnOnce(String) -> Effect) -> Option<Effect> {
-        let name = self.selected_agent().map(|agent| agent.name.clone());
-        if name.is_none() {
-            self.set_notice("no agent is selected".to_owned());
-        }
-        name.map(effect)
-    }
-
-    /// The order about the chosen message of a list, or a notice to choose one.
-    fn of_chosen(
-        &mut self,
-        chosen: Option<Said>,
-        list: List,
-        what: &str,
-        order: impl FnOnce(String) -> Order,
-    ) -> Option<Effect> {
-        let is_shown = self.is_in_messages && self.list == list;
-        let id = chosen.filter(|_| is_shown).map(|said| said.id);
-        if id.is_none() {
-            self.set_notice(format!("choose {what}, then the arrows"));
-        }
-        id.map(|id| Effect::Order(order(id)))
-    }
-
-    fn edit(&mut self, edit: &Edit) {
-        let mut has_room = true;
-        match &mut self.mode {
-            Mode::Filter(editor) => {
-                has_room = editor.apply(edit);
-                self.filter = editor.text().to_owned();
-            }
-            Mode::Message { editor, .. } => has_room = editor.apply(edit),
-            Mode::Normal | Mode::Help(_) | Mode::Reading(..) => {}
-        }
-        if !has_room {
-            self.set_notice(format!("no room: a line has at most {} KiB", BYTES_MAX >> 10));
-        }
-    }
-
-    fn submit(&mut self) -> Option<Effect> {
-        match std::mem::replace(&mut self.mode, Mode::Normal) {
-            Mode::Message { to, editor } if !editor.text().trim().is_empty() => {
-                Some(Effect::Order(Order::Send { to, text: editor.text().to_owned() }))
-            }
-            _ => None,
-        }
-    }
-
-    /// Leaves what was entered last: a mode, the scrolled or chosen messages, the filter.
-    fn back(&mut self) {
-        match std::mem::replace(&mut self.mode, Mode::Normal) {
-            Mode::Filter(_) => self.filter.clear(),
-            Mode::Message { .. } | Mode::Help(_) | Mode::Reading(..) => {}
-            Mode::Normal if self.is_in_messages || !self.messages().follows() => {
-                self.list = List::Conversation;
-                self.is_in_messages = false;
-                for talk in [&mut self.conversation, &mut self.letters, &mut self.mailbox] {
-                    talk.follow();
-                }
-            }
-            Mode::Normal => self.filter.clear(),
-        }
-    }
-
-    fn click(&mut self, at: Position) {
-        if matches!(self.mode, Mode::Help(_) | Mode::Reading(..)) {
-            self.mode = Mode::Normal;
-            return;
-        }
-        let areas = self.areas();
-        let row = |area: Rect| usize::from(at.y - area.y).checked_sub(1);
-        if areas.agents.contains(at) {
-            self.is_in_messages = false;
-            if let Some(row) = row(areas.agents) {
-                self.agents.select_row(&self.filter, row);
-            }
-        } else if areas.messages.contains(at) {
-            self.is_in_messages = true;
-            let (filter, height) = (self.filter.clone(), Areas::rows(areas.messages));
-            if let Some(row) = row(areas.messages) {
-                self.messages_mut().choose_row(&filter, height, row);
-            }
-        }
-    }
-
-    fn wheel(&mut self, at: Position, up: bool) {
-        let areas = self.areas();
-        let by = if up { WHEEL } else { -WHEEL };
-        if self.scroll_page(-by) {
-            return;
-        }
-        if areas.agents.contains(at) {
-            return self.agents.step(&self.filter, by.signum().saturating_neg());
-        }
-        let (filter, height) = (self.filter.clone(), Areas::rows(areas.messages));
-        self.messages_mut().scroll(&filter, height, by);
-    }
-
-    fn step(&mut self, step: Step) {
-        let areas = self.areas();
-        if self.scroll_page(step.rows(areas.body.height.into())) {
-            return;
-        }
-        self.mode = Mode::Normal;
-        if self.is_in_messages {
-            let (filter, height) = (self.filter.clone(), Areas::rows(areas.messages));
-            self.messages_mut().choose(&filter, height, step.rows(height));
-        } else {
-            self.agents.step(&self.filter, step.rows(Areas::rows(areas.agents)));
-        }
-    }
-
-    /// Scrolls the text that fills the panes by so many rows. Returns false if there is none.
-    fn scroll_page(&mut self, by: isize) -> bool {
-        let area = self.areas().body;
-        let rows = match &self.mode {
-            Mode::Help(_) => HELP_ROWS + 1,
-            Mode::Reading(said, _) => said.page(area.width.into()).len(),
-            _ => 0,
-        };
-        let most = rows.saturating_sub(area.height.into());
-        let (Mode::Help(first) | Mode::Reading(_, first)) = &mut self.mode else { return false };
-        *first = first.saturating_add_signed(by).min(most);
-        true
-    }
-
-    /// Keeps the selected agent visible.
-    fn settle(&mut self) {
-        let height = Areas::rows(self.areas().agents);
-        self.agents.settle(&self.filter, height);
-    }
 }
+
 #[cfg(test)]
 pub(super) mod tests {
-    use super::*;
-    use crate::cli::top::agent::Need;
+    use super::{act::WHEEL, *};
+    use crate::{
+        cli::top::{
+            action::{Action, Effect, Order, Step},
+            agent::Need,
+            editor::Edit,
+        },
+        protocol::name::OPERATOR,
+    };
+    use ratatui::layout::Position;
 
     pub(in crate::cli::top) const NOW: u64 = 1_000_000;
 
@@ -497,8 +291,8 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::cli::top) fn said(number: usize, to: &str, text: &str) -> Said {
-        Said {
+    pub(in crate::cli::top) fn message(number: usize, to: &str, text: &str) -> Message {
+        Message {
             key: number.to_string(),
             id: format!("{number:08x}-0000-4000-8000-000000000000"),
             short: format!("{number:08x}"),
@@ -592,7 +386,7 @@ pub(super) mod tests {
     #[test]
     fn filter_selects_agents_and_messages() {
         let mut model = model();
-        model.update(Update::Said(vec![said(1, "Bob", "hello")]));
+        model.update(Update::Messages(vec![message(1, "Bob", "hello")]));
         model.act(Action::Filter);
         model.act(Action::Edit(Edit::Insert("bO".to_owned())));
         assert_eq!((selected(&model), model.shown_agents().len()), ("Bob", 1));
@@ -608,7 +402,7 @@ pub(super) mod tests {
         let mut model = model();
         model.act(Action::Redeliver);
         assert!(model.notice().is_some());
-        let letters = vec![said(1, "Bob", "one"), said(2, "Bob", "two")];
+        let letters = vec![message(1, "Bob", "one"), message(2, "Bob", "two")];
         model.update(Update::Letters(letters.clone()));
         model.act(Action::Show(List::DeadLetters));
         steps(&mut model, &[Step::Up]);
@@ -625,12 +419,12 @@ pub(super) mod tests {
     #[test]
     fn message_that_is_read_stays_although_its_list_changes() {
         let mut model = model();
-        let read = said(1, OPERATOR, "one");
-        model.update(Update::Mailbox(2, vec![read.clone(), said(2, OPERATOR, "two")]));
+        let read = message(1, OPERATOR, "one");
+        model.update(Update::Mailbox(2, vec![read.clone(), message(2, OPERATOR, "two")]));
         model.act(Action::Show(List::Mailbox));
         steps(&mut model, &[Step::Up]);
         model.act(Action::Open);
-        model.update(Update::Mailbox(1, vec![said(2, OPERATOR, "two")]));
+        model.update(Update::Mailbox(1, vec![message(2, OPERATOR, "two")]));
         assert_eq!(model.mode, Mode::Reading(Box::new(read.clone()), 0));
         assert_eq!(model.act(Action::Take), Some(Effect::Order(Order::Take(read.id))));
     }
@@ -641,7 +435,7 @@ pub(super) mod tests {
         assert_eq!(model.act(Action::Take), None);
         assert!(model.notice().is_some());
         let text = (0..100).map(|number| format!("line {number}\n")).collect::<String>();
-        model.update(Update::Mailbox(7, vec![said(1, OPERATOR, &text)]));
+        model.update(Update::Mailbox(7, vec![message(1, OPERATOR, &text)]));
         model.act(Action::Show(List::Mailbox));
         model.act(Action::Open);
         steps(&mut model, &[Step::Down, Step::PageDown]);
@@ -655,7 +449,7 @@ pub(super) mod tests {
         let Mode::Message { to, .. } = &model.mode else { panic!("{:?}", model.mode) };
         assert_eq!((&**to, selected(&model)), ("Ann", "Cid"), "the sender gets the answer");
         model.act(Action::Back);
-        let id = said(1, OPERATOR, "").id;
+        let id = message(1, OPERATOR, "").id;
         assert_eq!(model.act(Action::Take), Some(Effect::Order(Order::Take(id))));
         model.act(Action::Show(List::Mailbox));
         assert_eq!((model.list, model.is_in_messages), (List::Conversation, false));
@@ -665,7 +459,7 @@ pub(super) mod tests {
     fn mouse_selects_and_scrolls() {
         let mut model = model();
         for number in 0..50 {
-            model.update(Update::Said(vec![said(number, OPERATOR, "hello")]));
+            model.update(Update::Messages(vec![message(number, OPERATOR, "hello")]));
         }
         let areas = model.areas();
         model.act(Action::Click(Position::new(3, areas.agents.y + 2)));
@@ -703,7 +497,7 @@ pub(super) mod tests {
     #[test]
     fn every_size_is_survived() {
         let mut model = model();
-        model.update(Update::Said(vec![said(1, "Bob", "hello")]));
+        model.update(Update::Messages(vec![message(1, "Bob", "hello")]));
         for (columns, rows) in [(0, 0), (1, 1), (20, 5), (0, 9), (9, 0), (500, 300), (3, 2)] {
             model.act(Action::Resize(columns, rows));
             for step in [Step::Last, Step::PageUp, Step::First, Step::PageDown] {

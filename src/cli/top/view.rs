@@ -5,8 +5,8 @@ use super::{
     editor::Editor,
     keys::HELP,
     layout::Areas,
+    message_list::{List, Message},
     model::{Link, Mode, Model},
-    talk::{List, Said},
 };
 use crate::{
     cli::{
@@ -64,7 +64,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame<'_>) {
     pane.top(model, top);
     match &model.mode {
         Mode::Help(first) => pane.help(*first, body),
-        Mode::Reading(said, first) => pane.reading(said, *first, body),
+        Mode::Reading(message, first) => pane.reading(message, *first, body),
         Mode::Normal | Mode::Filter(_) | Mode::Message { .. } => {
             pane.agents(model, agents);
             pane.reason(model, reason);
@@ -112,8 +112,8 @@ impl Styles {
         }
     }
 
-    fn of_message(self, said: &Said) -> Style {
-        match (&said.why, said.to == OPERATOR) {
+    fn of_message(self, message: &Message) -> Style {
+        match (&message.why, message.to == OPERATOR) {
             (Some(_), _) => self.coloured(Color::Red),
             (None, true) => self.coloured(Color::Green).add_modifier(Modifier::BOLD),
             (None, false) => Style::new(),
@@ -220,12 +220,12 @@ impl Pane<'_> {
             return self.line(area, 1, text, Styles::faint());
         }
         let visible = model.messages().visible(&model.filter, Areas::rows(area));
-        for (row, (said, is_chosen)) in visible.into_iter().enumerate() {
-            let mut style = self.style.of_message(said);
+        for (row, (message, is_chosen)) in visible.into_iter().enumerate() {
+            let mut style = self.style.of_message(message);
             if is_chosen {
                 style = style.patch(self.style.selected(model.is_in_messages));
             }
-            self.line(area, row + 1, &message_line(said, area.width), style);
+            self.line(area, row + 1, &message_line(message, area.width), style);
         }
     }
 
@@ -260,8 +260,8 @@ impl Pane<'_> {
     }
 
     /// Draws the chosen message with its whole text, from a row on.
-    fn reading(&mut self, said: &Said, first: usize, area: Rect) {
-        self.page(&said.page(area.width.into()), first, area);
+    fn reading(&mut self, message: &Message, first: usize, area: Rect) {
+        self.page(&message.page(area.width.into()), first, area);
     }
 
     /// Draws lines from one of them on. The first of all is a heading.
@@ -375,8 +375,8 @@ fn keys(model: &Model, width: usize) -> String {
 }
 
 /// A message on one line: time, id, route and text. Narrow terminals leave out time and id.
-fn message_line(said: &Said, width: u16) -> String {
-    let Said { short, time, from, to, why, .. } = said;
+fn message_line(message: &Message, width: u16) -> String {
+    let Message { short, time, from, to, why, .. } = message;
     let before = match width {
         WIDTH_MIN.. => format!("{time:<TIME_COLUMNS$} {short}  "),
         40.. => format!("{time:<TIME_COLUMNS$} "),
@@ -384,7 +384,7 @@ fn message_line(said: &Said, width: u16) -> String {
     };
     let why = why.as_ref().map(|why| format!("({why}) ")).unwrap_or_default();
     let [from, to] = [from, to].map(|name| cut(name, NAME_COLUMNS.min(width / 4).into()));
-    format!("{before}{from} -> {to}: {why}{}", said.line(width.into()))
+    format!("{before}{from} -> {to}: {why}{}", message.line(width.into()))
 }
 
 #[cfg(test)]

@@ -25,15 +25,15 @@ use uuid::Uuid;
 
 impl Router {
     /// Tells that an at-least-once delivery is persisted.
-    pub(in crate::router) fn tell_accepted(&mut self, key: MessageKey) {
+    pub(in crate::router) fn notify_accepted(&mut self, key: MessageKey) {
         if let Some(change) = self.change_of(key, ACCEPTED) {
             let at = self.mail.message(key).and_then(Message::reliable).map(|own| own.unix_ms);
-            self.tell(&Change { at: at.unwrap_or(change.at), ..change });
+            self.notify(&Change { at: at.unwrap_or(change.at), ..change });
         }
     }
 
     /// Tells that an at-most-once message was accepted for one recipient.
-    pub(in crate::router) fn tell_at_most_once(
+    pub(in crate::router) fn notify_at_most_once(
         &mut self,
         send: &SendRequest<'_>,
         to: AgentKey,
@@ -53,11 +53,11 @@ impl Router {
             requires_ack: Some(false),
             ..Change::new(ChangeKind::Message, self.ctx.now.unix_ms)
         };
-        self.tell(&change);
+        self.notify(&change);
     }
 
     /// Tells that a delivery ends. The delivery is still open.
-    pub(in crate::router) fn tell_end(&mut self, key: MessageKey, ending: &Ending) {
+    pub(in crate::router) fn notify_end(&mut self, key: MessageKey, ending: &Ending) {
         let (state, code, why) = match ending {
             Ending::Acknowledged => (ACKNOWLEDGED, None, None),
             Ending::Dead { code, why } => (DEAD, Some(code.as_str()), Some(&**why)),
@@ -65,16 +65,16 @@ impl Router {
         };
         if let Some(change) = self.change_of(key, state) {
             let (code, why) = (code.map(Into::into), why.map(Into::into));
-            self.tell(&Change { code, why, ..change });
+            self.notify(&Change { code, why, ..change });
         }
     }
 
     /// Tells that a recipient has acknowledged a delivery after it had become a dead letter, whose
     /// message the router does not have any more.
-    pub(in crate::router) fn tell_acknowledged_late(&mut self, id: Uuid, to: AgentKey) {
+    pub(in crate::router) fn notify_acknowledged_late(&mut self, id: Uuid, to: AgentKey) {
         if self.requests.follows_changes() {
             let to = self.directory.name(to).map(|name| name.to_string().into());
-            self.tell(&Change {
+            self.notify(&Change {
                 state: Some(ACKNOWLEDGED.into()),
                 id: Some(id.to_string().into()),
                 to,
@@ -84,16 +84,16 @@ impl Router {
     }
 
     /// Tells that a dead letter is delivered again.
-    pub(in crate::router) fn tell_redelivered(&mut self, id: Uuid) {
+    pub(in crate::router) fn notify_redelivered(&mut self, id: Uuid) {
         if let Some((key, _)) = self.mail.delivery(id)
             && let Some(change) = self.change_of(key, REDELIVERED)
         {
-            self.tell(&change);
+            self.notify(&change);
         }
     }
 
     /// Tells that an answer to a question was passed on.
-    pub(in crate::router) fn tell_answer(
+    pub(in crate::router) fn notify_answer(
         &mut self,
         delivery: Uuid,
         (from, to): (AgentKey, AgentKey),
@@ -110,22 +110,22 @@ impl Router {
             to: name(to),
             ..Change::new(ChangeKind::Answer, self.ctx.now.unix_ms)
         };
-        self.tell(&change);
+        self.notify(&change);
     }
 
     /// Tells that an agent has joined or left.
-    pub(in crate::router) fn tell_presence(&mut self, agent: AgentKey) {
+    pub(in crate::router) fn notify_presence(&mut self, agent: AgentKey) {
         if let Some(change) = self.change_of_agent(agent) {
             let is_here = self.directory.client(agent).is_some();
             let state = if is_here { JOINED } else { LEFT };
-            self.tell(&Change { state: Some(state.into()), ..change });
+            self.notify(&Change { state: Some(state.into()), ..change });
         }
     }
 
     /// Tells what an agent does now.
-    pub(in crate::router) fn tell_activity(&mut self, agent: AgentKey, doing: Doing) {
+    pub(in crate::router) fn notify_activity(&mut self, agent: AgentKey, doing: Doing) {
         if let Some(change) = self.change_of_agent(agent) {
-            self.tell(&Change {
+            self.notify(&Change {
                 state: Some(doing.activity.as_str().into()),
                 since: Some(doing.since),
                 source: Some(doing.source.as_str().into()),
@@ -135,7 +135,7 @@ impl Router {
     }
 
     /// Tells a client how many changes it has lost, if its window has room again.
-    pub(in crate::router) fn tell_lost(&mut self, client: ClientId) {
+    pub(in crate::router) fn notify_lost(&mut self, client: ClientId) {
         let of = |tap: &super::table::Tap| tap.client == client && tap.has_changes;
         if let Some(index) = self.requests.taps().iter().position(of) {
             self.hand_lost(index);
@@ -177,7 +177,7 @@ impl Router {
     }
 
     /// Hands a change to each client that follows changes.
-    fn tell(&mut self, change: &Change<'_>) {
+    fn notify(&mut self, change: &Change<'_>) {
         for index in 0..self.requests.taps().len() {
             if !self.requests.taps()[index].has_changes {
                 continue;

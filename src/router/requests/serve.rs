@@ -349,7 +349,7 @@ impl Router {
         if let Some(agent) = self.connections.agent_of(client)
             && before.is_none_or(|before| before.activity != activity)
         {
-            self.tell_activity(agent, doing);
+            self.notify_activity(agent, doing);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::cli::top::{
     editor::Edit,
     model::{
         Update,
-        tests::{NOW, agent, said},
+        tests::{NOW, agent, message},
     },
 };
 use expect_test::{Expect, expect};
@@ -31,11 +31,12 @@ fn model(columns: u16, rows: u16, has_colours: bool) -> Model {
         (2, "*", "中文字中文字 and \\u{1b}[2J, then \\u{202e} right to left: שלום"),
         (3, OPERATOR, &"long ".repeat(60)),
     ] {
-        model.update(Update::Said(vec![said(number, to, text)]));
+        model.update(Update::Messages(vec![message(number, to, text)]));
     }
-    let letter = Said { why: Some("EXPIRED".to_owned()), ..said(9, "Dora", "are you there?") };
+    let letter =
+        Message { why: Some("EXPIRED".to_owned()), ..message(9, "Dora", "are you there?") };
     model.update(Update::Letters(vec![letter]));
-    model.update(Update::Mailbox(2, vec![said(3, OPERATOR, "all green\n\n  2 passed")]));
+    model.update(Update::Mailbox(2, vec![message(3, OPERATOR, "all green\n\n  2 passed")]));
     let screen = ["", "> run the tests", "  12 passed", "────────────"].map(str::to_owned);
     model.update(Update::Preview("Cid".to_owned(), Ok(screen.to_vec())));
     model

@@ -22,7 +22,7 @@ pub(super) enum List {
 
 /// A message, with texts that are escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Message {
     /// The identity of the message: two messages with the same key are shown once.
     pub(super) key: String,
     /// The id by which the message can be asked for.
@@ -39,7 +39,7 @@ pub(super) struct Said {
     pub(super) why: Option<String>,
 }
 
-impl Said {
+impl Message {
     /// Whether the message contains a text, in any case.
     fn contains(&self, lower: &str) -> bool {
         let mut texts = [&self.from, &self.to, &self.text].into_iter().chain(&self.why);
@@ -77,8 +77,8 @@ impl Said {
 
 /// A list of messages, with one that is chosen.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Talk {
-    messages: VecDeque<Said>,
+pub(super) struct MessageList {
+    messages: VecDeque<Message>,
     keys: HashSet<String>,
     /// The key of the chosen message.
     chosen: Option<String>,
@@ -86,13 +86,13 @@ pub(super) struct Talk {
     below: usize,
 }
 
-impl Talk {
+impl MessageList {
     /// Adds the newest message, unless it is shown already. Returns whether it was added.
-    pub(super) fn push(&mut self, said: Said, filter: &str) -> bool {
-        if !self.keys.insert(said.key.clone()) {
+    pub(super) fn push(&mut self, message: Message, filter: &str) -> bool {
+        if !self.keys.insert(message.key.clone()) {
             return false;
         }
-        if self.below > 0 && matches(&said, &filter.to_lowercase()) {
+        if self.below > 0 && matches(&message, &filter.to_lowercase()) {
             self.below += 1;
         }
         if self.messages.len() == MESSAGES_MAX {
@@ -100,21 +100,21 @@ impl Talk {
                 self.keys.remove(&oldest.key);
             });
         }
-        self.messages.push_back(said);
+        self.messages.push_back(message);
         true
     }
 
     /// Replaces all messages. If the chosen one is gone, the one in its place is chosen. Returns
     /// whether they differ.
-    pub(super) fn replace(&mut self, messages: Vec<Said>) -> bool {
+    pub(super) fn replace(&mut self, messages: Vec<Message>) -> bool {
         if self.messages.iter().eq(&messages) {
             return false;
         }
-        let place = self.messages.iter().position(|said| self.is_chosen(said));
-        self.keys = messages.iter().map(|said| said.key.clone()).collect();
+        let place = self.messages.iter().position(|message| self.is_chosen(message));
+        self.keys = messages.iter().map(|message| message.key.clone()).collect();
         if self.chosen.as_ref().is_some_and(|chosen| !self.keys.contains(chosen)) {
             let next = place.and_then(|place| messages.get(place)).or_else(|| messages.last());
-            self.chosen = next.map(|said| said.key.clone());
+            self.chosen = next.map(|message| message.key.clone());
         }
         self.messages = messages.into();
         true
@@ -125,30 +125,30 @@ impl Talk {
     }
 
     /// The messages that contain a text, in any case.
-    pub(super) fn matching(&self, filter: &str) -> Vec<&Said> {
+    pub(super) fn matching(&self, filter: &str) -> Vec<&Message> {
         let lower = filter.to_lowercase();
-        self.messages.iter().filter(|said| matches(said, &lower)).collect()
+        self.messages.iter().filter(|message| matches(message, &lower)).collect()
     }
 
     /// The messages that `height` rows show, each with whether it is chosen.
-    pub(super) fn visible(&self, filter: &str, height: usize) -> Vec<(&Said, bool)> {
+    pub(super) fn visible(&self, filter: &str, height: usize) -> Vec<(&Message, bool)> {
         let all = self.matching(filter);
         let end = all.len() - self.below.min(all.len().saturating_sub(height));
         let shown = &all[end.saturating_sub(height)..end];
-        shown.iter().map(|said| (*said, self.is_chosen(said))).collect()
+        shown.iter().map(|message| (*message, self.is_chosen(message))).collect()
     }
 
-    fn is_chosen(&self, said: &Said) -> bool {
-        self.chosen.as_ref() == Some(&said.key)
+    fn is_chosen(&self, message: &Message) -> bool {
+        self.chosen.as_ref() == Some(&message.key)
     }
 
-    pub(super) fn chosen(&self, filter: &str) -> Option<&Said> {
-        self.matching(filter).into_iter().find(|said| self.is_chosen(said))
+    pub(super) fn chosen(&self, filter: &str) -> Option<&Message> {
+        self.matching(filter).into_iter().find(|message| self.is_chosen(message))
     }
 
     /// Chooses the message in a visible row.
     pub(super) fn choose_row(&mut self, filter: &str, height: usize, row: usize) {
-        let key = self.visible(filter, height).get(row).map(|(said, _)| said.key.clone());
+        let key = self.visible(filter, height).get(row).map(|(message, _)| message.key.clone());
         self.chosen = key.or_else(|| self.chosen.take());
     }
 
@@ -157,7 +157,7 @@ impl Talk {
     pub(super) fn choose(&mut self, filter: &str, height: usize, by: isize) {
         let all = self.matching(filter);
         let Some(last) = all.len().checked_sub(1) else { return };
-        let from = all.iter().position(|said| self.is_chosen(said));
+        let from = all.iter().position(|message| self.is_chosen(message));
         let at = from.map_or(last, |from| from.saturating_add_signed(by).min(last));
         let (key, after) = (all[at].key.clone(), last - at);
         self.chosen = Some(key);
@@ -182,106 +182,107 @@ impl Talk {
     }
 }
 
-fn matches(said: &Said, lower: &str) -> bool {
-    lower.is_empty() || said.contains(lower)
+fn matches(message: &Message, lower: &str) -> bool {
+    lower.is_empty() || message.contains(lower)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(number: usize) -> Said {
-        Said {
+    fn numbered(number: usize) -> Message {
+        Message {
             key: number.to_string(),
             text: format!("text {number}"),
             from: if number.is_multiple_of(2) { "Ann" } else { "Bob" }.to_owned(),
-            ..Said::default()
+            ..Message::default()
         }
     }
 
-    fn talk(count: usize) -> Talk {
-        let mut talk = Talk::default();
+    fn list(count: usize) -> MessageList {
+        let mut list = MessageList::default();
         for number in 0..count {
-            assert!(talk.push(said(number), ""));
+            assert!(list.push(numbered(number), ""));
         }
-        talk
+        list
     }
 
-    fn keys(talk: &Talk, filter: &str, height: usize) -> String {
-        let visible = talk.visible(filter, height);
-        let keys = visible
-            .iter()
-            .map(|(said, is_chosen)| format!("{}{}", said.key, if *is_chosen { "*" } else { "" }));
+    fn keys(list: &MessageList, filter: &str, height: usize) -> String {
+        let visible = list.visible(filter, height);
+        let keys = visible.iter().map(|(message, is_chosen)| {
+            format!("{}{}", message.key, if *is_chosen { "*" } else { "" })
+        });
         keys.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn oldest_messages_are_forgotten_and_known_ones_are_ignored() {
-        let mut talk = talk(MESSAGES_MAX + 5);
-        assert_eq!(talk.len(), MESSAGES_MAX);
-        assert!(!talk.push(said(MESSAGES_MAX), ""));
-        assert_eq!(keys(&talk, "", 2), "1003 1004");
-        assert_eq!(keys(&talk, "ann", 2), "1002 1004");
+        let mut list = list(MESSAGES_MAX + 5);
+        assert_eq!(list.len(), MESSAGES_MAX);
+        assert!(!list.push(numbered(MESSAGES_MAX), ""));
+        assert_eq!(keys(&list, "", 2), "1003 1004");
+        assert_eq!(keys(&list, "ann", 2), "1002 1004");
     }
 
     #[test]
     fn message_in_the_place_of_a_removed_one_is_chosen() {
-        let mut talk = talk(4);
-        talk.choose("", 4, 0);
-        talk.choose("", 4, -2);
-        assert_eq!(keys(&talk, "", 4), "0 1* 2 3");
-        let left = |numbers: &[usize]| numbers.iter().copied().map(said).collect::<Vec<_>>();
-        assert!(talk.replace(left(&[0, 2, 3])));
-        assert_eq!(keys(&talk, "", 4), "0 2* 3");
-        assert!(!talk.replace(left(&[0, 2, 3])));
-        talk.replace(left(&[0]));
-        assert_eq!(keys(&talk, "", 4), "0*");
-        talk.replace(Vec::new());
-        assert_eq!(talk.chosen(""), None);
+        let mut list = list(4);
+        list.choose("", 4, 0);
+        list.choose("", 4, -2);
+        assert_eq!(keys(&list, "", 4), "0 1* 2 3");
+        let left = |numbers: &[usize]| numbers.iter().copied().map(numbered).collect::<Vec<_>>();
+        assert!(list.replace(left(&[0, 2, 3])));
+        assert_eq!(keys(&list, "", 4), "0 2* 3");
+        assert!(!list.replace(left(&[0, 2, 3])));
+        list.replace(left(&[0]));
+        assert_eq!(keys(&list, "", 4), "0*");
+        list.replace(Vec::new());
+        assert_eq!(list.chosen(""), None);
     }
 
     #[test]
     fn text_is_one_line_or_a_whole_page() {
         let text = "fn main() {\n\n\tlet x = 1;\n}".to_owned();
-        let said = Said { text, why: Some("EXPIRED".to_owned()), to: "Bob".to_owned(), ..said(2) };
-        assert_eq!(said.line(80), "fn main() { let x = 1; }");
-        assert!(Said { text: "x ".repeat(100_000), ..said.clone() }.line(80).len() < 400);
-        let page = said.page(20);
+        let message =
+            Message { text, why: Some("EXPIRED".to_owned()), to: "Bob".to_owned(), ..numbered(2) };
+        assert_eq!(message.line(80), "fn main() { let x = 1; }");
+        assert!(Message { text: "x ".repeat(100_000), ..message.clone() }.line(80).len() < 400);
+        let page = message.page(20);
         assert_eq!(page[0], "Ann -> Bob");
         assert_eq!(page[2..], ["EXPIRED", "", "fn main() {", "", "    let x = 1;", "}"]);
-        assert_eq!(said.page(0).len(), said.page(1).len(), "no width is survived");
+        assert_eq!(message.page(0).len(), message.page(1).len(), "no width is survived");
     }
 
     #[test]
     fn scrolled_list_stays_while_messages_come() {
-        let mut talk = talk(10);
-        talk.scroll("", 3, 2);
-        assert_eq!(keys(&talk, "", 3), "5 6 7");
-        talk.push(said(10), "");
-        assert_eq!(keys(&talk, "", 3), "5 6 7");
-        talk.scroll("", 3, -3);
-        assert!(talk.follows());
-        assert_eq!(keys(&talk, "", 3), "8 9 10");
-        talk.scroll("", 3, 100);
-        assert_eq!(keys(&talk, "", 3), "0 1 2");
-        assert_eq!(keys(&talk, "", 0), "");
+        let mut list = list(10);
+        list.scroll("", 3, 2);
+        assert_eq!(keys(&list, "", 3), "5 6 7");
+        list.push(numbered(10), "");
+        assert_eq!(keys(&list, "", 3), "5 6 7");
+        list.scroll("", 3, -3);
+        assert!(list.follows());
+        assert_eq!(keys(&list, "", 3), "8 9 10");
+        list.scroll("", 3, 100);
+        assert_eq!(keys(&list, "", 3), "0 1 2");
+        assert_eq!(keys(&list, "", 0), "");
     }
 
     #[test]
     fn chosen_message_is_made_visible() {
-        let mut talk = talk(10);
-        talk.choose("", 3, 1);
-        assert_eq!(keys(&talk, "", 3), "7 8 9*");
-        talk.choose("", 3, -4);
-        assert_eq!(keys(&talk, "", 3), "5* 6 7");
-        talk.choose("", 3, 3);
-        assert_eq!(keys(&talk, "", 3), "6 7 8*");
+        let mut list = list(10);
+        list.choose("", 3, 1);
+        assert_eq!(keys(&list, "", 3), "7 8 9*");
+        list.choose("", 3, -4);
+        assert_eq!(keys(&list, "", 3), "5* 6 7");
+        list.choose("", 3, 3);
+        assert_eq!(keys(&list, "", 3), "6 7 8*");
         // The chosen message is from Ann, so of those from Bob none was chosen.
-        talk.choose("bob", 2, isize::MIN);
-        assert_eq!(talk.chosen("bob").unwrap().key, "9");
-        talk.choose_row("", 3, 0);
-        assert_eq!(keys(&talk, "", 3).matches('*').count(), 1);
-        talk.follow();
-        assert_eq!(keys(&talk, "", 3), "7 8 9");
+        list.choose("bob", 2, isize::MIN);
+        assert_eq!(list.chosen("bob").unwrap().key, "9");
+        list.choose_row("", 3, 0);
+        assert_eq!(keys(&list, "", 3).matches('*').count(), 1);
+        list.follow();
+        assert_eq!(keys(&list, "", 3), "7 8 9");
     }
 }

@@ -1,0 +1,231 @@
+//! The actions of a person on the state of `top`.
+
+use super::{Mode, Model};
+use crate::{
+    cli::top::{
+        action::{Action, Effect, HELP_ROWS, Order, Step},
+        editor::{BYTES_MAX, Edit, Editor},
+        layout::Areas,
+        message_list::{List, Message},
+    },
+    protocol::name::OPERATOR,
+};
+use ratatui::layout::{Position, Rect};
+
+/// The messages or rows by which the wheel scrolls.
+pub(super) const WHEEL: isize = 3;
+
+impl Model {
+    /// Carries out an action, and returns its effect outside of the model.
+    pub(in crate::cli::top) fn act(&mut self, action: Action) -> Option<Effect> {
+        self.is_changed = true;
+        if !matches!(action, Action::Resize(..) | Action::Wheel { .. }) {
+            self.notice = None;
+        }
+        let mut effect = None;
+        match action {
+            Action::Resize(columns, rows) => (self.columns, self.rows) = (columns, rows),
+            Action::Quit => effect = Some(Effect::Quit),
+            Action::Back => self.back(),
+            Action::Edit(edit) => self.edit(&edit),
+            Action::Submit => effect = self.submit(),
+            Action::Click(at) => self.click(at),
+            Action::Wheel { at, up } => self.wheel(at, up),
+            Action::Step(step) => self.step(step),
+            action => effect = self.act_normally(&action),
+        }
+        self.settle();
+        effect
+    }
+
+    /// Carries out an action that ends the current mode.
+    fn act_normally(&mut self, action: &Action) -> Option<Effect> {
+        let chosen = self.chosen().cloned();
+        self.mode = Mode::Normal;
+        match action {
+            Action::Next => match self.agents.select_next(&self.filter) {
+                true => self.is_in_messages = false,
+                false => self.set_notice("no agent waits for you".to_owned()),
+            },
+            Action::Open if self.is_in_messages => {
+                let reading = chosen.map(|message| Mode::Reading(Box::new(message), 0));
+                self.mode = reading.unwrap_or(Mode::Normal);
+            }
+            Action::Open => return self.of_selected(Effect::Attach),
+            Action::Hold => return self.of_selected(|name| Effect::Order(Order::Hold(name))),
+            Action::Message => match self.addressee(chosen) {
+                Some(to) => self.mode = Mode::Message { to, editor: Editor::default() },
+                None => self.set_notice("there is no agent to send to".to_owned()),
+            },
+            Action::Redeliver => {
+                let what = "a dead letter first: d";
+                return self.of_chosen(chosen, List::DeadLetters, what, Order::Redeliver);
+            }
+            Action::Take => {
+                let what = "a message to you first: i";
+                return self.of_chosen(chosen, List::Mailbox, what, Order::Take);
+            }
+            Action::Filter => self.mode = Mode::Filter(Editor::new(self.filter.clone())),
+            Action::Help => self.mode = Mode::Help(0),
+            Action::SwitchPane => self.go_to_messages(!self.is_in_messages),
+            Action::Show(list) if *list == self.list => {
+                self.list = List::Conversation;
+                self.is_in_messages = false;
+            }
+            Action::Show(list) => {
+                self.list = *list;
+                self.go_to_messages(true);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Goes to the pane of messages, where one is chosen then, or to that of agents.
+    fn go_to_messages(&mut self, is_in_messages: bool) {
+        self.is_in_messages = is_in_messages;
+        if is_in_messages && self.chosen().is_none() {
+            self.step(Step::Last);
+        }
+    }
+
+    /// The agent to which a message is begun: the sender of the chosen message, or else the
+    /// selected agent.
+    fn addressee(&self, chosen: Option<Message>) -> Option<String> {
+        let chosen = chosen.filter(|_| self.is_in_messages);
+        let sender = chosen.map(|message| message.from).filter(|from| *from != OPERATOR);
+        sender.or_else(|| self.selected_agent().map(|agent| agent.name.clone()))
+    }
+
+    fn of_selected(&mut self, effect: impl FnOnce(String) -> Effect) -> Option<Effect> {
+        let name = self.selected_agent().map(|agent| agent.name.clone());
+        if name.is_none() {
+            self.set_notice("no agent is selected".to_owned());
+        }
+        name.map(effect)
+    }
+
+    /// The order about the chosen message of a list, or a notice to choose one.
+    fn of_chosen(
+        &mut self,
+        chosen: Option<Message>,
+        list: List,
+        what: &str,
+        order: impl FnOnce(String) -> Order,
+    ) -> Option<Effect> {
+        let is_shown = self.is_in_messages && self.list == list;
+        let id = chosen.filter(|_| is_shown).map(|message| message.id);
+        if id.is_none() {
+            self.set_notice(format!("choose {what}, then the arrows"));
+        }
+        id.map(|id| Effect::Order(order(id)))
+    }
+
+    fn edit(&mut self, edit: &Edit) {
+        let mut has_room = true;
+        match &mut self.mode {
+            Mode::Filter(editor) => {
+                has_room = editor.apply(edit);
+                self.filter = editor.text().to_owned();
+            }
+            Mode::Message { editor, .. } => has_room = editor.apply(edit),
+            Mode::Normal | Mode::Help(_) | Mode::Reading(..) => {}
+        }
+        if !has_room {
+            self.set_notice(format!("no room: a line has at most {} KiB", BYTES_MAX >> 10));
+        }
+    }
+
+    fn submit(&mut self) -> Option<Effect> {
+        match std::mem::replace(&mut self.mode, Mode::Normal) {
+            Mode::Message { to, editor } if !editor.text().trim().is_empty() => {
+                Some(Effect::Order(Order::Send { to, text: editor.text().to_owned() }))
+            }
+            _ => None,
+        }
+    }
+
+    /// Leaves what was entered last: a mode, the scrolled or chosen messages, the filter.
+    fn back(&mut self) {
+        match std::mem::replace(&mut self.mode, Mode::Normal) {
+            Mode::Filter(_) => self.filter.clear(),
+            Mode::Message { .. } | Mode::Help(_) | Mode::Reading(..) => {}
+            Mode::Normal if self.is_in_messages || !self.messages().follows() => {
+                self.list = List::Conversation;
+                self.is_in_messages = false;
+                for list in [&mut self.conversation, &mut self.letters, &mut self.mailbox] {
+                    list.follow();
+                }
+            }
+            Mode::Normal => self.filter.clear(),
+        }
+    }
+
+    fn click(&mut self, at: Position) {
+        if matches!(self.mode, Mode::Help(_) | Mode::Reading(..)) {
+            self.mode = Mode::Normal;
+            return;
+        }
+        let areas = self.areas();
+        let row = |area: Rect| usize::from(at.y - area.y).checked_sub(1);
+        if areas.agents.contains(at) {
+            self.is_in_messages = false;
+            if let Some(row) = row(areas.agents) {
+                self.agents.select_row(&self.filter, row);
+            }
+        } else if areas.messages.contains(at) {
+            self.is_in_messages = true;
+            let (filter, height) = (self.filter.clone(), Areas::rows(areas.messages));
+            if let Some(row) = row(areas.messages) {
+                self.messages_mut().choose_row(&filter, height, row);
+            }
+        }
+    }
+
+    fn wheel(&mut self, at: Position, up: bool) {
+        let areas = self.areas();
+        let by = if up { WHEEL } else { -WHEEL };
+        if self.scroll_page(-by) {
+            return;
+        }
+        if areas.agents.contains(at) {
+            return self.agents.step(&self.filter, by.signum().saturating_neg());
+        }
+        let (filter, height) = (self.filter.clone(), Areas::rows(areas.messages));
+        self.messages_mut().scroll(&filter, height, by);
+    }
+
+    fn step(&mut self, step: Step) {
+        let areas = self.areas();
+        if self.scroll_page(step.rows(areas.body.height.into())) {
+            return;
+        }
+        self.mode = Mode::Normal;
+        if self.is_in_messages {
+            let (filter, height) = (self.filter.clone(), Areas::rows(areas.messages));
+            self.messages_mut().choose(&filter, height, step.rows(height));
+        } else {
+            self.agents.step(&self.filter, step.rows(Areas::rows(areas.agents)));
+        }
+    }
+
+    /// Scrolls the text that fills the panes by so many rows. Returns false if there is none.
+    fn scroll_page(&mut self, by: isize) -> bool {
+        let area = self.areas().body;
+        let rows = match &self.mode {
+            Mode::Help(_) => HELP_ROWS + 1,
+            Mode::Reading(message, _) => message.page(area.width.into()).len(),
+            _ => 0,
+        };
+        let most = rows.saturating_sub(area.height.into());
+        let (Mode::Help(first) | Mode::Reading(_, first)) = &mut self.mode else { return false };
+        *first = first.saturating_add_signed(by).min(most);
+        true
+    }
+
+    /// Keeps the selected agent visible.
+    pub(super) fn settle(&mut self) {
+        let height = Areas::rows(self.areas().agents);
+        self.agents.settle(&self.filter, height);
+    }
+}
