@@ -172,7 +172,7 @@ impl Router {
             self.directory.schedule_forgetting(&mut self.ctx, agent);
         }
         self.directory.note_freed(agent);
-        // A follower of changes hears of the daemon's end, and of nobody's in particular.
+        // At the daemon's end, no agent's leaving is reported.
         if !matches!(departure, Departure::Replaced | Departure::Stopped) {
             self.notify_presence(agent);
         }

@@ -38,7 +38,8 @@ pub(super) struct Tap {
     pub(super) request: Box<str>,
     /// Whether the client gets changes in place of copies.
     pub(super) has_changes: bool,
-    /// The number of copies or changes that did not fit into the window and are not reported as lost yet.
+    /// The number of copies or changes that did not fit into the window and are not reported as
+    /// lost yet.
     lost: u64,
 }
 
