@@ -145,58 +145,61 @@ fn screens() -> [(u16, u16, Expect); 3] {
             80,
             24,
             expect![[r#"
-            3 agents, 1 here  1 message for you  ENDPOINT
-               NAME  STATE       FOR  WAITING  WHY
-               Ann   here, held  N s  1        N s: its person holds its messages: `agent-r…
-               Bob   away        N s  1
-               Cid   away        N s
-            Ann: 1 waiting: its person holds its messages: `agent-relay release Ann`
-            MESSAGES
-            HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?
-            HH:MM:SS xxxxxxxx  @operator -> Ann: Take the tests. All of them.
-            HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}שלום
+                3 agents, 1 here  1 message for you  ENDPOINT
+                   NAME  STATE       FOR  WAITING  WHY
+                   Ann   here, held  N s  1        N s: its person holds its messages: `agent-r…
+                   Bob   away        N s  1
+                   Cid   away        N s
+                Ann: its messages are typed; 1 waiting, the oldest for N s
+                  its person holds its messages: `agent-relay release Ann`
+                MESSAGES
+                HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?
+                HH:MM:SS xxxxxxxx  @operator -> Ann: Take the tests. All of them.
+                HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}שלום
 
-            (12 more rows like that)
-            Enter attach  n next  m send  h hold  i inbox  Tab messages  ? help  q quit
-        "#]],
+                (11 more rows like that)
+                Enter attach  n next  m send  h hold  i inbox  Tab messages  ? help  q quit
+            "#]],
         ),
         (
             120,
             40,
             expect![[r#"
-            3 agents, 1 here  1 message for you  ENDPOINT
-               NAME  STATE       FOR  WAITING  WHY                                  │ SCREEN of Ann
-               Ann   here, held  N s  1        N s: its person holds its messages: …│ ready
-               Bob   away        N s  1                                             │
-               Cid   away        N s                                                │
-            Ann: 1 waiting: its person holds its messages: `agent-relay release Ann`│
-            MESSAGES                                                                │
-            HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?                     │
-            HH:MM:SS xxxxxxxx  @operator -> Ann: Take the tests. All of them.       │
-            HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}של…│
-                                                                                    │
-            (28 more rows like that)
-            Enter attach  n next  m send  h hold  i inbox  Tab messages  / filter  ? help  q quit
-        "#]],
+                3 agents, 1 here  1 message for you  ENDPOINT
+                   NAME  STATE       FOR  WAITING  WHY                                  │ SCREEN of Ann
+                   Ann   here, held  N s  1        N s: its person holds its messages: …│ ready
+                   Bob   away        N s  1                                             │
+                   Cid   away        N s                                                │
+                Ann: its messages are typed; 1 waiting, the oldest for N s              │
+                  its person holds its messages: `agent-relay release Ann`              │
+                MESSAGES                                                                │
+                HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?                     │
+                HH:MM:SS xxxxxxxx  @operator -> Ann: Take the tests. All of them.       │
+                HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}של…│
+                                                                                        │
+                (27 more rows like that)
+                Enter attach  n next  m send  h hold  i inbox  Tab messages  / filter  ? help  q quit
+            "#]],
         ),
         (
             200,
             60,
             expect![[r#"
-            3 agents, 1 here  1 message for you  ENDPOINT
-               NAME  STATE       FOR  WAITING  WHY                                                                                  │ SCREEN of Ann
-               Ann   here, held  N s  1        N s: its person holds its messages: `agent-relay release Ann`                        │ ready
-               Bob   away        N s  1                                                                                             │
-               Cid   away        N s                                                                                                │
-            Ann: 1 waiting: its person holds its messages: `agent-relay release Ann`                                                │
-            MESSAGES                                                                                                                │
-            HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?                                                                     │
-            HH:MM:SS xxxxxxxx  @operator -> Ann: Take the tests. All of them.                                                       │
-            HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}שלום                                               │
-                                                                                                                                    │
-            (48 more rows like that)
-            Enter attach  n next  m send  h hold  i inbox  Tab messages  / filter  ? help  q quit
-        "#]],
+                3 agents, 1 here  1 message for you  ENDPOINT
+                   NAME  STATE       FOR  WAITING  WHY                                                                                  │ SCREEN of Ann
+                   Ann   here, held  N s  1        N s: its person holds its messages: `agent-relay release Ann`                        │ ready
+                   Bob   away        N s  1                                                                                             │
+                   Cid   away        N s                                                                                                │
+                Ann: its messages are typed; 1 waiting, the oldest for N s                                                              │
+                  its person holds its messages: `agent-relay release Ann`                                                              │
+                MESSAGES                                                                                                                │
+                HH:MM:SS xxxxxxxx  @operator -> Bob: Are you there?                                                                     │
+                HH:MM:SS xxxxxxxx  @operator -> Ann: Take the tests. All of them.                                                       │
+                HH:MM:SS xxxxxxxx  Cid -> @operator: 2 passed, \u{1b}[2J and \u{202e}שלום                                               │
+                                                                                                                                        │
+                (47 more rows like that)
+                Enter attach  n next  m send  h hold  i inbox  Tab messages  / filter  ? help  q quit
+            "#]],
         ),
     ]
 }
@@ -223,7 +226,8 @@ fn screens_of_all_sizes() {
             let text = screen.text();
             let is_whole =
                 text.lines().nth(usize::from(rows) - 1).is_some_and(|row| row.starts_with(last));
-            let has_all = cols == 20 || text.contains("2 passed") && text.contains(", held");
+            let parts = ["2 passed", ", held", "its messages are typed; 1 waiting, the oldest"];
+            let has_all = cols == 20 || parts.iter().all(|part| text.contains(part));
             let has_preview = cols < 120 || text.lines().any(|row| row.ends_with("│ ready"));
             is_whole && has_all && has_preview
         });

@@ -5,7 +5,11 @@ use crate::{
         agents::{activity, add_waiting},
         escape::escaped,
     },
-    protocol::{activity::Activity, control::State, relay::AgentRow},
+    protocol::{
+        activity::{Activity, ActivitySource},
+        control::State,
+        relay::AgentRow,
+    },
 };
 
 /// The need of an agent for its person, the most urgent first.
@@ -32,6 +36,10 @@ pub(super) struct Agent {
     pub(super) since: u64,
     /// The number of messages that wait.
     pub(super) waiting: u64,
+    /// The time at which the oldest message that waits was accepted, if it is known.
+    pub(super) oldest: Option<u64>,
+    /// The way in which the agent gets its messages, in words.
+    pub(super) route: &'static str,
     /// The reason why messages wait, escaped, and the time of that report.
     pub(super) why: Option<(String, Option<u64>)>,
     /// Whether the person holds the agent's messages.
@@ -72,6 +80,8 @@ impl Agent {
             state,
             since,
             waiting: row.waiting,
+            oldest: None,
+            route: route(&row, wrapper.is_some()),
             why: why.map(|why| (escaped(why), row.why_since)),
             is_held,
             need,
@@ -114,13 +124,36 @@ impl Agent {
         ]
     }
 
+    /// The way in which the agent gets its messages, and which of them wait.
+    pub(super) fn details(&self, now: u64) -> String {
+        let mut details = format!("{}: {}", escaped(&self.name), self.route);
+        if self.waiting > 0 {
+            details.push_str(&format!("; {} waiting", self.waiting));
+        }
+        if let Some(oldest) = self.oldest.filter(|_| self.waiting > 0) {
+            details.push_str(&format!(", the oldest for {}", age(oldest, now)));
+        }
+        details
+    }
+
     /// Whether the agent's row shows other ages at another moment.
     pub(super) fn ages_differ(&self, before: u64, now: u64) -> bool {
         let reported = self.why.as_ref().and_then(|(_, since)| *since);
-        [Some(self.since), reported]
+        [Some(self.since), self.oldest, reported]
             .into_iter()
             .flatten()
             .any(|since| age(since, before) != age(since, now))
+    }
+}
+
+/// The way in which an agent gets its messages, in words.
+fn route(row: &AgentRow<'_>, has_wrapper: bool) -> &'static str {
+    let has_hooks = row.activity_source.as_deref() == Some(ActivitySource::Hooks.as_str());
+    match (row.here, has_wrapper) {
+        (false, _) => "gets its messages once it is here",
+        (true, true) if has_hooks => "its hooks tell it of messages, or they are typed",
+        (true, true) => "its messages are typed",
+        (true, false) => "gets its messages over its own connection",
     }
 }
 
@@ -166,6 +199,11 @@ mod tests {
         assert_eq!(agent(waits, false).need, Need::Message);
         assert_eq!(agent(waits, true).need, Need::Nothing, "held by its person");
         assert_eq!(agent(r#","waiting":2"#, false).need, Need::Nothing);
+        let waiting = Agent { oldest: Some(1000), ..agent(waits, false) };
+        let details = waiting.details(62_000);
+        assert_eq!(details, "Ann: its messages are typed; 2 waiting, the oldest for 1 min");
+        let by_hooks = r#","activity":"idle","activity_since":1,"activity_source":"hooks""#;
+        assert!(agent(by_hooks, false).details(1).contains("its hooks tell it"));
         let cells = agent(waits, false).cells(62_000);
         assert_eq!(cells, ["!", "Ann", "here", "1 min", "2", "1 min: a line is\\u{1b} half typed"]);
     }

@@ -48,6 +48,9 @@ const WRAPPERS_MS: u64 = 200;
 /// The most dead letters that are listed, and the most messages of the mailbox.
 const LETTERS_MAX: usize = 200;
 
+/// The most agents whose oldest message is asked for in one list.
+const OLDEST_MAX: usize = 20;
+
 /// The most messages of the history that are shown after a connection was made.
 const HISTORY_MAX: usize = 100;
 
@@ -134,6 +137,7 @@ impl Source {
     fn list_agents(&self, client: &Client, wake: &Receiver<()>) -> Result<(), End> {
         // A wrapper that does not answer now keeps its last state.
         let (mut states, mut polls, mut mailbox) = (HashMap::new(), 0_u32, 0);
+        let mut oldest = HashMap::new();
         loop {
             let is_full = polls.is_multiple_of(POLLS_PER_FULL);
             let wrappers = Wrappers::new(&self.options, WRAPPERS_MS);
@@ -152,6 +156,7 @@ impl Source {
                 agents.push(Agent::of(row, state));
                 Ok(())
             })?;
+            add_oldest(client, &mut agents, &mut oldest)?;
             if is_full {
                 let known: HashSet<_> = agents.iter().map(|agent| &agent.name).collect();
                 states.retain(|name, _| known.contains(name));
@@ -256,6 +261,47 @@ fn lost(event: Option<Event>) -> Option<End> {
 fn mailbox_count(client: &Client) -> Result<u64, Failure> {
     let json = call(client, "status", None)?;
     Ok(parse::<Status<'_>>("status", &json)?.mailbox)
+}
+
+/// Adds the age of the oldest waiting message to each agent for which one waits. Asks only for
+/// agents for which another number of messages waits now.
+fn add_oldest(
+    client: &Client,
+    agents: &mut [Agent],
+    known: &mut HashMap<String, (u64, Option<u64>)>,
+) -> Result<(), Failure> {
+    let before = std::mem::take(known);
+    let mut asked = 0;
+    for agent in agents.iter_mut().filter(|agent| agent.waiting > 0) {
+        let found = before.get(&agent.name).filter(|(waiting, _)| *waiting == agent.waiting);
+        let found = match found {
+            Some(found) => *found,
+            None if asked == OLDEST_MAX => continue,
+            None => {
+                asked += 1;
+                (agent.waiting, oldest_of(client, &agent.name)?)
+            }
+        };
+        agent.oldest = found.1;
+        known.insert(agent.name.clone(), found);
+    }
+    Ok(())
+}
+
+/// The time at which the oldest message in an agent's inbox was accepted. `None` if there is none,
+/// or if this client may not look into it.
+fn oldest_of(client: &Client, name: &str) -> Result<Option<u64>, Failure> {
+    let request =
+        |Page { cursor, limit }| InboxRequest { of: Some(name.to_owned()), cursor, limit };
+    let mut oldest = None;
+    let listed = each_row(client, "inbox", 1, request, |_, row| {
+        oldest = Some(row.taken);
+        Ok(false)
+    });
+    match listed {
+        Err(failure) if !failure.is_refused() => Err(failure),
+        _ => Ok(oldest),
+    }
 }
 
 /// The newest messages in the person's mailbox, the newest last.

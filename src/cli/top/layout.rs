@@ -18,8 +18,8 @@ pub(super) struct Areas {
     pub(super) top: Rect,
     /// The agents: a heading and a row for each.
     pub(super) agents: Rect,
-    /// The whole reason why messages of the selected agent wait, if one waits for a reason.
-    pub(super) reason: Rect,
+    /// The lines about the selected agent.
+    pub(super) details: Rect,
     /// The messages: a heading and a row for each.
     pub(super) messages: Rect,
     /// The screen of the selected agent, after a line.
@@ -31,13 +31,13 @@ pub(super) struct Areas {
 }
 
 impl Areas {
-    /// Divides a terminal that lists so many agents, with a row for a reason if `has_reason`.
-    /// `messages_first` says which pane is shown if there is only room for one.
+    /// Divides a terminal that lists so many agents, with so many rows about the selected
+    /// one. `messages_first` says which pane is shown if there is only room for one.
     pub(super) fn of(
         columns: u16,
         rows: u16,
         agents: usize,
-        has_reason: bool,
+        details: u16,
         messages_first: bool,
     ) -> Self {
         let top = Rect::new(0, 0, columns, rows.min(1));
@@ -56,10 +56,10 @@ impl Areas {
         };
         let agents = Rect::new(0, body.y, left, agents_rows);
         let is_divided = body.height >= PANES_ROWS_MIN;
-        let reason = Rect::new(0, agents.bottom(), left, u16::from(has_reason && is_divided));
-        let messages_rows = body.height - agents_rows - reason.height;
-        let messages = Rect::new(0, reason.bottom(), left, messages_rows);
-        Self { top, agents, reason, messages, preview, body, bottom }
+        let details = Rect::new(0, agents.bottom(), left, if is_divided { details } else { 0 });
+        let messages_rows = body.height - agents_rows - details.height;
+        let messages = Rect::new(0, details.bottom(), left, messages_rows);
+        Self { top, agents, details, messages, preview, body, bottom }
     }
 
     /// The rows of an area below its heading.
@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn panes_share_the_terminal() {
-        let areas = Areas::of(80, 24, 3, false, false);
+        let areas = Areas::of(80, 24, 3, 0, false);
         assert_eq!(areas.agents, Rect::new(0, 1, 80, 4));
         assert_eq!(areas.messages, Rect::new(0, 5, 80, 18));
         assert!(areas.preview.is_empty());
-        let many = Areas::of(200, 60, 200, false, false);
+        let many = Areas::of(200, 60, 200, 0, false);
         assert_eq!((many.agents.height, many.messages.height), (29, 29));
         assert_eq!(many.preview, Rect::new(120, 1, 80, 58));
-        let small = Areas::of(20, 5, 3, true, true);
+        let small = Areas::of(20, 5, 3, 1, true);
         assert_eq!((small.agents.height, small.messages.height), (0, 3));
     }
 
@@ -89,11 +89,11 @@ mod tests {
     fn areas_are_inside_of_every_terminal() {
         for columns in (0..250).step_by(7) {
             for rows in 0..70 {
-                for (has_reason, messages_first) in [(false, true), (true, false), (true, true)] {
+                for (details, messages_first) in [(0, true), (1, false), (2, true)] {
                     let whole = Rect::new(0, 0, columns, rows);
-                    let areas = Areas::of(columns, rows, 9, has_reason, messages_first);
-                    let Areas { top, agents, reason, messages, preview, body, bottom } = areas;
-                    for area in [top, agents, reason, messages, preview, body, bottom] {
+                    let areas = Areas::of(columns, rows, 9, details, messages_first);
+                    let Areas { top, agents, details, messages, preview, body, bottom } = areas;
+                    for area in [top, agents, details, messages, preview, body, bottom] {
                         assert_eq!(area.intersection(whole), area, "{columns}x{rows}");
                     }
                 }

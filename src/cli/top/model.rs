@@ -133,8 +133,10 @@ impl Model {
 
     pub(super) fn areas(&self) -> Areas {
         let shown = self.shown_agents();
+        // A row for the selected agent, and one for the reason why its messages wait.
         let has_reason = shown.iter().any(|agent| agent.why.is_some());
-        Areas::of(self.columns, self.rows, shown.len(), has_reason, self.is_in_messages)
+        let details = u16::from(!shown.is_empty()) + u16::from(has_reason);
+        Areas::of(self.columns, self.rows, shown.len(), details, self.is_in_messages)
     }
 
     pub(super) fn agents(&self) -> &AgentList {
@@ -285,6 +287,8 @@ pub(super) mod tests {
             state: state.to_owned(),
             since: NOW - 5000,
             waiting: 0,
+            oldest: None,
+            route: "its messages are typed",
             why: None,
             is_held: false,
             need,

@@ -55,10 +55,11 @@ const TIME_COLUMNS: usize = 8;
 /// Draws the model.
 pub(super) fn draw(model: &Model, frame: &mut Frame<'_>) {
     let whole = frame.area();
-    let Areas { top, agents, reason, messages, preview, body, bottom } = model.areas();
+    let Areas { top, agents, details, messages, preview, body, bottom } = model.areas();
     // The terminal may be smaller by now than the model knows.
-    let [top, agents, reason, messages, preview, body, bottom] =
-        [top, agents, reason, messages, preview, body, bottom].map(|area| area.intersection(whole));
+    let [top, agents, details, messages, preview, body, bottom] =
+        [top, agents, details, messages, preview, body, bottom]
+            .map(|area| area.intersection(whole));
     let style = Styles { has_colours: model.has_colours };
     let mut pane = Pane { buffer: frame.buffer_mut(), style };
     pane.top(model, top);
@@ -67,7 +68,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame<'_>) {
         Mode::Reading(message, first) => pane.reading(message, *first, body),
         Mode::Normal | Mode::Filter(_) | Mode::Message { .. } => {
             pane.agents(model, agents);
-            pane.reason(model, reason);
+            pane.details(model, details);
             pane.messages(model, messages);
             pane.preview(model, preview);
         }
@@ -198,13 +199,13 @@ impl Pane<'_> {
         }
     }
 
-    /// Draws the whole reason why messages of the selected agent wait.
-    fn reason(&mut self, model: &Model, area: Rect) {
-        if let Some(agent) = model.selected_agent()
-            && let Some((why, _)) = &agent.why
-        {
-            let text = format!("{}: {} waiting: {why}", escaped(&agent.name), agent.waiting);
-            self.line(area, 0, &text, self.style.of_agent(agent));
+    /// Draws how the selected agent gets its messages, and which of them wait, and why.
+    fn details(&mut self, model: &Model, area: Rect) {
+        let Some(agent) = model.selected_agent() else { return };
+        let style = self.style.of_agent(agent);
+        self.line(area, 0, &agent.details(model.now), style);
+        if let Some((why, _)) = &agent.why {
+            self.line(area, 1, &format!("  {why}"), style);
         }
     }
 

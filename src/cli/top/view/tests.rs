@@ -90,13 +90,14 @@ fn screen_of_80_columns() {
                Ann                   working, held         5 s
                NNNNNNNNNNNNNNNNNNN…  idle                  5 s
                Dora                  away                  5 s
+            Cid: its messages are typed
 
             MESSAGES
             12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tests?
             12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} right to…
             12:00:03 00000003  Ann -> @operator: long long long long long long long long lo…
 
-            (10 more rows like that)
+            (9 more rows like that)
             Enter attach  n next  m send  h hold  i inbox  d dead letters  ? help  q quit
         "#]],
     );
@@ -115,9 +116,9 @@ fn reason_of_the_selected_agent_is_whole() {
                NAME                  STATE                 FOR  WAITING  WHY
             !  Cid                   waits for permission  5 s
             !  Bob                   idle                  5 s  3        3 min: a line is h…
-            Bob: 3 waiting: a line is half typed: send it off
+            Bob: its messages are typed; 3 waiting
+              a line is half typed: send it off
             MESSAGES
-            12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} right to…
             12:00:03 00000003  Ann -> @operator: long long long long long long long long lo…
             Enter attach  n next  m send  h hold  i inbox  d dead letters  ? help  q quit
         "#]],
@@ -138,13 +139,14 @@ fn screen_of_120_columns() {
                Ann               working, held         5 s                          │   12 passed
                NNNNNNNNNNNNNNN…  idle                  5 s                          │ ────────────
                Dora              away                  5 s                          │
+            Cid: its messages are typed                                             │
                                                                                     │
             MESSAGES                                                                │
             12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tes…│
             12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} …│
             12:00:03 00000003  Ann -> @operator: long long long long long long long…│
                                                                                     │
-            (26 more rows like that)
+            (25 more rows like that)
             Enter attach  n next  m send  h hold  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
         "#]],
     );
@@ -164,13 +166,14 @@ fn screen_of_200_columns() {
                Ann                       working, held         5 s                                                                  │   12 passed
                NNNNNNNNNNNNNNNNNNNNNNN…  idle                  5 s                                                                  │ ────────────
                Dora                      away                  5 s                                                                  │
+            Cid: its messages are typed                                                                                             │
                                                                                                                                     │
             MESSAGES                                                                                                                │
             12:00:01 00000001  Ann -> Bob: The parser is done. Can you take the tests?                                              │
             12:00:02 00000002  Ann -> *: 中文字中文字 and \u{1b}[2J, then \u{202e} right to left: שלום                              │
             12:00:03 00000003  Ann -> @operator: long long long long long long long long long long long long long long long long lo…│
                                                                                                                                     │
-            (46 more rows like that)
+            (45 more rows like that)
             Enter attach  n next  m send  h hold  i inbox  d dead letters  Tab messages  / filter  ? help  q quit
         "#]],
     );
@@ -276,11 +279,11 @@ fn help_and_a_whole_message() {
                Ann                   working, held         5 s
                NNNNNNNNNNNNNNNNNNN…  idle                  5 s
                Dora                  away                  5 s
+            Cid: its messages are typed
 
             DEAD LETTERS
             12:00:09 00000009  Ann -> Dora: (EXPIRED) are you there?
 
-            (1 more rows like that)
         "#]],
     );
     model.act(Action::Open);
