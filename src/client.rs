@@ -284,7 +284,7 @@ impl Client {
     fn outgoing(&self, message: Outgoing) -> Result<(SendId, Input<'static>), ClientError> {
         if message.thread.as_ref().is_some_and(|thread| thread.len() > THREAD_BYTES_MAX) {
             let why =
-                format!("`thread` has more than {THREAD_BYTES_MAX} bytes: choose a shorter one");
+                format!("`thread` has more than {THREAD_BYTES_MAX} bytes; choose a shorter one");
             return Err(ClientError::invalid(why));
         }
         let (id, weight) = (new_id()?, message.weight());

@@ -279,7 +279,7 @@ impl Target {
         }
         if path.extension().is_none_or(|end| !end.eq_ignore_ascii_case("md")) {
             let advice = "only files that end in .md are made";
-            return Err(Failure::usage(format!("there is no file {shown}: {advice}")));
+            return Err(Failure::usage(format!("there is no file {shown}; {advice}")));
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or_else(|| Path::new(".")).canonicalize();

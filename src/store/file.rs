@@ -209,7 +209,7 @@ pub(super) fn copy_before(
 pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), StoreError> {
     drop(create_private_file(to)?);
     let name = to.to_str().ok_or_else(|| {
-        StoreError::Io(io::Error::other("its path is not UTF-8: choose another home"))
+        StoreError::Io(io::Error::other("its path is not UTF-8; choose another home"))
     })?;
     connection.execute("VACUUM INTO ?", [name])?;
     Ok(())

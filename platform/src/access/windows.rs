@@ -196,7 +196,7 @@ impl Advice {
                 path.display()
             ),
         };
-        Some(format!("{} is a link, which others may redirect: {next}", path.display()))
+        Some(format!("{} is a link, which others may redirect; {next}", path.display()))
     }
 
     /// Returns the refusal of another user's file.
@@ -209,7 +209,7 @@ impl Advice {
                 "remove it in an elevated terminal (rmdir /s \"{path}\"), and let it be made again"
             ),
         };
-        format!("{path} belongs to the user {owner}: {next}")
+        format!("{path} belongs to the user {owner}; {next}")
     }
 
     /// Returns the refusal of access for others.
@@ -230,7 +230,7 @@ impl Advice {
                 format!("run icacls \"{path}\" /remove:g \"{other}\" in an elevated terminal")
             }
         };
-        format!("{path} {what} ({other}): {next}")
+        format!("{path} {what} ({other}); {next}")
     }
 }
 

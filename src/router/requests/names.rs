@@ -23,7 +23,7 @@ impl Router {
         let why = if self.directory[agent].client.is_some() {
             format!("{name} is connected: end it first")
         } else if self.enforcement.has_key(name) {
-            format!("policy.toml has a key for {name}: remove the key first")
+            format!("policy.toml has a key for {name}; remove the key first")
         } else if waiting > 0 {
             format!("{name} has mail: purge it first")
         } else {

@@ -233,7 +233,7 @@ fn forget_refuses_names_that_are_connected_keyed_or_have_mail() {
         op asks forget {"name":"Ann"}
             op < NACK {"ack_id":"q","code":"INVALID","message":"Ann is connected: end it first"}
         op asks forget {"name":"kay"}
-            op < NACK {"ack_id":"q","code":"INVALID","message":"policy.toml has a key for Kay: remove the key first"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"policy.toml has a key for Kay; remove the key first"}
         op asks forget {"name":"Bob"}
             op < NACK {"ack_id":"q","code":"INVALID","message":"Bob has mail: purge it first"}
         op asks forget {"name":"Cid"}
