@@ -16,8 +16,15 @@ const RELAY: &str = "agent-relay";
 const WRAP: &str = "agent-relay-wrap";
 
 /// Characters that mean something else in roff, and their escapes.
-const ESCAPES: [(char, &str); 6] =
-    [('\\', r"\e"), ('-', r"\-"), ('\'', r"\(aq"), ('`', r"\(ga"), ('^', r"\(ha"), ('~', r"\(ti")];
+const ESCAPES: [(char, &str); 7] = [
+    ('\\', r"\e"),
+    ('-', r"\-"),
+    ('\'', r"\(aq"),
+    ('`', r"\(ga"),
+    ('^', r"\(ha"),
+    ('~', r"\(ti"),
+    ('…', r"\[u2026]"),
+];
 
 /// The width of the lines of paragraphs. Longer lines are bad style in roff.
 const COLUMNS: usize = 78;
@@ -284,6 +291,7 @@ mod tests {
             let (_, page) = pages.iter().find(|(page, _)| *page == name).expect(&name);
             for flag in command.command.flags.iter().filter(|flag| !flag.hidden) {
                 assert!(page.contains(&escaped(flag.long)), "{}: {page}", flag.long);
+                assert!(page.is_ascii(), "a character that roff writes longer: {page}");
             }
             assert!(page.contains(".SH EXAMPLES"), "{page}");
         }
