@@ -1,0 +1,896 @@
+"""Tests of the client library, against the daemon that AGENT_RELAY names and against scripted daemons."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+import agent_relay  # noqa: E402
+from agent_relay import Client, Ended, Refused, encode, parse  # noqa: E402
+
+if sys.platform == "win32":
+    raise unittest.SkipTest("these tests need Unix sockets")
+DAEMON = os.environ.get("AGENT_RELAY", "")
+LIMIT_S = 20.0  # the watchdog of each wait
+TEST_LIMIT_S = 60.0  # the watchdog of each test
+warnings.simplefilter("error", ResourceWarning)
+
+
+class Daemon:
+    """A daemon with a home of its own."""
+
+    def __init__(self, config: str = "") -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.home, self.endpoint = self.folder.name, self.folder.name + "/relay.sock"
+        Path(self.home, "config.toml").write_text(config)
+        self.process: Optional[subprocess.Popen[str]] = None
+        self.start()
+
+    def start(self) -> None:
+        command = [DAEMON, "--home", self.home, "--endpoint", self.endpoint, "up", "--foreground"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr
+        log = self.process.stderr
+        for line in log:
+            if "listening at" in line:
+                break
+        else:
+            raise AssertionError("the daemon did not start")
+        self.drain = threading.Thread(target=lambda: [None for _ in log], daemon=True)
+        self.drain.start()
+
+    def kill(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        if self.process:
+            self.process.wait(LIMIT_S)
+            self.drain.join(LIMIT_S)
+            assert self.process.stderr
+            self.process.stderr.close()
+        self.process = None
+
+    def remove(self) -> None:
+        self.kill()
+        self.folder.cleanup()
+
+
+class Connection:
+    """The daemon's side of a connection to a scripted daemon."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.stream, self.file = stream, stream.makefile("rb")
+
+    def read(self) -> Dict[str, Any]:
+        length = int.from_bytes(self.file.read(4), "big")
+        return parse(self.file.read(length)) if length else {"type": "", "payload": {}}
+
+    def expect(self, kind: str) -> Dict[str, Any]:
+        """Reads up to the next envelope of a type."""
+        while True:
+            envelope = self.read()
+            if envelope["type"] == kind:
+                return envelope
+            if not envelope["type"]:
+                raise AssertionError(f"the client left before {kind}")
+
+    def write(self, kind: str, payload: Dict[str, Any], id: str = "", **members: Any) -> None:
+        self.stream.sendall(encode(kind, payload, id, **members))
+
+    def welcome(self, session: str = "s-1", frame_bytes: int = 1 << 20, heartbeat_ms: int = 5000) -> Dict[str, Any]:
+        """Reads HELLO or RESUME, and answers it."""
+        greeting = self.read()
+        server = {"max_frame_bytes": frame_bytes, "heartbeat_ms": heartbeat_ms}
+        payload = {"session_id": session, "resume_token": "token of " + session, "agent": "Ann", "server": server}
+        self.write("WELCOME", payload)
+        return greeting
+
+    def deliver(self, id: str, seq: int, ack: bool = True, body: str = "") -> bytes:
+        """Returns the frame of a delivery."""
+        members = {"from": "Bob", "to": "Ann", "delivery": {"seq": seq, "requires_ack": ack}}
+        return encode("DELIVER", {"kind": "message", "body": body or id}, id, **members)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.stream.shutdown(socket.SHUT_RDWR)
+        self.file.close()
+        self.stream.close()
+
+
+class Script:
+    """A scripted daemon: one function for each connection, in order."""
+
+    def __init__(self, *steps: Callable[[Connection], Any]) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.endpoint, self.error = self.folder.name + "/s", None  # type: str, Optional[BaseException]
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.endpoint)
+        self.listener.listen()
+        self.listener.settimeout(LIMIT_S)
+        self.thread = threading.Thread(target=self.run, args=(steps,), daemon=True)
+        self.thread.start()
+
+    def run(self, steps: Any) -> None:
+        try:
+            for step in steps:
+                connection = Connection(self.listener.accept()[0])
+                connection.stream.settimeout(LIMIT_S)
+                try:
+                    step(connection)
+                finally:
+                    connection.close()
+        except BaseException as error:
+            self.error = error
+
+    def finish(self) -> None:
+        """Waits until the script is played."""
+        self.thread.join(LIMIT_S)
+        assert not self.thread.is_alive(), "the script is not finished"
+        if self.error:
+            raise self.error
+
+    def remove(self) -> None:
+        self.listener.close()
+        self.thread.join(LIMIT_S)
+        self.folder.cleanup()
+
+
+def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Runs `work` in a thread. Returns a function that waits for its result."""
+    results: List[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            results.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def join() -> Any:
+        thread.join(LIMIT_S * 2)
+        assert results, "the thread is not finished"
+        if isinstance(results[0], BaseException):
+            raise results[0]
+        return results[0]
+
+    return join
+
+
+class Case(unittest.TestCase):
+    def setUp(self) -> None:
+        watchdog = threading.Timer(TEST_LIMIT_S, self.abort)
+        watchdog.daemon = True
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+
+    def abort(self) -> None:
+        import faulthandler
+
+        faulthandler.dump_traceback()
+        print(f"{self.id()} takes longer than {TEST_LIMIT_S} s", file=sys.stderr, flush=True)
+        self.doCleanups()
+        os._exit(1)
+
+    def script(self, *steps: Callable[[Connection], Any]) -> Script:
+        script = Script(*steps)
+        self.addCleanup(script.remove)
+        return script
+
+    def join(self, where: Any, name: str = "Ann", **options: Any) -> Client:
+        client = Client(name, endpoint=where.endpoint, **options)
+        self.addCleanup(client.close)
+        return client
+
+    def wait(self, client: Client, done: Callable[[], Any]) -> None:
+        with client._lock:
+            self.assertTrue(client._lock.wait_for(done, LIMIT_S))
+
+    def receive(self, client: Client) -> agent_relay.Delivery:
+        delivery = client.receive(LIMIT_S)
+        assert delivery, "no delivery came"
+        return delivery
+
+
+@unittest.skipUnless(DAEMON, "AGENT_RELAY does not name a daemon")
+class WithDaemon(Case):
+    def setUp(self) -> None:
+        super().setUp()
+        # A mailbox of eight messages, four for each sender, makes recipients busy soon.
+        self.daemon = Daemon("queue_max_messages = 8\n" if "busy" in self.id() else "")
+        self.addCleanup(self.daemon.remove)
+
+    def pair(self) -> List[Client]:
+        return [self.join(self.daemon, "Ann"), self.join(self.daemon, "Bob")]
+
+    def test_messages_arrive_in_both_directions(self) -> None:
+        ann, bob = self.pair()
+        text = "Zoë, 你好 \U0001f600 \ud800 \x00 \n"
+        ack = ann.send("bob", text, data={"n": 2**70, "x": [1.5, None]}, thread="t", meta={"ttl_ms": 60000})
+        self.assertEqual(ack["state"], "accepted")
+        message = self.receive(bob)
+        self.assertEqual((message.sender, message.to, message.topic), ("Ann", "Bob", ""))
+        self.assertEqual((message.body, message.payload["data"]), (text, {"n": 2**70, "x": [1.5, None]}))
+        self.assertEqual((message.payload["thread"], message.meta["ttl_ms"]), ("t", 60000))
+        self.assertTrue(message.requires_ack and message.auth == "claim" and not message.question)
+        message.ack()
+        bob.send("Ann", "back", ack=False)
+        message = self.receive(ann)
+        self.assertEqual((message.body, message.requires_ack), ("back", False))
+        message.ack()
+        bob.send("Bob", "to myself")
+        self.receive(bob).ack()
+
+    def test_order_is_kept(self) -> None:
+        ann, bob = self.pair()
+
+        def send() -> None:
+            for number in range(200):
+                ann.send("Bob", str(number))
+
+        sent = in_thread(send)
+        for number in range(200):
+            message = self.receive(bob)
+            self.assertEqual(message.body, str(number))
+            message.ack()
+        sent()
+
+    def test_broadcasts_and_topics(self) -> None:
+        ann, bob = self.pair()
+        self.assertEqual(ann.send("*", "all")["recipients"], 1)
+        message = self.receive(bob)
+        self.assertTrue(message.broadcast)
+        message.ack()
+        self.assertEqual(ann.send("*", "nobody", topic="bäu.linux")["recipients"], 0)
+        bob.subscribe("bäu.*")
+        bob.subscribe("bäu.>")
+        self.assertEqual(ann.send("", "passed", topic="bäu.linux")["recipients"], 1)
+        message = self.receive(bob)
+        self.assertEqual((message.topic, message.body), ("bäu.linux", "passed"))
+        message.ack()
+        bob.unsubscribe("bäu.*")
+        bob.unsubscribe("bäu.>")
+        self.assertEqual(ann.send("*", "nobody", topic="bäu.linux")["recipients"], 0)
+
+    def test_questions(self) -> None:
+        ann, bob = self.pair()
+
+        def answer() -> None:
+            message = self.receive(bob)
+            self.assertEqual((message.body, bool(message.question)), ("Which port?", True))
+            message.answer("8080", data={"tls": False}, response=False)
+
+        answered = in_thread(answer)
+        reply = ann.ask("Bob", "Which port?", timeout=LIMIT_S)
+        self.assertEqual(reply, ("Bob", "8080", False, {"tls": False, "body": "8080"}))
+        answered()
+        # An acknowledgement is no answer; the second one answers.
+        asked = in_thread(lambda: ann.ask("Bob", "Again?", timeout=LIMIT_S))
+        message = self.receive(bob)
+        message.ack()
+        message.answer("yes")
+        self.assertEqual(asked().body, "yes")
+        # A peer that never answers, and one that refuses.
+        with self.assertRaises(TimeoutError):
+            ann.ask("Bob", "Are you there?", timeout=0.2)
+        self.receive(bob).ack()
+        asked = in_thread(lambda: ann.ask("Bob", "Please?", timeout=LIMIT_S))
+        self.receive(bob).refuse("no time")
+        with self.assertRaisesRegex(Refused, "no time") as refused:
+            asked()
+        self.assertEqual(refused.exception.code, "REFUSED")
+
+    def test_nacks_have_codes(self) -> None:
+        ann, bob = self.pair()
+        cases: List[Tuple[Callable[[], Any], str]] = [
+            (lambda: ann.send("Nobody", "?"), "UNKNOWN_AGENT"),
+            (lambda: ann.send("two words", "?"), "INVALID"),
+            (lambda: ann.send("", "?"), "INVALID"),
+            (lambda: ann.send("*", "?", topic="x.*"), "INVALID"),
+            (lambda: ann.send("Bob", "?", meta={"ttl_ms": "soon"}), "INVALID"),
+            (lambda: ann.subscribe("a..b"), "INVALID"),
+            (lambda: ann.send("Bob", "x" * (1 << 20)), "TOO_LARGE"),
+            (lambda: ann.send("@relay", "nonsense", kind="request"), "INVALID"),
+            (lambda: ann.ask("Nobody", "?"), "UNKNOWN_AGENT"),
+        ]
+        for send, code in cases:
+            with self.subTest(code), self.assertRaises(Refused) as refused:
+                send()
+            self.assertEqual(refused.exception.code, code)
+        deep: Any = []
+        for _ in range(130):
+            deep = [deep]
+        with self.assertRaises(Refused) as refused:
+            ann.send("Bob", data=deep)
+        self.assertEqual(refused.exception.code, "INVALID")
+        ann.send("Nobody", "?", ack=False)
+        self.wait(ann, lambda: ann.failures)
+        self.assertEqual(ann.failures.popleft().code, "UNKNOWN_AGENT")
+        ann.send("Bob", "returned")
+        self.receive(bob).refuse("not mine")
+        self.wait(ann, lambda: ann.failures)
+        self.assertEqual((ann.failures[0].code, ann.failures.popleft().to), ("REFUSED", "Bob"))
+        ann.send("Bob", "later")
+        self.receive(bob).refuse("busy", retry_after=0.05)
+        message = self.receive(bob)
+        self.assertEqual((message.body, message.attempt), ("later", 2))
+        message.ack()
+
+    def test_names(self) -> None:
+        self.join(self.daemon, "Ann")
+        for name, code in [("ANN", "NAME_IN_USE"), ("two words", "INVALID_NAME"), ("Zoë", "INVALID_NAME"),
+                           ("admin", "INVALID_NAME"), ("", "INVALID_NAME")]:
+            with self.subTest(name), self.assertRaises(Ended) as ended:
+                Client(name, endpoint=self.daemon.endpoint, attempts=3)
+            self.assertEqual(ended.exception.code, code)
+
+    def test_busy_recipient_gets_everything_in_order(self) -> None:
+        ann, bob = self.join(self.daemon), self.join(self.daemon, "Bob", max_inflight=1)
+        sent = in_thread(lambda: [ann.send("Bob", str(number)) for number in range(30)])
+        # The daemon takes four messages while Bob acknowledges none, and answers the fifth with BUSY.
+        self.wait(ann, lambda: any(request.busy for request in ann._outbox.values()))
+        self.join(self.daemon, "Carl")
+        ann.send("Carl", "Carl is not busy", ack=False)
+        for number in range(30):
+            message = self.receive(bob)
+            self.assertEqual(message.body, str(number))
+            message.ack()
+        sent()
+
+    def test_busy_recipient_of_at_most_once_messages(self) -> None:
+        ann, bob = self.pair()
+        # Nobody receives, so that Bob's client stops reading, and then his mailbox is full.
+        with mock.patch.object(agent_relay, "UNREAD", 20):
+            sent = in_thread(lambda: [ann.send("Bob", f"{n} " + "x" * 20_000, ack=False) for n in range(100)])
+            self.wait(ann, lambda: any(request.busy for request in ann._outbox.values()))
+            self.wait(bob, lambda: len(bob._unread) == 20)
+            received = {int(self.receive(bob).body.split()[0]) for _ in range(100)}
+            sent()
+        self.assertEqual(received, set(range(100)))
+        self.assertEqual(list(ann.failures), [])
+
+    def test_waiting_call_reads_on_and_fails_when_too_much_is_unread(self) -> None:
+        ann, bob = self.pair()
+        with mock.patch.object(agent_relay, "UNREAD", 5):
+            asked = in_thread(lambda: bob.ask("Ann", "?", timeout=LIMIT_S))
+            self.receive(ann).ack()
+            for number in range(20):
+                ann.send("Bob", str(number), ack=False)
+            with self.assertRaisesRegex(TimeoutError, "unread"):
+                asked()
+        self.assertEqual([self.receive(bob).body for _ in range(20)], [str(n) for n in range(20)])
+
+    def test_mail_waits_for_a_name_and_close_keeps_it(self) -> None:
+        ann, bob = self.pair()
+        bob.close()
+        self.assertTrue(ann.send("Bob", "for later")["away"])
+        bob = self.join(self.daemon, "Bob")
+        self.receive(bob)
+        bob.close()
+        self.assertIsNone(bob.receive())
+        with self.assertRaises(Ended):
+            bob.send("Ann")
+        bob = self.join(self.daemon, "Bob")
+        self.receive(bob).ack()
+
+    def test_close_ends_iteration(self) -> None:
+        ann = self.join(self.daemon)
+        received = in_thread(lambda: [message.body for message in ann])
+        ann.send("Ann", "to myself")
+        self.wait(ann, lambda: not ann._unread)
+        ann.close()
+        self.assertLessEqual(len(received()), 1)
+
+    def test_daemon_is_not_known_or_not_there(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaises(Ended) as ended:
+                Client("Ann", endpoint=folder + "/none")
+        self.assertEqual(ended.exception.code, "NO_DAEMON")
+        with mock.patch.dict(os.environ, {"AGENT_RELAY_HOME": self.daemon.home}):
+            os.environ.pop("AGENT_RELAY_ENDPOINT", None)
+            with Client("Ann") as ann:
+                self.assertEqual(ann.name, "Ann")
+
+    def test_readme_examples(self) -> None:
+        readme = (ROOT / "README.md").read_text(encoding="utf-8")
+        code = dict(re.findall(r"^## (\w+)\n\n```python\n(.*?)```$", readme, re.DOTALL | re.MULTILINE))
+        self.assertEqual(set(code), {"Send", "Receive", "Ask", "Answer", "Topics"})
+        for name, example in code.items():
+            self.assertLessEqual(example.count("\n"), 11, name)
+        Client("Bob", endpoint=self.daemon.endpoint).close()  # The daemon knows Bob.
+        environment = {**os.environ, "AGENT_RELAY_ENDPOINT": self.daemon.endpoint, "PYTHONPATH": str(ROOT / "src")}
+
+        def play(name: str) -> Callable[[], Any]:
+            command = [sys.executable, "-X", "utf8", "-c", code[name]]
+            run = lambda: subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT_S, text=True)
+            join = in_thread(run)
+
+            def check() -> str:
+                result = join()
+                self.assertEqual((result.returncode, result.stderr), (0, ""), name)
+                return str(result.stdout)
+
+            return check
+
+        self.assertEqual(play("Send")(), "the daemon has it\n")
+        self.assertEqual(play("Receive")(), "Ann says Your turn\n")
+        asked = play("Ask")
+        self.assertEqual(play("Answer")(), "")
+        self.assertEqual(asked(), "Bob answers 8080\n")
+        self.assertEqual(play("Topics")(), "build.linux passed\n")
+
+
+@unittest.skipUnless(DAEMON, "AGENT_RELAY does not name a daemon")
+class WithDaemonThatDies(Case):
+    def test_messages_survive_sigkill(self) -> None:
+        daemon = Daemon()
+        self.addCleanup(daemon.remove)
+        ann, bob = self.join(daemon, "Ann"), self.join(daemon, "Bob")
+        bob.subscribe("news")
+        sessions = (ann.session_id, bob.session_id)
+        count, kills = 300, 3
+        half: Dict[str, int] = {"Ann": 0, "Bob": 0}
+
+        def send(client: Client, to: str) -> None:
+            for number in range(count):
+                client.send(to, str(number))
+
+        def receive(client: Client) -> List[str]:
+            bodies: List[str] = []
+            for _ in range(count):
+                message = client.receive(LIMIT_S)
+                assert message, f"{client.name} lost a message after {bodies[-1:]}"
+                bodies.append(message.body)
+                message.ack()
+                with client._lock:
+                    half[client.name] = len(bodies)
+                    client._lock.notify_all()
+            return bodies
+
+        joins = [in_thread(lambda: send(ann, "Bob")), in_thread(lambda: send(bob, "Ann"))]
+        received = [in_thread(lambda: receive(ann)), in_thread(lambda: receive(bob))]
+        for kill in range(1, kills + 1):
+            self.wait(bob, lambda: half["Bob"] >= count * kill // (kills + 1))
+            daemon.kill()
+            daemon.start()
+        for join in joins:
+            join()
+        for join in received:
+            self.assertEqual(join(), [str(number) for number in range(count)])
+        self.assertEqual((ann.session_id, bob.session_id), sessions)
+        self.assertEqual(ann.send("*", "still subscribed", topic="news")["recipients"], 1)
+        self.assertEqual(self.receive(bob).body, "still subscribed")
+        self.assertIsNone(bob.receive(0))
+        # What the daemon has stored for neither of them is nothing: all was acknowledged, once.
+        self.assertEqual([failure.code for client in (ann, bob) for failure in client.failures
+                          if failure.code != "STALE"], [])
+
+    def test_key_of_a_name(self) -> None:
+        daemon = Daemon()
+        self.addCleanup(daemon.remove)
+        command = [DAEMON, "--home", daemon.home, "--endpoint", daemon.endpoint, "policy"]
+        made = subprocess.run([*command, "key", "Ann"], capture_output=True, text=True, timeout=LIMIT_S)
+        keys = re.findall(r"\b[0-9a-f]{64}\b", made.stdout + made.stderr)
+        rule = re.search(r"^(\[.*?)(?=^\S*$|\Z)", made.stdout, re.DOTALL | re.MULTILINE)
+        if not (keys and rule):
+            self.skipTest(f"the output of `policy key` is not understood: {made.stdout!r}")
+        Path(daemon.home, "policy.toml").write_text(rule.group(1))
+        subprocess.run([*command, "reload"], check=True, capture_output=True, timeout=LIMIT_S)
+        with self.assertRaises(Ended) as ended:
+            self.join(daemon)
+        self.assertEqual(ended.exception.code, "UNAUTHORIZED")
+        ann = self.join(daemon, key=keys[0])
+        session = ann.session_id
+        ann.send("Ann", "the store has it and the session")
+        self.receive(ann).ack()
+        daemon.kill()
+        daemon.start()
+        ann.send("Ann", "back")
+        self.assertEqual(self.receive(ann).auth, "key")
+        self.assertEqual(ann.session_id, session)
+
+
+class WithScript(Case):
+    def test_connection_cut_within_a_frame_is_resumed(self) -> None:
+        greetings: List[Dict[str, Any]] = []
+
+        def first(daemon: Connection) -> None:
+            greetings.append(daemon.welcome())
+            daemon.stream.sendall(daemon.deliver("d-1", 1) + daemon.deliver("d-2", 2, ack=False))
+            self.assertEqual(daemon.expect("ACK")["payload"]["ack_id"], "d-1")
+            self.assertEqual(daemon.expect("ACK")["payload"]["ack_id"], "d-2")  # not needed, and allowed
+            daemon.stream.sendall(daemon.deliver("d-3", 3)[:50])
+
+        def second(daemon: Connection) -> None:
+            greetings.append(daemon.welcome())
+            daemon.write("SYNC", {"session_id": "s-1", "streams": []})
+            daemon.stream.sendall(b"".join(daemon.deliver(f"d-{n}", n, ack=n != 2) for n in (1, 2, 3)))
+            acks = [daemon.expect("ACK")["payload"] for _ in range(2)]
+            self.assertEqual(acks, [{"ack_id": "d-1", "seq": 1}, {"ack_id": "d-3", "seq": 3}])  # d-1 once more
+            daemon.expect("BYE")
+
+        script = self.script(first, second)
+        ann = self.join(script)
+        for id in ("d-1", "d-2", "d-3"):
+            message = self.receive(ann)
+            self.assertEqual(message.id, id)
+            message.ack()
+            message.ack()
+        ann.close()
+        script.finish()
+        self.assertIsNone(ann.receive(0))
+        self.assertEqual(greetings[0]["payload"]["capabilities"], {"resume": True, "max_inflight": 256})
+        self.assertEqual(greetings[1]["type"], "RESUME")
+        self.assertEqual(greetings[1]["payload"]["resume_token"], "token of s-1")
+        self.assertEqual(greetings[1]["payload"]["streams"], [{"peer": "Bob", "topic": "", "last_seq": 2}])
+
+    def test_unanswered_send_is_sent_again_unchanged(self) -> None:
+        frames: List[Dict[str, Any]] = []
+
+        def lose(daemon: Connection) -> None:
+            daemon.welcome()
+            frames.append(daemon.expect("SEND"))
+
+        def accept(daemon: Connection) -> None:
+            daemon.welcome()
+            frames.append(daemon.expect("SEND"))
+            for _ in range(2):
+                daemon.write("BUSY", {"ack_id": frames[0]["id"], "retry_after_ms": 1, "queue_depth": 1})
+                frames.append(daemon.expect("SEND"))
+            daemon.write("ACK", {"ack_id": frames[0]["id"], "state": "accepted"})
+            daemon.expect("BYE")
+
+        script = self.script(lose, accept)
+        ann = self.join(script)
+        ann.send("Bob", "once", timeout=LIMIT_S)
+        ann.close()
+        script.finish()
+        self.assertEqual(len(frames), 4)
+        self.assertTrue(all(frame == frames[0] for frame in frames))
+
+    def test_later_message_waits_for_a_busy_one(self) -> None:
+        bodies: List[str] = []
+
+        def busy(daemon: Connection) -> None:
+            daemon.welcome()
+            for send in range(4):
+                envelope = daemon.expect("SEND")
+                bodies.append(envelope["payload"]["body"])
+                if send == 0:
+                    daemon.write("BUSY", {"ack_id": envelope["id"], "retry_after_ms": 200, "queue_depth": 1})
+
+        script = self.script(busy)
+        ann = self.join(script)
+        ann.send("Bob", "first", ack=False)
+        self.wait(ann, lambda: any(request.busy for request in ann._outbox.values()))
+        ann.send("Carl", "to another", ack=False)
+        ann.send("BOB", "second", ack=False)
+        script.finish()
+        self.assertEqual(bodies, ["first", "to another", "first", "second"])
+
+    def test_answer_is_sent_again(self) -> None:
+        answers: List[Dict[str, Any]] = []
+
+        def asks(daemon: Connection) -> None:
+            daemon.welcome()
+            members = {"from": "Bob", "to": "Ann", "delivery": {"seq": 1, "requires_ack": True}}
+            sync = {"correlationId": "c", "timeoutMs": 60000}
+            daemon.write("DELIVER", {"body": "?"}, "d-1", payload_meta={"sync": sync}, **members)
+            answers.append(daemon.expect("ACK")["payload"])
+
+        def again(daemon: Connection) -> None:
+            daemon.welcome()
+            answers.append(daemon.expect("ACK")["payload"])
+
+        script = self.script(asks, again)
+        self.receive(self.join(script)).answer("yes")
+        script.finish()
+        self.assertEqual(answers[0], answers[1])
+        self.assertEqual((answers[0]["correlationId"], answers[0]["responseData"]), ("c", {"body": "yes"}))
+
+    def test_fresh_session_is_subscribed_again(self) -> None:
+        kinds: List[str] = []
+
+        def second(daemon: Connection) -> None:
+            kinds.append(daemon.read()["type"])
+            daemon.write("ERROR", {"code": "RESUME_REJECTED", "fatal": False, "message": "expired"})
+            hello = daemon.welcome("s-2")
+            self.assertNotIn("session", hello["payload"])
+            kinds.extend([hello["type"], daemon.expect("SUBSCRIBE")["topic"]])
+
+        first_subscribed = threading.Event()
+
+        def first_with_ping(daemon: Connection) -> None:
+            daemon.welcome()
+            daemon.write("ACK", {"ack_id": daemon.expect("SUBSCRIBE")["id"]})
+            self.assertTrue(first_subscribed.wait(LIMIT_S))
+            daemon.write("PING", {"nonce": "9f"})
+            self.assertEqual(daemon.expect("PONG")["payload"], {"nonce": "9f"})
+
+        script = self.script(first_with_ping, second)
+        ann = self.join(script)
+        ann.subscribe("news", timeout=LIMIT_S)
+        first_subscribed.set()
+        script.finish()
+        self.assertEqual(kinds, ["RESUME", "HELLO", "news"])
+        self.assertEqual(ann.failures[0].code, "RESUME_REJECTED")
+
+    def test_subscriptions_are_repeated_until_they_are_answered(self) -> None:
+        nexts: List[str] = []
+
+        def acknowledges(daemon: Connection) -> None:
+            daemon.welcome()
+            daemon.write("ACK", {"ack_id": daemon.expect("SUBSCRIBE")["id"]})
+            self.assertTrue(subscribed.wait(LIMIT_S))
+
+        def rejects(daemon: Connection) -> None:
+            self.assertEqual(daemon.read()["type"], "RESUME")
+            daemon.write("ERROR", {"code": "RESUME_REJECTED", "fatal": False, "message": "expired"})
+            daemon.welcome("s-2")
+            daemon.expect("SUBSCRIBE")  # It is lost.
+
+        def resumes(daemon: Connection) -> None:
+            self.assertEqual(daemon.welcome("s-2")["type"], "RESUME")
+            daemon.write("PING", {"nonce": "1"})
+            subscribe = daemon.read()
+            nexts.append(subscribe["type"])
+            daemon.write("ACK", {"ack_id": subscribe["id"]})
+            daemon.write("PING", {"nonce": "2"})
+            while daemon.expect("PONG")["payload"]["nonce"] != "2":
+                pass
+
+        def resumes_subscribed(daemon: Connection) -> None:
+            daemon.welcome("s-2")
+            daemon.write("PING", {"nonce": "3"})
+            nexts.append(daemon.read()["type"])
+
+        subscribed = threading.Event()
+        with mock.patch.object(agent_relay, "FIRST_WAIT_S", 0.001):
+            script = self.script(acknowledges, rejects, resumes, resumes_subscribed)
+            self.join(script).subscribe("news", timeout=LIMIT_S)
+            subscribed.set()
+            script.finish()
+        self.assertEqual(nexts, ["SUBSCRIBE", "PONG"])
+
+    def test_long_topics_do_not_make_resume_too_large(self) -> None:
+        limit, topics = 1 << 16, [f"{number:03}" + "\x01" * 242 for number in range(100)]
+
+        def delivers(daemon: Connection) -> None:
+            daemon.welcome(frame_bytes=limit)
+            for topic in topics:
+                members = {"from": "Bob", "topic": topic, "delivery": {"seq": 7}}
+                daemon.write("DELIVER", {"body": ""}, "of " + topic[:3], **members)
+            daemon.write("PING", {"nonce": ""})
+            daemon.expect("PONG")
+
+        def resumes(daemon: Connection) -> None:
+            resume = daemon.welcome(frame_bytes=limit)
+            self.assertEqual(resume["type"], "RESUME")
+            self.assertLessEqual(len(json.dumps(resume)), limit)
+            taken = [stream["topic"] for stream in resume["payload"]["streams"]]
+            self.assertGreater(len(taken), 30)
+            self.assertEqual(set(taken), set(topics[-len(taken):]))  # the latest
+
+        script = self.script(delivers, resumes)
+        self.join(script)
+        script.finish()
+
+    def test_busy_broadcast_holds_back_broadcasts_only(self) -> None:
+        def busy(daemon: Connection) -> None:
+            daemon.welcome()
+            members = {"from": "Bob", "to": "Ann", "delivery": {"seq": 1, "requires_ack": True}}
+            sync = {"correlationId": "c", "timeoutMs": 2000}
+            daemon.write("DELIVER", {"body": "?"}, "d-1", payload_meta={"sync": sync}, **members)
+            daemon.write("BUSY", {"ack_id": daemon.expect("SEND")["id"], "retry_after_ms": 60000, "queue_depth": 1})
+            daemon.write("ACK", {"ack_id": daemon.expect("SUBSCRIBE")["id"]})
+            self.assertEqual(daemon.read()["payload"]["responseData"], {"body": "yes"})
+
+        script = self.script(busy)
+        ann = self.join(script)
+        ann.send("*", "first", ack=False)
+        self.wait(ann, lambda: any(request.busy for request in ann._outbox.values()))
+        with self.assertRaises(TimeoutError):
+            ann.send("", "second", topic="news", ack=False, timeout=0.01)
+        ann.subscribe("news", timeout=2)
+        self.receive(ann).answer("yes")
+        script.finish()
+
+    def test_too_long_refusals_and_answers_are_not_sent(self) -> None:
+        def asks(daemon: Connection) -> None:
+            daemon.welcome()
+            members = {"from": "Bob", "to": "Ann", "delivery": {"seq": 1, "requires_ack": True}}
+            sync = {"correlationId": "c", "timeoutMs": 60000}
+            daemon.write("DELIVER", {"body": "?"}, "d-1", payload_meta={"sync": sync}, **members)
+            payload = daemon.read()["payload"]
+            self.assertEqual(payload.get("responseData"), {"body": "yes"})
+            daemon.expect("BYE")
+
+        script = self.script(asks)
+        ann = self.join(script)
+        message = self.receive(ann)
+        for call in (message.refuse, message.answer, lambda text: message.refuse("", code=text)):
+            with self.assertRaises(Refused) as refused:
+                call("x" * 2_000_000)
+            self.assertEqual(refused.exception.code, "TOO_LARGE")
+            self.assertFalse(ann._seen["d-1"] or ann._outbox)
+        message.answer("yes")
+        ann.close()
+        script.finish()
+
+    def test_stale_resume_continues_with_hello(self) -> None:
+        def stale(daemon: Connection) -> None:
+            resume = daemon.read()
+            daemon.write("NACK", {"ack_id": resume["id"], "code": "STALE", "message": "gone"})
+            hello = daemon.welcome()
+            self.assertEqual(hello["payload"]["session"], {"resume_token": "token of s-1"})
+
+        script = self.script(lambda daemon: daemon.welcome(), stale)
+        ann = self.join(script)
+        script.finish()
+        self.assertEqual([failure.code for failure in ann.failures], ["STALE"])
+
+    def test_errors_that_repeat_are_permanent(self) -> None:
+        def fails(code: str) -> Callable[[Connection], None]:
+            def step(daemon: Connection) -> None:
+                daemon.welcome()
+                daemon.write("ERROR", {"code": code, "fatal": True, "message": "why"})
+
+            return step
+
+        script = self.script(fails("SHUTTING_DOWN"), fails("INTERNAL"), fails("SESSION_REPLACED"))
+        ann = self.join(script)
+        with self.assertRaises(Ended) as ended:
+            ann.receive(LIMIT_S)
+        self.assertEqual(ended.exception.code, "SESSION_REPLACED")
+        with self.assertRaises(Ended):
+            ann.send("Bob", "?")
+        with self.assertRaises(Ended):
+            list(ann)
+
+    def test_cycle_of_attempts_ends(self) -> None:
+        script = self.script(lambda daemon: daemon.welcome(), *[lambda daemon: None] * 9)
+        with mock.patch.object(agent_relay, "FIRST_WAIT_S", 0.001):
+            ann = self.join(script)
+            with self.assertRaisesRegex(Ended, "attempts: 10"):
+                ann.receive(LIMIT_S)
+        script.finish()
+
+    def test_bye_from_the_daemon_is_followed_by_a_new_connection(self) -> None:
+        def leaves(daemon: Connection) -> None:
+            daemon.welcome()
+            daemon.write("BYE", {"reason": "upgrade", "retry_after_ms": 10})
+
+        script = self.script(leaves, lambda daemon: daemon.welcome())
+        self.join(script)
+        script.finish()
+
+    def test_frames_that_are_not_valid_end_the_connection(self) -> None:
+        deep = b'{"v":1,"type":"DELIVER","id":"x","ts":1,"payload":{"body":%s}}' % (b"[" * 300_000 + b"]" * 300_000)
+        many = b'{"v":1,"type":"PONG","id":"x","ts":1,"payload":{"body":"' + b"[{" * 1000 + b'\\""}}'
+        number = b'{"v":1,"type":"PONG","id":"x","ts":1,"payload":{"n":' + b"9" * 900_000 + b"}}"
+
+        def frame(data: bytes) -> bytes:
+            return len(data).to_bytes(4, "big") + data
+
+        bad = [b"\0\0\0\0", b"\xff\xff\xff\xff", frame(b" " * 5000), frame(deep), frame(b"[]"), frame(b"\xff{}"),
+               frame(b"{}"), frame(b'{"type":"PING","id":"x","payload":[]}')]
+
+        def sends(data: bytes) -> Callable[[Connection], None]:
+            def step(daemon: Connection) -> None:
+                daemon.welcome(frame_bytes=4096 if data[4:5] == b" " else 1 << 20)
+                with contextlib.suppress(OSError):  # The client is possibly gone before it has all.
+                    daemon.stream.sendall(frame(many) + frame(number) + data if len(data) > 10_000 else data)
+                while daemon.read()["type"]:
+                    pass  # The client ends the connection.
+
+            return step
+
+        script = self.script(*[sends(data) for data in bad])
+        with mock.patch.object(agent_relay, "FIRST_WAIT_S", 0.001):
+            self.join(script)
+            script.finish()
+
+    def test_text_with_brackets_is_not_deep(self) -> None:
+        body = "[" * 1000 + '"{' * 1000 + "\\"
+        self.assertEqual(parse(encode("SEND", {"body": body})[4:])["payload"]["body"], body)
+        nested = b'{"type":"x","id":"x","payload":{"a":%s}}'
+        parse(nested % (b"[" * 126 + b"]" * 126))
+        with self.assertRaisesRegex(ValueError, "deeper"):
+            parse(nested % (b"[" * 127 + b"]" * 127))
+        for text in (b'{"a":' * 128 + b"1" + b"}" * 128, b'"' * 300_000 + b"[" * 200, b'"\\' * 300_000 + b"[" * 200):
+            with self.assertRaises(ValueError):
+                parse(text)
+
+    def test_daemon_that_never_answers(self) -> None:
+        gone = threading.Event()
+
+        def silent(daemon: Connection) -> None:
+            while daemon.read()["type"]:
+                pass
+            gone.set()
+
+        script = self.script(silent)
+        with mock.patch.object(agent_relay, "WELCOME_S", 0.1), self.assertRaisesRegex(Ended, "no WELCOME"):
+            self.join(script)
+        self.assertTrue(gone.wait(LIMIT_S))
+        script.finish()
+
+        def accepts_nothing(daemon: Connection) -> None:
+            daemon.welcome()
+            silent(daemon)
+
+        script = self.script(accepts_nothing)
+        ann = self.join(script)
+        for call in (lambda: ann.send("Bob", timeout=0.05), lambda: ann.ask("Bob", "?", timeout=0.05),
+                     lambda: ann.subscribe("x", timeout=0.05)):
+            with self.assertRaises(TimeoutError):
+                call()
+        self.assertEqual(ann._outbox, {})
+
+    def test_client_that_does_not_receive_stops_reading_and_stays_alive(self) -> None:
+        state: Dict[str, Any] = {}
+
+        def floods(daemon: Connection) -> None:
+            daemon.welcome(heartbeat_ms=100)
+            daemon.stream.sendall(b"".join(daemon.deliver(f"d-{n}", n, ack=False) for n in range(1, 1101)))
+            self.assertEqual(daemon.expect("PONG")["payload"], {"nonce": ""})
+            state["unread"] = len(ann._unread)
+            paused.set()
+            daemon.expect("BYE")
+
+        paused = threading.Event()
+        script = self.script(floods)
+        ann = self.join(script)
+        self.assertTrue(paused.wait(LIMIT_S))
+        self.assertEqual(state["unread"], agent_relay.UNREAD)
+        self.assertEqual([self.receive(ann).seq for _ in range(1100)], list(range(1, 1101)))
+        ann.close()
+        script.finish()
+
+    def test_daemon_that_does_not_read_cannot_fill_memory(self) -> None:
+        def pings(daemon: Connection) -> None:
+            daemon.welcome()
+            frame = encode("PING", {"nonce": "x" * 1000}) * 100
+            with self.assertRaises(OSError):
+                while True:
+                    daemon.stream.sendall(frame)
+
+        script = self.script(pings)
+        with mock.patch.object(agent_relay, "CONTROL_FRAMES", 500):
+            self.join(script)
+            script.finish()
+
+    @unittest.skipUnless(sys.platform == "linux" and os.getuid() == 0, "needs root to run another user's process")
+    def test_server_of_another_user_is_refused(self) -> None:
+        program = ("import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); "
+                   "os.chmod(sys.argv[1], 0o777); print('ready', flush=True); c = s.accept()[0]; "
+                   "print(len(c.recv(9)), flush=True)")
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o777)
+            command = [sys.executable, "-c", program, folder + "/s"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+                self.addCleanup(server.kill)
+                assert server.stdout
+                self.assertEqual(server.stdout.readline(), "ready\n")
+                with self.assertRaisesRegex(Ended, "another user"):
+                    Client("Ann", endpoint=folder + "/s")
+                self.assertEqual(server.stdout.readline(), "0\n")  # Nothing was sent to it.
+
+
+if __name__ == "__main__":
+    unittest.main()
