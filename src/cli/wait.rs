@@ -30,8 +30,8 @@ const LOOK_MS: u64 = 2000;
 /// The least time for an answer of the daemon, also if --timeout is shorter.
 const ANSWER_MIN: Duration = Duration::from_secs(1);
 
-/// The time for which waiting must be hopeless before it ends: a wrapper reports to the daemon what its
-/// agent does shortly after it has joined, and reconnects within a second.
+/// The time for which a state must be out of reach before `wait` fails. A wrapper reports its
+/// agent's activity shortly after it has joined, and reconnects within a second.
 const HOPELESS_MS: u64 = 3000;
 
 /// Wait until an agent is idle, has ended, or has a message that it has not got.
@@ -79,9 +79,10 @@ impl Wait {
         let until = self.timeout.map(|ms| clock::monotonic_ms().saturating_add(ms));
         let mut changes = AgentChanges::begin(options, &self.name, self.state);
         let mut hopeless_since = None;
+        let left = |now| until.map_or(u64::MAX, |until| until.saturating_sub(now));
         loop {
-            let left = until.map_or(u64::MAX, |until| until.saturating_sub(clock::monotonic_ms()));
-            let limit = Duration::from_millis(left).clamp(ANSWER_MIN, ANSWER_TIMEOUT);
+            let limit = Duration::from_millis(left(clock::monotonic_ms()));
+            let limit = limit.clamp(ANSWER_MIN, ANSWER_TIMEOUT);
             let progress = match self.look(limit, &client, &run_directory) {
                 Err(failure) if failure.code == TIMED_OUT => {
                     Progress::Unwatched("the daemon does not answer".to_owned())
@@ -106,7 +107,7 @@ impl Wait {
                     (why, POLL_MS)
                 }
             };
-            let left = until.map_or(u64::MAX, |until| until.saturating_sub(now));
+            let left = left(now);
             if left == 0 {
                 let waited = time_limit(self.timeout.unwrap_or_default());
                 let message = format!("{} after {waited}: {words}", missed(self.state));

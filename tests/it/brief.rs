@@ -2,7 +2,7 @@
 //! typed at the start.
 
 use crate::{
-    commands::{err, out, run},
+    commands::{USAGE, err, out, run},
     sandbox::{Sandbox, not_tried, output, until},
     terminal::Terminal,
     wrap::wrap_line_reader_with,
@@ -12,7 +12,6 @@ use std::{fs, path::PathBuf, process::Output};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
-const USAGE: i32 = 2;
 
 /// A sandbox with these files in the directory in which commands run.
 fn project(files: &[(&str, &str)]) -> Sandbox {

@@ -16,7 +16,7 @@ use std::{
 
 pub(crate) const DONE: i32 = 0;
 pub(crate) const FAILED: i32 = 1;
-const USAGE: i32 = 2;
+pub(crate) const USAGE: i32 = 2;
 const NOT_DELIVERED: i32 = 3;
 const TIMED_OUT: i32 = 4;
 

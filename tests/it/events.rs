@@ -1,7 +1,7 @@
 //! `events`, and `agents --watch` and `--here`, between real processes and in terminals.
 
 use crate::{
-    commands::{DONE, err, known, out, run, run_with},
+    commands::{DONE, USAGE, err, known, out, run, run_with},
     raw::Raw,
     sandbox::{self, Sandbox, WATCHDOG, example_program, output, until},
     terminal::{self, Terminal},
@@ -19,8 +19,6 @@ use std::{
     thread,
     time::Duration,
 };
-
-const USAGE: i32 = 2;
 
 /// A time in which an event would come if there were one.
 const QUIET: Duration = Duration::from_millis(500);

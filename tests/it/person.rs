@@ -2,7 +2,7 @@
 //! about agents that have ended.
 
 use crate::{
-    commands::{err, out, run},
+    commands::{USAGE, err, out, run},
     sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
     terminal::{SIZE, Terminal},
     wrap::{fullscreen, wait_until_heard, without_blanks, wrap_line_reader},
@@ -23,7 +23,6 @@ use std::{
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
-const USAGE: i32 = 2;
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 const DETACH: &str = "\u{1c}";

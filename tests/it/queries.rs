@@ -1,7 +1,7 @@
 //! States of messages, as the commands show them.
 
 use crate::{
-    commands::{err, out, run},
+    commands::{USAGE, err, out, run},
     sandbox::{Sandbox, until},
     terminal::Terminal,
     wrap::{PARAGRAPH, fullscreen},
@@ -12,7 +12,6 @@ use std::{collections::BTreeSet, fs};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
-const USAGE: i32 = 2;
 
 /// Runs a command with `--json`, and parses its lines.
 #[track_caller]

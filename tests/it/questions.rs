@@ -1,7 +1,7 @@
 //! Questions between real processes: the command, the library, and the wrapper's `[reply:ID]`.
 
 use crate::{
-    commands::{err, out, run},
+    commands::{USAGE, err, out, run},
     raw::Raw,
     sandbox::{Sandbox, output, until},
     terminal,
@@ -27,7 +27,6 @@ use std::{
 };
 
 const DONE: i32 = 0;
-const USAGE: i32 = 2;
 const NOT_DELIVERED: i32 = 3;
 const TIMED_OUT: i32 = 4;
 

@@ -2,7 +2,7 @@
 //! and tokens.
 
 use crate::{
-    commands::{Detached, err, out, run},
+    commands::{Detached, USAGE, err, out, run},
     raw::Raw,
     sandbox::{Sandbox, example_program, not_tried, output, until, wait},
     terminal::Terminal,
@@ -19,7 +19,6 @@ use std::{
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
-const USAGE: i32 = 2;
 
 /// The program under test.
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");

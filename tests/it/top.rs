@@ -1,7 +1,7 @@
 //! `top` in a terminal: what it shows, what its keys do, and what it leaves behind.
 
 use crate::{
-    commands::{DONE, err, run},
+    commands::{DONE, USAGE, err, run},
     killed::suspend,
     sandbox::{self, Sandbox, until},
     terminal::{self, Terminal},
@@ -17,8 +17,6 @@ use std::{
     fs, path, thread,
     time::{Duration, Instant},
 };
-
-const USAGE: i32 = 2;
 
 const SIZE: Size = Size { rows: 24, cols: 80 };
 

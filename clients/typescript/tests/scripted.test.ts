@@ -30,12 +30,18 @@ test("connection cut inside a frame is resumed without a doubled message", async
   assert.equal((await receive(daemon.client)).body, "three");
 });
 
+/** Joins, and subscribes to `news`. Returns the daemon's side of the connection. */
+async function joinAndSubscribe(daemon: ScriptedDaemon) {
+  const peer = await daemon.join();
+  const subscribed = daemon.client.subscribe("news");
+  peer.say("ACK", { ack_id: (await peer.expect("SUBSCRIBE")).id });
+  await subscribed;
+  return peer;
+}
+
 test("refused RESUME leads to HELLO, and a new session to new subscriptions", async (t) => {
   const daemon = new ScriptedDaemon(t);
-  const first = await daemon.join();
-  const subscribed = daemon.client.subscribe("news");
-  first.say("ACK", { ack_id: (await first.expect("SUBSCRIBE")).id });
-  await subscribed;
+  const first = await joinAndSubscribe(daemon);
   first.socket.destroy();
   const second = await daemon.peer();
   const resume = await second.expect("RESUME");
@@ -242,10 +248,7 @@ test("reader that is behind does not keep a new connection from WELCOME", async 
 
 test("subscriptions are renewed although the outbox is full", async (t) => {
   const daemon = new ScriptedDaemon(t);
-  const first = await daemon.join();
-  const subscribed = daemon.client.subscribe("news");
-  first.say("ACK", { ack_id: (await first.expect("SUBSCRIBE")).id });
-  await subscribed;
+  const first = await joinAndSubscribe(daemon);
   first.socket.destroy();
   await daemon.events.state("backoff");
   for (let n = 0; n < 4096; n++) daemon.client.send({ to: "Bob", body: `${n}` }).catch(() => {});

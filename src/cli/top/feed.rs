@@ -140,14 +140,15 @@ impl Source {
         let mut oldest = HashMap::new();
         loop {
             let is_full = polls.is_multiple_of(POLLS_PER_FULL);
-            let wrappers = Wrappers::new(&self.options, WRAPPERS_MS);
+            // What waits in a wrapper changes often.
+            let is_asked =
+                |known: Option<&State>| is_full || known.is_some_and(|state| state.waiting > 0);
+            let is_any_asked = is_full || states.values().any(|state| is_asked(Some(state)));
+            let wrappers = is_any_asked.then(|| Wrappers::new(&self.options, WRAPPERS_MS));
             let mut agents = Vec::new();
             each_agent(client, |row| {
-                let known = states.get(&*row.name);
-                // What waits in a wrapper changes often.
-                let is_asked = is_full || known.is_some_and(|state: &State| state.waiting > 0);
-                let answer = if is_asked { wrappers.ask(&row) } else { None };
-                if let Some(state) = answer {
+                let asked = wrappers.as_ref().filter(|_| is_asked(states.get(&*row.name)));
+                if let Some(state) = asked.and_then(|wrappers| wrappers.ask(&row)) {
                     states.insert(row.name.clone().into_owned(), state);
                 } else if !row.here {
                     states.remove(&*row.name);
@@ -180,17 +181,17 @@ impl Source {
             limit: page.limit,
             ..Default::default()
         };
-        let mut message: Vec<Message> = Vec::new();
+        let mut messages: Vec<Message> = Vec::new();
         each_row(client, "history", HISTORY_MAX, request, |_, row| {
             let next = message_of_row(row);
             // A message to everyone has a row for each recipient.
-            if message.iter().all(|other| other.key != next.key) {
-                message.push(next);
+            if messages.iter().all(|other| other.key != next.key) {
+                messages.push(next);
             }
-            Ok(message.len() < HISTORY_MAX)
+            Ok(messages.len() < HISTORY_MAX)
         })?;
-        message.reverse();
-        self.send(Update::Messages(message))
+        messages.reverse();
+        self.send(Update::Messages(messages))
     }
 
     fn receive_messages(&self, client: &Client, stop: &Receiver<()>) -> Result<(), End> {
@@ -200,14 +201,14 @@ impl Source {
                 recv(client.events()) -> event => event.ok(),
             };
             let more = client.events().try_iter().map(Some).take(TOGETHER_MAX);
-            let mut message = Vec::new();
+            let mut messages = Vec::new();
             for event in iter::once(event).chain(more) {
                 match event {
-                    Some(Event::Delivered(delivery)) => message.extend(self.copied(&delivery)?),
+                    Some(Event::Delivered(delivery)) => messages.extend(self.copied(&delivery)?),
                     event => lost(event).map_or(Ok(()), Err)?,
                 }
             }
-            self.send(Update::Messages(message))?;
+            self.send(Update::Messages(messages))?;
         }
     }
 
