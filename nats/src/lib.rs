@@ -1,0 +1,5 @@
+//! Joins the agents of many machines over NATS JetStream.
+
+pub mod batch;
+pub mod sequencer;
+pub mod subject;
