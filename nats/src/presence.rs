@@ -1,0 +1,247 @@
+//! Which hosts are present, and which agents they export.
+//!
+//! Each bridge says every [`BEAT`] that it is here. A host that is silent for [`SILENCE_MAX`] is
+//! absent. Only the receiver's own monotonic clock counts, so clocks of the hosts may differ.
+//!
+//! Two bridges of one host would share its messages, so the one that was started later ends.
+
+use crate::subject::{Host, Token};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+/// The version of what bridges exchange.
+pub const VERSION: u32 = 1;
+
+/// The time between two beats.
+pub const BEAT: Duration = Duration::from_secs(2);
+
+/// The silence after which a host is absent.
+pub const SILENCE_MAX: Duration = Duration::from_secs(7);
+
+/// The time that a bridge waits for answers before it takes part.
+pub const FIRST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// The greatest number of hosts.
+pub const HOSTS_MAX: usize = 256;
+
+/// The greatest number of agents that a host exports.
+pub const EXPORTS_MAX: usize = 1024;
+
+/// The largest beat, in bytes.
+pub const BEAT_BYTES_MAX: usize = 128 * 1024;
+
+/// What a bridge says of its host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beat {
+    /// The version of what it exchanges.
+    pub version: u32,
+    /// The host's name.
+    pub host: String,
+    /// The bridge's process: another one has another id.
+    pub instance: String,
+    /// For how long the bridge has run.
+    pub age_ms: u64,
+    /// The agents that it exports.
+    #[serde(default)]
+    pub exports: Vec<String>,
+    /// Whether others should answer with a beat at once.
+    #[serde(default)]
+    pub ask: bool,
+    /// Whether the bridge ends.
+    #[serde(default)]
+    pub bye: bool,
+}
+
+/// The members of a beat that every version has.
+#[derive(Deserialize)]
+struct AnyBeat {
+    version: u32,
+}
+
+/// What [`Presence`] is notified of.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A beat came from the bridge that may speak for this host.
+    Beat(&'a Token, &'a [u8]),
+    /// The deadline has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A host is present and exports these agents, or now exports others.
+    Present(Token, String, Vec<String>),
+    /// A host is absent.
+    Absent(Token, String),
+    /// A beat is refused for this reason, which was not reported of this host before.
+    Refused(Token, String),
+    /// Send a beat now.
+    Answer,
+    /// Another bridge runs for this host and has run for longer.
+    Taken,
+}
+
+#[derive(Debug)]
+struct Peer {
+    spelling: String,
+    instance: String,
+    exports: Vec<String>,
+    absent_at: Instant,
+}
+
+/// The present hosts. The module describes it.
+#[derive(Debug)]
+pub struct Presence {
+    here: Token,
+    instance: String,
+    begun: Instant,
+    peers: BTreeMap<Token, Peer>,
+    refused: BTreeMap<Token, String>,
+}
+
+impl Presence {
+    /// The presence as the bridge `instance` of the host `here` knows it at first.
+    #[must_use]
+    pub fn new(here: Token, instance: String, now: Instant) -> Self {
+        Self { here, instance, begun: now, peers: BTreeMap::new(), refused: BTreeMap::new() }
+    }
+
+    /// The time of the next [`Input::Tick`].
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.peers.values().map(|peer| peer.absent_at).min()
+    }
+
+    /// How a present host spells its name.
+    #[must_use]
+    pub fn spelling(&self, host: &Token) -> Option<&str> {
+        Some(&self.peers.get(host)?.spelling)
+    }
+
+    /// How long this bridge has run.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.begun)
+    }
+
+    /// Handles an input at a time.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, outputs: &mut Vec<Output>) {
+        match input {
+            Input::Beat(host, bytes) => match read(host, bytes) {
+                Ok(beat) => self.beat(now, host, beat, outputs),
+                Err(why) => self.refuse(host, why, outputs),
+            },
+            Input::Tick => self.expire(now, outputs),
+        }
+    }
+
+    fn beat(&mut self, now: Instant, host: &Token, beat: Beat, outputs: &mut Vec<Output>) {
+        if *host == self.here {
+            self.own_beat(now, &beat, outputs);
+            return;
+        }
+        if beat.ask {
+            outputs.push(Output::Answer);
+        }
+        if beat.bye {
+            if self.peers.get(host).is_some_and(|peer| peer.instance == beat.instance) {
+                self.remove(host, outputs);
+            }
+            return;
+        }
+        if self.peers.len() == HOSTS_MAX && !self.peers.contains_key(host) {
+            self.refuse(host, format!("{HOSTS_MAX} hosts are here already"), outputs);
+            return;
+        }
+        self.refused.remove(host);
+        let Beat { host: spelling, instance, exports, .. } = beat;
+        let absent_at = now + SILENCE_MAX;
+        let peer = Peer { spelling: spelling.clone(), instance, exports, absent_at };
+        let exports = peer.exports.clone();
+        let known = self.peers.insert(host.clone(), peer);
+        if !known.is_some_and(|known| known.exports == exports && known.spelling == spelling) {
+            outputs.push(Output::Present(host.clone(), spelling, exports));
+        }
+    }
+
+    /// Handles a beat for this host: its own, or of another bridge.
+    fn own_beat(&self, now: Instant, beat: &Beat, outputs: &mut Vec<Output>) {
+        if beat.instance == self.instance || beat.bye {
+            return;
+        }
+        let own = (self.age(now), &self.instance);
+        if (Duration::from_millis(beat.age_ms), &beat.instance) > own {
+            outputs.push(Output::Taken);
+        } else {
+            outputs.push(Output::Answer);
+        }
+    }
+
+    fn expire(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+        let silent = self.peers.iter().filter(|(_, peer)| peer.absent_at <= now);
+        for host in silent.map(|(host, _)| host.clone()).collect::<Vec<_>>() {
+            self.remove(&host, outputs);
+        }
+    }
+
+    fn remove(&mut self, host: &Token, outputs: &mut Vec<Output>) {
+        if let Some(peer) = self.peers.remove(host) {
+            outputs.push(Output::Absent(host.clone(), peer.spelling));
+        }
+    }
+
+    /// Reports a reason once. What the host said before stays until it is silent for too long.
+    fn refuse(&mut self, host: &Token, why: String, outputs: &mut Vec<Output>) {
+        let known = self.refused.get(host) == Some(&why);
+        if known || self.refused.len() == HOSTS_MAX && !self.refused.contains_key(host) {
+            return;
+        }
+        self.refused.insert(host.clone(), why.clone());
+        outputs.push(Output::Refused(host.clone(), why));
+    }
+}
+
+/// Reads a beat that came on the subject of `host`.
+fn read(host: &Token, bytes: &[u8]) -> Result<Beat, String> {
+    if bytes.len() > BEAT_BYTES_MAX {
+        return Err(format!("its beat has more than {BEAT_BYTES_MAX} bytes"));
+    }
+    let unreadable = |error| format!("its beat is unreadable: {error}");
+    let AnyBeat { version } = serde_json::from_slice(bytes).map_err(unreadable)?;
+    if version != VERSION {
+        return Err(format!(
+            "it speaks version {version}, this bridge version {VERSION}; install the same release \
+             on both"
+        ));
+    }
+    let mut beat: Beat = serde_json::from_slice(bytes).map_err(unreadable)?;
+    if !Host::parse(&beat.host).is_ok_and(|named| named.token() == *host) {
+        return Err(format!("its beat names the host {:?}", shortened(&beat.host)));
+    }
+    if beat.exports.len() > EXPORTS_MAX {
+        return Err(format!("it exports more than {EXPORTS_MAX} agents"));
+    }
+    let mut tokens = BTreeSet::new();
+    for name in &beat.exports {
+        let token = Token::of_agent(name).ok_or_else(|| {
+            format!("it exports {:?}, which is not an agent's name", shortened(name))
+        })?;
+        if !tokens.insert(token) {
+            return Err(format!("it exports {name:?} twice"));
+        }
+    }
+    beat.exports.sort();
+    Ok(beat)
+}
+
+/// The beginning of a text that another host chose.
+fn shortened(text: &str) -> String {
+    text.chars().take(crate::subject::NAME_BYTES_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests;
