@@ -13,7 +13,9 @@ mod settings;
 pub use crate::protocol::payload::Meta;
 pub use driver::Connect;
 pub use error::ClientError;
-pub use message::{Answer, Delivery, Ended, Event, LastFailure, Outgoing, Reply, SendId, State};
+pub use message::{
+    Answer, Delivery, Ended, Event, Forwarded, LastFailure, Outgoing, Reply, SendId, State,
+};
 pub use settings::{Mode, Settings, WhenAbsent};
 
 use crate::{
@@ -143,6 +145,13 @@ impl Client {
         Ok(id)
     }
 
+    /// Queues a message of another machine's agent for sending, as [`send`](Self::send) does.
+    pub fn forward(&self, message: Forwarded) -> Result<(), ClientError> {
+        let weight = message.weight();
+        self.quota.reserve(weight)?;
+        self.command(Command::Input(Input::Forward(message, weight)))
+    }
+
     /// Acknowledges a delivery. An unknown id, or one that needs no acknowledgement, is ignored.
     pub fn acknowledge(&self, delivery_id: &str) {
         self.command_if_running(Command::Input(Input::Acknowledge(delivery_id.to_owned())));
@@ -192,9 +201,9 @@ impl Client {
             self.acknowledge(&delivery.id);
             return Ok(());
         };
-        let (delivery_id, seq) = (delivery.id.clone(), delivery.seq);
+        let (delivery_id, seq) = (delivery.id.clone(), Some(delivery.seq));
         let data = data.map(ToOwned::to_owned);
-        self.reply(Reply { delivery_id, seq, sync, response, data })
+        self.reply(Reply { delivery_id, seq, sync, response: Some(response), data })
     }
 
     /// Answers a question like [`answer`](Self::answer), with the question and the answer in
@@ -279,6 +288,12 @@ impl Client {
 
     /// Sends what is queued, then BYE, and ends every thread.
     pub fn close(self) {}
+
+    /// Ends the connection without BYE and without what is queued, and ends every thread. The
+    /// session can be resumed.
+    pub fn hang_up(self) {
+        self.command_if_running(Command::Input(Input::HangUp));
+    }
 
     /// Gives a message an id and reserves its weight.
     fn outgoing(&self, message: Outgoing) -> Result<(SendId, Input<'static>), ClientError> {

@@ -42,6 +42,7 @@ pub mod client;
 pub mod config;
 pub mod daemon;
 pub mod link;
+pub mod machines;
 pub mod mcp;
 pub mod protocol;
 pub mod record;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::protocol::{
     deliver::Proof,
-    name::{GUEST, OPERATOR, RELAY},
+    name::{GUEST, NAME_BYTES_MAX, OPERATOR, RELAY},
     text::is_hidden,
 };
 use rand_core::Rng;
@@ -140,25 +140,28 @@ impl MessageFrame<'_> {
     fn header(&self) -> String {
         let hex = self.hex;
         match self.origin {
-            Origin::Relay => format!("[relay {hex} from {RELAY}] {}", author_sentence(RELAY)),
+            Origin::Relay => format!("[relay {hex} from {RELAY}] {}", author(RELAY)),
             Origin::Delivery { from, id, again, auth } => {
                 let id: String = plain(id).chars().take(8).collect();
                 let again = if again { ", again" } else { "" };
                 let auth = auth.map_or(String::new(), |auth| format!(", auth {}", auth.as_str()));
-                let (name, sentence) = (plain(from), author_sentence(from));
+                let (name, sentence) = (plain(from), author(from));
                 format!("[relay {hex} from {name}, id {id}{again}{auth}] {sentence}")
             }
         }
     }
 }
 
-/// Returns the sentence that states a text's author. Names with `@` belong to the daemon: no agent
-/// can take one.
-fn author_sentence(name: &str) -> &'static str {
+/// Returns the sentence that states a text's author. Names that begin with `@` belong to the
+/// daemon: no agent can take one.
+fn author(name: &str) -> &'static str {
     match name {
         OPERATOR => "Written at a command line of your user's account.",
         RELAY => "The relay wrote this, not your user.",
         name if name.starts_with(GUEST) => "Written by a program without a name on this machine.",
+        name if name.find('@').is_some_and(|at| at > 0) => {
+            "An agent on another machine wrote this, not your user."
+        }
         _ => "Another agent wrote this, not your user.",
     }
 }
@@ -194,7 +197,7 @@ pub fn clean(text: &str) -> String {
 /// header.
 pub(super) fn plain(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
-    text.chars().take(65).map(|c| if allowed(c) { c } else { '?' }).collect()
+    text.chars().take(NAME_BYTES_MAX + 1).map(|c| if allowed(c) { c } else { '?' }).collect()
 }
 
 /// Puts a backslash into a line that looks like a frame's first or last line.
@@ -315,6 +318,11 @@ mod tests {
                 "from @guest-00112233, id d-1, auth guest] Written by a program without a name on this machine.",
             ),
             ("@relay", None, "from @relay, id d-1] The relay wrote this, not your user."),
+            (
+                "Ann@pi.local",
+                Some(Proof::Bridge),
+                "from Ann@pi.local, id d-1, auth bridge] An agent on another machine wrote this, not your user.",
+            ),
             // These names only resemble the names of the daemon, which nobody else gets.
             (
                 "@operators",

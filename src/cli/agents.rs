@@ -224,6 +224,10 @@ fn row(listed: &Listed<'_>) -> Vec<String> {
     let Listed { agent, source, held, .. } = listed;
     let (state, since) = match activity(agent) {
         Some((words, since)) => (words.strip_prefix("is ").unwrap_or(&words).to_owned(), since),
+        None if let Some(host) = agent.host.as_deref() => match agent.here {
+            true => (format!("on {}", escaped(host)), agent.since),
+            false => ("no link".to_owned(), agent.since),
+        },
         None if agent.here => ("here".to_owned(), agent.since),
         None if agent.reconnecting => ("reconnecting".to_owned(), agent.since),
         None => ("away".to_owned(), agent.since),

@@ -284,7 +284,7 @@ impl Question<'_> {
                     self.print_id(away)?;
                 }
             }
-            Event::Answered { send_id, answer } if send_id == self.send_id => {
+            Event::Answered { send_id, answer, .. } if send_id == self.send_id => {
                 return Ok(Some(answer));
             }
             Event::Refused { send_id, nack } if send_id == self.send_id => {

@@ -417,7 +417,7 @@ fn look_up(
     match live {
         Live::Agents(here) => each_agent(&client, |agent| {
             let is_wanted = here.is_none_or(|here| here == agent.here);
-            if is_wanted && Name::parse(&agent.name).is_ok() {
+            if is_wanted && Name::parse_any(&agent.name).is_ok() {
                 candidates.push(Candidate::new(&*agent.name, &state(&agent)));
             }
             Ok(())

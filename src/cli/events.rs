@@ -12,7 +12,7 @@ use super::{
     join::join,
     print::{Out, eprint_line},
     request::each_agent,
-    values::{agent_name, count, event_kind, moment},
+    values::{agent_of_any_machine, count, event_kind, moment},
 };
 use crate::{
     client::{Client, Delivery},
@@ -159,7 +159,7 @@ fn check_agent(name: &str) -> Result<(), Failure> {
     if name.starts_with('@') {
         return Ok(());
     }
-    agent_name(name).map(drop).map_err(Failure::usage)
+    agent_of_any_machine(name).map(drop).map_err(Failure::usage)
 }
 
 /// Standard output, and the events that are wanted there.

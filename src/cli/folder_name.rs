@@ -11,7 +11,7 @@ use super::{
 use crate::{
     client::Client,
     config::is_absent,
-    protocol::name::{NAME_BYTES_MAX, Name},
+    protocol::name::{LOCAL_NAME_BYTES_MAX, Name},
 };
 use platform::{clock, lock::Lock, paths};
 use std::{
@@ -128,7 +128,7 @@ fn base(folder: &Path) -> String {
         _ => '-',
     };
     let mut name: String = folder.chars().map(valid).collect();
-    name.truncate(NAME_BYTES_MAX - "-1000".len());
+    name.truncate(LOCAL_NAME_BYTES_MAX - "-1000".len());
     let name = name.trim_matches(['-', '_', '.']);
     let prefixed = || format!("agent-{name}");
     let names = [name.to_owned(), prefixed()];

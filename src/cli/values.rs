@@ -201,7 +201,14 @@ pub(super) fn awaited(text: &str) -> Result<Awaited, String> {
     found.ok_or_else(|| format!("give {}", Kind::State.description()))
 }
 
-/// Parses an agent's name.
+/// Parses the name of an agent of this machine or another one.
+pub(super) fn agent_of_any_machine(text: &str) -> Result<String, String> {
+    Name::parse_any(text)
+        .map(|name| name.as_str().to_owned())
+        .map_err(|error| format!("{text:?}: {error}"))
+}
+
+/// Parses the name of an agent of this machine.
 pub(super) fn agent_name(text: &str) -> Result<String, String> {
     Name::parse(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
 }

@@ -7,8 +7,9 @@ use super::{
     failure::{DONE, Failure, TIMED_OUT},
     join::join,
     request::{agent_row_within, nearest_agent},
+    values::agent_of_any_machine,
     values::{Awaited, awaited, milliseconds},
-    wrapped::{RUN_DIRECTORY, check_name},
+    wrapped::RUN_DIRECTORY,
 };
 use crate::{
     client::{ANSWER_TIMEOUT, Client, Delivery, Event, State},
@@ -73,7 +74,7 @@ enum Progress {
 
 impl Wait {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
-        check_name(&self.name)?;
+        agent_of_any_machine(&self.name).map_err(Failure::usage)?;
         let client = join(options)?;
         let run_directory = options.home()?.join(RUN_DIRECTORY);
         let until = self.timeout.map(|ms| clock::monotonic_ms().saturating_add(ms));
@@ -237,6 +238,7 @@ mod tests {
         let row: AgentRow<'_> = serde_json::from_str(&json).unwrap();
         AgentRow {
             name: "Ann".into(),
+            host: None,
             session: None,
             why: None,
             activity: row.activity.map(|text| text.into_owned().into()),

@@ -345,10 +345,12 @@ impl Driver {
                 }
             }
             Event::Refused { send_id, nack } => self.refused(send_id, nack),
-            Event::Answered { send_id, answer } => match self.questions.remove(&send_id) {
-                Some(reply) => self.answer(&reply, Ok(answer)),
-                None => self.buffer(Event::Answered { send_id, answer }),
-            },
+            Event::Answered { send_id, correlation_id, answer } => {
+                match self.questions.remove(&send_id) {
+                    Some(reply) => self.answer(&reply, Ok(answer)),
+                    None => self.buffer(Event::Answered { send_id, correlation_id, answer }),
+                }
+            }
             // The caller of a question waits for its answer.
             Event::Accepted { send_id, .. } | Event::Busy { send_id, .. }
                 if self.questions.contains_key(&send_id) => {}

@@ -39,6 +39,30 @@ pub struct Outgoing {
     pub meta: Meta,
 }
 
+/// A message of another machine's agent, which a bridge passes on byte for byte.
+#[derive(Clone, Debug)]
+pub struct Forwarded {
+    /// The id of the SEND, which must be the same if the message is passed on again.
+    pub id: SendId,
+    /// The recipient's name.
+    pub to: String,
+    /// The topic on which the message was sent.
+    pub topic: Option<String>,
+    /// The payload: one JSON object.
+    pub payload: String,
+    /// The `payload_meta`: one JSON object.
+    pub meta: Option<String>,
+    /// Whether `meta` asks for at-least-once delivery.
+    pub at_least_once: bool,
+}
+
+impl Forwarded {
+    /// An estimate of the memory that the message takes while it waits.
+    pub(super) fn weight(&self) -> usize {
+        self.payload.len() + self.meta.as_deref().map_or(0, str::len) + OVERHEAD_BYTES
+    }
+}
+
 /// The bytes that every message or answer counts against the limit, besides its text and data.
 const OVERHEAD_BYTES: usize = 256;
 
@@ -198,12 +222,12 @@ impl Answer {
 pub struct Reply {
     /// The id of the question's delivery.
     pub delivery_id: String,
-    /// The delivery's number in its stream.
-    pub seq: u64,
+    /// The delivery's number in its stream, if it is known.
+    pub seq: Option<u64>,
     /// The question's parameters.
     pub sync: Sync,
-    /// Yes or no.
-    pub response: bool,
+    /// Yes or no, if the answer says so.
+    pub response: Option<bool>,
     /// Further data: one JSON value.
     pub data: Option<Box<RawValue>>,
 }
@@ -244,6 +268,8 @@ pub enum Event {
     Answered {
         /// The question.
         send_id: SendId,
+        /// The question's `correlationId`.
+        correlation_id: String,
         /// The answer.
         answer: Answer,
     },

@@ -20,7 +20,7 @@ pub use backoff::{BACKOFF_MS, BACKOFF_MS_MAX};
 pub use step::{Input, Output};
 
 use super::{
-    message::{Event, LastFailure, Reply},
+    message::{Ended, Event, LastFailure, Reply},
     settings::Settings,
 };
 use crate::protocol::{
@@ -130,6 +130,9 @@ impl Session {
             }
             Input::Frame(json) => self.frame(now, json, out),
             Input::Send(id, message, weight) => self.outbox.add(now, id, &message, weight, out),
+            Input::Forward(message, weight) => {
+                self.outbox.add_forwarded(now, message, weight, out);
+            }
             Input::Acknowledge(id) => self.acknowledge(now, &id, out),
             Input::Answer(reply, weight) => {
                 self.reply(now, reply, out);
@@ -147,6 +150,7 @@ impl Session {
                 }
             }
             Input::Close => self.close(now, out),
+            Input::HangUp => self.end(now, Ended::Closed, out),
             Input::Tick => self.tick(now, out),
         }
     }
@@ -207,7 +211,7 @@ impl Session {
         // While disconnected, no ACK can be sent: the daemon delivers again, and the new delivery
         // is acknowledged.
         if let Some(seq) = self.dedup.acknowledge(id) {
-            self.write_ack(now, id, seq, out);
+            self.write_ack(now, id, Some(seq), out);
         }
     }
 
@@ -217,9 +221,9 @@ impl Session {
         let was_unacknowledged = self.dedup.acknowledge(&delivery_id).is_some();
         let ack = Ack {
             ack_id: Cow::Borrowed(&delivery_id),
-            seq: Some(seq),
+            seq,
             correlation_id: Some(sync.correlation_id),
-            response: Some(response),
+            response,
             response_data: data.as_deref(),
             ..Ack::default()
         };
@@ -249,8 +253,8 @@ impl Session {
         self.subscriptions.sent(id, request);
     }
 
-    fn write_ack(&mut self, now: Now, id: &str, seq: u64, out: &mut Vec<Output>) {
-        let ack = Ack { ack_id: Cow::Borrowed(id), seq: Some(seq), ..Ack::default() };
+    fn write_ack(&mut self, now: Now, id: &str, seq: Option<u64>, out: &mut Vec<Output>) {
+        let ack = Ack { ack_id: Cow::Borrowed(id), seq, ..Ack::default() };
         self.write_if_ready(now, Kind::Ack, &ack, out);
     }
 

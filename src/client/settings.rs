@@ -57,13 +57,15 @@ pub enum Mode {
     Guest,
     /// The owner of the daemon.
     Operator,
+    /// A bridge, under the name of an agent of another machine.
+    Bridge(String),
 }
 
 impl Mode {
     /// HELLO's `agent`.
     pub(super) fn agent(&self) -> Option<&str> {
         match self {
-            Self::Agent(name) | Self::Companion(name) => Some(name),
+            Self::Agent(name) | Self::Companion(name) | Self::Bridge(name) => Some(name),
             Self::Guest | Self::Operator => None,
         }
     }
@@ -75,6 +77,7 @@ impl Mode {
             Self::Companion(_) => Some("companion"),
             Self::Guest => Some("guest"),
             Self::Operator => Some("operator"),
+            Self::Bridge(_) => Some("bridge"),
         }
     }
 }
@@ -107,6 +110,15 @@ impl Settings {
     pub fn operator(endpoint: impl Into<String>, key: Secret) -> Self {
         let key = Some(key);
         Self { key, ..Self::new(endpoint.into(), Mode::Operator, Capabilities::default()) }
+    }
+
+    /// Settings of a bridge under the name of an agent of another machine, with the operator's key,
+    /// that tries to join once.
+    #[must_use]
+    pub fn bridge(endpoint: impl Into<String>, name: impl Into<String>, key: Secret) -> Self {
+        let capabilities = Capabilities { resume: true, ..Capabilities::default() };
+        let key = Some(key);
+        Self { key, ..Self::new(endpoint.into(), Mode::Bridge(name.into()), capabilities) }
     }
 
     fn new(endpoint: String, mode: Mode, capabilities: Capabilities) -> Self {

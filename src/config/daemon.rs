@@ -46,6 +46,9 @@ pub struct Config {
     /// The time to live of a message that states none.
     #[serde(deserialize_with = "whole_number::<_, 1_000, { 365 * DAY_MS }>")]
     pub default_ttl_ms: u64,
+    /// The time to live of a message to an agent of another machine that does not state one.
+    #[serde(deserialize_with = "whole_number::<_, 1_000, 31_536_000_000>")]
+    pub remote_ttl_ms: u64,
     /// The most messages in one agent's queue.
     #[serde(deserialize_with = "whole_number::<_, 1, 1_000_000>")]
     pub queue_max_messages: u64,
@@ -82,6 +85,7 @@ impl Default for Config {
             handshake_timeout_ms: 5_000,
             resume_window_ms: 600_000,
             default_ttl_ms: 86_400_000,
+            remote_ttl_ms: 600_000,
             queue_max_messages: 10_000,
             queue_max_bytes: 16 << 20,
             replay_messages: 1_000,
@@ -131,6 +135,7 @@ impl Config {
             handshake_ms: self.handshake_timeout_ms,
             resume_window_ms: self.resume_window_ms,
             ttl_ms: self.default_ttl_ms,
+            remote_ttl_ms: self.remote_ttl_ms,
             queue_messages_max: size(self.queue_max_messages),
             queue_bytes_max: size(self.queue_max_bytes),
             replay_messages_max: size(self.replay_messages),
@@ -169,12 +174,13 @@ mod tests {
     /// A number's key, its smallest and largest value, and its field.
     type Number = (&'static str, u64, u64, fn(&Config) -> u64);
 
-    const NUMBERS: [Number; 13] = [
+    const NUMBERS: [Number; 14] = [
         ("max_frame_bytes", 4096, 67_108_864, |config| config.max_frame_bytes),
         ("heartbeat_ms", 100, 3_600_000, |config| config.heartbeat_ms),
         ("handshake_timeout_ms", 100, 3_600_000, |config| config.handshake_timeout_ms),
         ("resume_window_ms", 0, 2_592_000_000, |config| config.resume_window_ms),
         ("default_ttl_ms", 1_000, 31_536_000_000, |config| config.default_ttl_ms),
+        ("remote_ttl_ms", 1_000, 31_536_000_000, |config| config.remote_ttl_ms),
         ("queue_max_messages", 1, 1_000_000, |config| config.queue_max_messages),
         ("queue_max_bytes", 4096, 4_294_967_296, |config| config.queue_max_bytes),
         ("replay_messages", 0, 1_000_000, |config| config.replay_messages),
@@ -232,9 +238,9 @@ mod tests {
     #[test]
     fn errors_name_line_key_and_what_is_expected() {
         let keys = "endpoint, durability, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
-                    resume_window_ms, default_ttl_ms, queue_max_messages, queue_max_bytes, \
-                    replay_messages, memory_max_bytes, max_clients, mailbox_days, history_days, \
-                    store_max_bytes";
+                    resume_window_ms, default_ttl_ms, remote_ttl_ms, queue_max_messages, \
+                    queue_max_bytes, replay_messages, memory_max_bytes, max_clients, \
+                    mailbox_days, history_days, store_max_bytes";
         refused(
             "\ncolour = 1",
             &format!("config.toml:2: unknown key \"colour\"; the keys are {keys}"),

@@ -28,6 +28,8 @@ pub enum Proof {
     Guest,
     /// The operator's key.
     Operator,
+    /// The operator's key, shown by a bridge: the sender is an agent of another machine.
+    Bridge,
 }
 
 impl Proof {
@@ -41,6 +43,7 @@ impl Proof {
             Self::Companion => "companion",
             Self::Guest => "guest",
             Self::Operator => "operator",
+            Self::Bridge => "bridge",
         }
     }
 }

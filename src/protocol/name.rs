@@ -25,8 +25,14 @@ pub const RESERVED: [&str; 15] = [
     "everyone",
 ];
 
-/// The longest name, in bytes.
-pub const NAME_BYTES_MAX: usize = 64;
+/// The longest name of an agent of this machine, in bytes.
+pub const LOCAL_NAME_BYTES_MAX: usize = 64;
+
+/// The longest name of a machine, in bytes.
+pub const HOST_BYTES_MAX: usize = 32;
+
+/// The longest name, in bytes: that of an agent of another machine.
+pub const NAME_BYTES_MAX: usize = LOCAL_NAME_BYTES_MAX + 1 + HOST_BYTES_MAX;
 
 /// The daemon's own name.
 pub const RELAY: &str = "@relay";
@@ -48,9 +54,44 @@ pub const EVERYONE: &str = "*";
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks a text and makes it an agent's name.
+    /// Checks a text and makes it the name of an agent of this machine.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         check(text).map(|()| Self(text.into()))
+    }
+
+    /// Checks a text and makes it the name of an agent of another machine: `NAME@HOST`.
+    pub fn parse_remote(text: &str) -> Result<Self, NameError> {
+        let (name, host) = text.split_once('@').ok_or(NameError::NoHost)?;
+        check(name)?;
+        check_host(host)?;
+        Ok(Self(text.into()))
+    }
+
+    /// Checks a text and makes it the name of an agent of this machine or another one.
+    pub fn parse_any(text: &str) -> Result<Self, NameError> {
+        if text.contains('@') { Self::parse_remote(text) } else { Self::parse(text) }
+    }
+
+    /// The name that an agent of another machine has on this one.
+    ///
+    /// # Panics
+    /// If this is not the name of an agent of its machine.
+    #[must_use]
+    pub fn at(&self, host: &Host) -> Self {
+        assert!(!self.0.contains('@'), "an agent is on one machine only: {self}");
+        Self(format!("{self}@{host}").into())
+    }
+
+    /// The machine of an agent of another machine.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        self.0.split_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, host)| host)
+    }
+
+    /// The name that an agent of another machine has there; that of any other agent is itself.
+    #[must_use]
+    pub fn without_host(&self) -> &str {
+        self.host().map_or(&self.0, |host| &self.0[..self.0.len() - host.len() - 1])
     }
 
     /// Makes a name that the daemon assigns, such as `@guest-1a2b3c4d`.
@@ -116,6 +157,29 @@ impl fmt::Display for Name {
     }
 }
 
+/// The name of a machine, in its owner's spelling; compared without case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Host(Name);
+
+impl Host {
+    /// Checks a text and makes it a machine's name.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        check_host(text).map(|()| Self(Name(text.into())))
+    }
+
+    /// The name in its spelling.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Whether a name has the form that the daemon assigns, which no agent's name has.
 #[must_use]
 pub fn is_daemons(text: &str) -> bool {
@@ -123,11 +187,23 @@ pub fn is_daemons(text: &str) -> bool {
 }
 
 fn check(text: &str) -> Result<(), NameError> {
+    check_word(text, LOCAL_NAME_BYTES_MAX, NameError::TooLong)?;
+    if RESERVED.iter().any(|word| word.eq_ignore_ascii_case(text)) {
+        return Err(NameError::Reserved);
+    }
+    Ok(())
+}
+
+fn check_host(text: &str) -> Result<(), NameError> {
+    check_word(text, HOST_BYTES_MAX, NameError::HostTooLong)
+}
+
+fn check_word(text: &str, bytes_max: usize, too_long: NameError) -> Result<(), NameError> {
     if text.is_empty() {
         return Err(NameError::Empty);
     }
-    if text.len() > NAME_BYTES_MAX {
-        return Err(NameError::TooLong);
+    if text.len() > bytes_max {
+        return Err(too_long);
     }
     if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)) {
         return Err(NameError::Character);
@@ -135,9 +211,6 @@ fn check(text: &str) -> Result<(), NameError> {
     let ends = [text.as_bytes()[0], text.as_bytes()[text.len() - 1]];
     if !ends.iter().all(u8::is_ascii_alphanumeric) {
         return Err(NameError::Ends);
-    }
-    if RESERVED.iter().any(|word| word.eq_ignore_ascii_case(text)) {
-        return Err(NameError::Reserved);
     }
     Ok(())
 }
@@ -147,8 +220,12 @@ fn check(text: &str) -> Result<(), NameError> {
 pub enum NameError {
     /// The text is empty.
     Empty,
-    /// The text is longer than [`NAME_BYTES_MAX`].
+    /// The text is longer than [`LOCAL_NAME_BYTES_MAX`].
     TooLong,
+    /// The machine's name is longer than [`HOST_BYTES_MAX`].
+    HostTooLong,
+    /// The text names no machine.
+    NoHost,
     /// The text has a character that is not one of `A–Z a–z 0–9 . _ -`.
     Character,
     /// The text does not begin and end with a letter or a digit.
@@ -162,6 +239,8 @@ impl fmt::Display for NameError {
         f.write_str(match self {
             Self::Empty => "a name has at least one character",
             Self::TooLong => "a name has at most 64 characters",
+            Self::HostTooLong => "the name of a machine has at most 32 characters",
+            Self::NoHost => "the name of an agent of another machine is NAME@HOST",
             Self::Character => {
                 "a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'"
             }
@@ -197,6 +276,29 @@ mod tests {
             refused(word, NameError::Reserved);
             refused(&word.to_uppercase(), NameError::Reserved);
         }
+    }
+
+    #[test]
+    fn name_of_another_machine_has_a_name_and_a_host() {
+        let ann = Name::parse_remote("Ann@pi.local").unwrap();
+        assert_eq!((ann.without_host(), ann.host()), ("Ann", Some("pi.local")));
+        assert_eq!(ann, Name::parse("Ann").unwrap().at(&Host::parse("PI.local").unwrap()));
+        assert_eq!(Name::parse_any("Ann@pi.local").unwrap(), ann);
+        assert_eq!(Name::parse_any("Ann").unwrap().host(), None);
+        assert_eq!(Name::made_by_daemon("@relay").host(), None);
+        for (text, why) in [
+            ("Ann", NameError::NoHost),
+            ("@pi", NameError::Empty),
+            ("Ann@", NameError::Empty),
+            ("Ann@pi@pi", NameError::Character),
+            ("all@pi", NameError::Reserved),
+            ("Ann@-pi", NameError::Ends),
+            (&format!("Ann@{}", "h".repeat(33)), NameError::HostTooLong),
+            (&format!("{}@pi", "n".repeat(65)), NameError::TooLong),
+        ] {
+            assert_eq!(Name::parse_remote(text).unwrap_err(), why, "{text}");
+        }
+        refused("Ann@pi", NameError::Character);
     }
 
     #[test]

@@ -161,6 +161,9 @@ pub struct Agents<'a> {
 pub struct AgentRow<'a> {
     /// The agent's name.
     pub name: Cow<'a, str>,
+    /// The machine of an agent of another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Cow<'a, str>>,
     /// Whether the agent is connected.
     pub here: bool,
     /// Whether the agent is expected back: it was connected when the last daemon ended, is away

@@ -150,7 +150,9 @@ impl Router {
     fn end_membership(&mut self, id: ClientId, agent: AgentKey, departure: Departure) {
         self.directory.leave(agent, self.ctx.now.unix_ms);
         let suspect = self.mail.take_back(&mut self.ctx, agent);
-        if let Some(key) = suspect.filter(|_| departure == Departure::Lost) {
+        // A bridge's connections end when its link does, which is no failure of a message.
+        let is_bridge = self.directory[agent].name.host().is_some();
+        if let Some(key) = suspect.filter(|_| departure == Departure::Lost && !is_bridge) {
             self.count_failure(key);
         }
         let session = self.directory.session(agent);

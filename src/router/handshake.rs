@@ -14,7 +14,7 @@ use crate::protocol::{
     code::{ErrorCode, Violation},
     deliver::Proof,
     envelope::{Envelope, Kind},
-    name::{GUEST, GUEST_DIGITS, Name},
+    name::{GUEST, GUEST_DIGITS, Name, NameError},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
     secret::{Hash, Secret, hashes_equal},
     text::Quoted,
@@ -99,7 +99,8 @@ impl Router {
             None => self.hello_of_agent(id, envelope, hello),
             Some("companion") => self.hello_of_companion(id, &hello),
             Some("guest") => self.hello_of_guest(id),
-            Some("operator") => self.hello_of_operator(id, hello.auth),
+            Some("operator") => self.hello_of_operator(id, hello.auth.as_ref()),
+            Some("bridge") => self.hello_of_bridge(id, hello),
             Some(mode) => {
                 let message = format!("HELLO: mode {} is not known", Quoted(mode));
                 Err((ErrorCode::Invalid, message))
@@ -113,7 +114,7 @@ impl Router {
         envelope: &Envelope<'_>,
         hello: Hello,
     ) -> Result<(), Refusal> {
-        let name = name_in(&hello)?;
+        let name = name_in(&hello, Name::parse)?;
         let key = hello.auth.as_ref().and_then(|auth| auth.key.as_deref());
         let proof = self.enforcement.proof_of(&name, key);
         let proof = proof.map_err(|why| (ErrorCode::Unauthorized, why))?;
@@ -139,15 +140,18 @@ impl Router {
                 self.connections.pause_for_name(&mut self.ctx, id);
                 Ok(())
             }
-            None => {
-                let name = applicant.name.clone();
-                self.join(id, applicant, false)?;
-                if let Some(agent) = self.directory.find(name.as_str()) {
-                    self.notify_presence(agent);
-                }
-                Ok(())
-            }
+            None => self.join_free_name(id, applicant),
         }
+    }
+
+    /// Begins a session of a name that no connection has.
+    fn join_free_name(&mut self, id: ClientId, applicant: Applicant) -> Result<(), Refusal> {
+        let name = applicant.name.clone();
+        self.join(id, applicant, false)?;
+        if let Some(agent) = self.directory.find(name.as_str()) {
+            self.notify_presence(agent);
+        }
+        Ok(())
     }
 
     /// Continues a session on this connection. Another connection that has the session now is
@@ -160,7 +164,7 @@ impl Router {
     ) -> Result<(), Refusal> {
         let older = self.directory[agent].client;
         if let Some(older) = older {
-            let why = "another connection took this session up with its token";
+            let why = "another connection took this session up";
             self.violated(older, Violation::new(ErrorCode::SessionReplaced, why));
         }
         let proof = match applicant.proof {
@@ -185,13 +189,34 @@ impl Router {
         self.join(id, Applicant { name, capabilities, proof, companion_key: None }, false)
     }
 
-    fn hello_of_operator(&mut self, id: ClientId, auth: Option<Auth>) -> Result<(), Refusal> {
-        let key = auth.and_then(|auth| auth.key).map(|key| Secret::stated(&key));
-        if !self.enforcement.is_operator_key(key) {
-            let message =
-                "an operator states in `auth.key` what is in operator.key, in the daemon's home";
-            return Err((ErrorCode::Unauthorized, message.to_owned()));
+    /// Admits a bridge under the name of an agent of another machine. The operator's key proves
+    /// more than a token would, so the name's session continues without one.
+    fn hello_of_bridge(&mut self, id: ClientId, hello: Hello) -> Result<(), Refusal> {
+        self.check_operator_key(hello.auth.as_ref())?;
+        let name = name_in(&hello, Name::parse_remote)?;
+        let capabilities = Capabilities { supports_topics: false, ..hello.capabilities };
+        let applicant = Applicant { name, capabilities, proof: Proof::Bridge, companion_key: None };
+        let agent = self.directory.find(applicant.name.as_str()).filter(|agent| {
+            let session = self.directory.session(*agent);
+            session.is_some_and(|session| session.is_good_at(self.ctx.now.monotonic))
+        });
+        match agent {
+            Some(agent) => self.take_over(id, agent, applicant),
+            None => self.join_free_name(id, applicant),
         }
+    }
+
+    fn check_operator_key(&self, auth: Option<&Auth>) -> Result<(), Refusal> {
+        let key = auth.and_then(|auth| auth.key.as_deref()).map(Secret::stated);
+        if self.enforcement.is_operator_key(key) {
+            return Ok(());
+        }
+        let message = "`auth.key` must be what operator.key in the daemon's home contains";
+        Err((ErrorCode::Unauthorized, message.to_owned()))
+    }
+
+    fn hello_of_operator(&mut self, id: ClientId, auth: Option<&Auth>) -> Result<(), Refusal> {
+        self.check_operator_key(auth)?;
         let agent = self.operator();
         self.join_beside(id, agent, Proof::Operator, None)?;
         self.ctx.emit(Output::Operator(id));
@@ -201,7 +226,7 @@ impl Router {
     /// Admits a companion, even while its agent is away: both may be reconnecting. Each SEND of the
     /// companion requires that the agent is here.
     fn hello_of_companion(&mut self, id: ClientId, hello: &Hello) -> Result<(), Refusal> {
-        let name = name_in(hello)?;
+        let name = name_in(hello, Name::parse)?;
         let refused = |message: String| Err((ErrorCode::Unauthorized, message));
         let Some(key) = companion_key_in(hello) else {
             return refused(format!(
@@ -415,11 +440,14 @@ const fn begins_handshake(kind: Kind) -> bool {
 }
 
 /// Returns the name that a HELLO requests.
-fn name_in(hello: &Hello) -> Result<Name, Refusal> {
+fn name_in(
+    hello: &Hello,
+    parse: impl FnOnce(&str) -> Result<Name, NameError>,
+) -> Result<Name, Refusal> {
     let Some(text) = &hello.agent else {
         return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));
     };
-    Name::parse(text).map_err(|why| (ErrorCode::InvalidName, format!("{}: {why}", Quoted(text))))
+    parse(text).map_err(|why| (ErrorCode::InvalidName, format!("{}: {why}", Quoted(text))))
 }
 
 fn companion_key_in(hello: &Hello) -> Option<Hash> {

@@ -1,6 +1,9 @@
 //! The router's limits. The code that enforces a limit documents what happens when it is reached.
 
-use crate::protocol::payload::{Durability, SendMeta};
+use crate::protocol::{
+    name::OPERATOR,
+    payload::{Durability, SendMeta},
+};
 
 /// The longest time to live that a SEND may state. A longer one is shortened.
 const TTL_MS_MAX: u64 = 30 * 86_400_000;
@@ -19,6 +22,8 @@ pub struct Limits {
     pub resume_window_ms: u64,
     /// The time to live of a message that does not state one.
     pub ttl_ms: u64,
+    /// The time to live of a message to an agent of another machine that does not state one.
+    pub remote_ttl_ms: u64,
     /// The most messages in one agent's queue, waiting and in flight. The queue remains while the
     /// agent is away.
     pub queue_messages_max: usize,
@@ -74,6 +79,7 @@ impl Default for Limits {
             handshake_ms: 5_000,
             resume_window_ms: 600_000,
             ttl_ms: 86_400_000,
+            remote_ttl_ms: 600_000,
             queue_messages_max: 10_000,
             queue_bytes_max: 16 << 20,
             memory_bytes_max: 512 << 20,
@@ -99,9 +105,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the time to live of a message whose SEND has this `payload_meta`.
-    pub(super) fn ttl_of(&self, meta: &SendMeta, is_for_operator: bool) -> u64 {
-        let usual = if is_for_operator { self.operator_mail_ms } else { self.ttl_ms };
+    /// Returns the time to live of a message to `to` whose SEND has this `payload_meta`.
+    pub(super) fn ttl_of(&self, meta: &SendMeta, to: &str) -> u64 {
+        let usual = match to.find('@') {
+            Some(0) if to.eq_ignore_ascii_case(OPERATOR) => self.operator_mail_ms,
+            None | Some(0) => self.ttl_ms,
+            Some(_) => self.remote_ttl_ms,
+        };
         meta.ttl_ms.map_or(usual, |stated| stated.min(TTL_MS_MAX))
     }
 }

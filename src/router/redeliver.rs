@@ -67,8 +67,8 @@ impl Router {
             return Err((NackCode::Limit, message));
         }
         let meta = stated_meta(shared.as_ref());
-        let ttl_ms =
-            self.ctx.limits.ttl_of(&meta, self.is_operator(to)).max(self.ctx.limits.ttl_ms);
+        let limits = &self.ctx.limits;
+        let ttl_ms = limits.ttl_of(&meta, self.directory[to].name.as_str()).max(limits.ttl_ms);
         let expires = self.ctx.now.monotonic.plus(ttl_ms);
         self.ctx.record(Change::Redelivered { delivery: delivery.number, expires });
         self.mail.forget_dead_letter(delivery.id);

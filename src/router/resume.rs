@@ -54,6 +54,11 @@ impl Router {
             self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
             return Ok(());
         }
+        if self.directory[agent].name.host().is_some() {
+            let why = "this name is another machine's: send HELLO in mode bridge";
+            self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
+            return Ok(());
+        }
         match self.check_resume(agent, &resume.streams) {
             Ok(rewind) => {
                 let resumed = &self.directory[agent];

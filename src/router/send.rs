@@ -125,9 +125,7 @@ impl Router {
         if let Some(sync) = &meta.sync {
             questions::check(sync).map_err(|why| (NackCode::Invalid, why))?;
         }
-        let is_for_operator =
-            envelope.to.as_deref().is_some_and(|to| to.eq_ignore_ascii_case(OPERATOR));
-        let ttl_ms = self.ctx.limits.ttl_of(meta, is_for_operator);
+        let ttl_ms = self.ctx.limits.ttl_of(meta, envelope.to.as_deref().unwrap_or(EVERYONE));
         Ok(SendRequest {
             envelope,
             client,
@@ -294,7 +292,8 @@ impl Router {
         self.remember_send(send, digest, state, new as u32);
     }
 
-    /// Returns the subscribers of the SEND's topic, or all connected agents, without the sender.
+    /// Returns the subscribers of the SEND's topic, or all connected agents, without the sender and
+    /// agents of other machines.
     fn recipients(&mut self, send: &SendRequest<'_>) -> Vec<AgentKey> {
         let mut recipients = Vec::new();
         match send.envelope.topic.as_deref() {
@@ -304,6 +303,7 @@ impl Router {
             }
             None => recipients.extend(self.directory.here()),
         }
+        recipients.retain(|agent| self.directory[*agent].name.host().is_none());
         recipients.retain(|agent| *agent != send.from);
         recipients
     }
@@ -524,7 +524,7 @@ impl Router {
 
     /// Returns the refusal of a SEND to a name that no agent has.
     fn unknown(&mut self, name: &str) -> Refusal {
-        if let Err(why) = Name::parse(name)
+        if let Err(why) = Name::parse_any(name)
             && !name.starts_with('@')
         {
             return (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(name)));

@@ -3,6 +3,7 @@
 mod activity;
 mod beginnings;
 mod bounds;
+mod bridges;
 mod costs;
 mod delivery;
 mod fairness;

@@ -295,8 +295,9 @@ pub(super) fn read_message(row: &Row<'_>) -> Result<Option<MessageRecord>, Store
 }
 
 fn proof(text: &str) -> Option<Proof> {
-    use Proof::{Claim, Companion, Guest, Key, Operator, Token};
-    [Key, Token, Claim, Companion, Guest, Operator].into_iter().find(|proof| proof.as_str() == text)
+    use Proof::{Bridge, Claim, Companion, Guest, Key, Operator, Token};
+    let mut all = [Key, Token, Claim, Companion, Guest, Operator, Bridge].into_iter();
+    all.find(|proof| proof.as_str() == text)
 }
 
 /// A checksum over every part of a message that reaches a client.
@@ -592,7 +593,7 @@ fn name(text: &str) -> Result<Name, StoreError> {
     if text.starts_with('@') && text.len() <= NAME_BYTES_MAX {
         return Ok(Name::made_by_daemon(text));
     }
-    Name::parse(text).map_err(|_| damaged("an invalid name"))
+    Name::parse_any(text).map_err(|_| damaged("an invalid name"))
 }
 
 /// Returns the error of a damaged file that contains `what`, such as `a piece of a number`.

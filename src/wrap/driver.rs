@@ -639,7 +639,7 @@ impl Driver {
                 }
             }
             Event::Refused { send_id, nack } => self.refused(send_id, nack),
-            Event::Answered { send_id, answer } => {
+            Event::Answered { send_id, answer, .. } => {
                 self.input(Input::Delivered(message::answer_to_type(&send_id, &answer)));
             }
             Event::State(state) => {

@@ -55,7 +55,13 @@ impl Questions {
         })?;
         let Question { delivery_id, seq, asks, .. } = self.0.remove(index)?;
         let data = to_raw_value(&json!({"body": message.body})).expect("a text is JSON");
-        Some(Reply { delivery_id, seq, sync: asks, response: true, data: Some(data) })
+        Some(Reply {
+            delivery_id,
+            seq: Some(seq),
+            sync: asks,
+            response: Some(true),
+            data: Some(data),
+        })
     }
 }
 
@@ -89,7 +95,10 @@ mod tests {
         assert!(questions.answer(Moment(99), &message("Bob", "d-1", None)).is_none());
         assert!(questions.answer(Moment(99), &message("Ann", "d-1", Some("t"))).is_none());
         let reply = questions.answer(Moment(99), &message("ann", "d-1", None)).unwrap();
-        assert_eq!((reply.delivery_id.as_str(), reply.seq, reply.response), ("d-1", 7, true));
+        assert_eq!(
+            (reply.delivery_id.as_str(), reply.seq, reply.response),
+            ("d-1", Some(7), Some(true))
+        );
         assert_eq!(reply.data.unwrap().get(), r#"{"body":"8080"}"#);
         assert!(questions.answer(Moment(99), &message("Ann", "d-1", None)).is_none(), "once");
     }

@@ -25,7 +25,7 @@ use agent_relay::{
         deliver,
         envelope::{DEPTH_MAX, Envelope, ID_BYTES_MAX, Kind},
         frame::{Decoder, FRAME_BYTES_MAX},
-        name::{NAME_BYTES_MAX, RELAY, RESERVED},
+        name::{HOST_BYTES_MAX, LOCAL_NAME_BYTES_MAX, RELAY, RESERVED},
         payload::{
             Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, ErrorPayload, Heartbeat,
             Hello, MessagePayload, Nack, Resume, SendMeta, Sync, SyncInfo, THREAD_BYTES_MAX,
@@ -357,7 +357,7 @@ fn configurable_limits_are_keys_of_the_configuration() {
         assert_eq!(Config::parse("config.toml".as_ref(), &line).unwrap(), defaults, "{line}");
         keys += 1;
     }
-    assert_eq!(keys, 13);
+    assert_eq!(keys, 14);
 }
 
 /// Checks that the payload of an example fits its type and has no unknown member.
@@ -482,6 +482,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("handshake_timeout_ms", config.handshake_timeout_ms),
         ("resume_window_ms", config.resume_window_ms),
         ("default_ttl_ms", config.default_ttl_ms),
+        ("remote_ttl_ms", config.remote_ttl_ms),
         ("queue_max_messages", config.queue_max_messages),
         ("queue_max_bytes", config.queue_max_bytes),
         ("replay_messages", config.replay_messages),
@@ -507,7 +508,8 @@ fn limits() -> BTreeMap<String, u64> {
         ("max_inflight where absent", Capabilities::default().max_inflight),
         ("nesting", DEPTH_MAX as u64),
         ("id", ID_BYTES_MAX as u64),
-        ("name", NAME_BYTES_MAX as u64),
+        ("name", LOCAL_NAME_BYTES_MAX as u64),
+        ("host", HOST_BYTES_MAX as u64),
         ("topic", TOPIC_BYTES_MAX as u64),
         ("thread", THREAD_BYTES_MAX as u64),
     ];

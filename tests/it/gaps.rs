@@ -1,7 +1,6 @@
 //! The ten gaps that version 1.0 of the protocol lists, each closed: one test for each.
 //!
-//! Section 18 of docs/PROTOCOL.md names the section that closes each gap. Details have tests of
-//! their own.
+//! Details have tests of their own.
 
 use crate::{
     raw::Raw,

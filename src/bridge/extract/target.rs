@@ -28,7 +28,7 @@ impl Target {
                 Err(_) => Err(format!("`{}` is not a topic that can be sent to", shorten(text))),
             };
         }
-        match Name::parse(text) {
+        match Name::parse_any(&text.replacen("\\@", "@", 1)) {
             Ok(name) => Ok(Self { to: name.as_str().to_owned(), topic: None }),
             Err(_) => match command_line(text) {
                 Some(name) => Ok(Self { to: name, topic: None }),

@@ -281,6 +281,7 @@ mod tests {
         let owned = |text: Option<Cow<'_, str>>| text.map(|it| it.into_owned().into());
         AgentRow {
             name: name.into(),
+            host: None,
             session: None,
             why: None,
             activity: owned(row.activity),

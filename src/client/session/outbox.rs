@@ -7,7 +7,7 @@ use super::{
     step::Output,
 };
 use crate::{
-    client::message::{Event, Outgoing, SendId},
+    client::message::{Event, Forwarded, Outgoing, SendId},
     protocol::{
         Moment, Now,
         envelope::{Header, Kind},
@@ -150,16 +150,34 @@ impl Outbox {
         weight: usize,
         out: &mut Vec<Output>,
     ) {
-        let message = Message {
-            order: self.next,
-            target: Target::of(outgoing),
-            at_least_once: outgoing.meta.requires_ack || outgoing.meta.sync.is_some(),
-            frame: encode(now, &id, outgoing),
-            id,
-            weight,
-            busy: 0,
-            retry_at: None,
-        };
+        let at_least_once = outgoing.meta.requires_ack || outgoing.meta.sync.is_some();
+        let (target, frame) = (Target::of(outgoing), encode(now, &id, outgoing));
+        self.add_frame((id, target, at_least_once), frame, weight, out);
+    }
+
+    /// Adds a message of another machine's agent, and sends it if nothing blocks it.
+    pub(super) fn add_forwarded(
+        &mut self,
+        now: Now,
+        message: Forwarded,
+        weight: usize,
+        out: &mut Vec<Output>,
+    ) {
+        let target = Target::One(message.to.to_ascii_lowercase());
+        let frame = encode_forwarded(now, &message);
+        self.add_frame((message.id, target, message.at_least_once), frame, weight, out);
+    }
+
+    fn add_frame(
+        &mut self,
+        (id, target, at_least_once): (SendId, Target, bool),
+        frame: Vec<u8>,
+        weight: usize,
+        out: &mut Vec<Output>,
+    ) {
+        let order = self.next;
+        let (busy, retry_at) = (0, None);
+        let message = Message { order, id, target, at_least_once, frame, weight, busy, retry_at };
         self.next += 1;
         let blocked =
             self.queued.iter().chain(self.retried()).any(|earlier| earlier.blocks(&message));
@@ -341,5 +359,18 @@ fn encode(now: Now, id: &SendId, outgoing: &Outgoing) -> Vec<u8> {
     let count = if outgoing.meta.is_empty() { 1 } else { 2 };
     let mut frame = Vec::new();
     header.append_raw(&mut frame, &members[..count]);
+    frame
+}
+
+fn encode_forwarded(now: Now, message: &Forwarded) -> Vec<u8> {
+    let header = Header {
+        to: Some(&message.to),
+        topic: message.topic.as_deref(),
+        ..Header::new(Kind::Send, &message.id.0, now.unix_ms)
+    };
+    let meta = message.meta.as_deref().map(|meta| ("payload_meta", meta));
+    let members: Vec<_> = [("payload", &*message.payload)].into_iter().chain(meta).collect();
+    let mut frame = Vec::new();
+    header.append_raw(&mut frame, &members);
     frame
 }

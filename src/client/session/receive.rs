@@ -218,7 +218,7 @@ impl Session {
         match verdict {
             Verdict::New => out.push(Output::Event(Event::Delivered(Box::new(delivery)))),
             Verdict::Duplicate => {}
-            Verdict::Acknowledged => self.write_ack(now, &delivery.id, delivery.seq, out),
+            Verdict::Acknowledged => self.write_ack(now, &delivery.id, Some(delivery.seq), out),
             Verdict::Full => {
                 let words = "too many deliveries are unacknowledged here";
                 let nack = Nack {
@@ -235,14 +235,15 @@ impl Session {
             Self::report_subscription(request, None, out);
         } else if ack.state.as_deref() == Some("accepted") {
             self.outbox.accepted(now, ack, out);
-        } else if ack.correlation_id.is_some() {
+        } else if let Some(correlation_id) = &ack.correlation_id {
             let answer = Answer {
                 from: from.to_owned(),
                 response: ack.response,
                 data: ack.response_data.map(ToOwned::to_owned),
             };
             let send_id = SendId(ack.ack_id.clone().into_owned());
-            out.push(Output::Event(Event::Answered { send_id, answer }));
+            let correlation_id = correlation_id.clone();
+            out.push(Output::Event(Event::Answered { send_id, correlation_id, answer }));
         }
     }
 

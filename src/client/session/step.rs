@@ -1,7 +1,7 @@
 //! The values that go into one step of a session and come out of it.
 
 use crate::{
-    client::message::{Event, Outgoing, Reply, SendId},
+    client::message::{Event, Forwarded, Outgoing, Reply, SendId},
     protocol::{code::NackCode, payload::Nack},
 };
 
@@ -25,6 +25,8 @@ pub enum Input<'a> {
     Disconnected(String),
     /// The application sends a message; its weight comes back as [`Output::Released`].
     Send(SendId, Outgoing, usize),
+    /// The application passes on a message, as in [`Input::Send`].
+    Forward(Forwarded, usize),
     /// The application acknowledges a delivery, given by its id.
     Acknowledge(String),
     /// The application answers a question, which also acknowledges its delivery. The answer's
@@ -38,6 +40,8 @@ pub enum Input<'a> {
     Unsubscribe(String),
     /// The application closes the connection.
     Close,
+    /// The application ends the connection without BYE, so that its session can be resumed.
+    HangUp,
     /// The deadline has passed.
     Tick,
 }

@@ -154,7 +154,7 @@ pub(super) fn name(text: &str) -> Result<Name, Refusal> {
     if text.starts_with('@') && text.len() <= NAME_BYTES_MAX {
         return Ok(Name::made_by_daemon(text));
     }
-    Name::parse(text)
+    Name::parse_any(text)
         .map_err(|why| (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(text))))
 }
 

@@ -266,6 +266,7 @@ impl<'r> Rows<'r> {
         let doing = membership.and_then(|membership| membership.doing);
         AgentRow {
             name: agent.name.as_str().into(),
+            host: agent.name.host().map(Into::into),
             here: membership.is_some(),
             reconnecting: self.is_reconnecting(agent),
             session: membership.map(|membership| (&*membership.auth.session).into()),

@@ -161,7 +161,8 @@ impl App {
         if let Some(sync) = &delivery.sync {
             let (delivery_id, seq) = (delivery.id.clone(), delivery.seq);
             let sync = (**sync).clone();
-            let reply = Reply { delivery_id, seq, sync, response: true, data: None };
+            let reply =
+                Reply { delivery_id, seq: Some(seq), sync, response: Some(true), data: None };
             self.asked.insert(id, reply);
         }
         if self.given_back.remove(&id) {

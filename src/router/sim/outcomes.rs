@@ -82,7 +82,7 @@ impl Outcomes {
     /// Takes note of an event that an application gets.
     pub(super) fn notified(&mut self, event: &Event) {
         match event {
-            Event::Answered { send_id: SendId(id), answer } => self.answered(id, &answer.from),
+            Event::Answered { send_id: SendId(id), answer, .. } => self.answered(id, &answer.from),
             Event::Refused { send_id: SendId(id), nack } => self.refused(id, nack),
             _ => {}
         }

@@ -335,7 +335,7 @@ fn replaced_connection_is_no_change() {
             ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
             op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
         ann2 joins {"agent":"Ann","capabilities":{"resume":true},"session":{"resume_token":"ann:1"}}
-            ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             ann close Fault(SessionReplaced)
             ann2 < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
     "#]]);

@@ -9,13 +9,13 @@ fn operator_needs_the_key() {
         op joins
             op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         a joins {"mode":"operator","auth":{"key":"opens"}}
-            a < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"an operator states in `auth.key` what is in operator.key, in the daemon's home","ref":"h"}
+            a < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"`auth.key` must be what operator.key in the daemon's home contains","ref":"h"}
             a close Fault(Unauthorized)
         b joins {"mode":"operator","auth":{}}
-            b < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"an operator states in `auth.key` what is in operator.key, in the daemon's home","ref":"h"}
+            b < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"`auth.key` must be what operator.key in the daemon's home contains","ref":"h"}
             b close Fault(Unauthorized)
         c joins {"mode":"operator"}
-            c < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"an operator states in `auth.key` what is in operator.key, in the daemon's home","ref":"h"}
+            c < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"`auth.key` must be what operator.key in the daemon's home contains","ref":"h"}
             c close Fault(Unauthorized)
     "#]]);
 }

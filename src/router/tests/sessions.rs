@@ -32,7 +32,7 @@ fn token_takes_over_from_an_older_connection_at_once() {
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"not acknowledged"}
         bob2 joins {"agent":"Bob","session":{"resume_token":"bob:1"}}
-            bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             bob close Fault(SessionReplaced)
             keep Bob here
             keep session of agent 2 with []
@@ -169,7 +169,7 @@ fn takeover_does_not_free_a_name_for_waiting_connections() {
             ann < PING {}
             ann2 waits
         ann3 joins {"agent":"Ann","session":{"resume_token":"ann:1"}}
-            ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             ann close Fault(SessionReplaced)
             ann3 < WELCOME {"agent":"Ann","session_id":"s1"}
         wait 250
@@ -403,7 +403,7 @@ fn resume_may_be_the_first_frame() {
             bob < DELIVER d4 Ann -> Bob #build seq 4 originalTo "*" {"body":"4"}
         bob2 connects
         bob2 says RESUME {"resume_token":"bob:2"}
-            bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up with its token"}
+            bob < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             bob close Fault(SessionReplaced)
             bob2 < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
             bob2 < SYNC {"session_id":"s2","streams":[]}

@@ -1,6 +1,6 @@
 //! Diagrams and times in the documents, compared with the code.
 
-use super::{PROTOCOL, RELAY_API, constant, part, rows, section, ticked};
+use super::{PROTOCOL, RELAY_API, constant, part, rows, ticked};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ROWS: &str = include_str!("../../../src/router/requests/rows.rs");
@@ -10,7 +10,6 @@ const CLIENT: &str = include_str!("../../../src/router/connections/client.rs");
 const MESSAGE: &str = include_str!("../../../src/client/message.rs");
 const SESSION: &str = include_str!("../../../src/client/session.rs");
 const BACKOFF: &str = include_str!("../../../src/client/session/backoff.rs");
-const GAPS: &str = include_str!("../gaps.rs");
 
 /// The states of a connection: the name in the code, as words, and the name in the document.
 const STAGES: [(&str, &str); 5] = [
@@ -105,17 +104,6 @@ fn subscription_limits_are_those_of_the_code() {
     assert!(
         topics.contains("2,048 answers to SUBSCRIBE and UNSUBSCRIBE, of all connections together")
     );
-}
-
-#[test]
-fn gaps_of_version_1_0_have_a_section_and_a_test() {
-    let gaps: Vec<_> = rows(section("18 ")).collect();
-    assert_eq!(gaps.len(), 10);
-    for (number, gap) in (1..).zip(gaps) {
-        assert_eq!(gap[0], number.to_string());
-        assert!(gap[2].contains("]("), "{gap:?}");
-        assert!(GAPS.contains(&format!("fn point_{number}_")), "{number}");
-    }
 }
 
 fn diagram(heading: &str) -> &'static str {

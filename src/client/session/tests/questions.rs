@@ -132,7 +132,7 @@ fn answer_to_a_question_is_an_event() {
           Released(10)
           Accepted { send_id: SendId("m1"), recipients: None, away: false }
         daemon> ACK {"ack_id":"m1","correlationId":"c","responseData":[1]}
-          Answered { send_id: SendId("m1"), answer: Answer { from: "", response: None, data: Some(RawValue([1])) } }
+          Answered { send_id: SendId("m1"), correlation_id: "c", answer: Answer { from: "", response: None, data: Some(RawValue([1])) } }
     "#]]);
 }
 
@@ -152,7 +152,7 @@ fn repeated_outcome_is_reported_once() {
           ready s-1
         daemon again
         daemon> ACK {"ack_id":"m1","correlationId":"c","responseData":[1]}
-          Answered { send_id: SendId("m1"), answer: Answer { from: "", response: None, data: Some(RawValue([1])) } }
+          Answered { send_id: SendId("m1"), correlation_id: "c", answer: Answer { from: "", response: None, data: Some(RawValue([1])) } }
         reconnect
           > HELLO #3 {"agent":"Ann","capabilities":{"ack":true,"resume":true,"max_inflight":256,"supports_topics":true},"session":{"resume_token":"t-1"}}
         welcome

@@ -260,5 +260,5 @@ fn inputs(transcript: &str) -> String {
 pub(super) fn reply(delivery_id: &str, bytes: usize) -> Reply {
     let sync = Sync { correlation_id: "c".to_owned(), timeout_ms: Some(5000), blocking: true };
     let data = Some(to_raw_value(&"x".repeat(bytes)).unwrap());
-    Reply { delivery_id: delivery_id.to_owned(), seq: 1, sync, response: true, data }
+    Reply { delivery_id: delivery_id.to_owned(), seq: Some(1), sync, response: Some(true), data }
 }

@@ -1,0 +1,160 @@
+//! Bridges: the agents of other machines, under whose names they join.
+
+use super::script::check;
+use expect_test::expect;
+
+#[test]
+fn bridge_alone_joins_as_an_agent_of_another_machine() {
+    check(expect![[r#"
+        here: bob
+        a joins {"agent":"Ann@pi"}
+            a < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"Ann@pi\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
+            a close Fault(InvalidName)
+        b joins {"agent":"Ann@pi","mode":"bridge"}
+            b < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"`auth.key` must be what operator.key in the daemon's home contains","ref":"h"}
+            b close Fault(Unauthorized)
+        c joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"opens"}}
+            c < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"`auth.key` must be what operator.key in the daemon's home contains","ref":"h"}
+            c close Fault(Unauthorized)
+        d joins {"agent":"Ann","mode":"bridge","auth":{"key":"open"}}
+            d < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"Ann\": the name of an agent of another machine is NAME@HOST","ref":"h"}
+            d close Fault(InvalidName)
+        e joins {"agent":"Ann@pi@pi","mode":"bridge","auth":{"key":"open"}}
+            e < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"Ann@pi@pi\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
+            e close Fault(InvalidName)
+        f joins {"agent":"operator@pi","mode":"bridge","auth":{"key":"open"}}
+            f < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"operator@pi\": this name is reserved; choose another","ref":"h"}
+            f close Fault(InvalidName)
+        g joins {"mode":"bridge","auth":{"key":"open"}}
+            g < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"G\": the name of an agent of another machine is NAME@HOST","ref":"h"}
+            g close Fault(InvalidName)
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        ann> Bob: from afar
+            bob < DELIVER d1 Ann@pi -> Bob seq 1 {"body":"from afar"}
+        bob> ann@PI: from near
+            ann < DELIVER d2 Bob -> Ann@pi seq 1 {"body":"from near"}
+        ann says SEND id=x from=Ann to=Bob {"body":"as another"}
+            ann < NACK {"ack_id":"x","code":"FORBIDDEN","message":"you are Ann@pi and cannot send as \"Ann\""}
+    "#]]);
+}
+
+#[test]
+fn bridge_gets_only_what_is_for_its_name() {
+    check(expect![[r#"
+        here: bob zoe
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        ann says SUBSCRIBE topic=t {}
+            ann < NACK {"ack_id":"x","code":"FORBIDDEN","message":"this connection has supports_topics: false"}
+        ann asks tap
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"\"tap\" is for operators, who join with what is in the home's operator.key"}
+        ann asks inbox {"of":"Bob"}
+            ann < NACK {"ack_id":"q","code":"FORBIDDEN","message":"you are Ann@pi: \"Bob\"'s mail is for operators"}
+        bob>> *: to everyone here
+            bob < ACK {"ack_id":"b1","durability":"disk","recipients":1,"state":"accepted"}
+            zoe < DELIVER d1 Bob -> Zoe seq 1 originalTo "*" requires_ack true {"body":"to everyone here"}
+        bob>> * #t: on a topic
+            bob < ACK {"ack_id":"b2","durability":"disk","recipients":0,"state":"accepted"}
+        ann> *: from afar to everyone
+            bob < DELIVER d2 Ann@pi -> Bob seq 1 originalTo "*" {"body":"from afar to everyone"}
+            zoe < DELIVER d3 Ann@pi -> Zoe seq 1 originalTo "*" {"body":"from afar to everyone"}
+        bob>> Ann@pi: to one
+            bob < ACK {"ack_id":"b3","durability":"disk","state":"accepted"}
+            ann < DELIVER d4 Bob -> Ann@pi seq 1 requires_ack true {"body":"to one"}
+        bob>> Eve@pi: to nobody
+            bob < NACK {"ack_id":"b4","code":"UNKNOWN_AGENT","message":"no agent Eve@pi was ever here; here are Ann@pi, Bob, Zoe"}
+    "#]]);
+}
+
+#[test]
+fn lost_connection_of_a_bridge_is_no_failure() {
+    check(expect![[r#"
+        here: bob op
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
+        bob>> Ann@pi: again and again
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 Bob -> Ann@pi seq 1 requires_ack true {"body":"again and again"}
+        ann goes
+        bob> Ann@pi: at most once
+            bob < NACK {"ack_id":"b2","code":"AGENT_OFFLINE","message":"Ann@pi is away"}
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s3"}
+            ann < DELIVER d1 Bob -> Ann@pi seq 1 attempt 2 requires_ack true {"body":"again and again"}
+        ann goes
+        op asks message {"id":"d1"}
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"message","data":{"messages":[{"attempts":2,"body":"again and again","expires":1601000,"failures":0,"from":"Bob","id":"d1","send_id":"b1","seq":1,"state":"waiting","to":"Ann@pi","waits_for":"recipient"}]},"kind":"response"}
+    "#]]);
+}
+
+#[test]
+fn bridge_continues_the_session_of_its_name_without_a_token() {
+    check(expect![[r#"
+        here: bob
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
+        ann>> Bob: a question's fate
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann@pi -> Bob seq 1 requires_ack true {"body":"a question's fate"}
+        two joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+            ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
+            ann close Fault(SessionReplaced)
+            two < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s2"}
+        two goes
+        bob nacks d1
+        three connects
+        three says RESUME {"resume_token":"two:1","streams":{}}
+            three < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"this name is another machine's: send HELLO in mode bridge","ref":"x"}
+        four joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+            four < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s2"}
+            four < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        wait 5000
+            ann hang up
+            bob < PING {}
+            three < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5 s"}
+            three close Fault(HandshakeTimeout)
+            four < PING {}
+        four goes
+        sleep 700000
+        five joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+            five < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
+    "#]]);
+}
+
+#[test]
+fn message_to_another_machine_waits_for_a_shorter_time() {
+    check(expect![[r#"
+        limits remote_ttl_ms=500 heartbeat_ms=100000
+        here: bob
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        ann goes
+        bob>> Ann@pi: as long as usual
+            bob < ACK {"ack_id":"b1","away":true,"durability":"disk","state":"accepted"}
+        bob>> Ann@pi 900ms: as long as it says
+            bob < ACK {"ack_id":"b2","away":true,"durability":"disk","state":"accepted"}
+        wait 500
+            bob < NACK {"ack_id":"b1","code":"EXPIRED","message":"its time to live ran out","to":"Ann@pi"}
+        wait 400
+            bob < NACK {"ack_id":"b2","code":"EXPIRED","message":"its time to live ran out","to":"Ann@pi"}
+    "#]]);
+}
+
+#[test]
+fn policy_applies_to_agents_of_other_machines() {
+    check(expect![[r#"
+        here: bob zoe
+        policy *@pi Bob * yes; *@pi * * no; Bob *@* * yes; * *@* * no
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        ann> Bob: allowed
+            bob < DELIVER d1 Ann@pi -> Bob seq 1 {"body":"allowed"}
+        ann> Zoe: forbidden
+            ann < NACK {"ack_id":"a2","code":"FORBIDDEN","message":"Ann@pi may not send this to Zoe: line 2 of policy.toml forbids it"}
+        bob> Ann@pi: allowed
+            ann < DELIVER d2 Bob -> Ann@pi seq 1 {"body":"allowed"}
+        zoe> Ann@pi: forbidden
+            zoe < NACK {"ack_id":"z1","code":"FORBIDDEN","message":"Zoe may not send this to Ann@pi: line 4 of policy.toml forbids it"}
+    "#]]);
+}
