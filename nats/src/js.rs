@@ -5,7 +5,7 @@ use crate::{
     sequencer::Info,
     subject::{self, STREAM, Token},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ pub const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The size of the stream, unless another one is given.
 pub const STREAM_BYTES: i64 = 1 << 30;
 
-/// The largest message of the stream: a frame of a daemon's default size, and its headers.
-pub const MESSAGE_BYTES: i64 = (1 << 20) + 4096;
-
 /// JetStream's code of "stream not found".
 pub const STREAM_NOT_FOUND: u64 = 10059;
 
 /// JetStream's code of "consumer not found".
 pub const CONSUMER_NOT_FOUND: u64 = 10014;
+
+/// JetStream's codes of "JetStream not enabled": for the account, and at all.
+pub const NOT_ENABLED: [u64; 2] = [10039, 10076];
 
 /// JetStream's code of "message size exceeds maximum allowed".
 const MESSAGE_TOO_LARGE: u64 = 10054;
@@ -98,20 +98,24 @@ pub fn create_stream(replicas: usize, bytes: i64) -> Value {
         "max_consumers": -1,
         "max_msgs": -1,
         "max_bytes": bytes,
-        "max_msg_size": MESSAGE_BYTES,
         "max_age": nanos(AGE_MAX),
         "duplicate_window": nanos(DUPLICATE_WINDOW),
     })
 }
 
-/// The request that creates a host's consumer.
+/// The prefix of a consumer's description, before the size of the stream: a host may ask for the
+/// state of its own consumer only.
+const DESCRIPTION: &str = "a host of agent-relay-nats; max_bytes of the stream: ";
+
+/// The request that creates a host's consumer of a stream of a size.
 #[must_use]
-pub fn create_consumer(host: &Token) -> Value {
+pub fn create_consumer(host: &Token, stream_bytes: i64) -> Value {
     json!({
         "stream_name": STREAM,
         "config": {
             "name": host.as_str(),
             "durable_name": host.as_str(),
+            "description": format!("{DESCRIPTION}{stream_bytes}"),
             "filter_subject": subject::filter(host),
             "deliver_policy": "all",
             "ack_policy": "explicit",
@@ -178,8 +182,11 @@ pub struct Pair {
 }
 
 /// Settings of a consumer.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 pub struct ConsumerConfig {
+    /// A text that only this program's setup writes.
+    #[serde(default)]
+    pub description: String,
     /// The subjects that it delivers.
     #[serde(default)]
     pub filter_subject: String,
@@ -208,6 +215,14 @@ impl ConsumerConfig {
     }
 }
 
+impl ConsumerConfig {
+    /// The size of the stream, if the description has it.
+    #[must_use]
+    pub fn stream_bytes(&self) -> Option<i64> {
+        self.description.strip_prefix(DESCRIPTION)?.parse().ok()
+    }
+}
+
 impl ConsumerInfo {
     /// The state without the settings.
     #[must_use]
@@ -227,9 +242,6 @@ pub struct StreamConfig {
     /// Its size, or -1.
     #[serde(default)]
     pub max_bytes: i64,
-    /// The largest message, or -1.
-    #[serde(default)]
-    pub max_msg_size: i64,
 }
 
 /// The state of the stream.
@@ -258,10 +270,11 @@ pub fn published(answer: &[u8], bytes: Option<i64>) -> Published {
         // JetStream looks for a leader, or its disk has failed: to be repeated.
         _ => return Published::Unknown,
     };
-    let limit = bytes.filter(|_| kind == RefusalKind::Full).map(|bytes| format!(" of {bytes}"));
+    let size = bytes.filter(|_| kind == RefusalKind::Full);
+    let size = size.map(|bytes| format!(" (its max_bytes is {bytes})"));
     let message = format!(
-        "NATS's stream {STREAM} refuses the message: {description}{}",
-        limit.unwrap_or_default()
+        "NATS's stream {STREAM} refuses the message: {description}{}; send it again later",
+        size.unwrap_or_default()
     );
     Published::Refused(Refusal { kind, message })
 }
@@ -286,7 +299,7 @@ pub fn numbers(reply: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject::Host;
+    use agent_relay::protocol::name::Host;
 
     #[test]
     fn numbers_are_read_from_both_forms_of_subject() {
@@ -310,15 +323,16 @@ mod tests {
         let full = published(&error(10077, "maximum bytes exceeded"), Some(1024));
         let Published::Refused(refusal) = full else { panic!("{full:?}") };
         assert_eq!(refusal.kind, RefusalKind::Full);
-        assert!(refusal.message.ends_with("maximum bytes exceeded of 1024"), "{refusal:?}");
+        assert!(refusal.message.contains("exceeded (its max_bytes is 1024)"), "{refusal:?}");
     }
 
     #[test]
     fn consumer_with_other_settings_is_not_used() {
-        let pi = Host::parse("pi").unwrap().token();
+        let pi = Token::of_host(&Host::parse("pi").unwrap());
         let mut config: ConsumerConfig =
-            serde_json::from_value(create_consumer(&pi)["config"].clone()).unwrap();
+            serde_json::from_value(create_consumer(&pi, 7)["config"].clone()).unwrap();
         assert_eq!(config.unusable(&pi), None);
+        assert_eq!(config.stream_bytes(), Some(7));
         config.ack_policy = "none".to_owned();
         assert!(config.unusable(&pi).unwrap().contains("ack_policy"));
         config.filter_subject = "relay.>".to_owned();

@@ -5,7 +5,7 @@ use crate::{
     outbox::{Publish, Published},
     presence::VERSION,
     sequencer::Info,
-    subject::{STREAM, Token},
+    subject::Token,
 };
 use async_nats::{
     Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, connection::State,
@@ -80,7 +80,8 @@ impl Credentials {
         if let Some((user, password)) = line.split_once(':') {
             return Some(Self::Password(user.to_owned(), password.to_owned()));
         }
-        let is_seed = line.starts_with("SU") && line.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_seed =
+            line.starts_with("SU") && line.bytes().all(|byte| byte.is_ascii_alphanumeric());
         is_seed.then(|| Self::Nkey(line.to_owned()))
     }
 }
@@ -135,11 +136,11 @@ impl Link {
         &self.client
     }
 
-    /// The server that this host is connected to, for a person.
+    /// The server's name, and the greatest size of a message.
     #[must_use]
-    pub fn server(&self) -> String {
+    pub fn server(&self) -> (String, usize) {
         let info = self.client.server_info();
-        format!("NATS server {} (version {})", info.server_name, info.version)
+        (info.server_name, info.max_payload)
     }
 
     /// Whether there is a connection at present.
@@ -167,8 +168,7 @@ impl Link {
 
     /// Acknowledges a delivery. Returns whether JetStream has confirmed it.
     pub async fn acknowledge(&self, reply: String) -> bool {
-        let request =
-            Request::new().payload("+ACK".into()).timeout(Some(REQUEST_TIMEOUT));
+        let request = Request::new().payload("+ACK".into()).timeout(Some(REQUEST_TIMEOUT));
         self.send(reply, request).await.is_ok()
     }
 
@@ -188,49 +188,48 @@ impl Link {
         Ok(self.consumer().await?.state())
     }
 
-    async fn consumer(&self) -> Result<ConsumerInfo, RequestError> {
-        self.ask(js::consumer_info_subject(&self.here), None).await
-    }
-
-    /// The state of the stream.
+    /// The state and the settings of this host's consumer.
     ///
     /// # Errors
-    /// If there is no answer, or no stream.
-    pub async fn stream(&self) -> Result<StreamInfo, RequestError> {
-        self.ask(js::stream_info_subject(), None).await
+    /// If there is no answer, or no consumer.
+    pub async fn consumer(&self) -> Result<ConsumerInfo, RequestError> {
+        self.ask(js::consumer_info_subject(&self.here), None).await
     }
 
     /// Creates the stream, unless it exists.
     ///
     /// # Errors
     /// If this host may not, or JetStream cannot.
-    pub async fn create_stream(&self, replicas: usize, bytes: i64) -> Result<(), RequestError> {
-        match self.stream().await {
-            Err(RequestError::Api(error)) if error.err_code == js::STREAM_NOT_FOUND => {}
-            other => return other.map(drop),
+    pub async fn create_stream(
+        &self,
+        replicas: usize,
+        bytes: i64,
+    ) -> Result<StreamInfo, RequestError> {
+        match self.ask(js::stream_info_subject(), None).await {
+            Err(RequestError::Api(error)) if error.err_code == js::STREAM_NOT_FOUND => {
+                let request = js::create_stream(replicas, bytes);
+                self.ask(js::create_stream_subject(), Some(request)).await
+            }
+            other => other,
         }
-        let request = js::create_stream(replicas, bytes);
-        self.ask::<Value>(js::create_stream_subject(), Some(request)).await.map(drop)
     }
 
     /// Creates the consumer of a host, unless it exists.
     ///
     /// # Errors
-    /// If this host may not, JetStream cannot, or the existing consumer has other settings.
-    pub async fn create_consumer(&self, host: &Token) -> Result<(), RequestError> {
-        let existing: Result<ConsumerInfo, _> =
-            self.ask(js::consumer_info_subject(host), None).await;
-        let info = match existing {
+    /// If this host may not, or JetStream cannot.
+    pub async fn create_consumer(
+        &self,
+        host: &Token,
+        stream: &StreamInfo,
+    ) -> Result<ConsumerInfo, RequestError> {
+        match self.ask(js::consumer_info_subject(host), None).await {
             Err(RequestError::Api(error)) if error.err_code == js::CONSUMER_NOT_FOUND => {
-                let request = js::create_consumer(host);
-                self.ask(js::create_consumer_subject(host), Some(request)).await?
+                let request = js::create_consumer(host, stream.config.max_bytes);
+                self.ask(js::create_consumer_subject(host), Some(request)).await
             }
-            other => other?,
-        };
-        info.config.unusable(host).map_or(Ok(()), |why| {
-            let description = format!("the consumer {host} of stream {STREAM} is unusable: {why}");
-            Err(RequestError::Api(ApiError { code: 400, err_code: 0, description }))
-        })
+            other => other,
+        }
     }
 
     async fn ask<T: DeserializeOwned>(
@@ -239,8 +238,7 @@ impl Link {
         body: Option<Value>,
     ) -> Result<T, RequestError> {
         let body = body.map_or_else(String::new, |body| body.to_string());
-        let request =
-            Request::new().payload(body.into()).timeout(Some(REQUEST_TIMEOUT));
+        let request = Request::new().payload(body.into()).timeout(Some(REQUEST_TIMEOUT));
         let answer = self.send(subject, request).await?;
         js::read(&answer).map_err(RequestError::Api)
     }
@@ -260,10 +258,7 @@ impl Link {
     }
 }
 
-fn options(
-    servers: &Servers,
-    here: &Token,
-) -> Result<ConnectOptions, async_nats::ConnectError> {
+fn options(servers: &Servers, here: &Token) -> Result<ConnectOptions, async_nats::ConnectError> {
     let mut options = ConnectOptions::new()
         .name(format!("agent-relay-nats {here}"))
         .custom_inbox_prefix(inbox(here))

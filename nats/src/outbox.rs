@@ -9,6 +9,7 @@ use crate::{
     batch,
     subject::{self, Token},
 };
+use agent_relay::protocol::name::Host;
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -41,10 +42,10 @@ pub struct Lane {
 }
 
 /// A frame for an agent of another host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carry {
-    /// The host's name, in the spelling of who asks.
-    pub host: String,
+    /// The receiving host.
+    pub host: Host,
     /// The id by which the outcome is reported.
     pub id: String,
     /// The frame.
@@ -111,15 +112,15 @@ pub enum Output {
     Publish(Lane, Arc<Publish>),
     /// The stream has the frame of this host and id.
     Carried {
-        /// The host's name.
-        host: String,
+        /// The receiving host.
+        host: Host,
         /// The frame's id.
         id: String,
     },
     /// The frame of this host and id is not carried.
     Refused {
-        /// The host's name.
-        host: String,
+        /// The receiving host.
+        host: Host,
         /// The frame's id.
         id: String,
         /// Why.
@@ -146,7 +147,7 @@ struct Queue {
 struct InFlight {
     publish: Arc<Publish>,
     /// The ids of its frames, with their hosts.
-    frames: Vec<(String, String)>,
+    frames: Vec<(Host, String)>,
     bytes: usize,
     pause: Duration,
     /// The time of the repetition, after an unknown outcome.
@@ -173,6 +174,12 @@ impl Outbox {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.queues.values().filter_map(|queue| queue.in_flight.as_ref()?.repeat_at).min()
+    }
+
+    /// The bytes that wait for the stream.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Handles an input at a time.

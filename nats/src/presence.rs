@@ -5,10 +5,14 @@
 //!
 //! Two bridges of one host would share its messages, so the one that was started later ends.
 
-use crate::subject::{Host, Token};
+use crate::subject::Token;
+use agent_relay::{
+    machines::border::AGENTS_MAX,
+    protocol::name::{Host, Name},
+};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -27,11 +31,11 @@ pub const FIRST_ANSWERS: Duration = Duration::from_millis(500);
 /// The greatest number of hosts.
 pub const HOSTS_MAX: usize = 256;
 
-/// The greatest number of agents that a host exports.
-pub const EXPORTS_MAX: usize = 1024;
-
 /// The largest beat, in bytes.
-pub const BEAT_BYTES_MAX: usize = 128 * 1024;
+pub const BEAT_BYTES_MAX: usize = 8 * 1024;
+
+/// The characters that a report quotes of a text that another host chose.
+const QUOTED_MAX: usize = 64;
 
 /// What a bridge says of its host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,9 +78,9 @@ pub enum Input<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
     /// A host is present and exports these agents, or now exports others.
-    Present(Token, String, Vec<String>),
+    Present(Host, Vec<Name>),
     /// A host is absent.
-    Absent(Token, String),
+    Absent(Host),
     /// A beat is refused for this reason, which was not reported of this host before.
     Refused(Token, String),
     /// Send a beat now.
@@ -87,9 +91,9 @@ pub enum Output {
 
 #[derive(Debug)]
 struct Peer {
-    spelling: String,
+    host: Host,
     instance: String,
-    exports: Vec<String>,
+    exports: Vec<Name>,
     absent_at: Instant,
 }
 
@@ -116,10 +120,10 @@ impl Presence {
         self.peers.values().map(|peer| peer.absent_at).min()
     }
 
-    /// How a present host spells its name.
+    /// A host in its own spelling, if it is present.
     #[must_use]
-    pub fn spelling(&self, host: &Token) -> Option<&str> {
-        Some(&self.peers.get(host)?.spelling)
+    pub fn host(&self, token: &Token) -> Option<&Host> {
+        Some(&self.peers.get(token)?.host)
     }
 
     /// How long this bridge has run.
@@ -131,40 +135,47 @@ impl Presence {
     /// Handles an input at a time.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, outputs: &mut Vec<Output>) {
         match input {
-            Input::Beat(host, bytes) => match read(host, bytes) {
-                Ok(beat) => self.beat(now, host, beat, outputs),
-                Err(why) => self.refuse(host, why, outputs),
+            Input::Beat(token, bytes) => match read(token, bytes) {
+                Ok((beat, peer)) => self.beat(now, token, &beat, peer, outputs),
+                Err(why) => self.refuse(token, why, outputs),
             },
             Input::Tick => self.expire(now, outputs),
         }
     }
 
-    fn beat(&mut self, now: Instant, host: &Token, beat: Beat, outputs: &mut Vec<Output>) {
-        if *host == self.here {
-            self.own_beat(now, &beat, outputs);
+    fn beat(
+        &mut self,
+        now: Instant,
+        token: &Token,
+        beat: &Beat,
+        (host, exports): (Host, Vec<Name>),
+        outputs: &mut Vec<Output>,
+    ) {
+        if *token == self.here {
+            self.own_beat(now, beat, outputs);
             return;
         }
         if beat.ask {
             outputs.push(Output::Answer);
         }
         if beat.bye {
-            if self.peers.get(host).is_some_and(|peer| peer.instance == beat.instance) {
-                self.remove(host, outputs);
+            if self.peers.get(token).is_some_and(|peer| peer.instance == beat.instance) {
+                self.remove(token, outputs);
             }
             return;
         }
-        if self.peers.len() == HOSTS_MAX && !self.peers.contains_key(host) {
-            self.refuse(host, format!("{HOSTS_MAX} hosts are here already"), outputs);
+        if self.peers.len() == HOSTS_MAX && !self.peers.contains_key(token) {
+            self.refuse(token, format!("{HOSTS_MAX} hosts are here already"), outputs);
             return;
         }
-        self.refused.remove(host);
-        let Beat { host: spelling, instance, exports, .. } = beat;
-        let absent_at = now + SILENCE_MAX;
-        let peer = Peer { spelling: spelling.clone(), instance, exports, absent_at };
-        let exports = peer.exports.clone();
-        let known = self.peers.insert(host.clone(), peer);
-        if !known.is_some_and(|known| known.exports == exports && known.spelling == spelling) {
-            outputs.push(Output::Present(host.clone(), spelling, exports));
+        self.refused.remove(token);
+        let (instance, absent_at) = (beat.instance.clone(), now + SILENCE_MAX);
+        let peer = Peer { host: host.clone(), instance, exports: exports.clone(), absent_at };
+        let known = self.peers.insert(token.clone(), peer);
+        let is_known = known
+            .is_some_and(|known| known.exports == exports && known.host.as_str() == host.as_str());
+        if !is_known {
+            outputs.push(Output::Present(host, exports));
         }
     }
 
@@ -188,9 +199,9 @@ impl Presence {
         }
     }
 
-    fn remove(&mut self, host: &Token, outputs: &mut Vec<Output>) {
-        if let Some(peer) = self.peers.remove(host) {
-            outputs.push(Output::Absent(host.clone(), peer.spelling));
+    fn remove(&mut self, token: &Token, outputs: &mut Vec<Output>) {
+        if let Some(peer) = self.peers.remove(token) {
+            outputs.push(Output::Absent(peer.host));
         }
     }
 
@@ -205,8 +216,8 @@ impl Presence {
     }
 }
 
-/// Reads a beat that came on the subject of `host`.
-fn read(host: &Token, bytes: &[u8]) -> Result<Beat, String> {
+/// Reads a beat that came on the subject of a host, with the host and the agents that it names.
+fn read(token: &Token, bytes: &[u8]) -> Result<(Beat, (Host, Vec<Name>)), String> {
     if bytes.len() > BEAT_BYTES_MAX {
         return Err(format!("its beat has more than {BEAT_BYTES_MAX} bytes"));
     }
@@ -218,29 +229,28 @@ fn read(host: &Token, bytes: &[u8]) -> Result<Beat, String> {
              on both"
         ));
     }
-    let mut beat: Beat = serde_json::from_slice(bytes).map_err(unreadable)?;
-    if !Host::parse(&beat.host).is_ok_and(|named| named.token() == *host) {
-        return Err(format!("its beat names the host {:?}", shortened(&beat.host)));
+    let beat: Beat = serde_json::from_slice(bytes).map_err(unreadable)?;
+    let host = Host::parse(&beat.host).ok().filter(|host| Token::of_host(host) == *token);
+    let host = host.ok_or_else(|| format!("its beat names the host {:?}", quoted(&beat.host)))?;
+    if beat.exports.len() > AGENTS_MAX {
+        return Err(format!("it exports more than {AGENTS_MAX} agents"));
     }
-    if beat.exports.len() > EXPORTS_MAX {
-        return Err(format!("it exports more than {EXPORTS_MAX} agents"));
-    }
-    let mut tokens = BTreeSet::new();
-    for name in &beat.exports {
-        let token = Token::of_agent(name).ok_or_else(|| {
-            format!("it exports {:?}, which is not an agent's name", shortened(name))
-        })?;
-        if !tokens.insert(token) {
-            return Err(format!("it exports {name:?} twice"));
+    let mut exports: Vec<Name> = Vec::new();
+    for text in &beat.exports {
+        let name = Name::parse(text)
+            .map_err(|why| format!("it exports {:?}, which is no name: {why}", quoted(text)))?;
+        if exports.contains(&name) {
+            return Err(format!("it exports {name} twice"));
         }
+        exports.push(name);
     }
-    beat.exports.sort();
-    Ok(beat)
+    exports.sort_by_key(Name::folded);
+    Ok((beat, (host, exports)))
 }
 
 /// The beginning of a text that another host chose.
-fn shortened(text: &str) -> String {
-    text.chars().take(crate::subject::NAME_BYTES_MAX).collect()
+fn quoted(text: &str) -> String {
+    text.chars().take(QUOTED_MAX).collect()
 }
 
 #[cfg(test)]

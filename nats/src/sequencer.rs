@@ -157,6 +157,12 @@ impl<M> Sequencer<M> {
         self.open.values().chain(self.settled.values()).map(String::as_str).chain(held)
     }
 
+    /// The subjects of messages that are not settled here, for `-NAK` when this side ends.
+    pub fn unsettled(&self) -> impl Iterator<Item = &str> {
+        let held = self.held.values().map(|delivery| delivery.reply.as_str());
+        self.open.values().map(String::as_str).chain(held)
+    }
+
     /// Handles an input at a time.
     pub fn handle(&mut self, now: Instant, input: Input<M>, outputs: &mut Vec<Output<M>>) {
         match input {

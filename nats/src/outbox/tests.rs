@@ -1,14 +1,18 @@
 use super::*;
-use crate::subject::Host;
+use agent_relay::protocol::name::Name;
 
 const LIMIT: Limit = Limit { name: "max_payload", bytes: 1024 * 1024 };
 
+fn host(name: &str) -> Host {
+    Host::parse(name).unwrap()
+}
+
 fn token(name: &str) -> Token {
-    Host::parse(name).unwrap().token()
+    Token::of_host(&host(name))
 }
 
 fn lane(agent: &str) -> Lane {
-    Lane { host: token("pi"), agent: token(agent) }
+    Lane { host: token("pi"), agent: Token::of_agent(&Name::parse(agent).unwrap()) }
 }
 
 struct World {
@@ -28,7 +32,7 @@ impl World {
     }
 
     fn carry(&mut self, agent: &str, id: &str, frame: &[u8]) -> Vec<Output> {
-        let carry = Carry { host: "Pi".to_owned(), id: id.to_owned(), frame: frame.to_vec() };
+        let carry = Carry { host: host("Pi"), id: id.to_owned(), frame: frame.to_vec() };
         self.handle(Input::Carry(lane(agent), carry))
     }
 
@@ -50,7 +54,7 @@ fn publish(outputs: &[Output]) -> Arc<Publish> {
 }
 
 fn carried(id: &str) -> Output {
-    Output::Carried { host: "Pi".to_owned(), id: id.to_owned() }
+    Output::Carried { host: host("Pi"), id: id.to_owned() }
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn refused_batch_frees_its_lane() {
     world.carry("Bob", "2", b"two");
     let refusal = Refusal { kind: RefusalKind::Full, message: "full".to_owned() };
     let outputs = world.published("Bob", Published::Refused(refusal.clone()));
-    let refused = Output::Refused { host: "Pi".to_owned(), id: "1".to_owned(), refusal };
+    let refused = Output::Refused { host: host("Pi"), id: "1".to_owned(), refusal };
     assert_eq!(outputs[0], refused);
     publish(&outputs);
 }
@@ -158,11 +162,9 @@ fn refused_batch_frees_its_lane() {
 fn flood_is_refused_and_other_lanes_are_not() {
     let mut world = World::new();
     let frame = vec![0; 1024 * 1024 - 1024];
-    let refused = (0..300).find_map(|id| {
-        match world.carry("Bob", &id.to_string(), &frame).pop() {
-            Some(Output::Refused { refusal, .. }) => Some(refusal),
-            _ => None,
-        }
+    let refused = (0..300).find_map(|id| match world.carry("Bob", &id.to_string(), &frame).pop() {
+        Some(Output::Refused { refusal, .. }) => Some(refusal),
+        _ => None,
     });
     assert_eq!(refused.unwrap().kind, RefusalKind::Full);
     publish(&world.carry("Carl", "c", &frame));

@@ -1,8 +1,12 @@
 use super::*;
 use serde_json::{Value, json};
 
+fn host(name: &str) -> Host {
+    Host::parse(name).unwrap()
+}
+
 fn token(name: &str) -> Token {
-    Host::parse(name).unwrap().token()
+    Token::of_host(&host(name))
 }
 
 fn beat(host: &str, exports: &[&str]) -> Value {
@@ -38,9 +42,9 @@ impl World {
     }
 }
 
-fn present(host: &str, exports: &[&str]) -> Output {
-    let exports = exports.iter().map(|&name| name.to_owned()).collect();
-    Output::Present(token(host), host.to_owned(), exports)
+fn present(name: &str, exports: &[&str]) -> Output {
+    let exports = exports.iter().map(|name| Name::parse(name).unwrap()).collect();
+    Output::Present(host(name), exports)
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn host_is_reported_once_and_again_when_its_exports_change() {
     assert_eq!(world.beat("pi", &both), [present("Pi", &["Bob", "Carl"])]);
     assert_eq!(world.beat("pi", &both), []);
     assert_eq!(world.beat("pi", &beat("Pi", &["Bob"])), [present("Pi", &["Bob"])]);
-    assert_eq!(world.presence.spelling(&token("pi")), Some("Pi"));
+    assert_eq!(world.presence.host(&token("pi")).unwrap().as_str(), "Pi");
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn silent_host_is_absent() {
     assert_eq!(outputs, []);
     world.now = world.presence.deadline().unwrap();
     world.presence.handle(world.now, Input::Tick, &mut outputs);
-    assert_eq!(outputs, [Output::Absent(token("pi"), "Pi".to_owned())]);
+    assert_eq!(outputs, [Output::Absent(host("Pi"))]);
     assert_eq!(world.presence.deadline(), None);
 }
 
@@ -77,7 +81,7 @@ fn host_that_says_bye_is_absent_unless_a_newer_bridge_runs() {
     other["instance"] = json!("older");
     world.beat("pi", &here);
     assert_eq!(world.beat("pi", &other), []);
-    assert_eq!(world.beat("pi", &bye), [Output::Absent(token("pi"), "pi".to_owned())]);
+    assert_eq!(world.beat("pi", &bye), [Output::Absent(host("pi"))]);
     assert_eq!(world.beat("pi", &bye), []);
 }
 
@@ -115,9 +119,9 @@ fn beat_that_lies_or_is_malformed_is_refused_with_the_reason() {
     assert!(world.refusal("pi", &json(beat("pi", &["Bob", "bob"]))).contains("twice"));
     assert!(world.refusal("pi", b"{").contains("unreadable"));
     assert!(world.refusal("pi", &vec![b' '; BEAT_BYTES_MAX + 1]).contains("bytes"));
-    let many: Vec<_> = (0..=EXPORTS_MAX).map(|index| format!("a{index}")).collect();
+    let many: Vec<_> = (0..=AGENTS_MAX).map(|index| format!("a{index}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
-    assert!(world.refusal("pi", &json(beat("pi", &many))).contains("1024"));
+    assert!(world.refusal("pi", &json(beat("pi", &many))).contains("more than 20"));
     assert_eq!(world.presence.deadline(), None);
 }
 
@@ -127,7 +131,7 @@ fn refusal_is_reported_once_and_a_present_host_stays_until_it_is_silent() {
     world.beat("pi", &beat("pi", &[]));
     world.refusal("pi", b"{");
     assert_eq!(world.bytes("pi", b"{"), []);
-    assert_eq!(world.presence.spelling(&token("pi")), Some("pi"));
+    assert_eq!(world.presence.host(&token("pi")), Some(&host("pi")));
 }
 
 #[test]
