@@ -1,1 +1,6 @@
-fn main() {}
+//! Bridges between real daemons over real NATS servers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod carry;
