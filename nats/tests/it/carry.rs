@@ -50,7 +50,7 @@ fn message_and_answer_cross_and_leave_nothing_in_the_stream() {
         assert_eq!(answer.response, Some(true));
     });
     until("an empty stream", || {
-        let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY");
+        let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY")?;
         (info["state"]["messages"] == 0).then_some(())
     });
 }

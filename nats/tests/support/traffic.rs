@@ -38,21 +38,20 @@ impl Traffic {
         self.faults.lock().unwrap().push(fault);
     }
 
-    /// Runs an agent: it sends `each` messages to each of `others`, receives, and ends when `total`
-    /// messages of all agents have arrived or `stop` says so.
+    /// Runs an agent: it sends `each` messages to each of `others`, and receives until `stop`.
     pub(crate) fn run(
         &self,
         host: &str,
         agent: &str,
         client: &Client,
         others: &[String],
-        (each, total): (usize, usize),
+        each: usize,
         stop: &dyn Fn() -> bool,
     ) {
         let me = format!("{agent}@{host}");
         let mut next = 0;
         let mut open = 0;
-        while self.count() < total && !stop() {
+        while !stop() {
             while open < WINDOW && next < each * others.len() {
                 let (to, number) = (&others[next % others.len()], next / others.len());
                 let message = Outgoing::message(to, format!("{me} {to} {number}"));
