@@ -100,11 +100,6 @@ fn run(mut nats: Nats, replicas: usize) {
             }
         }
         if traffic.count() >= total {
-            let urls = nats.urls();
-            until("an empty stream", || {
-                let info = api(&urls, "$JS.API.STREAM.INFO.RELAY")?;
-                (info["state"]["messages"] == 0).then_some(())
-            });
             // A message that comes twice would come by now.
             thread::sleep(SILENCE);
         }
@@ -117,6 +112,16 @@ fn run(mut nats: Nats, replicas: usize) {
         }
         panic!("{why}");
     }
+    let urls = nats.urls();
+    for host in HOSTS {
+        let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.replace('.', "~"));
+        until("a consumer without messages", || {
+            let info = api(&urls, &subject)?;
+            (info["num_pending"] == 0 && info["num_ack_pending"] == 0).then_some(())
+        });
+    }
+    let left = until("the stream's state", || api(&urls, "$JS.API.STREAM.INFO.RELAY"));
+    println!("{} acknowledged messages are left in the stream", left["state"]["messages"]);
 }
 
 /// Kills one process, starts it again, and waits until the next may be killed.
