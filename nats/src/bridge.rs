@@ -309,7 +309,7 @@ impl Bridge<'_> {
                 }
                 outbox::Output::Refused { host, id, refusal } => {
                     let line = format!("a message to {host} is refused: {}", refusal.message);
-                    self.report(host.as_str(), &line);
+                    self.report(&format!("to {host}"), &line);
                     self.carried(host.clone(), id.clone());
                     self.to_local.push_back(ToLocal::Refused(host, id, refusal));
                 }
@@ -349,7 +349,7 @@ impl Bridge<'_> {
             sequencer::Output::Pass(stream, received) => {
                 if let Err((host, why)) = self.pass(stream, &received) {
                     let line = format!("a message of {host} is dropped: {why}");
-                    self.report(&host, &line);
+                    self.report(&format!("from {host}"), &line);
                     return Some(sequencer::Input::Settled(stream));
                 }
             }
@@ -450,7 +450,8 @@ impl Bridge<'_> {
                     self.to_local.push_back(ToLocal::Absent(host));
                 }
                 presence::Output::Refused(host, why) => {
-                    self.report(host.as_str(), &format!("{host} is refused: {why}"));
+                    let line = format!("{host} is refused: {why}");
+                    self.report(&format!("beat {host}"), &line);
                 }
                 presence::Output::Answer => {}
                 presence::Output::Taken => self.end = Some(End::Taken),

@@ -68,7 +68,7 @@ fn agent_that_is_not_exported_can_neither_send_nor_receive() {
 
 #[test]
 fn message_larger_than_nats_carries_is_refused_with_the_limit() {
-    let nats = Nats::with(1, "max_payload: 64KB\n");
+    let nats = Nats::with(1, "max_payload: 64KB\n", &[]);
     let [desk, _pi] = two(&nats);
     let ann = desk.join("Ann");
     ann.send(Outgoing::message("Bob@pi.1", "x".repeat(100_000))).unwrap();

@@ -4,3 +4,4 @@
 mod support;
 
 mod carry;
+mod permissions;

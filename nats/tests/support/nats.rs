@@ -3,6 +3,7 @@
 use super::{folder::Folder, process::Process, until};
 use serde_json::Value;
 use std::{
+    ffi::OsStr,
     fmt::Write as _,
     fs,
     io::{Read, Write},
@@ -24,6 +25,7 @@ struct Node {
 #[derive(Debug)]
 pub(crate) struct Nats {
     nodes: Vec<Node>,
+    variables: Vec<(&'static str, &'static str)>,
     _folder: Folder,
 }
 
@@ -36,16 +38,20 @@ fn ports(count: usize) -> Vec<u16> {
 impl Nats {
     /// One server.
     pub(crate) fn one() -> Self {
-        Self::with(1, "")
+        Self::with(1, "", &[])
     }
 
     /// A cluster of three.
     pub(crate) fn three() -> Self {
-        Self::with(3, "")
+        Self::with(3, "", &[])
     }
 
-    /// So many servers with further lines in their configuration.
-    pub(crate) fn with(count: usize, more: &str) -> Self {
+    /// So many servers, with further lines in their configuration and further variables.
+    pub(crate) fn with(
+        count: usize,
+        more: &str,
+        variables: &[(&'static str, &'static str)],
+    ) -> Self {
         let folder = Folder::new();
         let (clients, monitors, routes) = (ports(count), ports(count), ports(count));
         let urls: Vec<_> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
@@ -71,7 +77,7 @@ impl Nats {
             fs::write(&config, text).unwrap();
             nodes.push(Node { process: None, config, client, monitor });
         }
-        let mut nats = Self { nodes, _folder: folder };
+        let mut nats = Self { nodes, variables: variables.to_vec(), _folder: folder };
         for index in 0..count {
             nats.start(index);
         }
@@ -94,7 +100,9 @@ impl Nats {
     pub(crate) fn start(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let config = node.config.as_os_str();
-        node.process = Some(Process::start("nats-server", ["-c".as_ref(), config], &[]));
+        let variables: Vec<_> =
+            self.variables.iter().map(|(name, value)| (*name, OsStr::new(value))).collect();
+        node.process = Some(Process::start("nats-server", ["-c".as_ref(), config], &variables));
     }
 
     /// Kills a server, as a crash would.
