@@ -10,7 +10,7 @@ use crate::{
     presence::{self, BEAT, Beat, Presence, VERSION},
     pull::{self, Received},
     reports::{Reports, printable},
-    sequencer::{self, Delivery, Info, Sequencer},
+    sequencer::{self, Info, Sequencer},
     subject::{self, Token},
 };
 use agent_relay::{
@@ -158,7 +158,7 @@ impl Bridge<'_> {
         &mut self,
         beats: &mut Subscriber,
         events: &mut mpsc::Receiver<Event>,
-        deliveries: &mut mpsc::Receiver<Delivery<Received>>,
+        deliveries: &mut mpsc::Receiver<pull::Event>,
         stop: impl Future<Output = ()>,
     ) {
         let mut beat = time::interval(BEAT);
@@ -170,10 +170,14 @@ impl Bridge<'_> {
             tokio::select! {
                 () = &mut stop => self.end = Some(End::Stopped),
                 Some(done) = self.work.next() => self.done(done),
-                Some(from) = self.local.from.recv() => self.from_local(from),
-                Some(delivery) = deliveries.recv() => {
-                    self.sequence(sequencer::Input::Delivered(delivery));
-                }
+                from = self.local.from.recv() => match from {
+                    Some(from) => self.from_local(from),
+                    None => self.end = Some(End::Local("the local side has ended".to_owned())),
+                },
+                Some(event) = deliveries.recv() => self.sequence(match event {
+                    pull::Event::Delivered(delivery) => sequencer::Input::Delivered(delivery),
+                    pull::Event::Interrupted => sequencer::Input::Interrupted,
+                }),
                 Some(message) = beats.next() => self.beat_came(&message).await,
                 Some(event) = events.recv() => self.link_event(&event),
                 _ = beat.tick() => self.beat(false, false).await,
@@ -216,6 +220,7 @@ impl Bridge<'_> {
         match event {
             Event::Connected => {
                 self.carry(outbox::Input::Limit(limit(&self.link)));
+                self.sequence(sequencer::Input::Interrupted);
                 let server = self.link.server().0;
                 (self.lines)(&printable(&format!("joined to NATS server {server}")));
             }
@@ -411,6 +416,12 @@ impl Bridge<'_> {
     }
 
     async fn progress(&mut self) {
+        if let Some((since, missing)) = self.sequencer.recovering()
+            && since.elapsed() > 2 * crate::js::ACK_WAIT
+        {
+            let line = format!("waiting for {missing} messages that NATS has delivered before");
+            self.report("recovery", &line);
+        }
         for reply in self.sequencer.in_progress() {
             self.link.note(reply.to_owned(), "+WPI").await;
         }

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The time after which JetStream redelivers what was not acknowledged.
-pub const ACK_WAIT: Duration = Duration::from_secs(5);
+///
+/// After a crash, the order waits for what the crashed process had, so for this long.
+pub const ACK_WAIT: Duration = Duration::from_secs(3);
 
 /// The period of `+WPI` for messages that are not settled: well within [`ACK_WAIT`].
-pub const PROGRESS: Duration = Duration::from_secs(2);
+pub const PROGRESS: Duration = Duration::from_secs(1);
 
 /// The greatest number of messages that a host has not acknowledged.
 pub const WINDOW: usize = 128;

@@ -38,11 +38,21 @@ pub struct Received {
     pub batch: Bytes,
 }
 
+/// What comes of the requests.
+#[derive(Debug)]
+pub enum Event {
+    /// A message.
+    Delivered(Delivery<Received>),
+    /// The requests so far are lost.
+    Interrupted,
+}
+
 /// Asks for messages until the receiver of `deliveries` is gone.
-pub async fn run(link: Link, here: Token, deliveries: mpsc::Sender<Delivery<Received>>) {
+pub async fn run(link: Link, here: Token, deliveries: mpsc::Sender<Event>) {
     while !deliveries.is_closed() {
         if link.is_connected()
             && let Ok(inbox) = subscribe(&link).await
+            && deliveries.send(Event::Interrupted).await.is_ok()
         {
             requests(&link, &here, inbox, &deliveries).await;
         }
@@ -62,7 +72,7 @@ async fn requests(
     link: &Link,
     here: &Token,
     (inbox, mut subscriber): (String, Subscriber),
-    deliveries: &mpsc::Sender<Delivery<Received>>,
+    deliveries: &mpsc::Sender<Event>,
 ) {
     let request = js::next(BATCH, EXPIRES, HEARTBEAT).to_string();
     let subject = js::next_subject(here);
@@ -87,7 +97,7 @@ async fn requests(
             None | Some(StatusCode::OK) => {
                 asked = asked.saturating_sub(1);
                 if let Some(delivery) = delivery(message)
-                    && deliveries.send(delivery).await.is_err()
+                    && deliveries.send(Event::Delivered(delivery)).await.is_err()
                 {
                     return;
                 }
@@ -96,6 +106,9 @@ async fn requests(
             Some(status) => {
                 asked = asked.saturating_sub(remaining(&message));
                 if status != StatusCode::TIMEOUT {
+                    if deliveries.send(Event::Interrupted).await.is_err() {
+                        return;
+                    }
                     time::sleep(PAUSE).await;
                 }
             }

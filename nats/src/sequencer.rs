@@ -11,8 +11,8 @@
 //! Once the sequencer has all of them, it passes them in the order of the stream.
 //!
 //! A new leader of a replicated consumer may know less than the old one had done, never more: its
-//! state is a prefix. So its numbers fall back (the messages are recognized by their sequence) or
-//! show a gap.
+//! state is a prefix. Its numbers may fall back, and then hide as many lost deliveries. But the
+//! requests for messages are lost with the old leader, and the sequencer recovers after that, too.
 //!
 //! A message is acknowledged only if it was passed and settled here, so that nothing is lost even
 //! if a server's numbers are wrong. Then a message may come twice or late.
@@ -66,6 +66,8 @@ pub struct Info {
 pub enum Input<M> {
     /// A message came.
     Delivered(Delivery<M>),
+    /// The requests for messages were lost: the leader may be another one from now on.
+    Interrupted,
     /// The receiver has accepted or refused the message of this sequence for good.
     Settled(u64),
     /// JetStream has confirmed an acknowledgement (true), or has not (false).
@@ -94,6 +96,9 @@ pub enum Output<M> {
 /// The recovery's question to JetStream.
 #[derive(Debug)]
 struct Recovery {
+    /// The difference between JetStream's count and what is known here, at the last answer.
+    missing: usize,
+    begun: Instant,
     asked: bool,
     ask_at: Instant,
     give_up_at: Instant,
@@ -141,13 +146,14 @@ impl<M> Sequencer<M> {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let recovery = self.recovery.as_ref()?;
-        (!recovery.asked).then_some(recovery.ask_at)
+        (!recovery.asked && self.unconfirmed.is_empty()).then_some(recovery.ask_at)
     }
 
-    /// Whether messages are held until others have come.
+    /// The time since which messages are held until others have come, and how many of these were
+    /// missing when JetStream answered last.
     #[must_use]
-    pub fn is_recovering(&self) -> bool {
-        self.recovery.is_some()
+    pub fn recovering(&self) -> Option<(Instant, usize)> {
+        self.recovery.as_ref().map(|recovery| (recovery.begun, recovery.missing))
     }
 
     /// The subjects of messages that this side still works on, for `+WPI`: so they are not
@@ -167,11 +173,14 @@ impl<M> Sequencer<M> {
     pub fn handle(&mut self, now: Instant, input: Input<M>, outputs: &mut Vec<Output<M>>) {
         match input {
             Input::Delivered(delivery) => self.delivered(now, delivery, outputs),
+            Input::Interrupted => {
+                self.recovery.get_or_insert_with(|| Recovery::begun(now));
+            }
             Input::Settled(stream) => self.on_settled(stream, outputs),
             Input::Acknowledged(stream, true) => {
                 self.unconfirmed.remove(&stream);
             }
-            Input::Acknowledged(stream, false) => self.on_unconfirmed(stream, outputs),
+            Input::Acknowledged(stream, false) => self.on_unconfirmed(now, stream),
             Input::Info(info) => self.on_info(now, info, outputs),
             Input::Tick => {}
         }
@@ -243,15 +252,13 @@ impl<M> Sequencer<M> {
         }
     }
 
-    fn on_unconfirmed(&mut self, stream: u64, outputs: &mut Vec<Output<M>>) {
+    /// Notes that an acknowledgement may be lost. The recovery repeats it once JetStream answers.
+    fn on_unconfirmed(&mut self, now: Instant, stream: u64) {
         let Some(reply) = self.unconfirmed.remove(&stream) else {
             return;
         };
-        if self.recovery.is_some() {
-            self.stale.insert(stream, reply);
-        } else {
-            self.acknowledge(stream, reply, outputs);
-        }
+        self.stale.insert(stream, reply);
+        self.recovery.get_or_insert_with(|| Recovery::begun(now));
     }
 
     /// Asks for the state when it is time. Acknowledgements in flight would make it ambiguous.
@@ -291,6 +298,9 @@ impl<M> Sequencer<M> {
         }
         let given_up = now >= recovery.give_up_at;
         let missing = info.pending.abs_diff(self.known_to(info.stream));
+        if let Some(recovery) = &mut self.recovery {
+            recovery.missing = missing;
+        }
         if missing == 0 {
             self.recover(now, &info, outputs);
         } else if given_up {
@@ -333,7 +343,7 @@ impl<M> Sequencer<M> {
 
 impl Recovery {
     fn begun(now: Instant) -> Self {
-        Self { asked: false, ask_at: now, give_up_at: now + RECOVERY_MAX }
+        Self { missing: 0, begun: now, asked: false, ask_at: now, give_up_at: now + RECOVERY_MAX }
     }
 }
 

@@ -26,6 +26,10 @@ const HOSTS: [&str; 3] = ["desk", "pi", "lab.1"];
 /// The longest pause between two kills, in milliseconds.
 const PAUSE_MS: u64 = 1500;
 
+/// The silence after which nothing is killed until a message comes: NATS needs its servers for
+/// some seconds without a crash to redeliver.
+const CALM: Duration = Duration::from_secs(20);
+
 /// The time after the last message in which no further one may come.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -91,8 +95,15 @@ fn run(mut nats: Nats, replicas: usize) {
         let mut random = Random::new(seed);
         let (mut last, mut changed) = (0, Instant::now());
         while traffic.count() < total && traffic.faults().is_empty() {
-            kill_one(&mut random, &mut hosts, &mut nats, &mut kills);
+            if changed.elapsed() < CALM {
+                kill_one(&mut random, &mut hosts, &mut nats, &mut kills);
+            } else {
+                thread::sleep(Duration::from_millis(PAUSE_MS));
+            }
             if traffic.count() != last {
+                if changed.elapsed() > CALM {
+                    println!("nothing came for {} s", changed.elapsed().as_secs());
+                }
                 (last, changed) = (traffic.count(), Instant::now());
             }
             if changed.elapsed() > WATCHDOG {
@@ -108,6 +119,8 @@ fn run(mut nats: Nats, replicas: usize) {
     println!("{kills:?} in {} s", begun.elapsed().as_secs());
     if let Err(why) = traffic.check(&pairs, each) {
         for host in &hosts {
+            let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.name.replace('.', "~"));
+            println!("{:#?}", api(&nats.urls(), &subject));
             println!("{}:\n{}", host.name, host.bridge().lines().join("\n"));
         }
         panic!("{why}");

@@ -193,6 +193,7 @@ impl World {
                     self.step(&Step::Arrive);
                 }
                 self.server.fail_over(*back);
+                self.input(Input::Interrupted);
             }
             Step::Settle(index) => {
                 if !self.to_settle.is_empty() {
@@ -228,7 +229,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
     #[test]
     fn every_message_is_passed_in_order_whatever_is_lost(steps in steps()) {
         let mut world = World::new();
@@ -254,7 +255,7 @@ proptest! {
         }
         prop_assert_eq!(&world.received, &world.server.messages);
         prop_assert!(world.server.leader.pending.is_empty(), "{:?}", world.server);
-        prop_assert!(!world.sequencer.is_recovering());
+        prop_assert_eq!(world.sequencer.recovering(), None);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{
     WATCHDOG,
-    host::{BRIDGE, Host},
+    host::{self, Host},
     nats::Nats,
     process::Process,
     until,
@@ -35,7 +35,7 @@ fn set_up(nats: &Nats, host: &Host) -> Process {
     let creds = host.private_file("admin", "admin:admin-secret\n");
     let hosts = ["setup", "--host", "desk", "--host", "pi", "--host", "lab"];
     let more = ["--server", &nats.urls(), "--creds", creds.to_str().unwrap()];
-    let mut setup = Process::start(BRIDGE, hosts.iter().chain(&more), &[]);
+    let mut setup = Process::start(host::bridge(), hosts.iter().chain(&more), &[]);
     assert!(setup.wait().success(), "{:?}", setup.lines());
     setup
 }

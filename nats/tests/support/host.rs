@@ -4,12 +4,15 @@ use super::{folder::Folder, process::Process, until};
 use agent_relay::client::{Client, Settings};
 use std::{ffi::OsStr, path::PathBuf};
 
-/// The program of the bridge.
-pub(crate) const BRIDGE: &str = env!("CARGO_BIN_EXE_agent-relay-nats");
+/// The program of the bridge: `AGENT_RELAY_NATS`, or the one that was built with this test.
+pub(crate) fn bridge() -> PathBuf {
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_agent-relay-nats"));
+    std::env::var_os("AGENT_RELAY_NATS").map_or_else(built, PathBuf::from)
+}
 
 /// The program of the daemon: `AGENT_RELAY`, or the one that was built beside the bridge.
 pub(crate) fn relay() -> PathBuf {
-    let beside = || PathBuf::from(BRIDGE).with_file_name("agent-relay");
+    let beside = || bridge().with_file_name("agent-relay");
     let path = std::env::var_os("AGENT_RELAY").map_or_else(beside, PathBuf::from);
     assert!(
         path.exists(),
@@ -33,9 +36,15 @@ pub(crate) struct Host {
 impl Host {
     /// A host with a daemon that listens, and agents to be exported.
     pub(crate) fn new(name: &str, agents: &[&str]) -> Self {
+        Self::with_config(name, agents, "")
+    }
+
+    /// As [`Self::new`], with a config.toml.
+    pub(crate) fn with_config(name: &str, agents: &[&str], config: &str) -> Self {
         let agents: Vec<_> = agents.iter().map(|&agent| agent.to_owned()).collect();
         let folder = Folder::new();
         platform::paths::make_private_dir(&folder.path().join("home")).unwrap();
+        std::fs::write(folder.path().join("home/config.toml"), config).unwrap();
         let mut host = Self {
             name: name.to_owned(),
             agents,
@@ -105,7 +114,7 @@ impl Host {
     }
 
     pub(crate) fn start_bridge(&mut self) {
-        self.bridge = Some(self.process(BRIDGE, &self.arguments));
+        self.bridge = Some(self.process(bridge(), &self.arguments));
     }
 
     pub(crate) fn kill_bridge(&mut self) {
