@@ -12,6 +12,7 @@ use crate::{
     protocol::name::{Host, Name},
 };
 use argh::{ArgsInfo, FromArgs};
+use platform::terminal::{Standard, is_terminal};
 use std::io;
 
 /// Link this machine's agents to those of the machine that runs `bridge`.
@@ -39,6 +40,10 @@ pub(super) struct Stdio {
 
 impl Stdio {
     pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        if is_terminal(Standard::Input) {
+            let failure = Failure::usage("stdio speaks with a bridge, and not with a person");
+            return Err(failure.hint("run `agent-relay bridge` on the other machine"));
+        }
         let side = Side::begin(options, self.peer, self.export, self.import)?;
         match side.link(io::stdin(), io::stdout())? {
             Ended { end: None, .. } | Ended { end: Some(End::Lost(_)), was_open: true } => Ok(DONE),
