@@ -10,6 +10,7 @@
     reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
+mod nats;
 #[path = "../it/raw.rs"]
 #[allow(dead_code, reason = "used by other test binaries only")]
 mod raw;
