@@ -6,6 +6,7 @@ mod argv;
 mod ask;
 mod attach;
 mod bench;
+mod bridge;
 mod brief;
 mod changes;
 mod complete;
@@ -31,6 +32,7 @@ mod input;
 mod installed;
 mod join;
 mod launch;
+mod link;
 mod listen;
 mod log;
 mod mailbox;
@@ -54,6 +56,7 @@ mod serve;
 mod service;
 mod spawn;
 mod status;
+mod stdio;
 mod stop;
 mod table;
 mod tap;
@@ -285,6 +288,8 @@ enum Command {
     Down(down::Down),
     Service(service::Service),
     Policy(policy::Policy),
+    Bridge(bridge::Bridge),
+    Stdio(stdio::Stdio),
     Brief(brief::Brief),
     Mcp(mcp::Mcp),
     GeminiExtension(gemini_extension::GeminiExtension),
@@ -334,6 +339,8 @@ impl Top {
             Command::Up(up) => up.run(&options),
             Command::Down(down) => down.run(&options),
             Command::Service(service) => service.run(&options),
+            Command::Bridge(bridge) => bridge.run(&options, to_run),
+            Command::Stdio(stdio) => stdio.run(&options),
             Command::Policy(policy) => policy.run(&options),
             Command::Brief(brief) => brief.run(),
             Command::Mcp(mcp) => mcp.run(&options),

@@ -5,4 +5,5 @@
 //! of the other machines' agents.
 
 pub mod border;
+pub mod link;
 pub mod local;

@@ -224,13 +224,7 @@ fn row(listed: &Listed<'_>) -> Vec<String> {
     let Listed { agent, source, held, .. } = listed;
     let (state, since) = match activity(agent) {
         Some((words, since)) => (words.strip_prefix("is ").unwrap_or(&words).to_owned(), since),
-        None if let Some(host) = agent.host.as_deref() => match agent.here {
-            true => (format!("on {}", escaped(host)), agent.since),
-            false => ("no link".to_owned(), agent.since),
-        },
-        None if agent.here => ("here".to_owned(), agent.since),
-        None if agent.reconnecting => ("reconnecting".to_owned(), agent.since),
-        None => ("away".to_owned(), agent.since),
+        None => (presence(agent), agent.since),
     };
     let held = if *held { ", held" } else { "" };
     let since = clock::unix_ms().saturating_sub(since);
@@ -253,6 +247,17 @@ fn read_from(source: Option<&Source>) -> String {
         }
         Some(Source::Missing { .. }) => "nothing yet".to_owned(),
         None => String::new(),
+    }
+}
+
+/// Returns where an agent is, in words.
+pub(super) fn presence(agent: &AgentRow<'_>) -> String {
+    match agent.host.as_deref() {
+        Some(host) if agent.here => format!("on {}", escaped(host)),
+        Some(_) => "no link".to_owned(),
+        None if agent.here => "here".to_owned(),
+        None if agent.reconnecting => "reconnecting".to_owned(),
+        None => "away".to_owned(),
     }
 }
 

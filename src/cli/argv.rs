@@ -247,12 +247,12 @@ impl<'a> Level<'a> {
     /// Reports whether this word begins the command to run. The word need not be UTF-8.
     fn is_at_command(&self, word: &OsStr, may_be_option: bool) -> bool {
         let begins_option = may_be_option && word.as_encoded_bytes().starts_with(b"-");
-        self.runs_command() && !self.takes_name() && !begins_option
+        is_at_command(self.info, self.arguments.len()) && !self.takes_name() && !begins_option
     }
 
     /// Reports whether the next argument is the name of the agent that is to run a command.
     fn takes_name(&self) -> bool {
-        self.runs_command() && !self.given.contains(&NAME)
+        takes_name(self.info, &self.given)
     }
 
     fn option(
@@ -441,6 +441,16 @@ pub(super) fn runs_command(info: &CommandInfoWithArgs) -> bool {
     last.is_some_and(|last| last.optionality == Optionality::Greedy)
 }
 
+/// Reports whether all arguments before the command to run are given.
+pub(super) fn is_at_command(info: &CommandInfoWithArgs, arguments: usize) -> bool {
+    runs_command(info) && arguments + 1 >= info.positionals.len()
+}
+
+/// Reports whether the next argument is the name of the agent that is to run a command.
+pub(super) fn takes_name(info: &CommandInfoWithArgs, given: &[&str]) -> bool {
+    info.flags.iter().any(|flag| flag.long == NAME) && runs_command(info) && !given.contains(&NAME)
+}
+
 /// Finds an option: of this command, of the program, or, before the command is known, of any
 /// command.
 pub(super) fn flag<'a>(
@@ -571,6 +581,16 @@ mod tests {
         checked(&["spawn", "-n", "Ann", "cat"], &["spawn", "--name", "Ann"], &["cat"]);
         checked(&["run", "Ann", "--", "cat"], &["run", "--name", "Ann"], &["cat"]);
         checked(&["run", "--", "cat"], &["run"], &["cat"]);
+        checked(
+            &["bridge", "pi", "--export", "Ann", "--", "ssh", "pi"],
+            &["bridge", "--export", "Ann", "--", "pi"],
+            &["ssh", "pi"],
+        );
+        checked(
+            &["bridge", "--export=Ann", "pi", "ssh", "--", "x"],
+            &["bridge", "--export", "Ann", "--", "pi"],
+            &["ssh", "--", "x"],
+        );
         checked(
             &["run", "-n", "Ann", "bash", "--", "x"],
             &["run", "--name", "Ann"],

@@ -251,7 +251,7 @@ impl<'a> Place<'a> {
             }
         } else if self.takes_name() {
             self.given.push(NAME);
-        } else if runs_command {
+        } else if argv::is_at_command(self.info, self.arguments) {
             return Passed::BeginOfCommand;
         } else if self.info.commands.is_empty() {
             self.arguments += 1;
@@ -290,7 +290,7 @@ impl<'a> Place<'a> {
 
     /// Whether the next argument is the name of the agent that is to run a command.
     fn takes_name(&self) -> bool {
-        argv::runs_command(self.info) && !self.given.contains(&NAME)
+        argv::takes_name(self.info, &self.given)
     }
 
     fn answer(&self, typed: &str, number: usize, look_up: LookUp<'_>) -> Answer {
@@ -304,7 +304,7 @@ impl<'a> Place<'a> {
             let names = look_up(&self.global, Live::Agents(Some(false)), typed);
             return Answer::words(names);
         }
-        if argv::runs_command(self.info) && !self.is_help {
+        if argv::is_at_command(self.info, self.arguments) && !self.is_help {
             return Answer::new(Rest::Command(number));
         }
         if !self.info.commands.is_empty() {

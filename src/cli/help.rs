@@ -11,7 +11,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Agents", &["run", "spawn", "attach", "agents", "wait", "hold", "release", "stop", "forget"]),
     ("Messages", &["send", "ask", "listen", "inbox", "read", "redeliver", "purge"]),
     ("Watching", &["top", "history", "events", "tap", "dead-letters"]),
-    ("Daemon", &["up", "down", "status", "service", "policy", "doctor"]),
+    ("Daemon", &["up", "down", "status", "service", "policy", "doctor", "bridge", "stdio"]),
     ("Setup", &["brief", "mcp", "gemini-extension", "completions", "demo", "bench"]),
 ];
 

@@ -98,6 +98,17 @@ impl Identity {
         Err(Failure::usage(message).hint(hint))
     }
 
+    /// The operator's key, from a person's home.
+    pub(super) fn operator_key(&self, endpoint: &str) -> Result<Secret, Failure> {
+        match self {
+            Self::Person(keys) => keys.of_daemon_at(endpoint).map_err(Failure::because),
+            Self::Companion(agent, _) => {
+                let message = format!("{} is an agent, and not the owner", escaped(agent));
+                Err(Failure::failed(message))
+            }
+        }
+    }
+
     /// The settings with which to join. A person without the operator's key joins as a guest.
     pub(super) fn settings(&self, endpoint: &str) -> Settings {
         match self {

@@ -4,7 +4,7 @@
 use super::moment;
 use crate::{
     protocol::{
-        name::Name,
+        name::{Host, Name},
         payload::{IMPORTANCE_MAX, THREAD_BYTES_MAX},
         relay::ChangeKind,
     },
@@ -32,6 +32,8 @@ pub(super) enum Kind {
     Event,
     File,
     Importance,
+    /// A machine.
+    Host,
     /// A label of a conversation.
     Label,
     /// A moment in the past.
@@ -56,7 +58,7 @@ pub(super) enum Kind {
 }
 
 /// The kind of each placeholder.
-const KINDS: [(&str, Kind); 24] = [
+const KINDS: [(&str, Kind); 25] = [
     ("agent", Kind::Agent),
     ("body", Kind::Body),
     ("command", Kind::Command),
@@ -68,6 +70,7 @@ const KINDS: [(&str, Kind); 24] = [
     ("kind", Kind::Event),
     ("file", Kind::File),
     ("number", Kind::Importance),
+    ("host", Kind::Host),
     ("label", Kind::Label),
     ("moment", Kind::Moment),
     ("id", Kind::MessageId),
@@ -117,6 +120,7 @@ impl Kind {
             Self::Event => "message, answer or agent",
             Self::File => "a file",
             Self::Importance => "a number from 0 to 100",
+            Self::Host => "a name for a machine",
             Self::Label => "a label",
             Self::Moment => "a moment, such as 2h, 14:00, yesterday, or 2026-11-23 14:00",
             Self::MessageId => "the id of a message",
@@ -152,6 +156,7 @@ impl Kind {
             Self::Duration => milliseconds(value).map(drop),
             Self::Event => event_kind(value).map(drop),
             Self::Importance => importance(value).map(drop),
+            Self::Host => host(value).map(drop),
             Self::Label => label(value).map(drop),
             Self::Moment => moment(value).map(drop),
             Self::Name => agent_name(value).map(drop),
@@ -211,6 +216,16 @@ pub(super) fn agent_of_any_machine(text: &str) -> Result<String, String> {
 /// Parses the name of an agent of this machine.
 pub(super) fn agent_name(text: &str) -> Result<String, String> {
     Name::parse(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
+}
+
+/// Parses the name of an agent of this machine, for a bridge.
+pub(super) fn local_agent(text: &str) -> Result<Name, String> {
+    Name::parse(text).map_err(|error| error.to_string())
+}
+
+/// Parses the name of a machine.
+pub(super) fn host(text: &str) -> Result<Host, String> {
+    Host::parse(text).map_err(|error| error.to_string())
 }
 
 /// Parses a number of messages.

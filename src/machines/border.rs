@@ -112,11 +112,19 @@ pub struct Carry {
     pub to: Name,
     /// The frame's id. A frame that is carried again has the same id and content.
     pub id: String,
+    /// Whether the frame is a message, rather than an answer or a refusal.
+    pub is_message: bool,
     /// Whether the frame is an at-least-once message, for which the transport owes
     /// [`Input::Carried`] or [`Input::NotCarried`].
     pub requires_ack: bool,
     /// The frame's JSON.
     pub frame: Vec<u8>,
+}
+
+impl Carry {
+    const fn reply(host: Host, to: Name, id: String, frame: Vec<u8>) -> Self {
+        Self { host, to, id, is_message: false, requires_ack: false, frame }
+    }
 }
 
 /// A machine, and what is on its way from and to it.
@@ -165,11 +173,10 @@ impl Border {
                     out.push(Output::Acknowledge(host.clone(), agent, id));
                 }
             }
-            Input::NotCarried(host, id, why) => {
-                if let Some(agent) = self.delivery_on_way(host, &id) {
-                    out.push(Output::Return(host.clone(), agent, id, why));
-                }
-            }
+            Input::NotCarried(host, id, why) => match self.delivery_on_way(host, &id) {
+                Some(agent) => out.push(Output::Return(host.clone(), agent, id, why)),
+                None => out.push(Output::Log(format!("{id} for {host} is dropped: {why}"))),
+            },
             Input::Frame(host, json, ticket) => self.frame(now, host, json, ticket, out),
             Input::Tick => self.tick(now, out),
         }
@@ -208,7 +215,13 @@ impl Border {
         let from = match Name::parse(&delivery.from) {
             Ok(from) if self.exports.contains(&from) => from,
             _ => {
-                let why = format!("{} is not exported to {host}", delivery.from);
+                let mut exported: Vec<_> = self.exports.iter().map(Name::as_str).collect();
+                exported.sort_unstable();
+                let why = format!(
+                    "{} is not exported to {host}: only {}",
+                    delivery.from,
+                    exported.join(", ")
+                );
                 if delivery.requires_ack {
                     out.push(Output::Return(host.clone(), to, delivery.id.clone(), why));
                 } else {
@@ -224,7 +237,14 @@ impl Border {
         let (topic, way) = (delivery.topic.as_deref(), Way { from: &from, to: &to });
         let frame = way.send(now, &delivery.id, topic, envelope.payload, envelope.payload_meta);
         let (id, requires_ack) = (delivery.id.clone(), delivery.requires_ack);
-        out.push(Output::Carry(Carry { host: host.clone(), to, id, requires_ack, frame }));
+        out.push(Output::Carry(Carry {
+            host: host.clone(),
+            to,
+            id,
+            is_message: true,
+            requires_ack,
+            frame,
+        }));
     }
 
     fn accepted(&mut self, now: Now, host: &Host, agent: &Name, id: &str, out: &mut Vec<Output>) {
@@ -291,7 +311,7 @@ fn answered(
     };
     let frame = Way { from: &from, to: asker }.answer(now, &id, &ack);
     let (host, to) = (host.clone(), asker.clone());
-    out.push(Output::Carry(Carry { host, to, id, requires_ack: false, frame }));
+    out.push(Output::Carry(Carry::reply(host, to, id, frame)));
 }
 
 /// Carries the refusal of a message back to the machine of its sender.
@@ -312,7 +332,7 @@ fn refuse(
     };
     let frame = way.refusal(now, &id, &nack);
     let (host, to) = (host.clone(), way.to.clone());
-    out.push(Output::Carry(Carry { host, to, id, requires_ack: false, frame }));
+    out.push(Output::Carry(Carry::reply(host, to, id, frame)));
 }
 
 /// Sends the next message of a pair, if none of its messages is with the daemon.

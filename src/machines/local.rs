@@ -12,7 +12,7 @@ use crate::{
         secret::Secret,
     },
 };
-use crossbeam_channel::{Receiver, Select};
+use crossbeam_channel::{Receiver, Select, TryRecvError};
 use platform::{clock, peer::User};
 use std::{ops::ControlFlow, time::Duration};
 
@@ -66,8 +66,8 @@ pub trait Transport {
     /// Whether the transport can carry nothing more for now.
     fn is_congested(&self) -> bool;
 
-    /// Carries a frame.
-    fn carry(&mut self, now: Now, carry: Carry);
+    /// Carries a frame. The error is a sentence that says why the frame cannot be carried.
+    fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String>;
 
     /// Notes that a frame that the transport has passed on is dealt with.
     fn settled(&mut self, now: Now, host: &Host, ticket: Ticket, outcome: Outcome);
@@ -139,21 +139,26 @@ impl Local {
         self.border.handle(now, input, &mut self.outputs);
     }
 
-    /// Runs until the transport ends, or its events do.
+    /// Runs until the transport ends. Returns `None` if something comes through `stop` before.
+    ///
+    /// # Panics
+    /// If all senders of `events` are dropped.
     pub fn run<T: Transport>(
         &mut self,
         transport: &mut T,
         events: &Receiver<T::Event>,
+        stop: &Receiver<()>,
     ) -> Option<T::End> {
         loop {
-            let ready = self.wait(transport, events);
+            let ready = self.wait(transport, events, stop);
             let now = now();
             let step = match ready {
                 Ready::Transport => match events.try_recv() {
                     Ok(event) => transport.event(now, event, self),
-                    Err(error) if error.is_disconnected() => return None,
-                    Err(_) => ControlFlow::Continue(()),
+                    Err(TryRecvError::Empty) => ControlFlow::Continue(()),
+                    Err(TryRecvError::Disconnected) => panic!("a transport has events"),
                 },
+                Ready::Stop => return None,
                 Ready::Client(index) => self.client_event(now, index, transport),
                 Ready::Nothing => ControlFlow::Continue(()),
             };
@@ -168,9 +173,15 @@ impl Local {
         }
     }
 
-    fn wait<T: Transport>(&self, transport: &T, events: &Receiver<T::Event>) -> Ready {
+    fn wait<T: Transport>(
+        &self,
+        transport: &T,
+        events: &Receiver<T::Event>,
+        stop: &Receiver<()>,
+    ) -> Ready {
         let mut select = Select::new();
         select.recv(events);
+        select.recv(stop);
         if !transport.is_congested() {
             for joined in &self.joined {
                 select.recv(joined.client.events());
@@ -187,7 +198,8 @@ impl Local {
         match ready {
             None => Ready::Nothing,
             Some(0) => Ready::Transport,
-            Some(index) => Ready::Client(index - 1),
+            Some(1) => Ready::Stop,
+            Some(index) => Ready::Client(index - 2),
         }
     }
 
@@ -239,7 +251,12 @@ impl Local {
         while !self.outputs.is_empty() {
             for output in std::mem::take(&mut self.outputs) {
                 match output {
-                    border::Output::Carry(carry) => transport.carry(now, carry),
+                    border::Output::Carry(carry) => {
+                        let (host, id) = (carry.host.clone(), carry.id.clone());
+                        if let Err(why) = transport.carry(now, carry) {
+                            self.input(now, border::Input::NotCarried(&host, id, why));
+                        }
+                    }
                     border::Output::Settled(host, ticket, outcome) => {
                         transport.settled(now, &host, ticket, outcome);
                     }
@@ -312,6 +329,7 @@ impl Drop for Local {
 /// What is ready.
 enum Ready {
     Transport,
+    Stop,
     /// The client of this index has an event.
     Client(usize),
     Nothing,

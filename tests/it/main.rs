@@ -35,6 +35,7 @@ mod independent;
 mod keyboard;
 mod killed;
 mod lists;
+mod machines;
 mod mcp;
 mod memory;
 #[path = "../model/mod.rs"]

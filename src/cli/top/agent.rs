@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{
-        agents::{activity, add_waiting},
+        agents::{activity, add_waiting, presence},
         escape::escaped,
     },
     protocol::{
@@ -63,9 +63,7 @@ impl Agent {
                 let short = words.strip_prefix("is ").or_else(|| words.strip_prefix("has "));
                 (short.unwrap_or(&words).to_owned(), since)
             }
-            None if row.here => ("here".to_owned(), row.since),
-            None if row.reconnecting => ("reconnecting".to_owned(), row.since),
-            None => ("away".to_owned(), row.since),
+            None => (presence(&row), row.since),
         };
         let why = row.why.as_deref().filter(|_| row.waiting > 0);
         let need = match known {
@@ -153,6 +151,7 @@ fn route(row: &AgentRow<'_>, has_wrapper: bool) -> &'static str {
         (false, _) => "gets its messages once it is here",
         (true, true) if has_hooks => "its hooks tell it of messages, or they are typed",
         (true, true) => "its messages are typed",
+        (true, false) if row.host.is_some() => "a bridge carries its messages to its machine",
         (true, false) => "gets its messages over its own connection",
     }
 }

@@ -2,7 +2,10 @@
 
 use super::{Phase, SYNC_MS, Session, dedup::Verdict, step::Output, subscriptions::Request};
 use crate::{
-    client::message::{Answer, Delivery, Ended, Event, LastFailure, SendId, State},
+    client::{
+        message::{Answer, Delivery, Ended, Event, LastFailure, SendId, State},
+        settings::Mode,
+    },
     protocol::{
         Now,
         calendar::time_limit,
@@ -183,7 +186,9 @@ impl Session {
     }
 
     fn deliver(&mut self, now: Now, envelope: &Envelope<'_>, out: &mut Vec<Output>) {
-        let delivery = match Delivery::read(envelope) {
+        let is_bridge = matches!(self.settings.mode, Mode::Bridge(_));
+        let read = if is_bridge { Delivery::read_any } else { Delivery::read };
+        let delivery = match read(envelope) {
             Ok(delivery) => delivery,
             Err(violation) => {
                 let id = envelope.id.clone();

@@ -1,0 +1,121 @@
+//! `bridge`: link this machine's agents to those of another machine.
+
+mod command;
+
+use super::{
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
+    link::{Ended, Side},
+    print::eprint_line,
+    values::{host, local_agent},
+};
+use crate::{
+    machines::link::End,
+    protocol::{
+        calendar::time_limit,
+        name::{Host, Name},
+    },
+};
+use argh::{ArgsInfo, FromArgs};
+use command::Running;
+use crossbeam_channel::RecvTimeoutError;
+use platform::clock;
+use std::{ffi::OsString, time::Duration};
+
+/// The first wait before the command is run again, in milliseconds. Each further wait is twice as
+/// long.
+const RETRY_MS: u64 = 1_000;
+
+/// The longest wait before the command is run again, in milliseconds.
+const RETRY_MS_MAX: u64 = 30_000;
+
+/// The duration after which a link counts as steady, in milliseconds: the waits begin anew.
+const STEADY_MS: u64 = 10_000;
+
+/// Link agents of this machine to agents of another one, whose daemon a command reaches.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "bridge",
+    help_triggers("--help"),
+    usage = "<host> --export <name> [--import <name>] -- <command...>",
+    example = "agent-relay bridge pi --export Ann -- ssh pi agent-relay stdio --peer laptop --export Bob",
+    example = "agent-relay bridge box --export Ann -- docker exec -i box agent-relay stdio --peer host --export Bob",
+    note = "Ann then writes to Bob@pi, and Bob to Ann@laptop. Ctrl-C ends the link. docs/MACHINES.md has more."
+)]
+pub(super) struct Bridge {
+    /// the name of the other machine here: its agents are called NAME@HOST
+    #[argh(positional, from_str_fn(host))]
+    host: Host,
+
+    /// an agent of this machine that the other one may talk to; may be repeated
+    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
+    export: Vec<Name>,
+
+    /// an agent of the other machine to link; default: all that it exports; may be repeated
+    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
+    import: Vec<Name>,
+
+    /// the command that runs `agent-relay stdio` on the other machine
+    #[argh(positional, greedy, arg_name = "command")]
+    _command: Vec<String>,
+}
+
+impl Bridge {
+    /// Runs `command`, again whenever the link is lost.
+    pub(super) fn run(
+        self,
+        options: &GlobalOptions,
+        command: Vec<OsString>,
+    ) -> Result<i32, Failure> {
+        if command.is_empty() {
+            let hint = format!(
+                "end the line with `-- ssh {} agent-relay stdio --peer HERE --export AGENT`",
+                self.host
+            );
+            let message = format!("no command that reaches {}", self.host);
+            return Err(Failure::usage(message).hint(hint));
+        }
+        let side = Side::begin(options, self.host, self.export, self.import)?;
+        let (mut was_linked, mut wait_ms) = (false, RETRY_MS);
+        loop {
+            let began = clock::monotonic_ms();
+            let Some(why) = link(&side, &command, &mut was_linked)? else { return Ok(DONE) };
+            if clock::monotonic_ms() - began >= STEADY_MS {
+                wait_ms = RETRY_MS;
+            }
+            let (peer, wait) = (&side.agents.peer, time_limit(wait_ms));
+            eprint_line(format_args!("lost {peer}: {}; trying again in {wait}", escaped(&why)));
+            match side.stopped.recv_timeout(Duration::from_millis(wait_ms)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(DONE),
+            }
+            wait_ms = (wait_ms * 2).min(RETRY_MS_MAX);
+        }
+    }
+}
+
+/// Runs the command until the link ends. Returns why it is lost, or `None` if this process was asked
+/// to stop. A failure ends the bridge: a link would fail again, or there has never been one.
+fn link(
+    side: &Side,
+    command: &[OsString],
+    was_linked: &mut bool,
+) -> Result<Option<String>, Failure> {
+    let peer = &side.agents.peer;
+    let (mut running, input, output) = Running::start(command, peer)?;
+    let Ended { was_open, end } = side.link(output, input)?;
+    *was_linked |= was_open;
+    let exit = running.end();
+    match end {
+        None => Ok(None),
+        Some(End::Lost(why)) if *was_linked => Ok(Some(exit.unwrap_or(why))),
+        Some(End::Lost(why)) => {
+            let why = exit.unwrap_or(why);
+            let hint = "run the command by itself to see what it does";
+            Err(Failure::failed(format!("cannot link to {peer}: {}", escaped(&why))).hint(hint))
+        }
+        Some(End::Refused(why)) => Err(Failure::failed(escaped(&why))),
+    }
+}

@@ -1,0 +1,53 @@
+//! `stdio`: the other machine's side of a bridge, over standard input and output.
+
+use super::{
+    context::GlobalOptions,
+    escape::escaped,
+    failure::{DONE, Failure},
+    link::{Ended, Side},
+    values::{host, local_agent},
+};
+use crate::{
+    machines::link::End,
+    protocol::name::{Host, Name},
+};
+use argh::{ArgsInfo, FromArgs};
+use platform::terminal::{Standard, is_terminal};
+use std::io;
+
+/// Link this machine's agents to those of the machine that runs `bridge`.
+#[derive(Debug, FromArgs, ArgsInfo)]
+#[argh(
+    subcommand,
+    name = "stdio",
+    help_triggers("--help"),
+    example = "agent-relay stdio --peer laptop --export Bob",
+    note = "`agent-relay bridge` on the other machine starts this, for example through ssh. docs/MACHINES.md has more."
+)]
+pub(super) struct Stdio {
+    /// the name of the other machine here: its agents are called NAME@HOST
+    #[argh(option, arg_name = "host", from_str_fn(host))]
+    peer: Host,
+
+    /// an agent of this machine that the other one may talk to; may be repeated
+    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
+    export: Vec<Name>,
+
+    /// an agent of the other machine to link; default: all that it exports; may be repeated
+    #[argh(option, arg_name = "name", from_str_fn(local_agent))]
+    import: Vec<Name>,
+}
+
+impl Stdio {
+    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+        if is_terminal(Standard::Input) {
+            let failure = Failure::usage("stdio speaks with a bridge, and not with a person");
+            return Err(failure.hint("run `agent-relay bridge` on the other machine"));
+        }
+        let side = Side::begin(options, self.peer, self.export, self.import)?;
+        match side.link(io::stdin(), io::stdout())? {
+            Ended { end: None, .. } | Ended { end: Some(End::Lost(_)), was_open: true } => Ok(DONE),
+            Ended { end: Some(end), .. } => Err(Failure::failed(escaped(&end.to_string()))),
+        }
+    }
+}

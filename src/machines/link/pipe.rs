@@ -1,0 +1,129 @@
+//! The threads between a link and a pipe: one reads frames, one writes them.
+
+use crate::protocol::frame::{Batch, Decoder};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::{
+    io::{self, Read, Write},
+    mem, thread,
+};
+
+/// The most first bytes that an error shows of what does not speak as a link does.
+const SHOWN_BYTES_MAX: usize = 60;
+
+/// What happens on a pipe.
+#[derive(Debug)]
+pub enum Event {
+    /// Bytes came, which completed these frames.
+    Read(Option<Batch>),
+    /// The last batch was written.
+    Written,
+    /// The other side's first bytes are no frame.
+    NoFrames(Vec<u8>),
+    /// The pipe has ended, for this reason.
+    Closed(String),
+}
+
+/// The writing end of a pipe. Dropping it closes the pipe once its last batch is written.
+#[derive(Debug)]
+pub struct Pipe {
+    batches: Sender<Vec<u8>>,
+    /// Frames that wait until the writer has written its batch.
+    waiting: Vec<u8>,
+    /// The bytes that the writer has.
+    writing: usize,
+}
+
+impl Pipe {
+    /// Starts the two threads of a pipe, which end with it. The events go to `events`.
+    ///
+    /// # Errors
+    /// If the system starts no thread.
+    pub fn start(
+        input: impl Read + Send + 'static,
+        output: impl Write + Send + 'static,
+        frame_bytes_max: usize,
+        events: Sender<Event>,
+    ) -> io::Result<Self> {
+        let (pipe, batches) = Self::new();
+        let written = events.clone();
+        thread::Builder::new()
+            .name("link reader".to_owned())
+            .spawn(move || read(input, frame_bytes_max, &events))?;
+        thread::Builder::new()
+            .name("link writer".to_owned())
+            .spawn(move || write(output, &batches, &written))?;
+        Ok(pipe)
+    }
+
+    /// The writing end, and what the writer gets.
+    pub(super) fn new() -> (Self, Receiver<Vec<u8>>) {
+        let (batches, to_write) = bounded(1);
+        (Self { batches, waiting: Vec::new(), writing: 0 }, to_write)
+    }
+
+    /// The bytes that are not written yet.
+    pub(super) const fn unwritten(&self) -> usize {
+        self.waiting.len() + self.writing
+    }
+
+    /// Queues a frame. The link bounds what is queued.
+    pub(super) fn write(&mut self, frame: &[u8]) {
+        self.waiting.extend_from_slice(frame);
+        if self.writing == 0 {
+            self.written();
+        }
+    }
+
+    /// Handles [`Event::Written`]: gives the writer what waits.
+    pub(super) fn written(&mut self) {
+        self.writing = self.waiting.len();
+        if self.writing > 0 {
+            // If the writer has ended, so has the pipe, which the reader reports.
+            let _ = self.batches.try_send(mem::take(&mut self.waiting));
+        }
+    }
+}
+
+/// Reads frames until the pipe ends. Without a receiver, nobody needs them any more.
+fn read(mut input: impl Read, frame_bytes_max: usize, events: &Sender<Event>) {
+    let mut decoder = Decoder::new(frame_bytes_max);
+    let mut first = Vec::new();
+    let mut has_frames = false;
+    loop {
+        let space = decoder.space();
+        let event = match input.read(space) {
+            Ok(0) => Event::Closed("the connection ended".to_owned()),
+            Ok(count) => {
+                if !has_frames {
+                    let shown = SHOWN_BYTES_MAX.saturating_sub(first.len()).min(count);
+                    first.extend_from_slice(&space[..shown]);
+                }
+                decoder.filled(count);
+                match decoder.batch() {
+                    Ok(batch) => {
+                        has_frames |= batch.is_some();
+                        Event::Read(batch)
+                    }
+                    Err(_) if !has_frames => Event::NoFrames(mem::take(&mut first)),
+                    Err(violation) => Event::Closed(violation.to_string()),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Event::Closed(format!("the connection failed: {error}")),
+        };
+        let is_last = matches!(event, Event::Closed(_) | Event::NoFrames(_));
+        if events.send(event).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Writes batches until no more come, or the pipe ends, which the reader reports.
+fn write(mut output: impl Write, batches: &Receiver<Vec<u8>>, events: &Sender<Event>) {
+    while let Ok(batch) = batches.recv() {
+        let written = output.write_all(&batch).and_then(|()| output.flush());
+        if written.is_err() || events.send(Event::Written).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,482 @@
+//! Links between the daemons of two machines, here two sandboxes: what crosses, what is refused,
+//! and what a lost link costs.
+
+use crate::{
+    commands::{DONE, FAILED, USAGE, err, run},
+    raw::Raw,
+    sandbox::{Sandbox, WATCHDOG, output, until, wait},
+};
+use agent_relay::{
+    machines::{
+        link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
+        local::{Daemon, Local, now},
+    },
+    protocol::{
+        frame::FRAME_BYTES_MAX,
+        name::{Host, Name},
+        secret::Secret,
+    },
+};
+use crossbeam_channel::{Sender, bounded};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    thread::{self, JoinHandle},
+};
+
+/// A machine's side of a link, in a thread of this process.
+struct Side {
+    stream: TcpStream,
+    stop: Sender<()>,
+    thread: JoinHandle<Option<End>>,
+}
+
+impl Side {
+    fn start(sandbox: &Sandbox, peer: &str, exports: &[&str], stream: TcpStream) -> Self {
+        let name = |text: &&str| Name::parse(text).unwrap();
+        let key = fs::read_to_string(sandbox.home().join("operator.key")).unwrap();
+        let daemon = Daemon {
+            endpoint: sandbox.endpoint().as_text().to_owned(),
+            server: None,
+            key: Secret::stated(key.trim_end()),
+            when_absent: None,
+        };
+        let exports: Vec<_> = exports.iter().map(name).collect();
+        let peer = Host::parse(peer).unwrap();
+        let ends = [stream.try_clone().unwrap(), stream.try_clone().unwrap()];
+        let (stop, stopped) = bounded(1);
+        let thread = thread::spawn(move || {
+            let [input, output] = ends;
+            let (sender, events) = bounded(64);
+            let longest = FRAME_BYTES_MAX + FRAME_EXTRA_BYTES;
+            let pipe = Pipe::start(input, output, longest, sender).unwrap();
+            let mut local = Local::new(daemon, exports.clone());
+            let agents = Agents { peer, exports, imports: None };
+            let mut link = Link::begin(now(), &agents, pipe, FRAME_BYTES_MAX as u64, |line| {
+                eprintln!("{line}")
+            });
+            let end = local.run(&mut link, &events, &stopped);
+            if end.is_none() {
+                link.leave(now(), "it was stopped");
+            }
+            end
+        });
+        Self { stream, stop, thread }
+    }
+
+    /// Waits for the end of the link.
+    fn end(self) -> Option<End> {
+        self.thread.join().unwrap()
+    }
+
+    fn stop(self) {
+        self.stop.send(()).unwrap();
+        assert_eq!(self.end(), None);
+    }
+}
+
+/// Two ends of a connection.
+fn cable() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (one, listener.accept().unwrap().0)
+}
+
+/// A laptop that exports Ann, and a pi that exports Bob, linked.
+struct Linked {
+    laptop: Side,
+    pi: Side,
+}
+
+impl Linked {
+    fn start(laptop: &Sandbox, pi: &Sandbox) -> Self {
+        let (one, other) = cable();
+        let linked = Self {
+            laptop: Side::start(laptop, "pi", &["Ann"], one),
+            pi: Side::start(pi, "laptop", &["Bob"], other),
+        };
+        await_agent(laptop, "Bob@pi");
+        await_agent(pi, "Ann@laptop");
+        linked
+    }
+
+    /// Cuts the cable, and waits until both sides have noticed.
+    fn cut(self) {
+        self.laptop.stream.shutdown(Shutdown::Both).unwrap();
+        for side in [self.laptop, self.pi] {
+            let end = side.end();
+            assert!(matches!(end, Some(End::Lost(_))), "{end:?}");
+        }
+    }
+}
+
+fn await_agent(sandbox: &Sandbox, name: &str) {
+    await_presence(sandbox, name, true);
+}
+
+fn await_presence(sandbox: &Sandbox, name: &str, here: bool) {
+    let mut operator = sandbox.operator();
+    until(&format!("{name} is here: {here}"), || {
+        operator.agents().iter().any(|agent| agent["name"] == name && agent["here"] == here)
+    });
+}
+
+fn at_least_once() -> Value {
+    json!({"requires_ack": true})
+}
+
+fn body(deliver: &Value) -> &str {
+    deliver["payload"]["body"].as_str().unwrap()
+}
+
+#[test]
+fn message_crosses_with_its_bytes_and_its_host() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let (mut ann, mut bob) = (laptop.join("Ann"), pi.join("Bob"));
+    let linked = Linked::start(&laptop, &pi);
+    ann.send_text(
+        r#"{"v":1,"type":"SEND","id":"m-1","ts":1,"to":"bob@PI","topic":"t","payload":{"kind":"message", "body":"\ud800","n":1.0},"payload_meta":{"requires_ack":true , "importance":7}}"#,
+    );
+    assert_eq!(ann.expect("ACK")["payload"]["ack_id"], "m-1");
+    let text = bob.receive_text().unwrap();
+    assert!(text.contains(r#""payload":{"kind":"message", "body":"\ud800","n":1.0}"#), "{text}");
+    assert!(text.contains(r#""payload_meta":{"requires_ack":true , "importance":7}"#), "{text}");
+    let deliver: Value = serde_json::from_str(&text.replace("\\ud800", "")).unwrap();
+    assert_eq!([&deliver["from"], &deliver["topic"]], ["Ann@laptop", "t"]);
+    assert_eq!(deliver["delivery"]["sender"]["auth"], "bridge");
+    bob.acknowledge(&deliver);
+    bob.send("Ann@laptop", "at most once", json!({}));
+    let deliver = ann.expect("DELIVER");
+    assert_eq!((body(&deliver), &deliver["from"]), ("at most once", &json!("Bob@pi")));
+    linked.laptop.stop();
+    let end = linked.pi.end();
+    assert!(
+        matches!(&end, Some(End::Lost(why)) if why == "laptop left: it was stopped"),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn question_is_answered_from_another_machine() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let (mut ann, mut bob) = (laptop.join("Ann"), pi.join("Bob"));
+    let linked = Linked::start(&laptop, &pi);
+    let sync = json!({"correlationId": "c-1", "timeoutMs": 300_000});
+    ann.send("Bob@pi", "which port?", json!({"sync": sync}));
+    ann.expect("ACK");
+    let question = bob.expect("DELIVER");
+    bob.acknowledge(&question);
+    // The answer is given while there is no link, and comes with the next one.
+    linked.cut();
+    bob.send_json(&json!({"v": 1, "type": "ACK", "id": "a", "ts": 0, "payload": {
+        "ack_id": question["id"], "correlationId": "c-1", "response": true, "responseData": {"body": "8080"}}}));
+    let linked = Linked::start(&laptop, &pi);
+    let answer = ann.expect("ACK");
+    assert_eq!([&answer["from"], &answer["payload"]["correlationId"]], ["Bob@pi", "c-1"]);
+    assert_eq!(answer["payload"]["responseData"]["body"], "8080");
+    linked.cut();
+}
+
+/// Joins as an agent that gets no at-least-once messages.
+fn join_to_send(sandbox: &Sandbox, name: &str) -> Raw {
+    let mut raw = sandbox.connect();
+    raw.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        "payload": {"agent": name, "capabilities": {"max_inflight": 0}}}));
+    raw.expect("WELCOME");
+    raw
+}
+
+/// Sends from both machines while the link is cut and the daemons are killed, and checks that
+/// every message arrives once and in order.
+fn exchange(rounds: usize, disturb: impl Fn(usize, Linked, &mut Sandbox, &mut Sandbox) -> Linked) {
+    const PER_ROUND: usize = 40;
+    let (mut laptop, mut pi) = (Sandbox::new(), Sandbox::new());
+    for (sandbox, name) in [(&laptop, "Ann"), (&pi, "Bob")] {
+        sandbox.join(name).leave();
+    }
+    let mut linked = Linked::start(&laptop, &pi);
+    for round in 0..rounds {
+        for (sandbox, from, to) in [(&laptop, "Ann", "Bob@pi"), (&pi, "Bob", "Ann@laptop")] {
+            let mut sender = join_to_send(sandbox, from);
+            for number in 0..PER_ROUND {
+                sender.send(to, &(round * PER_ROUND + number).to_string(), at_least_once());
+            }
+            for _ in 0..PER_ROUND {
+                sender.expect("ACK");
+            }
+            sender.leave();
+        }
+        linked = disturb(round, linked, &mut laptop, &mut pi);
+    }
+    let all: Vec<_> = (0..rounds * PER_ROUND).map(|number| number.to_string()).collect();
+    for (sandbox, name) in [(&laptop, "Ann"), (&pi, "Bob")] {
+        let mut receiver = sandbox.join(name);
+        let mut received = Vec::new();
+        while received.len() < all.len() {
+            let deliver = receiver.expect("DELIVER");
+            receiver.acknowledge(&deliver);
+            received.push(body(&deliver).to_owned());
+        }
+        assert_eq!(received, all, "{name}");
+        receiver.send(name, "nothing comes after all", json!({}));
+        assert_eq!(body(&receiver.expect("DELIVER")), "nothing comes after all");
+    }
+    linked.cut();
+}
+
+#[test]
+fn messages_arrive_once_and_in_order_though_the_link_is_cut() {
+    exchange(8, |_, linked, laptop, pi| {
+        linked.cut();
+        Linked::start(laptop, pi)
+    });
+}
+
+#[test]
+fn messages_arrive_once_and_in_order_though_daemons_are_killed() {
+    exchange(6, |round, linked, laptop, pi| {
+        let killed = if round % 2 == 0 { laptop } else { pi };
+        killed.kill();
+        killed.start();
+        linked
+    });
+}
+
+#[test]
+fn sender_is_notified_of_what_does_not_arrive() {
+    let (laptop, pi) = (Sandbox::with_config("remote_ttl_ms = 1000\n"), Sandbox::new());
+    let mut ann = laptop.join("Ann");
+    let linked = Linked::start(&laptop, &pi);
+    let refusal = |ann: &mut Raw| {
+        ann.expect("ACK");
+        ann.expect_code("NACK", "REFUSED")["payload"]["message"].as_str().unwrap().to_owned()
+    };
+    ann.send("Bob@pi", "to nobody", at_least_once());
+    let why = refusal(&mut ann);
+    assert!(why.contains("no agent Bob was ever here") && why.contains("UNKNOWN_AGENT"), "{why}");
+    fs::write(pi.home().join("policy.toml"), "[[rule]]\nfrom = \"*@laptop\"\nallow = false\n")
+        .unwrap();
+    run(&pi, &["policy", "reload"], DONE);
+    let mut bob = pi.join("Bob");
+    ann.send("Bob@pi", "against the rules", at_least_once());
+    let why = refusal(&mut ann);
+    assert!(why.contains("policy.toml forbids it (FORBIDDEN)"), "{why}");
+    fs::write(pi.home().join("policy.toml"), "").unwrap();
+    run(&pi, &["policy", "reload"], DONE);
+    ann.send("Bob@pi", "to be returned", at_least_once());
+    ann.expect("ACK");
+    let deliver = bob.expect("DELIVER");
+    bob.send_json(&json!({"v": 1, "type": "NACK", "id": "n", "ts": 0,
+        "payload": {"ack_id": deliver["id"], "code": "REFUSED", "message": "not now"}}));
+    let notice = ann.expect("DELIVER");
+    assert_eq!(notice["from"], "Bob@pi");
+    assert!(body(&notice).contains("was not delivered: Bob refused it: not now"), "{notice}");
+    ann.acknowledge(&notice);
+    linked.cut();
+    await_presence(&laptop, "Bob@pi", false);
+    ann.send("Bob@pi", "without a link", at_least_once());
+    assert_eq!(ann.expect("ACK")["payload"]["away"], true);
+    ann.expect_code("NACK", "EXPIRED");
+}
+
+/// What a machine that does not keep the rules sees of the other side's HELLO and errors.
+struct Stranger {
+    stream: TcpStream,
+    side: Side,
+}
+
+impl Stranger {
+    fn before(sandbox: &Sandbox) -> Self {
+        let (one, other) = cable();
+        other.set_read_timeout(Some(WATCHDOG)).unwrap();
+        Self { side: Side::start(sandbox, "pi", &["Ann"], one), stream: other }
+    }
+
+    fn send(&mut self, json: &str) {
+        let mut frame = u32::try_from(json.len()).unwrap().to_be_bytes().to_vec();
+        frame.extend_from_slice(json.as_bytes());
+        // The other side may have hung up already.
+        let _ = self.stream.write_all(&frame);
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).unwrap();
+        let mut json = vec![0; u32::from_be_bytes(length) as usize];
+        self.stream.read_exact(&mut json).unwrap();
+        serde_json::from_slice(&json).unwrap()
+    }
+
+    fn hello(&mut self, link: u64, agents: &Value) {
+        self.send(
+            &json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
+            "link": link, "program": "9.9", "agents": agents, "max_frame_bytes": 1 << 20}})
+            .to_string(),
+        );
+    }
+
+    #[track_caller]
+    fn expect_refusal(self, why: &str) {
+        let end = self.side.end();
+        assert!(matches!(&end, Some(End::Refused(text)) if text.contains(why)), "{end:?}");
+    }
+}
+
+#[test]
+fn side_that_does_not_introduce_itself_properly_is_refused() {
+    let sandbox = Sandbox::new();
+    for (link, agents, why) in [
+        (2, json!(["Bob"]), "version 2 of the link (agent-relay \"9.9\"), and this side version 1"),
+        (0, json!(["Bob"]), "version 0 of the link"),
+        (1, json!(["Bob@mac"]), "it exports \"Bob@mac\""),
+        (1, json!(["@operator"]), "it exports \"@operator\""),
+        (1, json!(["all"]), "this name is reserved"),
+        (1, json!(vec!["Bob"; 21]), "it exports 21 agents, and 20 are the most"),
+        (1, json!([]), "exports no agent"),
+        (1, json!("Bob"), "HELLO"),
+    ] {
+        let mut stranger = Stranger::before(&sandbox);
+        stranger.hello(link, &agents);
+        stranger.expect_refusal(why);
+    }
+    let mut stranger = Stranger::before(&sandbox);
+    stranger.send(r#"{"v":1,"type":"SEND","id":"x","ts":0,"from":"Bob","to":"Ann","payload":{}}"#);
+    stranger.expect_refusal("it began with SEND");
+    let mut stranger = Stranger::before(&sandbox);
+    stranger.stream.write_all(b"Welcome to pi!\x1b[2J\n").unwrap();
+    stranger.expect_refusal("does not speak as a bridge, but says \"Welcome to pi!");
+    assert_eq!(sandbox.operator().agents().len(), 0);
+}
+
+#[test]
+fn side_that_lies_or_floods_harms_nobody() {
+    let sandbox = Sandbox::new();
+    let mut ann = sandbox.join("Ann");
+    let mut zoe = sandbox.join("Zoe");
+    let mut stranger = Stranger::before(&sandbox);
+    assert_eq!(stranger.receive()["payload"]["agents"], json!(["Ann"]));
+    stranger.hello(1, &json!(["Bob"]));
+    await_agent(&sandbox, "Bob@pi");
+    let send = |from: &str, to: &str, id: &str| {
+        json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "from": from, "to": to,
+            "payload": {"kind": "message", "body": id}, "payload_meta": {"requires_ack": true}})
+        .to_string()
+    };
+    stranger.send(&send("Eve", "Ann", "as-another"));
+    assert_eq!(stranger.receive()["payload"]["code"], "FORBIDDEN");
+    stranger.send(&send("Bob", "Zoe", "to-another"));
+    assert_eq!(stranger.receive()["payload"]["code"], "FORBIDDEN");
+    for _ in 0..2 {
+        stranger.send(&send("Bob", "Ann", "replayed"));
+        assert_eq!(
+            stranger.receive()["payload"],
+            json!({"ack_id": "replayed", "state": "accepted"})
+        );
+    }
+    let deliver = ann.expect("DELIVER");
+    assert_eq!((&deliver["from"], body(&deliver)), (&json!("Bob@pi"), "replayed"));
+    ann.acknowledge(&deliver);
+    // The answers that these would get are not read.
+    for number in 0..5_000 {
+        stranger.send(&send("Bob", "Ann", &format!("flood-{number}-{}", "x".repeat(20))));
+    }
+    zoe.send("Ann", "from here", at_least_once());
+    zoe.expect("ACK");
+    let mut last = String::new();
+    while last != "from here" {
+        let deliver = ann.expect("DELIVER");
+        ann.acknowledge(&deliver);
+        body(&deliver).clone_into(&mut last);
+    }
+    stranger.stream.shutdown(Shutdown::Both).unwrap();
+    let end = stranger.side.end();
+    assert!(matches!(&end, Some(End::Lost(_) | End::Refused(_))), "{end:?}");
+}
+
+/// The command that runs `stdio` in a sandbox.
+fn stdio(sandbox: &Sandbox, arguments: &[&str]) -> Vec<String> {
+    let home = sandbox.home().to_str().unwrap().to_owned();
+    let program = env!("CARGO_BIN_EXE_agent-relay").to_owned();
+    let endpoint = sandbox.endpoint().as_text().to_owned();
+    let own = [program, "--home".to_owned(), home, "--endpoint".to_owned(), endpoint];
+    own.into_iter()
+        .chain(["stdio".to_owned()])
+        .chain(arguments.iter().map(|it| (*it).to_owned()))
+        .collect()
+}
+
+fn bridge(laptop: &Sandbox, host: &str, command: &[String]) -> Command {
+    let own = ["bridge", host, "--export", "Ann", "--"].map(str::to_owned);
+    laptop.command(own.iter().chain(command))
+}
+
+#[test]
+fn bridge_and_stdio_link_two_machines_until_they_are_stopped() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let mut bob = pi.join("Bob");
+    let command = stdio(&pi, &["--peer", "laptop", "--export", "Bob"]);
+    let mut running =
+        Running(bridge(&laptop, "pi", &command).stderr(Stdio::piped()).spawn().unwrap());
+    await_agent(&laptop, "Bob@pi");
+    let agents = String::from_utf8(run(&laptop, &["agents"], DONE).stdout).unwrap();
+    assert!(agents.contains("Bob@pi  on pi for "), "{agents}");
+    let row: Value =
+        serde_json::from_slice(&run(&laptop, &["agents", "--json"], DONE).stdout).unwrap();
+    assert_eq!([&row["name"], &row["host"]], ["Bob@pi", "pi"]);
+    run(&laptop, &["send", "--as", "Ann", "Bob@pi", "hello"], DONE);
+    let deliver = bob.expect("DELIVER");
+    assert_eq!((body(&deliver), &deliver["from"]), ("hello", &json!("Ann@laptop")));
+    bob.acknowledge(&deliver);
+    let mut person = laptop.operator();
+    person.send("Bob@pi", "from a person", at_least_once());
+    person.expect("ACK");
+    let refused = person.expect_code("NACK", "REFUSED");
+    let why = refused["payload"]["message"].as_str().unwrap();
+    assert!(why.contains("@operator is not exported to pi: only Ann"), "{why}");
+    running.0.kill().unwrap();
+    wait(&mut running.0, "the bridge");
+    await_presence(&pi, "Ann@laptop", false);
+}
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn bridge_that_cannot_work_says_why() {
+    let (laptop, pi) = (Sandbox::new(), Sandbox::new());
+    let missing = ["/nonexistent/ssh".to_owned()];
+    let failed = output(bridge(&laptop, "pi", &missing));
+    assert_eq!(failed.status.code(), Some(FAILED));
+    assert!(err(&failed).contains("cannot run /nonexistent/ssh"), "{}", err(&failed));
+    let usage = stdio(&pi, &["--peer", "laptop"]);
+    let failed = output(bridge(&laptop, "pi", &usage));
+    assert_eq!(failed.status.code(), Some(FAILED));
+    let said = err(&failed);
+    assert!(said.contains("pi: no agent is exported to laptop"), "{said}");
+    assert!(said.contains("cannot link to pi: ") && said.contains("ended with code 2"), "{said}");
+    for (arguments, said) in [
+        (&["bridge", "pi", "--export", "Ann"][..], "no command that reaches pi"),
+        (&["bridge", "p i", "--export", "Ann", "--", "x"], "a name is made of"),
+        (&["bridge", "pi", "--", "x"], "no agent is exported to pi"),
+        (&["bridge", "pi", "--export", "Bob@pi", "--", "x"], "a name is made of"),
+        (&["stdio", "--export", "Ann"], "--peer"),
+    ] {
+        let failed = run(&laptop, arguments, USAGE);
+        assert!(err(&failed).contains(said), "{}", err(&failed));
+    }
+    let mut inside = bridge(&laptop, "pi", &usage);
+    inside.env("AGENT_RELAY_AGENT", "Ann");
+    let failed = output(inside);
+    assert_eq!(failed.status.code(), Some(USAGE));
+    assert!(err(&failed).contains("only a person does"), "{}", err(&failed));
+}
