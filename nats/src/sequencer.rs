@@ -27,9 +27,9 @@ pub const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The time without news after which a recovery ends with what it has.
 ///
-/// Only a server whose count is wrong makes it wait so long. Several times the consumer's
-/// `ack_wait`, within which everything is redelivered.
-pub const RECOVERY_MAX: Duration = Duration::from_secs(60);
+/// Five times the consumer's `ack_wait`, within which everything that exists is redelivered. A
+/// server that was killed may count messages that it has removed.
+pub const RECOVERY_MAX: Duration = Duration::from_secs(15);
 
 /// The number of settled messages that are remembered, to acknowledge them again without passing
 /// them again. More than a consumer's window.
@@ -120,6 +120,8 @@ pub struct Sequencer<M> {
     unconfirmed: BTreeMap<u64, String>,
     /// The last sequences that were settled.
     done: BTreeSet<u64>,
+    /// Counted by JetStream as delivered, but not redelivered when a recovery waited for them.
+    phantoms: usize,
     /// Held until the recovery is over.
     held: BTreeMap<u64, Delivery<M>>,
     recovery: Option<Recovery>,
@@ -138,6 +140,7 @@ impl<M> Sequencer<M> {
             unconfirmed: BTreeMap::new(),
             done: BTreeSet::new(),
             held: BTreeMap::new(),
+            phantoms: 0,
             recovery: Some(Recovery::begun(now)),
         }
     }
@@ -174,7 +177,8 @@ impl<M> Sequencer<M> {
         match input {
             Input::Delivered(delivery) => self.delivered(now, delivery, outputs),
             Input::Interrupted => {
-                self.recovery.get_or_insert_with(|| Recovery::begun(now));
+                let recovery = self.recovery.get_or_insert_with(|| Recovery::begun(now));
+                recovery.give_up_at = now + RECOVERY_MAX;
             }
             Input::Settled(stream) => self.on_settled(stream, outputs),
             Input::Acknowledged(stream, true) => {
@@ -297,13 +301,15 @@ impl<M> Sequencer<M> {
             return;
         }
         let given_up = now >= recovery.give_up_at;
-        let missing = info.pending.abs_diff(self.known_to(info.stream));
+        let known = self.known_to(info.stream);
+        let missing = info.pending.abs_diff(known + self.phantoms);
         if let Some(recovery) = &mut self.recovery {
             recovery.missing = missing;
         }
         if missing == 0 {
             self.recover(now, &info, outputs);
         } else if given_up {
+            self.phantoms = info.pending.saturating_sub(known);
             outputs.push(Output::GaveUp(missing));
             self.recover(now, &info, outputs);
         }

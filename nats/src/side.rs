@@ -41,7 +41,8 @@ pub fn run(daemon: Daemon, settings: &Settings, remote: &Remote) {
         hosts: HashMap::new(),
         refusal: None,
     };
-    if let Some(Some(why)) = local.run(&mut side, &remote.from) {
+    let never = crossbeam_channel::never();
+    if let Some(Some(why)) = local.run(&mut side, &remote.from, &never) {
         side.to_bridge(FromLocal::Ended(why));
     }
 }
@@ -192,11 +193,12 @@ impl Transport for Side<'_> {
         self.congested.load(Ordering::Relaxed)
     }
 
-    fn carry(&mut self, _now: Now, carry: Carry) {
+    fn carry(&mut self, _now: Now, carry: Carry) -> Result<(), String> {
         if !carry.requires_ack {
             self.refusal = Some((carry.host.clone(), carry.id.clone()));
         }
         self.to_bridge(FromLocal::Carry(carry));
+        Ok(())
     }
 
     fn settled(&mut self, now: Now, host: &Host, ticket: Ticket, outcome: Outcome) {

@@ -81,6 +81,8 @@ impl Join {
             };
             line(&format!("joined to {}", self.server.join(",")));
             let (local, remote) = local::channels();
+            // The local side may still wait for events when the bridge is gone.
+            let _events = local.to.clone();
             let here = settings.clone();
             let side = thread::Builder::new()
                 .name("local".to_owned())

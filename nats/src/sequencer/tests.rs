@@ -317,5 +317,9 @@ fn recovery_that_waits_for_nothing_ends_and_passes_what_comes_later() {
     let later = now + RECOVERY_MAX;
     let outputs = after(&mut sequencer, later, [Input::Tick, info(3, 9, 2)]);
     assert_eq!(outputs, [Output::AskInfo, Output::GaveUp(1), Output::Pass(9, 9)]);
+    // The next recovery does not wait for the same message again.
+    let outputs = after(&mut sequencer, later, [Input::Interrupted, info(3, 9, 2)]);
+    assert_eq!(outputs, [Output::AskInfo]);
+    assert_eq!(sequencer.recovering(), None);
     assert_eq!(after(&mut sequencer, later, [delivery(4, 4)]), [Output::Pass(4, 4)]);
 }

@@ -1,12 +1,6 @@
 //! What hosts.conf allows a host, against a real server.
 
-use crate::support::{
-    WATCHDOG,
-    host::{self, Host},
-    nats::Nats,
-    process::Process,
-    until,
-};
+use crate::support::{WATCHDOG, host::Host, nats::Nats, until};
 use agent_relay::client::{Event, Outgoing};
 use agent_relay_nats::{js, subject::Token};
 use async_nats::{Client, ConnectOptions, Request};
@@ -31,13 +25,9 @@ fn nats() -> Nats {
     Nats::with(1, include_str!("../../hosts.conf"), &VARIABLES)
 }
 
-fn set_up(nats: &Nats, host: &Host) -> Process {
+fn set_up(nats: &Nats, host: &Host) {
     let creds = host.private_file("admin", "admin:admin-secret\n");
-    let hosts = ["setup", "--host", "desk", "--host", "pi", "--host", "lab"];
-    let more = ["--server", &nats.urls(), "--creds", creds.to_str().unwrap()];
-    let mut setup = Process::start(host::bridge(), hosts.iter().chain(&more), &[]);
-    assert!(setup.wait().success(), "{:?}", setup.lines());
-    setup
+    crate::set_up(nats, &["desk", "pi", "lab"], &["--creds", creds.to_str().unwrap()]);
 }
 
 /// Two hosts that have joined with credentials of their own.

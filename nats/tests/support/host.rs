@@ -2,7 +2,10 @@
 
 use super::{folder::Folder, process::Process, until};
 use agent_relay::client::{Client, Settings};
-use std::{ffi::OsStr, path::PathBuf};
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
 
 /// The program of the bridge: `AGENT_RELAY_NATS`, or the one that was built with this test.
 pub(crate) fn bridge() -> PathBuf {
@@ -30,6 +33,7 @@ pub(crate) struct Host {
     pub(crate) bridge: Option<Process>,
     daemon: Option<Process>,
     arguments: Vec<String>,
+    variables: Vec<(String, OsString)>,
     folder: Folder,
 }
 
@@ -41,6 +45,20 @@ impl Host {
 
     /// As [`Self::new`], with a config.toml.
     pub(crate) fn with_config(name: &str, agents: &[&str], config: &str) -> Self {
+        Self::with(name, agents, config, &[])
+    }
+
+    /// As [`Self::new`], with further variables of its processes.
+    pub(crate) fn with_variables(
+        name: &str,
+        agents: &[&str],
+        variables: &[(&str, &OsStr)],
+    ) -> Self {
+        Self::with(name, agents, "", variables)
+    }
+
+    fn with(name: &str, agents: &[&str], config: &str, variables: &[(&str, &OsStr)]) -> Self {
+        let variables = variables.iter().copied();
         let agents: Vec<_> = agents.iter().map(|&agent| agent.to_owned()).collect();
         let folder = Folder::new();
         platform::paths::make_private_dir(&folder.path().join("home")).unwrap();
@@ -51,6 +69,7 @@ impl Host {
             bridge: None,
             daemon: None,
             arguments: Vec::new(),
+            variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             folder,
         };
         host.start_daemon();
@@ -74,10 +93,10 @@ impl Host {
 
     fn process(&self, program: impl AsRef<OsStr>, arguments: &[String]) -> Process {
         let (home, endpoint) = (self.home(), self.endpoint());
-        let variables = [
-            ("AGENT_RELAY_HOME", home.as_os_str()),
-            ("AGENT_RELAY_ENDPOINT", OsStr::new(&endpoint)),
-        ];
+        let mut variables: Vec<_> =
+            self.variables.iter().map(|(name, value)| (name.as_str(), value.as_os_str())).collect();
+        variables.push(("AGENT_RELAY_HOME", home.as_os_str()));
+        variables.push(("AGENT_RELAY_ENDPOINT", OsStr::new(&endpoint)));
         Process::start(program, arguments, &variables)
     }
 
