@@ -171,7 +171,7 @@ impl Bridge<'_> {
                 () = &mut stop => self.end = Some(End::Stopped),
                 Some(done) = self.work.next() => self.done(done),
                 from = self.local.from.recv() => match from {
-                    Some(from) => self.from_local(from),
+                    Some(from) => self.local_event(from),
                     None => self.end = Some(End::Local("the local side has ended".to_owned())),
                 },
                 Some(event) = deliveries.recv() => self.sequence(match event {
@@ -262,7 +262,7 @@ impl Bridge<'_> {
 
 /// From and to the local side.
 impl Bridge<'_> {
-    fn from_local(&mut self, from: FromLocal) {
+    fn local_event(&mut self, from: FromLocal) {
         match from {
             FromLocal::Carry(carry) => {
                 let lane =

@@ -170,6 +170,8 @@ pub struct ConsumerInfo {
     pub config: ConsumerConfig,
     /// The last delivery.
     pub delivered: Pair,
+    /// The last delivery before which all are acknowledged.
+    pub ack_floor: Pair,
     /// The number of messages that are delivered and not acknowledged.
     pub num_ack_pending: usize,
 }
@@ -233,6 +235,7 @@ impl ConsumerInfo {
             created: self.created,
             consumer: self.delivered.consumer_seq,
             stream: self.delivered.stream_seq,
+            floor: self.ack_floor.stream_seq,
             pending: self.num_ack_pending,
         }
     }
@@ -261,11 +264,9 @@ pub fn published(answer: &[u8], bytes: Option<i64>) -> Published {
         #[serde(rename = "seq")]
         _sequence: u64,
     }
-    let error = match read::<Stored>(answer) {
-        Ok(_) => return Published::Stored,
-        Err(error) => error,
+    let Err(ApiError { err_code, description, .. }) = read::<Stored>(answer) else {
+        return Published::Stored;
     };
-    let ApiError { err_code, description, .. } = error;
     let kind = match err_code {
         MESSAGE_TOO_LARGE => RefusalKind::TooLarge,
         STORE_FAILED if description.contains("maximum") => RefusalKind::Full,

@@ -18,7 +18,7 @@
 //! if a server's numbers are wrong. Then a message may come twice or late.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -57,6 +57,8 @@ pub struct Info {
     pub consumer: u64,
     /// The highest sequence that was delivered.
     pub stream: u64,
+    /// Every message up to this sequence was acknowledged.
+    pub floor: u64,
     /// The number of messages that were delivered and not acknowledged.
     pub pending: usize,
 }
@@ -96,6 +98,8 @@ pub enum Output<M> {
 /// The recovery's question to JetStream.
 #[derive(Debug)]
 struct Recovery {
+    /// Whether what was settled before has been acknowledged again.
+    repeated: bool,
     /// The difference between JetStream's count and what is known here, at the last answer.
     missing: usize,
     begun: Instant,
@@ -118,8 +122,8 @@ pub struct Sequencer<M> {
     stale: BTreeMap<u64, String>,
     /// Acknowledged without confirmation so far.
     unconfirmed: BTreeMap<u64, String>,
-    /// The last sequences that were settled.
-    done: BTreeSet<u64>,
+    /// The last sequences that were settled, with the subject to acknowledge on.
+    done: BTreeMap<u64, String>,
     /// Counted by JetStream as delivered, but not redelivered when a recovery waited for them.
     phantoms: usize,
     /// Held until the recovery is over.
@@ -138,7 +142,7 @@ impl<M> Sequencer<M> {
             settled: BTreeMap::new(),
             stale: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
-            done: BTreeSet::new(),
+            done: BTreeMap::new(),
             held: BTreeMap::new(),
             phantoms: 0,
             recovery: Some(Recovery::begun(now)),
@@ -204,7 +208,7 @@ impl<M> Sequencer<M> {
         let (stream, reply) = (delivery.stream, &delivery.reply);
         if let Some(known) = self.reply_mut(stream) {
             known.clone_from(reply);
-        } else if self.done.contains(&stream) {
+        } else if self.done.contains_key(&stream) {
             self.stale.insert(stream, delivery.reply);
         } else {
             self.held.insert(stream, delivery);
@@ -216,7 +220,7 @@ impl<M> Sequencer<M> {
         let Delivery { stream, reply, message, .. } = delivery;
         if let Some(known) = self.reply_mut(stream) {
             *known = reply;
-        } else if self.done.contains(&stream) {
+        } else if self.done.contains_key(&stream) {
             // The acknowledgement was lost, or crossed this delivery.
             self.acknowledge(stream, reply, outputs);
         } else {
@@ -239,7 +243,7 @@ impl<M> Sequencer<M> {
             // Of a consumer that was replaced.
             return;
         };
-        self.done.insert(stream);
+        self.done.insert(stream, reply.clone());
         if self.done.len() > DONE_MAX {
             self.done.pop_first();
         }
@@ -305,6 +309,15 @@ impl<M> Sequencer<M> {
         let missing = info.pending.abs_diff(known + self.phantoms);
         if let Some(recovery) = &mut self.recovery {
             recovery.missing = missing;
+            if missing > 0 && !std::mem::replace(&mut recovery.repeated, true) {
+                self.repeat_acknowledgements(&info, outputs);
+            }
+        }
+        if !self.unconfirmed.is_empty() {
+            if let Some(recovery) = &mut self.recovery {
+                recovery.ask_at = now;
+            }
+            return;
         }
         if missing == 0 {
             self.recover(now, &info, outputs);
@@ -312,6 +325,20 @@ impl<M> Sequencer<M> {
             self.phantoms = info.pending.saturating_sub(known);
             outputs.push(Output::GaveUp(missing));
             self.recover(now, &info, outputs);
+        }
+    }
+
+    /// Acknowledges again what was settled. A server that was killed may have forgotten that, and
+    /// count messages as pending that it has removed, and so never redelivers.
+    fn repeat_acknowledgements(&mut self, info: &Info, outputs: &mut Vec<Output<M>>) {
+        let after_floor = info.floor.saturating_add(1);
+        if after_floor > info.stream {
+            return;
+        }
+        for (stream, reply) in self.done.clone().range(after_floor..=info.stream) {
+            if !self.settled.contains_key(stream) {
+                self.acknowledge(*stream, reply.clone(), outputs);
+            }
         }
     }
 
@@ -349,7 +376,14 @@ impl<M> Sequencer<M> {
 
 impl Recovery {
     fn begun(now: Instant) -> Self {
-        Self { missing: 0, begun: now, asked: false, ask_at: now, give_up_at: now + RECOVERY_MAX }
+        Self {
+            repeated: false,
+            missing: 0,
+            begun: now,
+            asked: false,
+            ask_at: now,
+            give_up_at: now + RECOVERY_MAX,
+        }
     }
 }
 

@@ -3,6 +3,13 @@
 //! Bare JetStream publishes, awaits the answer of the stream, receives by a pull consumer, and
 //! acknowledges. Both are measured in turns, so that what else the machine does affects both.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy recognizes only functions with `#[test]` as tests"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
+
 mod support;
 
 use agent_relay::client::{Client, Event, Outgoing};
@@ -144,10 +151,15 @@ fn receive(client: &Client) {
     }
 }
 
-fn latencies(ann: &Client, bob: &Client, count: usize, latencies: &mut Vec<Duration>) {
+fn latencies(
+    (ann, bob): (&Client, &Client),
+    to: &str,
+    count: usize,
+    latencies: &mut Vec<Duration>,
+) {
     for _ in 0..count {
         let begun = Instant::now();
-        ann.send(message("agent-0@pi")).unwrap();
+        ann.send(message(to)).unwrap();
         receive(bob);
         latencies.push(begun.elapsed());
         let accepted = |event| matches!(event, Event::Accepted { .. });
@@ -213,22 +225,30 @@ fn measure(durability: &str, nats: &Nats, replicas: usize) {
     let pairs: Vec<_> = names.iter().map(|name| (desk.join(name), pi.join(name))).collect();
     let mut bare = Bare::new(nats);
 
-    let (mut bare_latencies, mut relay_latencies) = (Vec::new(), Vec::new());
-    let (ann, bob) = &pairs[0];
+    let (mut bare_latencies, mut one_latencies, mut relay_latencies) =
+        (Vec::new(), Vec::new(), Vec::new());
+    let across = (&pairs[0].0, &pairs[0].1);
+    let beside = (&pairs[0].0, &pairs[1].0);
     // The first messages of each find caches and connections cold.
     bare.latencies(TURN, &mut Vec::new());
-    latencies(ann, bob, TURN, &mut Vec::new());
+    latencies(across, "agent-0@pi", TURN, &mut Vec::new());
     for _ in 0..LATENCIES / TURN {
         bare.latencies(TURN, &mut bare_latencies);
-        latencies(ann, bob, TURN, &mut relay_latencies);
+        latencies(beside, "agent-1", TURN, &mut one_latencies);
+        latencies(across, "agent-0@pi", TURN, &mut relay_latencies);
     }
     let (bare_p50, bare_p99) = percentiles(bare_latencies);
+    let (one_p50, one_p99) = percentiles(one_latencies);
     let (p50, p99) = percentiles(relay_latencies);
-    let row = |path: &str, p50: f64, p99: f64, rate: f64| {
-        println!("{durability:<12}{replicas:<10}{path:<16}{p50:>7.2}{p99:>8.2}{rate:>12.0}");
+    let row = |path: &str, latency: Option<(f64, f64)>, rate: Option<f64>| {
+        let ms = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!("{ms:.2}"));
+        let (p50, p99) = (ms(latency.map(|it| it.0)), ms(latency.map(|it| it.1)));
+        let rate = rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
+        println!("{durability:<12}{replicas:<10}{path:<16}{p50:>7}{p99:>8}{rate:>12}");
     };
-    row("bare JetStream", bare_p50, bare_p99, bare.throughput());
-    row("1 pair", p50, p99, throughput(&pairs[..1]));
-    row(&format!("{PAIRS} pairs"), f64::NAN, f64::NAN, throughput(&pairs));
+    row("bare JetStream", Some((bare_p50, bare_p99)), Some(bare.throughput()));
+    row("one daemon", Some((one_p50, one_p99)), None);
+    row("host to host", Some((p50, p99)), Some(throughput(&pairs[..1])));
+    row(&format!("{PAIRS} pairs"), None, Some(throughput(&pairs)));
     println!("{:<22}p50 is {:.1} times that of bare JetStream", "", p50 / bare_p50);
 }

@@ -4,6 +4,13 @@
 //! `AGENT_RELAY_NATS_MESSAGES` is the number of messages, `AGENT_RELAY_NATS_AGENTS` the number of
 //! agents on all three hosts, `AGENT_RELAY_NATS_SEED` the seed of the kills.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy recognizes only functions with `#[test]` as tests"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
+
 mod support;
 
 use std::{
@@ -79,8 +86,6 @@ fn run(mut nats: Nats, replicas: usize) {
         clients.extend(joined);
     }
     let (traffic, is_over) = (Traffic::default(), AtomicBool::new(false));
-    let begun = Instant::now();
-    let mut kills = Kills::default();
     thread::scope(|scope| {
         for (host, agent, client) in clients {
             let me = format!("{agent}@{host}");
@@ -92,37 +97,15 @@ fn run(mut nats: Nats, replicas: usize) {
                 traffic.run(&host, &agent, &client, &others, each, &stop);
             });
         }
-        let mut random = Random::new(seed);
-        let (mut last, mut changed) = (0, Instant::now());
-        while traffic.count() < total && traffic.faults().is_empty() {
-            if changed.elapsed() < CALM {
-                kill_one(&mut random, &mut hosts, &mut nats, &mut kills);
-            } else {
-                thread::sleep(Duration::from_millis(PAUSE_MS));
-            }
-            if traffic.count() != last {
-                if changed.elapsed() > CALM {
-                    println!("nothing came for {} s", changed.elapsed().as_secs());
-                }
-                (last, changed) = (traffic.count(), Instant::now());
-            }
-            if changed.elapsed() > WATCHDOG {
-                break;
-            }
-        }
+        kill_until(total, seed, &traffic, &mut hosts, &mut nats);
         if traffic.count() >= total {
             // A message that comes twice would come by now.
             thread::sleep(SILENCE);
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    println!("{kills:?} in {} s", begun.elapsed().as_secs());
     if let Err(why) = traffic.check(&pairs, each) {
-        for host in &hosts {
-            let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.name.replace('.', "~"));
-            println!("{:#?}", api(&nats.urls(), &subject));
-            println!("{}:\n{}", host.name, host.bridge().lines().join("\n"));
-        }
+        print_state(&hosts, &nats);
         panic!("{why}");
     }
     let urls = nats.urls();
@@ -135,6 +118,43 @@ fn run(mut nats: Nats, replicas: usize) {
     }
     let left = until("the stream's state", || api(&urls, "$JS.API.STREAM.INFO.RELAY"));
     println!("{} acknowledged messages are left in the stream", left["state"]["messages"]);
+}
+
+/// Kills processes until so many messages have come, or none comes for long.
+fn kill_until(total: usize, seed: u64, traffic: &Traffic, hosts: &mut [Host; 3], nats: &mut Nats) {
+    let (mut kills, mut random) = (Kills::default(), Random::new(seed));
+    let (begun, mut last, mut changed, mut is_calm) = (Instant::now(), 0, Instant::now(), false);
+    while traffic.count() < total && traffic.faults().is_empty() && changed.elapsed() < WATCHDOG {
+        if changed.elapsed() < CALM {
+            kill_one(&mut random, hosts, nats, &mut kills);
+        } else if !is_calm {
+            is_calm = true;
+            println!("nothing comes since {} s", changed.elapsed().as_secs());
+            print_state(hosts, nats);
+        } else {
+            thread::sleep(Duration::from_millis(PAUSE_MS));
+        }
+        if traffic.count() != last {
+            if is_calm {
+                println!("nothing came for {} s", changed.elapsed().as_secs());
+            }
+            (last, changed, is_calm) = (traffic.count(), Instant::now(), false);
+        }
+    }
+    println!("{kills:?} in {} s", begun.elapsed().as_secs());
+}
+
+/// Prints what the bridges and JetStream say.
+fn print_state(hosts: &[Host], nats: &Nats) {
+    for host in hosts {
+        let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.name.replace('.', "~"));
+        if let Some(mut info) = api(&nats.urls(), &subject) {
+            info["config"].take();
+            println!("{info}");
+        }
+        let lines = host.bridge().lines();
+        println!("{}:\n{}", host.name, lines[lines.len().saturating_sub(8)..].join("\n"));
+    }
 }
 
 /// Kills one process, starts it again, and waits until the next may be killed.

@@ -74,6 +74,7 @@ impl Server {
             created: "one".to_owned(),
             consumer: self.leader.dseq,
             stream: self.leader.sseq,
+            floor: self.leader.pending.first().map_or(self.leader.sseq, |stream| stream - 1),
             pending: self.leader.pending.len(),
         }
     }
@@ -264,7 +265,7 @@ fn delivery(stream: u64, consumer: u64) -> Input<u64> {
 }
 
 fn info(consumer: u64, stream: u64, pending: usize) -> Input<u64> {
-    Input::Info(Some(Info { created: "one".to_owned(), consumer, stream, pending }))
+    Input::Info(Some(Info { created: "one".to_owned(), consumer, stream, floor: 0, pending }))
 }
 
 fn after(
@@ -300,7 +301,7 @@ fn stream_that_was_created_anew_loses_nothing() {
     after(&mut sequencer, now, [Input::Acknowledged(1, true), delivery(2, 2)]);
     // The new stream's first message has the number of one that was acknowledged.
     let anew = |consumer, stream, pending| {
-        Input::Info(Some(Info { created: "two".to_owned(), consumer, stream, pending }))
+        Input::Info(Some(Info { created: "two".to_owned(), consumer, stream, floor: 0, pending }))
     };
     let outputs = after(&mut sequencer, now, [delivery(1, 1), anew(1, 1, 1)]);
     assert_eq!(outputs, [Output::AskInfo, Output::Replaced, Output::AskInfo]);
