@@ -14,6 +14,7 @@ mod support;
 
 use agent_relay::client::{Client, Event, Outgoing};
 use agent_relay_nats::{
+    js,
     link::{Link, Servers},
     outbox::{Publish, Published},
     pull::{self, Event as Pulled, Received},
@@ -45,6 +46,7 @@ const BODY_BYTES: usize = 200;
 
 /// A publisher and a consumer without any of the relay.
 struct Bare {
+    here: Token,
     runtime: Runtime,
     link: Link,
     deliveries: mpsc::Receiver<Pulled>,
@@ -52,7 +54,7 @@ struct Bare {
 }
 
 impl Bare {
-    fn new(nats: &Nats) -> Self {
+    fn new(nats: &Nats, replicas: usize) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -63,20 +65,20 @@ impl Bare {
         let servers = Servers { urls, ..Servers::default() };
         let (link, deliveries) = runtime.block_on(async {
             let (link, _events) = Link::connect(&servers, here.clone()).await.unwrap();
-            let stream = link.create_stream(1, 0).await.unwrap();
+            let stream = link.create_stream(&here, replicas, js::STREAM_BYTES).await.unwrap();
             link.create_consumer(&here, &stream).await.unwrap();
             let (sender, deliveries) = mpsc::channel(WINDOW);
-            tokio::spawn(pull::run(link.clone(), here, sender));
+            tokio::spawn(pull::run(link.clone(), here.clone(), sender));
             (link, deliveries)
         });
-        Self { runtime, link, deliveries, number: 0 }
+        Self { here, runtime, link, deliveries, number: 0 }
     }
 
     fn next(&mut self) -> Publish {
         self.number += 1;
-        let here = Token::received("bare").unwrap();
+        let here = &self.here;
         Publish {
-            subject: subject::messages(&here, &here, &here),
+            subject: subject::messages(here, here, here),
             id: format!("bare-{}", self.number),
             batch: vec![b'x'; BODY_BYTES].into(),
         }
@@ -93,11 +95,11 @@ impl Bare {
     fn latencies(&mut self, count: usize, latencies: &mut Vec<Duration>) {
         for _ in 0..count {
             let publish = self.next();
-            let (link, deliveries) = (&self.link, &mut self.deliveries);
+            let (here, link, deliveries) = (&self.here, &self.link, &mut self.deliveries);
             self.runtime.block_on(async {
                 let begun = Instant::now();
                 let (published, delivery) =
-                    tokio::join!(link.publish(&publish, None), Self::receive(deliveries));
+                    tokio::join!(link.publish(here, &publish, None), Self::receive(deliveries));
                 latencies.push(begun.elapsed());
                 assert_eq!(published, Published::Stored);
                 assert!(link.acknowledge(delivery.reply).await);
@@ -108,12 +110,12 @@ impl Bare {
     /// Messages a second.
     fn throughput(&mut self) -> f64 {
         let all: Vec<_> = (0..MESSAGES).map(|_| self.next()).collect();
-        let (link, deliveries) = (&self.link, &mut self.deliveries);
+        let (here, link, deliveries) = (&self.here, &self.link, &mut self.deliveries);
         let begun = Instant::now();
         self.runtime.block_on(async {
             let publish = async {
                 let mut all = futures_util::stream::iter(all)
-                    .map(|publish| async move { link.publish(&publish, None).await })
+                    .map(|publish| async move { link.publish(here, &publish, None).await })
                     .buffer_unordered(WINDOW);
                 while let Some(published) = all.next().await {
                     assert_eq!(published, Published::Stored);
@@ -223,7 +225,7 @@ fn measure(durability: &str, nats: &Nats, replicas: usize) {
     connect(&mut hosts, &nats.urls(), &["--replicas", &replicas.to_string()]);
     let [desk, pi] = &hosts;
     let pairs: Vec<_> = names.iter().map(|name| (desk.join(name), pi.join(name))).collect();
-    let mut bare = Bare::new(nats);
+    let mut bare = Bare::new(nats, replicas);
 
     let (mut bare_latencies, mut one_latencies, mut relay_latencies) =
         (Vec::new(), Vec::new(), Vec::new());

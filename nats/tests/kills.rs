@@ -110,14 +110,17 @@ fn run(mut nats: Nats, replicas: usize) {
     }
     let urls = nats.urls();
     for host in HOSTS {
-        let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.replace('.', "~"));
+        let token = host.replace('.', "~");
+        let subject = format!("$JS.API.CONSUMER.INFO.RELAY_{token}.{token}");
         until("a consumer without messages", || {
             let info = api(&urls, &subject)?;
             (info["num_pending"] == 0 && info["num_ack_pending"] == 0).then_some(())
         });
+        let subject = format!("$JS.API.STREAM.INFO.RELAY_{token}");
+        until("an empty stream", || {
+            (api(&urls, &subject)?["state"]["messages"] == 0).then_some(())
+        });
     }
-    let left = until("the stream's state", || api(&urls, "$JS.API.STREAM.INFO.RELAY"));
-    println!("{} acknowledged messages are left in the stream", left["state"]["messages"]);
 }
 
 /// Kills processes until so many messages have come, or none comes for long.
@@ -147,7 +150,8 @@ fn kill_until(total: usize, seed: u64, traffic: &Traffic, hosts: &mut [Host; 3],
 /// Prints what the bridges and JetStream say.
 fn print_state(hosts: &[Host], nats: &Nats) {
     for host in hosts {
-        let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.name.replace('.', "~"));
+        let token = host.name.replace('.', "~");
+        let subject = format!("$JS.API.CONSUMER.INFO.RELAY_{token}.{token}");
         if let Some(mut info) = api(&nats.urls(), &subject) {
             info["config"].take();
             println!("{info}");

@@ -49,10 +49,12 @@ fn message_and_answer_cross_and_leave_nothing_in_the_stream() {
         assert_eq!(answer.from, "Bob@pi.1");
         assert_eq!(answer.response, Some(true));
     });
-    until("an empty stream", || {
-        let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY")?;
-        (info["state"]["messages"] == 0).then_some(())
-    });
+    for host in ["desk", "pi~1"] {
+        until("an empty stream", || {
+            let info = api(&nats.urls(), &format!("$JS.API.STREAM.INFO.RELAY_{host}"))?;
+            (info["state"]["messages"] == 0).then_some(())
+        });
+    }
 }
 
 #[test]
