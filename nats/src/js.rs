@@ -139,10 +139,11 @@ pub fn create_consumer(host: &Token, stream_bytes: i64) -> Value {
     })
 }
 
-/// The request that removes all messages of a stream up to `floor`.
+/// The request that removes all messages of a stream up to `floor`. `None` if there is none: the
+/// request for nothing, `{"seq": 1}`, would remove everything.
 #[must_use]
-pub fn purge(floor: u64) -> Value {
-    json!({"seq": floor.saturating_add(1)})
+pub fn purge(floor: u64) -> Option<Value> {
+    (floor > 0).then(|| json!({"seq": floor.saturating_add(1)}))
 }
 
 /// The request for up to `batch` messages.
@@ -353,6 +354,12 @@ mod tests {
         let Published::Refused(refusal) = full else { panic!("{full:?}") };
         assert_eq!(refusal.kind, RefusalKind::Full);
         assert!(refusal.message.contains("exceeded (its max_bytes is 1024)"), "{refusal:?}");
+    }
+
+    #[test]
+    fn purge_of_nothing_is_not_requested() {
+        assert_eq!(purge(0), None);
+        assert_eq!(purge(7), Some(json!({"seq": 8})));
     }
 
     #[test]

@@ -245,7 +245,9 @@ impl Link {
     /// If JetStream cannot. Then a later call removes it, or the stream's limit of age.
     pub async fn purge(&self) -> Result<(), RequestError> {
         let Info { floor, .. } = self.info().await?;
-        let request = js::purge(floor);
+        let Some(request) = js::purge(floor) else {
+            return Ok(());
+        };
         self.ask::<Value>(js::purge_subject(&self.here), Some(request)).await.map(drop)
     }
 

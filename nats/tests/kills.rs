@@ -2,7 +2,8 @@
 //! lost or doubled, and the order of each pair is kept.
 //!
 //! `AGENT_RELAY_NATS_MESSAGES` is the number of messages, `AGENT_RELAY_NATS_AGENTS` the number of
-//! agents on all three hosts, `AGENT_RELAY_NATS_SEED` the seed of the kills.
+//! agents on all three hosts, `AGENT_RELAY_NATS_SECONDS` the time over which they send, and
+//! `AGENT_RELAY_NATS_SEED` the seed of the kills.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,7 +32,7 @@ use support::{
 const HOSTS: [&str; 3] = ["desk", "pi", "lab.1"];
 
 /// The longest pause between two kills, in milliseconds.
-const PAUSE_MS: u64 = 1500;
+const PAUSE_MS: u64 = 1000;
 
 /// The silence after which nothing is killed until a message comes: NATS needs its servers for
 /// some seconds without a crash to redeliver.
@@ -69,6 +70,7 @@ fn run(mut nats: Nats, replicas: usize) {
     let agents = number("AGENT_RELAY_NATS_AGENTS", 9) / HOSTS.len();
     let messages = number("AGENT_RELAY_NATS_MESSAGES", 2000);
     let seed = number("AGENT_RELAY_NATS_SEED", 1) as u64;
+    let time = Duration::from_secs(number("AGENT_RELAY_NATS_SECONDS", 20) as u64);
     let names: Vec<_> = (0..agents).map(|index| format!("agent-{index}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut hosts = HOSTS.map(|host| Host::new(host, &names));
@@ -94,7 +96,7 @@ fn run(mut nats: Nats, replicas: usize) {
             let (traffic, is_over) = (&traffic, &is_over);
             scope.spawn(move || {
                 let stop = || is_over.load(Ordering::Relaxed);
-                traffic.run(&host, &agent, &client, &others, each, &stop);
+                traffic.run(&host, &agent, &client, &others, each, time, &stop);
             });
         }
         kill_until(total, seed, &traffic, &mut hosts, &mut nats);
