@@ -114,6 +114,11 @@ pub struct Sequencer<M> {
     created: Option<String>,
     /// The number of the next delivery.
     next: u64,
+    /// The highest sequence that the present leader has delivered, as far as is known.
+    ///
+    /// Nothing beyond is acknowledged: a leader may take that for a delivery of all before it. It
+    /// delivers it again, and then it is.
+    delivered_to: u64,
     /// Passed and not settled, with the subject to acknowledge on.
     open: BTreeMap<u64, String>,
     /// Settled, and not to be acknowledged until the recovery is over.
@@ -138,6 +143,7 @@ impl<M> Sequencer<M> {
         Self {
             created: None,
             next: 0,
+            delivered_to: 0,
             open: BTreeMap::new(),
             settled: BTreeMap::new(),
             stale: BTreeMap::new(),
@@ -201,6 +207,7 @@ impl<M> Sequencer<M> {
         }
         let Some(recovery) = &mut self.recovery else {
             self.next = self.next.saturating_add(1);
+            self.delivered_to = self.delivered_to.max(delivery.stream);
             self.pass(delivery, outputs);
             return;
         };
@@ -249,7 +256,7 @@ impl<M> Sequencer<M> {
         }
         if self.recovery.is_some() {
             self.settled.insert(stream, reply);
-        } else {
+        } else if stream <= self.delivered_to {
             self.acknowledge(stream, reply, outputs);
         }
     }
@@ -300,7 +307,9 @@ impl<M> Sequencer<M> {
             // JetStream may count these as pending or not. Once they are acknowledged, it does not.
             recovery.ask_at = now;
             for (stream, reply) in std::mem::take(&mut self.stale) {
-                self.acknowledge(stream, reply, outputs);
+                if stream <= info.stream {
+                    self.acknowledge(stream, reply, outputs);
+                }
             }
             return;
         }
@@ -360,8 +369,11 @@ impl<M> Sequencer<M> {
         for delivery in complete.into_values() {
             self.pass(delivery, outputs);
         }
+        self.delivered_to = info.stream;
         for (stream, reply) in std::mem::take(&mut self.settled) {
-            self.acknowledge(stream, reply, outputs);
+            if stream <= info.stream {
+                self.acknowledge(stream, reply, outputs);
+            }
         }
         if self.held.is_empty() {
             self.next = info.consumer.saturating_add(1);

@@ -311,6 +311,18 @@ fn stream_that_was_created_anew_loses_nothing() {
 }
 
 #[test]
+fn message_that_a_new_leader_has_not_delivered_is_acknowledged_when_it_comes_again() {
+    let now = Instant::now();
+    let mut sequencer = Sequencer::new(now);
+    after(&mut sequencer, now, [Input::Tick, info(0, 0, 0), delivery(1, 1), delivery(2, 2)]);
+    let inputs = [Input::Interrupted, info(1, 1, 1), Input::Settled(2), Input::Settled(1)];
+    let outputs = after(&mut sequencer, now, inputs);
+    assert_eq!(outputs, [Output::AskInfo, Output::Acknowledge(1, "1".to_owned())]);
+    let outputs = after(&mut sequencer, now, [delivery(2, 2)]);
+    assert_eq!(outputs, [Output::Acknowledge(2, "2".to_owned())]);
+}
+
+#[test]
 fn recovery_that_waits_for_nothing_ends_and_passes_what_comes_later() {
     let now = Instant::now();
     let mut sequencer = Sequencer::new(now);
