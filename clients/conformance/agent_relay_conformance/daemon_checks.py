@@ -1,0 +1,3 @@
+def rules(a, b):
+    return ()
+class DaemonRun: pass
