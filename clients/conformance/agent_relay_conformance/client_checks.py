@@ -593,10 +593,10 @@ def keeps_order_after_busy(run: ClientRun) -> None:
     busy(one, 50)
     run.fence(link)
     # What was sent before the client read BUSY cannot be blamed on it.
-    early = [e for e in list(run.pending) if e.kind == "frame" and e.type == "SEND"]
-    for event in [e for e in early if e.payload.get("body") != "one"]:
-        run.sent(event.payload.get("body"))
-        busy(event, 50)
+    for event in [e for e in list(run.pending) if e.is_message]:
+        if event.payload.get("body") != "one":
+            run.sent(event.payload.get("body"))
+            busy(event, 50)
     again = run.sent()[1]
     check(again.id == one.id, f"before the message that met BUSY came {brief(again.envelope)}")
     run.accept_message(again)
@@ -743,6 +743,7 @@ def subscribes_again(run: ClientRun) -> None:
     assert link
     link.send("ACK", {"ack_id": change.id})
     run.fence(link)
+    run.forget(link)
     run.greet = run.write_welcome
     run.cut(link)
     link, _ = run.greeting()
@@ -756,8 +757,7 @@ def repeats_messages_in_order(run: ClientRun) -> None:
     run.join("send Bob one", "send Bob two")
     link, one = run.sent("one")
     run.cut(link)
-    seen = {
-        e.payload.get("body"): e for e in run.history if e.kind == "frame" and e.type == "SEND"}
+    seen = {e.payload.get("body"): e for e in run.history if e.is_message}
     run.forget(link)
     run.greeting()
     for body in ("one", "two"):

@@ -56,6 +56,12 @@ class Event(NamedTuple):
         return payload_of(self.envelope)
 
     @property
+    def is_message(self) -> bool:
+        """Whether it is a SEND to an agent or on a topic. The kit itself answers for `@relay`."""
+        is_send = self.kind == "frame" and self.type == "SEND"
+        return is_send and self.envelope.get("to") != "@relay"
+
+    @property
     def id(self) -> str:
         return str(self.envelope.get("id", ""))
 
@@ -331,9 +337,7 @@ class ClientRun:
     def sent(self, body: Optional[str] = None) -> Tuple[Link, Event]:
         """Waits for a SEND to an agent or a topic, with this body if it is stated."""
         def match(event: Event) -> bool:
-            is_right = event.kind == "frame" and event.type == "SEND"
-            is_right = is_right and event.envelope.get("to") != "@relay"
-            return is_right and body in (None, event.payload.get("body"))
+            return event.is_message and body in (None, event.payload.get("body"))
         event = self.wait("SEND" + (f" with the body {body!r}" if body else ""), match)
         assert event.link
         return event.link, event
