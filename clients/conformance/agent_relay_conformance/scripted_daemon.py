@@ -327,7 +327,7 @@ class ClientRun:
         errors = self.errors()
         return last + (f"; standard error: {errors}" if errors else "")
 
-    def frame(self, kind: str, link: Optional[Link] = None, **payload: Any) -> Event:
+    def frame(self, kind: str, link: Optional[Link] = None, /, **payload: Any) -> Event:
         """Waits for a frame of a type with these members in its payload."""
         def match(event: Event) -> bool:
             is_right = all(event.payload.get(key) == value for key, value in payload.items())
