@@ -461,14 +461,26 @@ def drops_repeated_outcomes(run: ClientRun) -> None:
 
 
 def repeats_an_unanswered_message(run: ClientRun) -> None:
-    """The connection ends between SEND and its answer, twice."""
+    """The connection ends between SEND and its answer. The message comes with its id."""
     run.join("send Bob hello")
     link, first = run.sent("hello")
+    run.cut(link)
+    run.greeting()
+    again = run.sent()[1]
+    check(again.id == first.id, f"the message came again with the id {again.id}, not {first.id}")
+    run.accept_message(again)
+    run.printed("ACK")
+
+
+def repeats_the_same_message(run: ClientRun) -> None:
+    """The connection ends twice. The daemon compares the content byte for byte."""
+    run.join('send Bob "h\u00e9llo" \\ / \u2028')
+    link, first = run.sent()
     for _ in range(2):
         run.cut(link)
         run.greeting()
         link, again = run.sent()
-        expect_same(first, again)
+        expect_same_content(first, again)
     run.accept_message(again)
     run.printed("ACK")
 
@@ -476,6 +488,10 @@ def repeats_an_unanswered_message(run: ClientRun) -> None:
 def expect_same(first: Event, again: Event) -> None:
     """Fails unless two SENDs are the same message to the daemon."""
     check(again.id == first.id, f"the message came again with the id {again.id}, not {first.id}")
+    expect_same_content(first, again)
+
+
+def expect_same_content(first: Event, again: Event) -> None:
     for member in ("to", "topic", "payload", "payload_meta"):
         one, other = member_text(first.frame, member), member_text(again.frame, member)
         check(one == other, f"the message came again with another `{member}`: {other} for {one}")

@@ -125,9 +125,7 @@ CLIENT_RULES = (
     of_client(
         "8.1", "At least once", "1.1", client.repeats_an_unanswered_message,
         "A sender whose connection ends before one of these must send the same again on a new "
-        "connection, with the same id.",
-        "*Sender:* if a connection ended before the ACK came, the sender must send the same SEND "
-        "on the new one.", needs="send reconnect"),
+        "connection, with the same id.", needs="send reconnect"),
     of_client(
         "8.2", "Acknowledging", "1.0", client.acknowledges_everything,
         "An ACK for an id that is unknown, already acknowledged or at most once is ignored: a "
@@ -148,6 +146,10 @@ CLIENT_RULES = (
         "has the same `correlationId`:", needs="answer"),
     of_client(
         "8.6", "Questions", "1.1", client.asks, "ACK `accepted` comes first.", needs="ask"),
+    of_client(
+        "8.7", "Duplicates", "1.1", client.repeats_the_same_message,
+        "*Sender:* if a connection ended before the ACK came, the sender must send the same SEND "
+        "on the new one.", needs="send reconnect"),
     of_client(
         "9.1", "9 Backpressure", "1.1", client.repeats_the_same_after_busy,
         "The sender must send the same again, **with the same id**, after `retry_after_ms`, and "
@@ -470,6 +472,10 @@ DAEMON_RULES = (
         "7.26", "Topics", "1.1", daemon.session_has_256_patterns,
         "| `LIMIT` | a new pattern | | the session has 256 patterns. Leave one |"),
     of_daemon(
+        "7.27", "Topics", "1.1", daemon.subscriptions_belong_to_the_session,
+        "Subscriptions end with the session, and are in force again at once when it is "
+        "resumed (section 12)."),
+    of_daemon(
         "8.11", "At most once", "1.0", daemon.at_most_once_is_not_answered,
         "No answer means that the message was accepted; otherwise the sender gets NACK or "
         "BUSY."),
@@ -632,18 +638,9 @@ DAEMON_RULES = (
         "A session that was joined stays as it is; a connection that began with RESUME must "
         "send HELLO, and its token is still valid."),
     of_daemon(
-        "12.20", "Topics", "1.1", daemon.subscriptions_belong_to_the_session,
-        "Subscriptions end with the session, and are in force again at once when it is "
-        "resumed (section 12)."),
-    of_daemon(
         "13.11", "13 Requests to the daemon", "1.1", daemon.requests_are_answered,
         "It answers with a DELIVER of kind `response` whose `payload_meta.replyTo` is the "
         "SEND's id and whose `payload.data` is the result."),
-    of_daemon(
-        "13.12", "NACK", "1.1", daemon.requests_are_checked,
-        "| `INVALID` | a SEND without recipient, or to what is no name; a topic, a pattern or"
-        " `payload_meta` that is not allowed; a question to `@relay`, a request that is "
-        "unknown or not possible | fix it |"),
     of_daemon(
         "14.11", "14 Codes", "1.1", daemon.codes_have_a_message,
         "Every ERROR and NACK has a sentence for a person beside its code."),
@@ -652,6 +649,11 @@ DAEMON_RULES = (
         "| `INVALID` | an envelope breaks a rule of section 4; a payload does not fit its "
         "type; a HELLO without `agent`, or with an unknown `mode`; a second HELLO; a type "
         "that only the daemon sends | fix the client; the envelope in `ref` had no effect |"),
+    of_daemon(
+        "14.13", "NACK", "1.1", daemon.requests_are_checked,
+        "| `INVALID` | a SEND without recipient, or to what is no name; a topic, a pattern or"
+        " `payload_meta` that is not allowed; a question to `@relay`, a request that is "
+        "unknown or not possible | fix it |"),
 )
 
 RULES = CLIENT_RULES + DAEMON_RULES

@@ -114,6 +114,16 @@ class Peer(Stream):
             raise Failed(f"the end of the connection was due, and {brief(whole)} came")
         self.incoming.put(None)
 
+    def drain(self) -> None:
+        """Waits until the daemon has ended the connection, whatever comes before."""
+        while True:
+            try:
+                if self.incoming.get(timeout=self.timeout) is None:
+                    break
+            except queue.Empty:
+                raise Failed(f"the daemon did not notice an end in {self.timeout:g} s") from None
+        self.incoming.put(None)
+
     def expect_fatal(self, code: str) -> None:
         """Expects a fatal ERROR, and the end of the connection."""
         self.expect("ERROR", code=code, fatal=True)

@@ -64,6 +64,9 @@ class Client:
                 if FLAG == "new-id":
                     for entry in self.outbox:
                         entry["envelope"]["id"] = new_id()
+                if FLAG == "new-text":
+                    for entry in self.outbox:
+                        entry["envelope"]["payload"]["kind"] = "message again"
                 if FLAG == "forgetful":
                     self.seen.clear()
             left = 0.0 if FLAG == "early-bird" else self.not_before - time.monotonic()

@@ -15,7 +15,9 @@ TESTS = Path(__file__).resolve().parent
 KIT = TESTS.parent
 ROOT = KIT.parents[1]
 sys.path.insert(0, str(KIT))
-from agent_relay_conformance.rules import ABILITIES, CLIENT_RULES, Rule  # noqa: E402
+from agent_relay_conformance.rules import (  # noqa: E402
+    ABILITIES, CLIENT_RULES, DAEMON_RULES, RULES, Rule,
+)
 from agent_relay_conformance.scripted_client import DaemonRun  # noqa: E402
 from agent_relay_conformance.scripted_daemon import ClientRun  # noqa: E402
 from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402

@@ -25,6 +25,7 @@ WRONG = {
     "known-codes": {"14.1"},
     # A message that comes again with another id does so in both scenarios.
     "new-id": {"8.1", "15.3"},
+    "new-text": {"8.7", "15.3"},
 }
 
 #: More wrong clients, of which only this rule is checked.
