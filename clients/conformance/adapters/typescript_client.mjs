@@ -3,10 +3,12 @@
 import { createInterface } from "node:readline";
 import { connect } from "../../typescript/dist/src/index.js";
 
-const show = (type, payload, members = {}) => console.log(JSON.stringify({ type, ...members, payload }));
+function show(type, payload, members = {}) {
+  console.log(JSON.stringify({ type, ...members, payload }));
+}
 const questions = new Map();
 
-/** Prints the failures that no call rejects, and why a client has ended. */
+/** Prints the failures that no call rejects. */
 function onEvent(event) {
   if (event.type === "refused") show("NACK", { ...event.nack, ack_id: event.id });
 }

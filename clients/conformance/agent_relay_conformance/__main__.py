@@ -8,10 +8,10 @@ import shutil
 import sys
 from typing import List, Optional, Tuple
 
-from .daemon_checks import DaemonRun
 from .rules import (
     ABILITIES, CLIENT_RULES, DAEMON_RULES, DEFAULT_ABILITIES, RULES, Rule,
 )
+from .scripted_client import DaemonRun
 from .scripted_daemon import ClientRun
 from .verdicts import SCHEMA, judge_all, report
 

@@ -1,4 +1,4 @@
-"""The checks of clients. Each plays a daemon to one client, and fails if the client breaks a rule."""
+"""The checks of clients. Each plays a daemon to one client, and fails if it breaks a rule."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def checks_who_runs_the_daemon(run: ClientRun) -> None:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout
-            check(server.stdout.readline() == "ready\n", "the process of another user did not start")
+            is_ready = server.stdout.readline() == "ready\n"
+            check(is_ready, "the process of another user did not start")
             run.start()
             run.spawn_thread(end_server_after_client, run, server)
             received = server.stdout.readline().strip()
@@ -155,20 +156,20 @@ def delivery(id: str, seq: int, body: str) -> Envelope:
 
 
 def sends_envelopes(run: ClientRun) -> None:
-    """Every frame of a client that does all it can is an envelope as section 4 says."""
+    """Every frame of a client that does all it can is an envelope as section 4 describes it."""
     link = run.join()
     _, hello = find(run, "HELLO")
-    run.say("send Bob hello")
+    run.command("send Bob hello")
     send = run.sent("hello")[1]
     run.accept_message(send)
     if "publish" in run.can:
-        run.say("publish kit.topic hello")
+        run.command("publish kit.topic hello")
         send = run.sent()[1]
         run.accept_message(send, recipients=0)
         check(send.envelope.get("topic") == "kit.topic", f"no topic in {brief(send.envelope)}")
     for command in ("subscribe", "unsubscribe"):
         if command in run.can:
-            run.say(f"{command} kit.>")
+            run.command(f"{command} kit.>")
             change = run.frame(command.upper())
             assert change.link
             change.link.send("ACK", {"ack_id": change.id})
@@ -180,7 +181,8 @@ def sends_envelopes(run: ClientRun) -> None:
     for event in run.history:
         if event.kind == "frame":
             fault = fault_of(event, name)
-            check(not fault, f"{fault}: {brief(event.envelope) if event.envelope else event.frame!r}")
+            shown = brief(event.envelope) if event.envelope else repr(event.frame[:200])
+            check(not fault, f"{fault}: {shown}")
 
 
 def find(run: ClientRun, kind: str) -> Tuple[Event, Envelope]:
@@ -220,7 +222,7 @@ def fault_of(event: Event, name: Any) -> str:
 
 def ignores_unknown_members(run: ClientRun) -> None:
     """Every envelope of the daemon has members that no version has, at every level."""
-    more: Dict[str, Any] = {"kit_number": 7, "kit_object": {"a": [None, {"b": False}]}, "kit_null": None}
+    more: Dict[str, Any] = {"kit_number": 7, "kit_object": {"a": [None, {}]}, "kit_null": None}
 
     def greet(link: Link, greeting: Envelope) -> None:
         welcome = run.welcome_envelope(greeting)
@@ -242,7 +244,8 @@ def ignores_unknown_members(run: ClientRun) -> None:
     run.deliver(
         link, "d-1", 1, payload={**more, "kind": "message", "body": "one"},
         payload_meta={**more, "requires_ack": True}, delivery={**more, "sender": sender}, **more)
-    check(run.answer("d-1", link).type == "ACK", "the client returned a message with unknown members")
+    is_ack = run.answer("d-1", link).type == "ACK"
+    check(is_ack, "the client returned a message with unknown members")
     run.printed("DELIVER", lambda event: event.id == "d-1")
 
 
@@ -299,7 +302,8 @@ def greets_in_time(run: ClientRun) -> None:
     link, hello = run.join(), find(run, "HELLO")[0]
     opened = next(e for e in run.history if e.kind == "opened" and e.link is link)
     seconds = hello.at - opened.at
-    check(seconds <= HANDSHAKE_S, f"HELLO came after {seconds:.1f} s; {HANDSHAKE_S:g} s are allowed")
+    is_early = seconds <= HANDSHAKE_S
+    check(is_early, f"HELLO came after {seconds:.1f} s; {HANDSHAKE_S:g} s are allowed")
 
 
 def repeats_hello_after_invalid(run: ClientRun) -> None:
@@ -451,7 +455,8 @@ def drops_repeated_outcomes(run: ClientRun) -> None:
     expire(link, "n-1", "Bob")
     expire(link, "n-2", "Carl")
     again = run.printed("NACK")
-    check(again.payload.get("to") in (None, "Carl"), "a NACK with an id that had come was passed on")
+    is_new = again.payload.get("to") in (None, "Carl")
+    check(is_new, "a NACK with an id that had come was passed on")
     run.leave()
     count = len([e for e in run.history if e.kind == "printed" and e.type == "NACK"])
     check(count == 2, f"of 2 NACKs, one of which came twice, {count} were passed on")
@@ -499,18 +504,18 @@ def expect_same_content(first: Event, again: Event) -> None:
 
 def member_text(data: bytes, wanted: str) -> Optional[str]:
     """Returns the text of a member of a JSON object, byte for byte."""
-    text, decoder = data.decode(), json.JSONDecoder()
-    blank = re.compile(r"[ \t\r\n]*")
+    text, decode = data.decode(), json.JSONDecoder().raw_decode
 
     def skip(at: int) -> int:
-        found = blank.match(text, at)
-        return found.end() if found else at
+        while text[at] in " \t\r\n":
+            at += 1
+        return at
 
     at = skip(text.index("{") + 1)
     while text[at] != "}":
-        key, at = decoder.raw_decode(text, at)
+        key, at = decode(text, at)
         begin = skip(skip(at) + 1)
-        _, at = decoder.raw_decode(text, begin)
+        _, at = decode(text, begin)
         if key == wanted:
             return text[begin:at]
         at = skip(at)
@@ -550,7 +555,7 @@ def answers_questions(run: ClientRun) -> None:
     meta = {"requires_ack": True, "sync": sync}
     run.deliver(link, "d-1", 1, "Which port?", payload_meta=meta)
     run.printed("DELIVER", lambda event: event.id == "d-1")
-    run.say("answer d-1 8080")
+    run.command("answer d-1 8080")
     while True:
         ack = run.frame("ACK", link)
         check(ack.payload.get("ack_id") == "d-1", f"an ACK of another id: {brief(ack.envelope)}")
@@ -558,7 +563,8 @@ def answers_questions(run: ClientRun) -> None:
             break
     id, data = ack.payload.get("correlationId"), ack.payload.get("responseData")
     check(id == "c-123", f"`correlationId` is {id!r}, and that of the question c-123")
-    check(isinstance(data, dict) and data.get("body") == "8080", f"no answer in {brief(ack.envelope)}")
+    is_answer = isinstance(data, dict) and data.get("body") == "8080"
+    check(is_answer, f"no answer in {brief(ack.envelope)}")
 
 
 # 9 Backpressure
@@ -601,16 +607,12 @@ def waits_after_busy(run: ClientRun) -> None:
 
 
 def keeps_order_after_busy(run: ClientRun) -> None:
-    """Two messages for one agent: after BUSY to the first, it comes before any other."""
-    run.join("send Bob one", "send Bob two")
+    """A message meets BUSY, and another for the same agent follows while the first one waits."""
+    run.join("send Bob one")
     link, one = run.sent("one")
-    busy(one, 50)
+    busy(one, 1000)
     run.fence(link)
-    # What was sent before the client read BUSY cannot be blamed on it.
-    for event in [e for e in list(run.pending) if e.is_message]:
-        if event.payload.get("body") != "one":
-            run.sent(event.payload.get("body"))
-            busy(event, 50)
+    run.command("send Bob two")
     again = run.sent()[1]
     check(again.id == one.id, f"before the message that met BUSY came {brief(again.envelope)}")
     run.accept_message(again)
@@ -627,15 +629,15 @@ def answers_pings(run: ClientRun) -> None:
         run.forget(link)
         link.send("PING", {"nonce": nonce})
         pong = run.frame("PONG", link)
-        said = pong.payload.get("nonce")
-        check(said == nonce, f"the nonce is {said!r}, and that of the PING {nonce!r}")
+        repeated = pong.payload.get("nonce")
+        check(repeated == nonce, f"the nonce is {repeated!r}, and that of the PING {nonce!r}")
 
 
 # 11 Leaving
 
 
 def waits_after_bye(run: ClientRun) -> None:
-    """BYE says 1,500 ms. The usual first wait is 100 ms."""
+    """BYE asks for 1,500 ms. The usual first wait is 100 ms."""
     link = run.join()
     before = time.monotonic()
     link.send("BYE", {"reason": "upgrade", "retry_after_ms": 1500})

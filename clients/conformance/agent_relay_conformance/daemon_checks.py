@@ -1,4 +1,4 @@
-"""The checks of daemons. Each plays clients to one daemon, and fails if the daemon breaks a rule."""
+"""The checks of daemons. Each plays clients to one daemon, and fails if it breaks a rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def delivery_of(whole: Envelope) -> Dict[str, Any]:
 
 
 def serves_version_1_0(run: DaemonRun) -> None:
-    """Two clients say what the text of version 1.0 shows, and nothing else."""
+    """Two clients send what the text of version 1.0 shows, and nothing else."""
     ann, bob = run.connect(), run.connect()
     capabilities = {"ack": True, "resume": True, "max_inflight": 256, "supports_topics": True}
     ann.hello(run.name("Ann"), capabilities=capabilities)
@@ -96,7 +96,7 @@ def endpoint_is_in_its_file(run: DaemonRun) -> None:
         text = Path(run.home, "endpoint").read_text().strip()
     except OSError as error:
         raise Failed(f"no file `endpoint` in the home: {error}") from None
-    check(text == run.endpoint, f"the file `endpoint` says {text!r}, not {run.endpoint!r}")
+    check(text == run.endpoint, f"the file `endpoint` has {text!r}, not {run.endpoint!r}")
 
 
 def removed_socket_is_created_again(run: DaemonRun) -> None:
@@ -144,7 +144,8 @@ def frames_may_be_in_pieces(run: DaemonRun) -> None:
 
 def white_space_is_allowed(run: DaemonRun) -> None:
     ann = run.join("Ann")
-    ann.text(f' \r\n\t{{ {V},\n"type" : "SEND",{ID},{TS},"to":"{ann.name}","payload":{{"body":"a"}} }}\n ')
+    members = f'{V},\n"type" : "SEND",{ID},{TS},"to":"{ann.name}","payload":{{"body":"a"}}'
+    ann.text(f" \r\n\t{{ {members} }}\n ")
     ann.receive("a")
 
 
@@ -176,7 +177,7 @@ def expect_invalid(run: DaemonRun, *texts: str, ref: bool = True) -> None:
 
 
 def send_text(**members: str) -> str:
-    """Returns the text of a SEND to nobody, with these members as JSON. An empty one is left out."""
+    """Returns the text of a SEND, with these members as JSON. An empty one is left out."""
     whole = {"v": "1", "type": '"SEND"', "id": '"k-1"', "ts": "0", "to": '"*"', "payload": "{}"}
     whole.update(members)
     return "{" + ",".join(f'"{key}":{value}' for key, value in whole.items() if value) + "}"
@@ -209,7 +210,8 @@ def nesting_is_limited(run: DaemonRun) -> None:
     nested = '{"body":"deep","data":' + "[" * 126 + "]" * 126 + "}"
     ann.text(send_text(to=f'"{ann.name}"', payload=nested))
     ann.receive("deep")
-    for text in ("[" * 127 + "]" * 127, "[" * 127 + "]" * 127 + "x", '{"a":' * 127 + "1" + "}" * 127):
+    deep = "[" * 127 + "]" * 127
+    for text in (deep, deep + "x", '{"a":' * 127 + "1" + "}" * 127):
         ann.text(send_text(to=f'"{ann.name}"', payload='{"body":"deep","data":' + text + "}"))
         ann.expect_invalid()
     ann.expect_nothing()
@@ -222,8 +224,9 @@ def frame_must_be_json(run: DaemonRun) -> None:
 
 
 def v_must_be_a_number(run: DaemonRun) -> None:
-    expect_invalid(run, send_text(v=""), send_text(v='"1"'), send_text(v="null"), send_text(v="true"),
-                   send_text().replace(V, f"{V},{V}"))
+    expect_invalid(
+        run, send_text(v=""), send_text(v='"1"'), send_text(v="null"), send_text(v="true"),
+        send_text().replace(V, f"{V},{V}"))
 
 
 def v_must_be_1(run: DaemonRun) -> None:
@@ -275,7 +278,7 @@ def handshake_comes_first(run: DaemonRun) -> None:
     bob.hello(run.name("Bob"))
 
 
-def broken_envelope_is_invalid_before_the_handshake(run: DaemonRun) -> None:
+def broken_envelope_is_invalid_first(run: DaemonRun) -> None:
     """Of any type: the rules of the envelope come before the one of the handshake."""
     ann = run.connect()
     for text in (send_text(ts=""), send_text(type='"KIT"'), send_text(v="")):
@@ -356,7 +359,8 @@ def unknown_members_are_ignored(run: DaemonRun) -> None:
         **more, "sync": {**more, "correlationId": "c-1"}}, **more)
     ann.expect("ACK", ack_id=id, state="accepted")
     whole = bob.receive("two")
-    bob.send("ACK", {**more, "ack_id": whole["id"], "correlationId": "c-1", "response": True}, **more)
+    answer = {**more, "ack_id": whole["id"], "correlationId": "c-1", "response": True}
+    bob.send("ACK", answer, **more)
     ann.expect("ACK", ack_id=id, correlationId="c-1")
     resume = {**more, "streams": [{**more, "topic": "", "peer": bob.name, "last_seq": 1}]}
     ann.send("RESUME", resume, **more)
@@ -386,8 +390,8 @@ def names_are_checked(run: DaemonRun) -> None:
     suffix = f"{os.getpid()}{run.serial}"
     for name in (f"a{suffix}", f"Z.{suffix}-_z", suffix.rjust(64, "x")):
         run.connect().hello(name)
-    bad = ["", "two words", "-a", "a-", ".a", "a.", "_", "a/b", "Zoë", "x" * 65, "a\n", "@a", "*", "a\0"]
-    for name in bad:
+    bad = ["", "two words", "-a", "a-", ".a", "a.", "_", "a/b", "Zoë", "a\n", "a\0", "@a", "*"]
+    for name in [*bad, "x" * 65]:
         peer = run.connect()
         peer.send("HELLO", {"agent": name})
         try:

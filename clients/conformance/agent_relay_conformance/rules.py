@@ -15,8 +15,8 @@ CLIENT, DAEMON = "client", "daemon"
 class Rule:
     """A rule, with the sentences of docs/PROTOCOL.md that state it.
 
-    Without `check` it cannot be observed from outside, and `why_not` says why. `needs` are what a
-    client must be able to do (`--can`), or what the kit must know of a daemon.
+    Without `check` it cannot be observed from outside, and `why_not` is the reason. `needs` are
+    what a client must be able to do (`--can`), or `start` for a daemon that the kit must start.
     """
 
     id: str
@@ -331,7 +331,7 @@ DAEMON_RULES = (
         "A receiver must ignore members that it does not know, at every level that this "
         "document describes: new ones can come at any time."),
     of_daemon(
-        "4.33", "How a frame is checked", "1.1", daemon.broken_envelope_is_invalid_before_the_handshake,
+        "4.33", "How a frame is checked", "1.1", daemon.broken_envelope_is_invalid_first,
         "| 14 | the first envelope of a connection is HELLO or RESUME | fatal "
         "`HANDSHAKE_REQUIRED`, unless rule 5, 7 or 9 to 13 is broken, too |"),
     of_daemon(

@@ -220,6 +220,9 @@ class DaemonRun:
         if self.program:
             os.mkdir(self.home, 0o700)
             Path(self.home, "config.toml").write_text(CONFIG)
+        elif not self.accepts():
+            shutil.rmtree(self.folder)
+            raise ValueError(f"there is no daemon at {self.endpoint}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -284,7 +287,7 @@ class DaemonRun:
         return f"kit-{os.getpid()}-{self.serial}.{label}"
 
     def connect(self) -> Peer:
-        """Opens a connection that has said nothing yet."""
+        """Opens a connection on which nothing was sent yet."""
         try:
             peer = Peer(self.endpoint, self.timeout)
         except OSError as error:

@@ -69,8 +69,8 @@ class Event(NamedTuple):
 class ClientRun:
     """A client program with a scripted daemon of its own. To be used in a `with` statement."""
 
-    def __init__(self, command: Sequence[str], can: FrozenSet[str], timeout: float) -> None:
-        self.command, self.can, self.timeout = command, can, timeout
+    def __init__(self, program: Sequence[str], can: FrozenSet[str], timeout: float) -> None:
+        self.program, self.can, self.timeout = program, can, timeout
         self.folder = tempfile.mkdtemp(prefix="ar-kit-")
         self.endpoint = self.folder + "/relay.sock"
         self.greet: Greet = self.welcome
@@ -137,7 +137,7 @@ class ClientRun:
         os.mkdir(home, 0o700)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_RELAY")}
         variables = {"AGENT_RELAY_ENDPOINT": self.endpoint, "AGENT_RELAY_HOME": home}
-        words = [word.replace("{endpoint}", self.endpoint) for word in self.command]
+        words = [word.replace("{endpoint}", self.endpoint) for word in self.program]
         errors = open(self.folder + "/stderr", "wb")
         with errors:
             self.process = subprocess.Popen(
@@ -146,7 +146,7 @@ class ClientRun:
         self.has_printed_all = False
         self.spawn_thread(self.read_output, self.process)
         for command in commands:
-            self.say(command)
+            self.command(command)
 
     def join(self, *commands: str) -> Link:
         """Starts the daemon and the client, and waits until the client has been welcomed."""
@@ -162,7 +162,7 @@ class ClientRun:
 
     # The client
 
-    def say(self, command: str) -> None:
+    def command(self, command: str) -> None:
         """Gives the client a command."""
         assert self.process and self.process.stdin
         with contextlib.suppress(BrokenPipeError):
@@ -233,7 +233,7 @@ class ClientRun:
         for received in link.frames():
             whole = received.envelope or {}
             kind = whole.get("type")
-            # A client that says something else first breaks a rule, and is welcomed all the same.
+            # A client that sends something else first breaks a rule, and is welcomed all the same.
             if kind == "HELLO" or (kind == "RESUME" and not is_greeted):
                 is_greeted = True
                 self.greet(link, whole)
@@ -392,7 +392,7 @@ class ClientRun:
         self.frame("PONG", link, nonce=nonce)
 
     def write_bounded(self, link: Link, data: bytes) -> bool:
-        """Writes bytes without reading meanwhile. Returns false if the client does not read them."""
+        """Writes without reading meanwhile. Returns false if the client does not read."""
         seconds = struct.pack("ll", int(self.timeout), 0)
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
         link.reading.clear()

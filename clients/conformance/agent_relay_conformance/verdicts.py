@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Iterable, Iterator, NamedTuple
 
@@ -11,6 +10,7 @@ from .rules import Rule
 from .wire import Failed, Skipped
 
 PASS, FAIL, SKIPPED, NOT_OBSERVABLE = "pass", "fail", "skipped", "not observable"
+NEEDS = {"start": "a daemon that the kit starts"}
 SCHEMA = "agent-relay-conformance"
 
 
@@ -28,7 +28,8 @@ def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule], None]) -> Verd
         return Verdict(rule, NOT_OBSERVABLE, rule.why_not)
     missing = sorted(rule.needs - set(can))
     if missing:
-        return Verdict(rule, SKIPPED, "needs " + ", ".join(missing))
+        named = ", ".join(NEEDS.get(need, f"`--can {need}`") for need in missing)
+        return Verdict(rule, SKIPPED, f"needs {named}")
     try:
         check(rule)
     except Failed as failed:
@@ -56,8 +57,8 @@ def report(verdicts: Iterable[Verdict], as_json: bool) -> bool:
         print(json.dumps({"schema": f"{SCHEMA}.summary/1", **counts}), flush=True)
     else:
         named = ", ".join(f"{count} {result}" for result, count in counts.items())
-        print(f"{sum(counts.values())} rules: {named}", flush=True)
-    sys.stdout.flush()
+        total = sum(counts.values())
+        print(f"{total} rule{'' if total == 1 else 's'}: {named}", flush=True)
     return counts[FAIL] == 0
 
 

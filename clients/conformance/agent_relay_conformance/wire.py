@@ -16,11 +16,11 @@ FRAME_BYTES_MAX = 1 << 20
 
 
 class Failed(Exception):
-    """A rule is broken. The text says what was expected and what came."""
+    """A rule is broken. The text is what was expected and what came."""
 
 
 class Skipped(Exception):
-    """A rule cannot be checked here. The text says why."""
+    """A rule cannot be checked here. The text is the reason."""
 
 
 class Received(NamedTuple):

@@ -59,8 +59,6 @@ class Client:
                 self.ready = False
                 for entry in self.outbox:
                     entry["sent"], entry["due"] = False, 0.0
-                if FLAG == "last-first":
-                    self.outbox.reverse()
                 if FLAG == "new-id":
                     for entry in self.outbox:
                         entry["envelope"]["id"] = new_id()
@@ -81,15 +79,15 @@ class Client:
         self.frames = queue.SimpleQueue()
         threading.Thread(target=self.write, args=(self.stream, self.frames), daemon=True).start()
         if FLAG == "chatty" and not self.session:
-            self.say("PONG", {"nonce": "hello"})
+            self.send("PONG", {"nonce": "hello"})
         token = self.first_token if FLAG == "old-token" else self.token
         self.is_resume = bool(token)
         if FLAG == "slow":
-            time.sleep(6)
+            time.sleep(5.5)
         if token:
-            self.say("RESUME", {"agent": NAME, "resume_token": token, "streams": []})
+            self.send("RESUME", {"agent": NAME, "resume_token": token, "streams": []})
         else:
-            self.say("HELLO", {"agent": NAME, "capabilities": {"resume": True}})
+            self.send("HELLO", {"agent": NAME, "capabilities": {"resume": True}})
 
     def serve(self):
         while True:
@@ -114,7 +112,7 @@ class Client:
         except OSError:
             pass  # The reader reports why the connection ended.
 
-    def say(self, kind, payload, **members):
+    def send(self, kind, payload, **members):
         self.put({"v": 1, "type": kind, "id": new_id(), "ts": 0, **members, "payload": payload})
 
     def put(self, envelope):
@@ -140,7 +138,9 @@ class Client:
             sys.exit("unknown members")
         if kind == "PING":
             nonce = payload["nonce"]
-            self.say("PONG", {"nonce": nonce.encode("ascii", "replace").decode() if FLAG == "ascii-nonce" else nonce})
+            if FLAG == "ascii-nonce":
+                nonce = nonce.encode("ascii", "replace").decode()
+            self.send("PONG", {"nonce": nonce})
         elif kind == "WELCOME":
             self.welcome(payload)
         elif kind == "DELIVER":
@@ -165,12 +165,12 @@ class Client:
             return
         if not self.is_resume and payload["code"] == "RESUME_REJECTED":
             return  # WELCOME follows.
-        ends = {"no-rejection": "RESUME_REJECTED", "no-unauthorized": "UNAUTHORIZED", "no-stale": "STALE"}
-        if ends.get(FLAG) == payload["code"]:
+        code = payload["code"]
+        if FLAG == "no-" + code.lower():
             os._exit(1)
         self.is_resume = False
         session = {"session": {"resume_token": self.token}} if payload["code"] == "STALE" else {}
-        self.say("HELLO", {"agent": NAME, "capabilities": {"resume": True}, **session})
+        self.send("HELLO", {"agent": NAME, "capabilities": {"resume": True}, **session})
 
     def welcome(self, payload):
         is_new = self.session != payload["session_id"]
@@ -178,7 +178,7 @@ class Client:
         self.first_token = self.first_token or self.token
         self.frame_bytes, self.ready = payload["server"]["max_frame_bytes"], True
         for pattern in self.patterns if is_new and FLAG != "no-subscribe" else ():
-            self.say("SUBSCRIBE", {}, topic=pattern)
+            self.send("SUBSCRIBE", {}, topic=pattern)
 
     def deliver(self, whole):
         id, delivery, body = whole["id"], whole["delivery"], whole["payload"].get("body")
@@ -195,7 +195,7 @@ class Client:
             return
         if not delivery.get("requires_ack") or (FLAG == "no-topics" and "topic" in whole):
             return
-        self.say("ACK", {"ack_id": id, "seq": delivery["seq"] + (FLAG == "wrong-number")})
+        self.send("ACK", {"ack_id": id, "seq": delivery["seq"] + (FLAG == "wrong-number")})
 
     def find(self, id):
         return next((entry for entry in self.outbox if entry["envelope"]["id"] == id), None)
@@ -238,7 +238,8 @@ class Client:
 
     def send_due(self):
         held = set()
-        for entry in self.outbox if self.ready else ():
+        is_wrong = FLAG == "last-first" and self.first_token != self.token
+        for entry in (self.outbox[::-1] if is_wrong else self.outbox) if self.ready else ():
             target = entry["envelope"].get("to")
             if entry["due"] > time.monotonic():
                 held.add(target)
@@ -254,8 +255,8 @@ class Client:
             if len(json.dumps(envelope)) > self.frame_bytes and FLAG != "long-frames":
                 nack = {"ack_id": envelope["id"], "code": "TOO_LARGE", "message": "too long"}
                 return self.show({"type": "NACK", "payload": nack})
-            entry = {"envelope": envelope, "sent": False, "due": 0.0, "wait": 0.0, "pattern": pattern}
-            self.outbox.append(entry)
+            entry = {"envelope": envelope, "sent": False, "due": 0.0, "wait": 0.0}
+            self.outbox.append({**entry, "pattern": pattern})
             self.lock.notify_all()
 
     def take_commands(self):
@@ -274,7 +275,7 @@ class Client:
                 answer = {"ack_id": target, "response": True, "responseData": {"body": rest}}
                 if FLAG != "no-correlation":
                     answer["correlationId"] = self.questions[target]
-                self.say("ACK", answer)
+                self.send("ACK", answer)
             else:
                 kept = target if command == "subscribe" else ""
                 self.post(command.upper(), {}, kept, topic=target)
@@ -283,7 +284,7 @@ class Client:
             os.unlink(PATH)
         if not self.ready:
             os._exit(1)
-        self.say("BYE", {"reason": "done"})
+        self.send("BYE", {"reason": "done"})
 
 
 Client().run()

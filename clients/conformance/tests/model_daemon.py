@@ -30,8 +30,8 @@ with contextlib.suppress(FileNotFoundError), open(HOME + "/config.toml") as file
     SETTINGS.update({key: int(n) for key, n in re.findall(r"(\w+) = (\d+)", file.read())})
 RESERVED = ("user human owner operator overseer admin administrator root system assistant relay "
             "agent-relay cli all everyone").split()
-KINDS = ("HELLO SEND ACK NACK PONG RESUME BYE SUBSCRIBE UNSUBSCRIBE WELCOME DELIVER PING ERROR BUSY "
-         "SYNC").split()
+FROM_DAEMON = "WELCOME DELIVER PING ERROR BUSY SYNC".split()
+KINDS = [*"HELLO SEND ACK NACK PONG RESUME BYE SUBSCRIBE UNSUBSCRIBE".split(), *FROM_DAEMON]
 TEXTS = ("type", "id", "from", "to", "topic")
 MEMBERS = {"v", "ts", "payload", "payload_meta", "delivery", *TEXTS}
 TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
@@ -102,7 +102,8 @@ def parse(data, is_joined):
     whole["raw"] = {key: raw for key, _, raw in rows}
     count = collections.Counter(key for key, _, _ in rows)
     id = whole.get("id")
-    ref = id if isinstance(id, str) and count["id"] == 1 and 1 <= len(id.encode("utf-8", "replace")) <= 128 else None
+    is_id = isinstance(id, str) and count["id"] == 1
+    ref = id if is_id and 1 <= len(id.encode("utf-8", "replace")) <= 128 else None
 
     def require(is_right, why):
         if not is_right:
@@ -113,7 +114,8 @@ def parse(data, is_joined):
     if whole["v"] != 1:
         raise Error("UNSUPPORTED_VERSION", "use version 1", True, ref)
     require(all(count[key] <= 1 for key in MEMBERS), "a member is given twice")
-    require(all(isinstance(whole[key], str) for key in TEXTS if key in whole), "a member is no string")
+    texts = [whole[key] for key in TEXTS if key in whole]
+    require(all(isinstance(text, str) for text in texts), "a member is no string")
     require(whole.get("type") in KINDS, "`type` is not known")
     require(ref is not None, "`id` is wrong")
     require(is_number(whole.get("ts")), "`ts` is wrong")
@@ -122,8 +124,8 @@ def parse(data, is_joined):
         require(isinstance(whole.get(key, {}), dict), f"`{key}` is no object")
     require(FLAG != "strict-members" or set(whole) <= MEMBERS | {"raw"}, "an unknown member")
     if not is_joined and whole["type"] not in ("HELLO", "RESUME"):
-        raise Error("HANDSHAKE_REQUIRED", "say HELLO first", True, ref)
-    if whole["type"] in ("WELCOME", "DELIVER", "PING", "ERROR", "BUSY", "SYNC"):
+        raise Error("HANDSHAKE_REQUIRED", "send HELLO first", True, ref)
+    if whole["type"] in FROM_DAEMON:
         require(False, "only the daemon sends that")
     return whole
 
@@ -136,7 +138,8 @@ def new_id():
 
 
 def is_name(name):
-    return len(name) <= 64 and re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name) is not None
+    form = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+    return len(name) <= 64 and re.fullmatch(form, name) is not None
 
 
 def is_topic(topic, is_pattern):
@@ -188,11 +191,13 @@ class Delivery:
             delivery["attempt"] = self.attempts
         delivery.update({"requires_ack": True} if awaits_ack else {})
         delivery["sender"] = self.sender
-        head = {"v": 1, "type": "DELIVER", "id": self.id, "ts": 0, "from": self.from_, "to": self.to}
+        head = {"v": 1, "type": "DELIVER", "id": self.id, "ts": 0}
+        head.update({"from": self.from_, "to": self.to})
         head.update({"topic": self.topic} if self.topic else {})
         text = json.dumps(head)[:-1] + ', "payload": ' + self.payload
         text += f', "payload_meta": {self.meta}' if self.meta else ""
-        return (text + ', "delivery": ' + json.dumps(delivery) + "}").encode("utf-8", "surrogatepass")
+        text += f', "delivery": {json.dumps(delivery)}}}'
+        return text.encode("utf-8", "surrogatepass")
 
 
 class Connection:
@@ -218,12 +223,12 @@ class Connection:
         if FLAG == "wordless" and kind == "NACK":
             payload.pop("message")
         members = {"from" if key == "from_" else key: value for key, value in members.items()}
-        self.frames.put(json.dumps(
-            {"v": 1, "type": kind, "id": new_id(), "ts": 0, **members, "payload": payload}).encode())
+        whole = {"v": 1, "type": kind, "id": new_id(), "ts": 0, **members, "payload": payload}
+        self.frames.put(json.dumps(whole).encode())
 
     def fail(self, error):
-        payload = {"code": error.code, "fatal": error.fatal, "message": str(error), "ref": error.ref}
-        self.put("ERROR", payload)
+        payload = {"code": error.code, "fatal": error.fatal, "message": str(error)}
+        self.put("ERROR", {**payload, "ref": error.ref})
         if error.fatal:
             self.close()
 
@@ -329,7 +334,8 @@ class Daemon:
                 user = struct.unpack("iII", stream.getsockopt(socket.SOL_SOCKET, 17, 12))[1]
                 if user != os.getuid() and FLAG != "any-user":
                     connection.fail(Error("UNAUTHORIZED", "this daemon is another user's", True))
-                self.at(SETTINGS["handshake_timeout_ms"] / 1000, lambda c=connection: self.check_handshake(c))
+                seconds = SETTINGS["handshake_timeout_ms"] / 1000
+                self.at(seconds, lambda c=connection: self.check_handshake(c))
                 self.beat(connection)
             threading.Thread(target=connection.read, daemon=True).start()
 
@@ -418,15 +424,18 @@ class Daemon:
         kinds = {"agent": str, "capabilities": dict, "mode": str, "session": dict, "auth": dict,
                  "companion_key": str}
         for key, kind in kinds.items():
-            self.require(isinstance(payload.get(key, kind()), kind), f"`{key}` is of the wrong kind")
+            is_right = isinstance(payload.get(key, kind()), kind)
+            self.require(is_right, f"`{key}` is of the wrong kind")
         caps = {"ack": True, "resume": False, "max_inflight": 256, "supports_topics": True}
         given = payload.get("capabilities", {})
         for key, default in caps.items():
             value = given.get(key, default)
-            is_right = is_int(value) and value >= 0 if key == "max_inflight" else isinstance(value, bool)
+            is_number = is_int(value) and value >= 0
+            is_right = is_number if key == "max_inflight" else isinstance(value, bool)
             self.require(is_right, f"`capabilities.{key}` is of the wrong kind")
             caps[key] = value
-        token, key = payload.get("session", {}).get("resume_token"), payload.get("auth", {}).get("key")
+        token = payload.get("session", {}).get("resume_token")
+        key = payload.get("auth", {}).get("key")
         self.require(isinstance(key, (str, type(None))), "`auth.key` is no string")
         self.require(isinstance(token, (str, type(None))), "`session.resume_token` is no string")
         mode, name = payload.get("mode"), payload.get("agent")
@@ -446,13 +455,15 @@ class Daemon:
             raise Error("INVALID_NAME", "the name is not valid", True)
         agent = self.agents.get(name.lower())
         if mode == "companion":
-            if agent is None or agent.companion_key is None or agent.companion_key != payload.get("companion_key"):
+            own = agent.companion_key if agent else None
+            if own is None or own != payload.get("companion_key"):
                 raise Error("UNAUTHORIZED", "the companion's key is wrong", True)
             connection.agent, connection.key = agent, payload["companion_key"]
             return self.welcome(connection, mode, agent.name, sends_only, agent.session)
         if FLAG == "case":
             agent = agent if agent and agent.name == name else None
-        agent = agent or self.agents.setdefault(name if FLAG == "case" else name.lower(), Agent(name))
+        kept = name if FLAG == "case" else name.lower()
+        agent = agent or self.agents.setdefault(kept, Agent(name))
         agent.companion_key = payload.get("companion_key")
         if token and token == agent.token:
             return self.take_over(connection, agent, caps)
@@ -521,7 +532,8 @@ class Daemon:
         if isinstance(streams, list):
             for row in streams:
                 is_right = isinstance(row, dict) and isinstance(row.get("peer"), str)
-                is_right = is_right and isinstance(row.get("topic"), str) and is_int(row.get("last_seq"))
+                is_right = is_right and isinstance(row.get("topic"), str)
+                is_right = is_right and is_int(row.get("last_seq"))
                 self.require(is_right, "`streams[0]` is of the wrong kind")
         if connection.mode:
             if connection.mode != "agent":
@@ -600,7 +612,8 @@ class Daemon:
 
     def on_send(self, connection, whole, payload):
         to, topic, meta = whole.get("to"), whole.get("topic"), whole.get("payload_meta", {})
-        if whole.get("from", connection.name).lower() != connection.name.lower() and FLAG != "any-sender":
+        stated = whole.get("from", connection.name)
+        if stated.lower() != connection.name.lower() and FLAG != "any-sender":
             raise Refused("FORBIDDEN", "`from` is another name")
         if topic is not None and not is_topic(topic, False):
             raise Refused("INVALID", "`topic` is not valid")
@@ -645,7 +658,8 @@ class Daemon:
         is_right = is_right and is_int(ttl) and ttl >= 0
         if "sync" in meta:
             is_right = is_right and isinstance(sync, dict)
-            id, wait = (sync.get("correlationId"), sync.get("timeoutMs", 30000)) if is_right else (0, 0)
+            sync = sync if is_right else {}
+            id, wait = sync.get("correlationId"), sync.get("timeoutMs", 30000)
             is_right = is_right and isinstance(id, str) and 1 <= len(id.encode()) <= 256
             is_right = is_right and is_int(wait) and 1 <= wait <= 3600000
             is_right = is_right and isinstance(sync.get("blocking", False), bool)
@@ -758,7 +772,8 @@ class Daemon:
     def outcome(self, message, kind, payload, **members):
         """Sends an answer to the sender of a message, or lets it wait for the sender."""
         sender = self.agents.get(message.from_.lower())
-        to = message.origin if message.origin and not message.origin.is_over else sender and sender.here
+        to = message.origin
+        to = to if to and not to.is_over else sender and sender.here
         if to:
             to.put(kind, payload, **members)
         elif sender:
@@ -781,7 +796,8 @@ class Daemon:
     def time_out(self, message):
         if self.questions.pop(message.id, None) and FLAG != "endless-question":
             nack = {"ack_id": message.send_id, "code": "SYNC_TIMEOUT", "to": message.to}
-            nack.update({"message": "no answer came", "correlationId": message.sync["correlationId"]})
+            id = message.sync["correlationId"]
+            nack.update({"message": "no answer came", "correlationId": id})
             self.outcome(message, "NACK", nack)
 
     def failed(self, agent, message):
@@ -809,7 +825,8 @@ class Daemon:
                     self.keep(place, message)
         self.save()
         question = self.questions.get(id)
-        if question and question.to == agent.name and payload.get("correlationId") == question.sync["correlationId"]:
+        shown = payload.get("correlationId")
+        if question and question.to == agent.name and shown == question.sync["correlationId"]:
             if FLAG != "every-answer":
                 del self.questions[id]
             self.pass_answer(question, agent, whole, payload)
@@ -822,16 +839,20 @@ class Daemon:
         answer["responseData"] = "@raw" if raw.get("responseData", "null") != "null" else None
         to = question.origin if question.origin and not question.origin.is_over else None
         if to is None:
-            return self.outcome(question, "ACK", {**answer, "responseData": payload.get("responseData")}, from_=agent.name)
+            answer["responseData"] = payload.get("responseData")
+            return self.outcome(question, "ACK", answer, from_=agent.name)
         answer = {key: value for key, value in answer.items() if value is not None}
-        text = json.dumps({"v": 1, "type": "ACK", "id": new_id(), "ts": 0, "from": agent.name, "payload": answer})
-        to.frames.put(text.replace('"@raw"', raw.get("responseData", "")).encode("utf-8", "surrogatepass"))
+        head = {"v": 1, "type": "ACK", "id": new_id(), "ts": 0, "from": agent.name}
+        text = json.dumps({**head, "payload": answer})
+        text = text.replace('"@raw"', raw.get("responseData", ""))
+        to.frames.put(text.encode("utf-8", "surrogatepass"))
 
     def on_nack(self, connection, whole, payload):
         id, wait = payload.get("ack_id"), payload.get("retry_after_ms")
         self.require(isinstance(id, str), "`ack_id` is no string")
         agent = connection.agent if connection.mode == "agent" else None
-        message = next((m for m in agent.mailbox if m.id == id and m.attempts), None) if agent else None
+        mailbox = agent.mailbox if agent else ()
+        message = next((m for m in mailbox if m.id == id and m.attempts), None)
         if message is None:
             return
         message.in_flight = False

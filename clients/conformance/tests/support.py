@@ -9,7 +9,7 @@ import threading
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterable, List, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
 
 TESTS = Path(__file__).resolve().parent
 KIT = TESTS.parent
@@ -21,6 +21,12 @@ from agent_relay_conformance.rules import (  # noqa: E402
 from agent_relay_conformance.scripted_client import DaemonRun  # noqa: E402
 from agent_relay_conformance.scripted_daemon import ClientRun  # noqa: E402
 from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402
+
+__all__ = [
+    "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON_RULES", "DaemonRun", "JOBS", "KIT",
+    "LIMIT_S", "ROOT", "RULES", "SHORT_S", "TESTS", "Verdict", "failures", "judge_client",
+    "judge_clients", "judge_daemon", "python",
+]
 
 if sys.platform == "win32":
     raise unittest.SkipTest("the kit needs Unix sockets")
@@ -84,7 +90,7 @@ def failures(verdicts: Iterable[Verdict]) -> Dict[str, str]:
 
 
 def judge_clients(
-    programs: Dict[str, Tuple[Sequence[str], Set[str]]], rules: Sequence[Rule] = CLIENT_RULES,
+    programs: Mapping[str, Tuple[Sequence[str], Set[str]]], rules: Sequence[Rule] = CLIENT_RULES,
 ) -> Dict[str, Dict[str, str]]:
     """Checks clients, each with the rules that it breaks. Returns the failures of each."""
     jobs = [(name, rule) for name in programs for rule in rules]

@@ -13,7 +13,7 @@ END_OF_SENTENCE = re.compile(r"(?<=[.!?])(?:\*\*)? (?=[A-Z*`\"(])")
 
 
 def blocks() -> Iterator[Tuple[str, str]]:
-    """Yields paragraphs, items of lists and rows of tables, each in one line, with their headings."""
+    """Yields paragraphs, items of lists and rows of tables, in one line, with their headings."""
     section, lines, is_code = "", [], False  # type: str, List[str], bool
 
     for line in [*DOCUMENT.splitlines(), ""]:
