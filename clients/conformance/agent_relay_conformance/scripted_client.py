@@ -35,7 +35,11 @@ class Peer(Stream):
         stream = socket.socket(socket.AF_UNIX)
         super().__init__(stream)
         stream.settimeout(timeout)
-        stream.connect(endpoint)
+        try:
+            stream.connect(endpoint)
+        except OSError:
+            stream.close()
+            raise
         stream.settimeout(None)
         self.timeout, self.answers_pings = timeout, True
         self.name = self.session = self.token = ""

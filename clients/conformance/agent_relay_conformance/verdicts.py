@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 
 
 def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule], None]) -> Verdict:
-    """Checks one rule. Other exceptions than `Failed` and `Skipped` are errors of the kit."""
+    """Checks one rule. An envelope that lacks what the check reads is a failure, too."""
     if rule.check is None:
         return Verdict(rule, NOT_OBSERVABLE, rule.why_not)
     missing = sorted(rule.needs - set(can))
@@ -34,6 +34,8 @@ def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule], None]) -> Verd
         check(rule)
     except Failed as failed:
         return Verdict(rule, FAIL, str(failed))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        return Verdict(rule, FAIL, f"something came in another form than expected: {error!r}")
     except Skipped as skipped:
         return Verdict(rule, SKIPPED, str(skipped))
     return Verdict(rule, PASS)

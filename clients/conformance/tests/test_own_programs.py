@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import unittest
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Dict, FrozenSet, List, Sequence, Set
 
@@ -75,6 +75,8 @@ def judge_own_daemon() -> List[Verdict]:
 
 @unittest.skipUnless(AGENT_RELAY, "AGENT_RELAY does not name a daemon")
 class OwnPrograms(Case):
+    of_daemon: "Future[List[Verdict]]"
+
     @classmethod
     def setUpClass(cls) -> None:
         # The daemon's rules mostly wait: they are checked while the clients' are.
