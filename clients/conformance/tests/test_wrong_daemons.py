@@ -28,6 +28,14 @@ CAUGHT = {
     "lenient-utf8": "4.13",
     "deep": "4.15",
     "not-a-number": "4.16",
+    "row-7": "4.17",
+    "row-8": "4.18",
+    "row-9": "4.19",
+    "row-10": "4.20",
+    "row-11": "4.21",
+    "row-12": "4.22",
+    "row-13": "4.23",
+    "row-14": "4.24",
     "strict-members": "4.32",
     "spelling": "5.12",
     "case": "5.13",
@@ -78,6 +86,11 @@ class WrongDaemons(Case):
         for (flag, id), failed in zip(CAUGHT.items(), found):
             with self.subTest(flag):
                 self.assertEqual(set(failed), {id})
+
+    def test_daemon_that_ends_each_connection_fails_every_rule(self) -> None:
+        """Only the rules about files of the daemon need no connection."""
+        every = {rule.id for rule in DAEMON_RULES}
+        self.assertEqual(every - set(judge("mute", every, every)), {"2.11", "2.13"})
 
 
 if __name__ == "__main__":
