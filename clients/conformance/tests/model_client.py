@@ -17,7 +17,7 @@ import time
 FLAG = sys.argv[1] if len(sys.argv) > 1 else ""
 PATH, NAME = os.environ["AGENT_RELAY_ENDPOINT"], "Ann"
 PERMANENT = {"SESSION_REPLACED", "NAME_IN_USE", "INVALID_NAME", "UNAUTHORIZED"}
-KNOWN = {"STALE", "EXPIRED", "REFUSED", "RESUME_REJECTED", "INVALID", "TOO_LARGE"}
+KNOWN = {"STALE", "UNKNOWN_AGENT", "EXPIRED", "REFUSED", "RESUME_REJECTED", "INVALID", "TOO_LARGE"}
 MEMBERS = {"v", "type", "id", "ts", "from", "to", "topic", "payload", "payload_meta", "delivery"}
 
 
