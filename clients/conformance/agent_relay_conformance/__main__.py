@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from typing import List, Optional, Tuple
@@ -63,9 +64,11 @@ def selected(rules: Tuple[Rule, ...], only: Optional[List[str]], part: str) -> L
     for id in only or ():
         if id not in known:
             raise ValueError(f"there is no rule {id!r} here: `{PROGRAM} rules` lists them")
-    return [
-        rule for rule in rules
-        if (not only or rule.id in only) and (part != "1.0" or rule.since == "1.0")]
+    of_part = [rule for rule in rules if part != "1.0" or rule.since == "1.0"]
+    found = [rule for rule in of_part if not only or rule.id in only]
+    if not found:
+        raise ValueError(f"version {part} has none of these rules: {', '.join(only or ())}")
+    return found
 
 
 def list_rules(as_json: bool) -> None:
@@ -141,3 +144,7 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        # The reader has left. Without this, Python reports the same once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -45,6 +44,7 @@ def checks_who_runs_the_daemon(run: ClientRun) -> None:
     """A process of another user listens. It must receive nothing."""
     if sys.platform != "linux" or os.getuid() != 0:
         raise Skipped("needs Linux and root, to run a process of another user")
+    joins_elsewhere(run)
     # The system reports the user who called listen(), so that is done after the change of user.
     program = (
         "import os, socket, sys; path, user = sys.argv[1], int(sys.argv[2]);"
@@ -65,6 +65,12 @@ def checks_who_runs_the_daemon(run: ClientRun) -> None:
             server.kill()
 
 
+def joins_elsewhere(run: ClientRun) -> None:
+    """Fails unless the client joins another daemon. One that never connects proves nothing."""
+    with ClientRun(run.program, run.can, run.timeout) as other:
+        other.join()
+
+
 def end_server_after_client(run: ClientRun, server: subprocess.Popen[str]) -> None:
     """Ends the process of the other user once the client has ended, with or without connecting."""
     assert run.process
@@ -75,7 +81,7 @@ def end_server_after_client(run: ClientRun, server: subprocess.Popen[str]) -> No
 
 
 def leaves_the_socket(run: ClientRun) -> None:
-    """The client leaves a daemon, and then finds a socket at which nothing listens."""
+    """The client leaves a daemon. The socket is still there."""
     run.join()
     before = os.stat(run.endpoint).st_ino
     run.leave()
@@ -84,6 +90,7 @@ def leaves_the_socket(run: ClientRun) -> None:
 
 def leaves_a_dead_socket(run: ClientRun) -> None:
     """Nothing listens at the socket."""
+    joins_elsewhere(run)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(run.endpoint)
     before = os.stat(run.endpoint).st_ino

@@ -108,7 +108,8 @@ def removed_socket_is_created_again(run: DaemonRun) -> None:
         check(time.monotonic() - removed < run.timeout, "the daemon did not create its socket")
         time.sleep(POLL_S)  # The standard library cannot wait for a file.
     took = time.monotonic() - removed
-    check(took <= 6, f"the daemon created its socket after {took:.1f} s; 5 s are allowed")
+    # Three seconds more are for a loaded machine.
+    check(took <= 8, f"the daemon created its socket after {took:.1f} s; 5 s are allowed")
     ann.expect_nothing()
     run.join("Bob")
 
@@ -1220,24 +1221,23 @@ def busy_broadcast_reaches_the_others(run: DaemonRun) -> None:
 
 
 def silent_client_gets_ping(run: DaemonRun) -> None:
-    ann = run.join("Ann")
     began = time.monotonic()
+    ann = run.join("Ann")
     heartbeat = float(ann.server.get("heartbeat_ms", 0)) / 1000
     nonce = payload_of(ann.expect_ping()).get("nonce")
     check(isinstance(nonce, str) and nonce, f"`nonce` is {nonce!r}")
     waited = time.monotonic() - began
-    # The daemon read HELLO a little before WELCOME came.
-    check(waited >= heartbeat - 0.2, f"PING came after {waited:.2f} s, and not {heartbeat:.2f} s")
+    check(waited >= heartbeat - 0.01, f"PING came after {waited:.2f} s, and not {heartbeat:.2f} s")
 
 
 def dead_client_is_disconnected(run: DaemonRun) -> None:
+    began = time.monotonic()
     ann = run.join("Ann")
     heartbeat = float(ann.server.get("heartbeat_ms", 0)) / 1000
     ann.answers_pings = False
-    began = time.monotonic()
     ann.expect_fatal("HEARTBEAT_TIMEOUT")
     waited = time.monotonic() - began
-    check(waited >= 3 * heartbeat - 0.3, f"disconnected after {waited:.2f} s")
+    check(waited >= 3 * heartbeat - 0.01, f"disconnected after {waited:.2f} s")
 
 
 def any_frame_shows_life(run: DaemonRun) -> None:
@@ -1462,15 +1462,20 @@ def request(peer: Peer, body: str, **data: Any) -> str:
 
 
 def requests_are_answered(run: DaemonRun) -> None:
-    ann = run.join("Ann")
-    id = request(ann, "agents")
-    whole = ann.expect("DELIVER", kind="response")
-    meta, data = whole.get("payload_meta"), payload_of(whole).get("data")
-    check(isinstance(meta, dict) and meta.get("replyTo") == id, f"`replyTo` is not {id}: {meta}")
-    check(whole.get("from") == "@relay", f"`from` is {whole.get('from')!r}")
-    rows = data.get("agents") if isinstance(data, dict) else None
-    names = [row.get("name") for row in rows or () if isinstance(row, dict)]
-    check(ann.name in names, f"the agents are {names}, without {ann.name}")
+    """The list of agents, page by page, has the one that asks."""
+    ann, names, arguments = run.join("Ann"), [], {}  # type: Peer, List[Any], Dict[str, Any]
+    while ann.name not in names:
+        id = request(ann, "agents", **arguments)
+        whole = ann.expect("DELIVER", kind="response")
+        meta, data = whole.get("payload_meta"), payload_of(whole).get("data")
+        is_answer = isinstance(meta, dict) and meta.get("replyTo") == id
+        check(is_answer, f"`replyTo` is not {id}: {meta}")
+        check(whole.get("from") == "@relay", f"`from` is {whole.get('from')!r}")
+        data = data if isinstance(data, dict) else {}
+        names += [row.get("name") for row in data.get("agents") or () if isinstance(row, dict)]
+        arguments = {"cursor": data.get("next_cursor")}
+        is_found = ann.name in names or arguments["cursor"]
+        check(is_found, f"{ann.name} is not among the {len(names)} agents {names[:9]}")
 
 
 def requests_are_checked(run: DaemonRun) -> None:

@@ -43,6 +43,8 @@ class Commands(Case):
         self.expect_usage_error("no program 'no-such-program'", "client", "--", "no-such-program")
         self.expect_usage_error("either the daemon's program", "daemon")
         self.expect_usage_error("no daemon at /nowhere", "daemon", "--endpoint", "/nowhere")
+        options = ["--part", "1.0", "--only", "1.1"]
+        self.expect_usage_error("none of these rules: 1.1", "client", *options, *program)
         self.expect_usage_error("required: COMMAND")
 
     def test_help_names_exit_codes_and_abilities(self) -> None:
