@@ -20,8 +20,8 @@ from .wire import Envelope, Failed, Stream, brief, frame, payload_of
 
 #: Short times and small queues, so that a run is short. The names are those of section 16.
 CONFIG = """\
-heartbeat_ms = 1000
-handshake_timeout_ms = 1000
+heartbeat_ms = 1200
+handshake_timeout_ms = 2500
 queue_max_messages = 16
 replay_messages = 4
 """

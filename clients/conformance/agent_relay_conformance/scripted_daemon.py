@@ -39,13 +39,17 @@ class Link(Stream):
 
 
 class Event(NamedTuple):
-    """Something that happened: `opened`, `closed`, `frame` or `printed`."""
+    """Something that happened: `opened`, `closed`, `frame` or `printed`.
+
+    `handled` is set once the daemon has answered the frame by itself, such as HELLO by WELCOME.
+    """
 
     kind: str
     link: Optional[Link]
     envelope: Envelope
     frame: bytes
     at: float
+    handled: threading.Event
 
     @property
     def type(self) -> str:
@@ -194,7 +198,7 @@ class ClientRun:
                     whole = {"text": line.decode("utf-8", "replace")}
                 if not isinstance(whole, dict):
                     whole = {"text": str(whole)}
-                self.happened(Event("printed", None, whole, line, time.monotonic()))
+                self.happened("printed", None, whole, line)
         # The program has closed its output, and ends.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(self.timeout)
@@ -225,7 +229,7 @@ class ClientRun:
                 with self.changed:
                     link = Link(stream, len(self.links))
                     self.links.append(link)
-                self.happened(Event("opened", link, {}, b"", time.monotonic()))
+                self.happened("opened", link)
                 self.spawn_thread(self.read, link)
 
     def read(self, link: Link) -> None:
@@ -233,6 +237,8 @@ class ClientRun:
         for received in link.frames():
             whole = received.envelope or {}
             kind = whole.get("type")
+            handled = threading.Event()
+            self.happened("frame", link, whole, received.frame, received.at, handled)
             # A client that sends something else first breaks a rule, and is welcomed all the same.
             if kind == "HELLO" or (kind == "RESUME" and not is_greeted):
                 is_greeted = True
@@ -244,12 +250,13 @@ class ClientRun:
                 link.send("NACK", {"ack_id": whole.get("id"), **refusal})
             elif kind == "BYE":
                 link.end()
-            # Only now, so that a rule cannot write into the midst of WELCOME.
-            self.happened(Event("frame", link, whole, received.frame, received.at))
+            with self.changed:
+                handled.set()
+                self.changed.notify_all()
             link.reading.wait()
         link.is_closed = True
         link.end()
-        self.happened(Event("closed", link, {}, b"", time.monotonic()))
+        self.happened("closed", link)
 
     def welcome(self, link: Link, greeting: Envelope) -> None:
         """Answers HELLO or RESUME with WELCOME: of the token's session, or of a fresh one."""
@@ -286,7 +293,14 @@ class ClientRun:
 
     # Events
 
-    def happened(self, event: Event) -> None:
+    def happened(
+        self, kind: str, link: Optional[Link], whole: Optional[Envelope] = None,
+        data: bytes = b"", at: float = 0.0, handled: Optional[threading.Event] = None,
+    ) -> None:
+        if handled is None:
+            handled = threading.Event()
+            handled.set()
+        event = Event(kind, link, whole or {}, data, at or time.monotonic(), handled)
         with self.changed:
             self.history.append(event)
             self.pending.append(event)
@@ -302,12 +316,16 @@ class ClientRun:
         deadline = time.monotonic() + self.timeout
         with self.changed:
             while True:
-                for index, event in enumerate(self.pending):
-                    if (link is None or event.link is link) and match(event):
-                        return self.pending.pop(index)
-                if link and link.is_closed:
+                found = next((
+                    event for event in self.pending
+                    if (link is None or event.link is link) and match(event)), None)
+                # A rule must not write into the midst of WELCOME.
+                if found and found.handled.is_set():
+                    self.pending.remove(found)
+                    return found
+                if found is None and link and link.is_closed:
                     raise Failed(f"the client ended the connection before {what}{self.seen()}")
-                if self.has_ended():
+                if found is None and self.has_ended():
                     raise Failed(f"the client ended before {what}{self.seen()}")
                 left = deadline - time.monotonic()
                 if left <= 0:
