@@ -588,6 +588,41 @@ def operator_needs_the_key(run: DaemonRun) -> None:
         check(names == {"@operator"}, f"operators have the names {names}")
 
 
+def name_of_another_machine_is_for_bridges(run: DaemonRun) -> None:
+    peer = run.connect()
+    peer.send("HELLO", {"agent": run.name("Ann") + "@kit"})
+    peer.expect_fatal("INVALID_NAME")
+
+
+def bridge_needs_the_key(run: DaemonRun) -> None:
+    peer = run.connect()
+    agent = run.name("Ann") + "@kit"
+    peer.send("HELLO", {"mode": "bridge", "agent": agent, "auth": {"key": "0" * 64}})
+    peer.expect_fatal("UNAUTHORIZED")
+
+
+def bridge_resumes_without_a_token(run: DaemonRun) -> None:
+    bob, agent = run.join("Bob"), run.name("Ann") + "@kit"
+    one = run.bridge(agent)
+    two = run.bridge(agent)
+    one.expect_fatal("SESSION_REPLACED")
+    two.message(bob.name, "from afar")
+    whole = bob.receive("from afar")
+    check(whole.get("from") == agent, f"a bridge sends as {whole.get('from')!r}")
+    sender = delivery_of(whole).get("sender")
+    auth = sender.get("auth") if isinstance(sender, dict) else None
+    check(auth == "bridge", f"`sender.auth` of a bridge is {auth!r}")
+
+
+def bridge_gets_no_broadcasts(run: DaemonRun) -> None:
+    bob, ann = run.join("Bob"), run.bridge(run.name("Ann") + "@kit")
+    bob.message("*", "to everyone")
+    bob.message(ann.name, "to one")
+    ann.receive("to one")
+    ann.send("SUBSCRIBE", {}, topic="kit", id="s")
+    ann.expect("NACK", ack_id="s", code="FORBIDDEN")
+
+
 def guest_has_a_name_for_now(run: DaemonRun) -> None:
     ann, guest = run.join("Ann"), run.connect()
     guest.send("HELLO", {"mode": "guest"})

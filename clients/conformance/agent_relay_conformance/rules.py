@@ -224,8 +224,8 @@ CLIENT_RULES = (
 DAEMON_RULES = (
     of_daemon(
         "0.2", TITLE, "1.0", daemon.serves_version_1_0,
-        "A client of version 1.0 is served unchanged: `v` is still 1, and everything that 1.1"
-        " added is optional."),
+        "Clients of version 1.0 are served unchanged: `v` is still 1, and what 1.1 added is "
+        "optional."),
     of_daemon(
         "2.11", "2 Transport and endpoint", "1.1", daemon.socket_is_private,
         "The socket has mode 0600; the pipe's access list has only the owner's SID, and "
@@ -387,8 +387,8 @@ DAEMON_RULES = (
         " |"),
     of_daemon(
         "6.20", "6 Handshake", "1.1", daemon.unknown_mode_is_invalid,
-        "| `mode` | string, optional | absent for an agent; `companion`, `guest` or "
-        "`operator` (below); any other is ERROR `INVALID` |"),
+        "| `mode` | string, optional | absent for an agent; `companion`, `guest`, `operator` or "
+        "`bridge` (below); any other is ERROR `INVALID` |"),
     of_daemon(
         "6.21", "Modes", "1.1", daemon.companion_needs_the_key,
         "`agent` names the agent, and `companion_key` must be what that agent's HELLO stated;"
@@ -400,12 +400,26 @@ DAEMON_RULES = (
     of_daemon(
         "6.23", "Modes", "1.1", daemon.operator_needs_the_key,
         "It proves so with the 64 characters in `operator.key` in the daemon's home, which "
-        "the daemon creates and only the owner can read; with another key: fatal ERROR "
-        "`UNAUTHORIZED`."),
+        "only the owner can read; with another key: fatal ERROR `UNAUTHORIZED`."),
     of_daemon(
         "6.24", "Modes", "1.1", daemon.guest_has_a_name_for_now,
         "Its granted capabilities are `ack` false, `max_inflight` 0 and `supports_topics` "
         "false: it gets no at-least-once messages and cannot subscribe."),
+    of_daemon(
+        "6.25", "Modes", "1.1", daemon.bridge_needs_the_key,
+        "It states `NAME@HOST` as `agent`, and the operator's key: fatal ERROR `UNAUTHORIZED` "
+        "otherwise."),
+    of_daemon(
+        "6.26", "Modes", "1.1", daemon.bridge_resumes_without_a_token,
+        "HELLO resumes the name's session, if there is one, without a token, also from another "
+        "connection.", needs="start"),
+    of_daemon(
+        "6.27", "Modes", "1.1", daemon.bridge_gets_no_broadcasts,
+        "`supports_topics` is granted as false, and messages to `*` do not reach it.",
+        needs="start"),
+    of_daemon(
+        "5.14", "5 Names", "1.1", daemon.name_of_another_machine_is_for_bridges,
+        "Only a [bridge](#modes) joins under such a name."),
     of_daemon(
         "7.11", "SEND", "1.0", daemon.message_reaches_its_agent,
         "| a name | none | that agent, also the sender |",

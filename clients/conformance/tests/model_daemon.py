@@ -144,6 +144,11 @@ def is_name(name):
     return len(name) <= 64 and re.fullmatch(form, name) is not None
 
 
+def is_remote_name(name):
+    local, _, host = name.partition("@")
+    return is_name(local) and is_name(host) and len(host) <= 32
+
+
 def is_topic(topic, is_pattern):
     if not topic or len(topic.encode()) > 256 or "" in topic.split("."):
         return False
@@ -453,10 +458,13 @@ class Daemon:
             agent = self.agents.setdefault(name := "@guest-" + os.urandom(4).hex(), Agent(name))
             connection.agent, agent.here, agent.auth = agent, connection, "guest"
             return self.welcome(connection, mode, name, sends_only, self.begin(agent, sends_only))
-        self.require(mode in (None, "companion"), "`mode` is not known")
+        self.require(mode in (None, "companion", "bridge"), "`mode` is not known")
         self.require(name is not None, "`agent` is missing")
+        if mode == "bridge":
+            return self.on_bridge(connection, name, key, {**caps, "supports_topics": False})
         reserved = name in RESERVED if FLAG == "spelling" else name.lower() in RESERVED
-        if not is_name(name) or reserved:
+        is_valid = is_name(name) or FLAG == "any-machine" and is_remote_name(name)
+        if not is_valid or reserved:
             raise Error("INVALID_NAME", "the name is not valid", True)
         agent = self.agents.get(name.lower())
         if mode == "companion":
@@ -483,6 +491,17 @@ class Daemon:
         waiter = (agent.name.lower(), connection, join)
         self.waiting.append(waiter)
         self.at(0.25, lambda: self.give_up(waiter))
+
+    def on_bridge(self, connection, name, key, caps):
+        if key != self.operator_key and FLAG != "any-bridge":
+            raise Error("UNAUTHORIZED", "the operator's key is wrong", True)
+        if not is_remote_name(name):
+            raise Error("INVALID_NAME", "the name is not NAME@HOST", True)
+        agent = self.agents.setdefault(name.lower(), Agent(name))
+        if not agent.session:
+            self.begin(agent, caps)
+        self.take_over(connection, agent, caps)
+        agent.auth = "token" if FLAG == "bridge-as-agent" else "bridge"
 
     def give_up(self, waiter):
         if waiter in self.waiting:
@@ -624,7 +643,8 @@ class Daemon:
             raise Refused("INVALID", "`topic` is not valid")
         sync = self.check_meta(meta)
         is_everyone = to == "*" or (to is None and topic is not None)
-        is_valid = is_everyone or (to is not None and (is_name(to) or to.startswith("@")))
+        is_valid = is_everyone or (
+            to is not None and (is_name(to) or is_remote_name(to) or to.startswith("@")))
         if not is_valid:
             raise Refused("INVALID", "there is no recipient")
         if sync and to in ("@relay", "@operator"):
@@ -645,7 +665,8 @@ class Daemon:
         if needs_ack and key in sender.dedup and FLAG != "accepts-twice":
             return connection.put("ACK", sender.dedup[key])
         if is_everyone:
-            names = [a for a in self.agents.values() if a.here and a.here.mode == "agent"]
+            names = [a for a in self.agents.values() if a.here and a.here.mode == "agent"
+                     and ("@" not in a.name or FLAG == "bridge-hears-all")]
             names = [a for a in names if a.name != connection.name or FLAG == "echo"]
             if topic is not None:
                 names = [a for a in names for p in self.matching(a, topic)]
