@@ -269,23 +269,15 @@ def payload_must_be_an_object(run: DaemonRun) -> None:
 
 def handshake_comes_first(run: DaemonRun) -> None:
     """A broken HELLO is INVALID, and another may follow."""
-    ann = run.connect()
-    ann.text(send_text())
-    ann.expect_fatal("HANDSHAKE_REQUIRED")
+    for text in (send_text(), send_text(ts=""), send_text(type='"KIT"'), send_text(v="")):
+        ann = run.connect()
+        ann.text(text)
+        ann.expect_fatal("HANDSHAKE_REQUIRED")
     bob = run.connect()
     for text in (send_text(type='"HELLO"', ts=""), send_text(type='"HELLO"', payload="[]")):
         bob.text(text)
         bob.expect_invalid("k-1")
     bob.hello(run.name("Bob"))
-
-
-def broken_envelope_is_invalid_first(run: DaemonRun) -> None:
-    """Of any type: the rules of the envelope come before the one of the handshake."""
-    ann = run.connect()
-    for text in (send_text(ts=""), send_text(type='"KIT"'), send_text(v="")):
-        ann.text(text)
-        ann.expect_invalid("k-1")
-    ann.hello(run.name("Ann"))
 
 
 def payload_must_fit_its_type(run: DaemonRun) -> None:

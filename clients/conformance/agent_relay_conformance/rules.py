@@ -302,7 +302,7 @@ DAEMON_RULES = (
     of_daemon(
         "4.24", "How a frame is checked", "1.1", daemon.handshake_comes_first,
         "| 14 | the first envelope of a connection is HELLO or RESUME | fatal "
-        "`HANDSHAKE_REQUIRED`, unless rule 5, 7 or 9 to 13 is broken, too |"),
+        "`HANDSHAKE_REQUIRED`, also if rule 5, 7 or 9 to 13 is broken, too |"),
     of_daemon(
         "4.25", "How a frame is checked", "1.1", daemon.payload_must_fit_its_type,
         "| 15 | the payload fits its type | `INVALID` |"),
@@ -330,10 +330,6 @@ DAEMON_RULES = (
         "4.32", "4 Envelopes", "1.1", daemon.unknown_members_are_ignored,
         "A receiver must ignore members that it does not know, at every level that this "
         "document describes: new ones can come at any time."),
-    of_daemon(
-        "4.33", "How a frame is checked", "1.1", daemon.broken_envelope_is_invalid_first,
-        "| 14 | the first envelope of a connection is HELLO or RESUME | fatal "
-        "`HANDSHAKE_REQUIRED`, unless rule 5, 7 or 9 to 13 is broken, too |"),
     of_daemon(
         "5.11", "5 Names", "1.1", daemon.names_are_checked,
         "An agent's name has 1 to 64 characters out of `A–Z a–z 0–9 . _ -`; the first and the"

@@ -105,9 +105,13 @@ def parse(data, is_joined):
     is_id = isinstance(id, str) and count["id"] == 1
     ref = id if is_id and 1 <= len(id.encode("utf-8", "replace")) <= 128 else None
 
+    is_early = not is_joined and FLAG != "row-14" and whole.get("type") not in ("HELLO", "RESUME")
+
     def require(row, is_right, why):
         """Checks a row of the table of section 4. A flag such as `row-7` leaves one out."""
         if not is_right and FLAG != f"row-{row}":
+            if is_early:
+                raise Error("HANDSHAKE_REQUIRED", "send HELLO first", True, ref)
             raise Error("INVALID", why, False, ref)
 
     is_number = lambda v: isinstance(v, (int, float)) and not isinstance(v, bool)  # noqa: E731
@@ -124,9 +128,7 @@ def parse(data, is_joined):
     for key in ("payload_meta", "delivery"):
         require(13, isinstance(whole.get(key, {}), dict), f"`{key}` is no object")
     require(0, FLAG != "strict-members" or set(whole) <= MEMBERS | {"raw"}, "an unknown member")
-    is_first = not is_joined and FLAG != "row-14"
-    if is_first and whole.get("type") not in ("HELLO", "RESUME"):
-        raise Error("HANDSHAKE_REQUIRED", "send HELLO first", True, ref)
+    require(14, not is_early, "the first frame is no HELLO")
     if whole.get("type") in FROM_DAEMON:
         require(0, False, "only the daemon sends that")
     return whole

@@ -27,21 +27,19 @@ QUESTIONS = frozenset("ask answer".split())
 
 @dataclass
 class Own:
-    """A client, what it can do, which rules are skipped for it, and which it is known to break."""
+    """A client, what it can do, and which rules are skipped for it."""
 
     command: Sequence[str]
     can: FrozenSet[str]
     skipped: Set[str] = field(default_factory=set)
-    breaks: Set[str] = field(default_factory=set)
     only: Set[str] = field(default_factory=set)
 
 
 NEED_RECONNECT = {"8.1", "8.4", "8.7", "11.1", "12.1", "12.2", "12.3", "12.4", "15.2", "15.3"}
 CLIENTS = {
-    # It does not read `max_frame_bytes`, and takes any first answer for WELCOME.
     "tests/client.py": Own(
         [sys.executable, "-I", str(ROOT / "tests" / "client.py"), "Ann"], COMMANDS,
-        skipped=NEED_RECONNECT | {"8.5", "8.6", "17.1"}, breaks={"3.1", "6.3"}),
+        skipped=NEED_RECONNECT | {"8.5", "8.6", "17.1"}),
     "Python": Own(
         [sys.executable, "-I", str(ADAPTERS / "python_client.py"), "Ann"],
         COMMANDS | RECONNECTS | QUESTIONS, skipped={"17.1"}),
@@ -61,8 +59,6 @@ CLIENTS = {
 }
 
 DAEMON = [AGENT_RELAY, "--home", "{home}", "--endpoint", "{endpoint}", "up", "--foreground"]
-#: Before the handshake, the daemon answers HANDSHAKE_REQUIRED to a broken envelope of another type.
-DAEMON_BREAKS = {"4.33"}
 
 
 def without_root(ids: Set[str], of_root: str) -> Set[str]:
@@ -70,7 +66,7 @@ def without_root(ids: Set[str], of_root: str) -> Set[str]:
 
 
 def judge_own_daemon() -> List[Verdict]:
-    return judge_daemon(DAEMON, DAEMON_RULES, DAEMON_BREAKS)
+    return judge_daemon(DAEMON, DAEMON_RULES, set())
 
 
 @unittest.skipUnless(AGENT_RELAY, "AGENT_RELAY does not name a daemon")
@@ -102,7 +98,7 @@ class OwnPrograms(Case):
         for name, own in clients.items():
             with self.subTest(name):
                 failed = failures(found[name])
-                self.assertEqual(set(failed), own.breaks, failed)
+                self.assertEqual(failed, {})
                 skipped = {v.rule.id: v.why for v in found[name] if v.result == "skipped"}
                 wanted = own.skipped if own.only else without_root(own.skipped, "2.1")
                 self.assertEqual(set(skipped), wanted, skipped)
@@ -110,7 +106,7 @@ class OwnPrograms(Case):
     def test_daemon_keeps_the_rules(self) -> None:
         verdicts = self.of_daemon.result()
         failed = failures(verdicts)
-        self.assertEqual(set(failed), DAEMON_BREAKS, failed)
+        self.assertEqual(failed, {})
         skipped = {v.rule.id: v.why for v in verdicts if v.result == "skipped"}
         self.assertEqual(set(skipped), without_root(set(), "2.12"), skipped)
 
