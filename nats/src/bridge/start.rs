@@ -1,0 +1,198 @@
+//! The start of a bridge: it connects, finds its consumer, and asks who is there.
+
+use super::{Settings, beat};
+use crate::{
+    js,
+    link::{Link, RequestError, Servers},
+    presence::{self, FIRST_ANSWERS, Presence},
+    reports::printable,
+    subject::{self, PRESENCE, STREAM, Token},
+};
+use async_nats::{ConnectErrorKind, Event, Subscriber};
+use futures_util::StreamExt;
+use std::time::{Duration, Instant};
+use tokio::{sync::mpsc, time};
+
+/// The pause before something that NATS could not do yet is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The random bytes of an instance's id.
+const INSTANCE_BYTES: usize = 8;
+
+/// A bridge that is ready to run.
+#[derive(Debug)]
+pub struct Started {
+    pub(super) link: Link,
+    pub(super) events: mpsc::Receiver<Event>,
+    pub(super) beats: Subscriber,
+    pub(super) instance: String,
+    pub(super) presence: Presence,
+    pub(super) stream_bytes: Option<i64>,
+}
+
+/// Connects to NATS and prepares a bridge. Waits until NATS is there.
+///
+/// # Errors
+/// If this host cannot take part: a sentence with the remedy.
+pub async fn start(
+    settings: &Settings,
+    servers: &Servers,
+    replicas: usize,
+    stream_bytes: i64,
+    lines: &dyn Fn(&str),
+) -> Result<Started, String> {
+    let here = Token::of_host(&settings.here);
+    let (link, mut events) = connect(servers, &here, lines).await?;
+    let stream_bytes = prepare(&link, &mut events, &here, replicas, stream_bytes, lines).await?;
+    let random: [u8; INSTANCE_BYTES] =
+        platform::random::bytes().map_err(|error| format!("the system has no random: {error}"))?;
+    let instance: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut presence = Presence::new(here.clone(), instance.clone(), Instant::now());
+    let beats = ask_who_is_there(settings, &link, &here, &instance, &mut presence).await?;
+    Ok(Started { link, events, beats, instance, presence, stream_bytes })
+}
+
+/// Connects. Waits until a server is there.
+///
+/// # Errors
+/// If the servers' URLs, the credentials or the certificates are wrong.
+pub async fn connect(
+    servers: &Servers,
+    here: &Token,
+    lines: &dyn Fn(&str),
+) -> Result<(Link, mpsc::Receiver<Event>), String> {
+    let urls = servers.urls.join(",");
+    let mut reported = None;
+    loop {
+        let error = match Link::connect(servers, here.clone()).await {
+            Ok(connected) => return Ok(connected),
+            Err(error) => error,
+        };
+        let remedy = match error.kind() {
+            ConnectErrorKind::AuthorizationViolation => "check the file of --creds",
+            ConnectErrorKind::Authentication => "the file of --creds has no usable key",
+            ConnectErrorKind::ServerParse => "use nats://HOST:PORT or tls://HOST:PORT",
+            ConnectErrorKind::Tls => "check --tls-ca, --tls-cert and the server's certificate",
+            _ => {
+                let line = printable(&format!("{urls} cannot be reached: {error}; waiting for it"));
+                if reported.as_ref() != Some(&line) {
+                    lines(&line);
+                }
+                reported = Some(line);
+                time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        return Err(printable(&format!("{urls} refuses this host: {error}; {remedy}")));
+    }
+}
+
+/// Finds this host's consumer, or creates it and the stream. Returns the stream's size, if known.
+async fn prepare(
+    link: &Link,
+    events: &mut mpsc::Receiver<Event>,
+    here: &Token,
+    replicas: usize,
+    stream_bytes: i64,
+    lines: &dyn Fn(&str),
+) -> Result<Option<i64>, String> {
+    let mut reported = None;
+    loop {
+        let mut found = link.consumer().await;
+        if let Err(RequestError::Api(error)) = &found
+            && [js::STREAM_NOT_FOUND, js::CONSUMER_NOT_FOUND].contains(&error.err_code)
+        {
+            found = match link.create_stream(replicas, stream_bytes).await {
+                Ok(stream) => link.create_consumer(here, &stream).await,
+                Err(error) => Err(error),
+            };
+        }
+        let error = match found {
+            Ok(info) => {
+                return match info.config.unusable(here) {
+                    None => Ok(info.config.stream_bytes()),
+                    Some(why) => Err(format!("the consumer {here} of {STREAM} is unusable: {why}")),
+                };
+            }
+            Err(error) => error,
+        };
+        if let Some(refusal) = refusal(events) {
+            return Err(format!(
+                "{refusal}; run `agent-relay-nats setup --host {here}` with an administrator's \
+                 credentials, and check this host's permissions"
+            ));
+        }
+        if let RequestError::Api(api) = &error
+            && js::NOT_ENABLED.contains(&api.err_code)
+        {
+            return Err(
+                "JetStream is not enabled; add `jetstream {}` to NATS's configuration".into()
+            );
+        }
+        let line = printable(&format!("JetStream is not ready: {error}; waiting for it"));
+        if reported.as_ref() != Some(&line) {
+            lines(&line);
+        }
+        reported = Some(line);
+        time::sleep(PAUSE).await;
+    }
+}
+
+/// The last refusal of a permission among the events that have come.
+fn refusal(events: &mut mpsc::Receiver<Event>) -> Option<String> {
+    let mut refusal = None;
+    while let Ok(event) = events.try_recv() {
+        if let Event::ServerError(error) = &event
+            && error.to_string().contains("Permissions Violation")
+        {
+            refusal = Some(printable(&error.to_string()));
+        }
+    }
+    refusal
+}
+
+/// Asks who is there. Fails if another bridge of this host answers.
+async fn ask_who_is_there(
+    settings: &Settings,
+    link: &Link,
+    here: &Token,
+    instance: &str,
+    presence: &mut Presence,
+) -> Result<Subscriber, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("NATS does not answer: {error}");
+    let client = link.client();
+    let mut beats =
+        client.subscribe(format!("{PRESENCE}.*")).await.map_err(|error| failed(&error))?;
+    let ask = beat(settings, instance, Duration::ZERO, true, false);
+    client.publish(subject::presence(here), ask).await.map_err(|error| failed(&error))?;
+    client.flush().await.map_err(|error| failed(&error))?;
+    let until = time::Instant::now() + FIRST_ANSWERS;
+    while let Ok(Some(message)) = time::timeout_at(until, beats.next()).await {
+        let Some(host) = subject::present(&message.subject).filter(|host| host == here) else {
+            // The loop asks again, and then handles the answers of the other hosts.
+            continue;
+        };
+        let mut outputs = Vec::new();
+        presence.handle(
+            Instant::now(),
+            presence::Input::Beat(&host, &message.payload),
+            &mut outputs,
+        );
+        if outputs.contains(&presence::Output::Taken) {
+            return Err(taken(settings));
+        }
+    }
+    // The loop begins with no host, so that it reports each.
+    let ask = beat(settings, instance, FIRST_ANSWERS, true, false);
+    client.publish(subject::presence(here), ask).await.map_err(|error| failed(&error))?;
+    Ok(beats)
+}
+
+/// The sentence about another bridge of this host.
+#[must_use]
+pub fn taken(settings: &Settings) -> String {
+    format!(
+        "another agent-relay-nats has joined as {}; stop that one, or choose another --host",
+        settings.here
+    )
+}

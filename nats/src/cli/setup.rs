@@ -1,0 +1,90 @@
+//! The command that prepares NATS for hosts that have no permission to do so.
+
+use super::{Failure, join::check_replicas, line, runtime, servers};
+use crate::{
+    bridge, js,
+    subject::{STREAM, Token},
+};
+use agent_relay::protocol::name::Host;
+use argh::FromArgs;
+use std::path::PathBuf;
+
+/// Create the stream, and the consumer of each host, unless they exist. Needs credentials of NATS
+/// that may use the JetStream API.
+#[derive(Debug, FromArgs)]
+#[argh(
+    help_triggers("--help"),
+    example = "agent-relay-nats setup --host desk --host pi --replicas 3 --server nats://broker:4222 \
+               --creds admin.creds",
+    error_code(1, "failed"),
+    error_code(2, "the command line is wrong")
+)]
+pub(super) struct Setup {
+    /// a host; repeat it for more
+    #[argh(option, arg_name = "HOST")]
+    host: Vec<String>,
+    /// a NATS server, or several with commas between them
+    #[argh(option, arg_name = "URL")]
+    server: Vec<String>,
+    /// a file that only you can read, with NATS credentials
+    #[argh(option, arg_name = "FILE")]
+    creds: Option<PathBuf>,
+    /// a certificate authority of the servers, in PEM
+    #[argh(option, arg_name = "FILE")]
+    tls_ca: Vec<PathBuf>,
+    /// the administrator's certificate, in PEM
+    #[argh(option, arg_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// the key of that certificate, in PEM
+    #[argh(option, arg_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// the replicas of the stream (1)
+    #[argh(option, default = "1", arg_name = "N")]
+    replicas: usize,
+    /// the size of the stream, in MiB (1024)
+    #[argh(option, default = "1024", arg_name = "MIB")]
+    max_mib: u32,
+}
+
+impl Setup {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let mut hosts = Vec::new();
+        for text in &self.host {
+            hosts.push(Host::parse(text).map_err(|why| {
+                Failure::usage(format!("{text:?} is no name of a machine: {why}; change --host"))
+            })?);
+        }
+        let Some(first) = hosts.first() else {
+            return Err(Failure::usage("no host is named; add --host HOST"));
+        };
+        let first = Token::of_host(first);
+        check_replicas(self.replicas)?;
+        let servers =
+            servers(&self.server, self.creds.as_ref(), self.tls_ca, self.tls_cert, self.tls_key)?;
+        let (replicas, bytes) = (self.replicas, i64::from(self.max_mib) << 20);
+        runtime()?.block_on(async {
+            let (link, _events) =
+                bridge::connect(&servers, &first, &line).await.map_err(Failure::failed)?;
+            let stream = link.create_stream(replicas, bytes).await.map_err(|error| {
+                Failure::failed(format!("the stream {STREAM} cannot be created: {error}"))
+            })?;
+            line(&format!("the stream {STREAM} is there"));
+            for host in &hosts {
+                let token = Token::of_host(host);
+                let failed = |why: String| {
+                    Failure::failed(format!("the consumer of {host} cannot be created: {why}"))
+                };
+                let info = link.create_consumer(&token, &stream).await;
+                let info = info.map_err(|error| failed(error.to_string()))?;
+                if let Some(why) = info.config.unusable(&token) {
+                    return Err(failed(format!("{why}; delete it first")));
+                }
+                line(&format!("the consumer of {host} is there"));
+            }
+            // Before the connection ends with the process, what was created is confirmed.
+            Ok(())
+        })
+    }
+}
+
+const _: () = assert!(js::STREAM_BYTES == 1024 << 20);

@@ -1,0 +1,343 @@
+//! JetStream's requests and answers: the JSON of its API, and the subject of acknowledgements.
+
+use crate::{
+    outbox::{Published, Refusal, RefusalKind},
+    sequencer::Info,
+    subject::{self, STREAM, Token},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The time after which JetStream redelivers what was not acknowledged.
+///
+/// After a crash, the order waits for what the crashed process had, so for this long.
+pub const ACK_WAIT: Duration = Duration::from_secs(3);
+
+/// The period of `+WPI` for messages that are not settled: well within [`ACK_WAIT`].
+pub const PROGRESS: Duration = Duration::from_secs(1);
+
+/// The greatest number of messages that a host has not acknowledged.
+pub const WINDOW: usize = 128;
+
+/// The time in which the stream recognizes a repeated `Nats-Msg-Id`.
+pub const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+
+/// How long a message waits for its host, at most.
+pub const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The size of the stream, unless another one is given.
+pub const STREAM_BYTES: i64 = 1 << 30;
+
+/// JetStream's code of "stream not found".
+pub const STREAM_NOT_FOUND: u64 = 10059;
+
+/// JetStream's code of "consumer not found".
+pub const CONSUMER_NOT_FOUND: u64 = 10014;
+
+/// JetStream's codes of "JetStream not enabled": for the account, and at all.
+pub const NOT_ENABLED: [u64; 2] = [10039, 10076];
+
+/// JetStream's code of "message size exceeds maximum allowed".
+const MESSAGE_TOO_LARGE: u64 = 10054;
+
+/// JetStream's code of an error of the stream's store, such as a limit that is reached.
+const STORE_FAILED: u64 = 10077;
+
+/// An error that JetStream answers.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub struct ApiError {
+    /// The kind, as a status of HTTP.
+    pub code: u64,
+    /// The error.
+    #[serde(default)]
+    pub err_code: u64,
+    /// A sentence for a person.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// The subject that creates the stream.
+#[must_use]
+pub fn create_stream_subject() -> String {
+    format!("$JS.API.STREAM.CREATE.{STREAM}")
+}
+
+/// The subject that asks for the stream's state.
+#[must_use]
+pub fn stream_info_subject() -> String {
+    format!("$JS.API.STREAM.INFO.{STREAM}")
+}
+
+/// The subject that creates a host's consumer, which has the only filter that this subject allows.
+#[must_use]
+pub fn create_consumer_subject(host: &Token) -> String {
+    format!("$JS.API.CONSUMER.CREATE.{STREAM}.{host}.{}", subject::filter(host))
+}
+
+/// The subject that asks for the state of a host's consumer.
+#[must_use]
+pub fn consumer_info_subject(host: &Token) -> String {
+    format!("$JS.API.CONSUMER.INFO.{STREAM}.{host}")
+}
+
+/// The subject that asks for messages of a host's consumer.
+#[must_use]
+pub fn next_subject(host: &Token) -> String {
+    format!("$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{host}")
+}
+
+/// The request that creates the stream.
+#[must_use]
+pub fn create_stream(replicas: usize, bytes: i64) -> Value {
+    json!({
+        "name": STREAM,
+        "subjects": [format!("{}.>", subject::MESSAGES)],
+        "retention": "workqueue",
+        "storage": "file",
+        "discard": "new",
+        "num_replicas": replicas,
+        "max_consumers": -1,
+        "max_msgs": -1,
+        "max_bytes": bytes,
+        "max_age": nanos(AGE_MAX),
+        "duplicate_window": nanos(DUPLICATE_WINDOW),
+    })
+}
+
+/// The prefix of a consumer's description, before the size of the stream: a host may ask for the
+/// state of its own consumer only.
+const DESCRIPTION: &str = "a host of agent-relay-nats; max_bytes of the stream: ";
+
+/// The request that creates a host's consumer of a stream of a size.
+#[must_use]
+pub fn create_consumer(host: &Token, stream_bytes: i64) -> Value {
+    json!({
+        "stream_name": STREAM,
+        "config": {
+            "name": host.as_str(),
+            "durable_name": host.as_str(),
+            "description": format!("{DESCRIPTION}{stream_bytes}"),
+            "filter_subject": subject::filter(host),
+            "deliver_policy": "all",
+            "ack_policy": "explicit",
+            "ack_wait": nanos(ACK_WAIT),
+            "max_deliver": -1,
+            "max_ack_pending": WINDOW,
+            "replay_policy": "instant",
+        },
+    })
+}
+
+/// The request for up to `batch` messages.
+#[must_use]
+pub fn next(batch: usize, expires: Duration, heartbeat: Duration) -> Value {
+    json!({
+        "batch": batch,
+        "expires": nanos(expires),
+        "idle_heartbeat": nanos(heartbeat),
+    })
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reads an answer of the API.
+///
+/// # Errors
+/// If JetStream answers with an error, or with what is no answer.
+pub fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, ApiError> {
+    #[derive(Deserialize)]
+    struct OnlyError {
+        error: Option<ApiError>,
+    }
+    let unreadable = |error: serde_json::Error| ApiError {
+        code: 0,
+        err_code: 0,
+        description: format!("its answer is unreadable: {error}"),
+    };
+    let OnlyError { error } = serde_json::from_slice(answer).map_err(unreadable)?;
+    error.map_or_else(|| serde_json::from_slice(answer).map_err(unreadable), Err)
+}
+
+/// The state of a consumer, and the settings that the order depends on.
+#[derive(Debug, Deserialize)]
+pub struct ConsumerInfo {
+    /// The time at which it was created.
+    pub created: String,
+    /// Its settings.
+    pub config: ConsumerConfig,
+    /// The last delivery.
+    pub delivered: Pair,
+    /// The number of messages that are delivered and not acknowledged.
+    pub num_ack_pending: usize,
+}
+
+/// A number of a delivery, and a sequence of the stream.
+#[derive(Debug, Deserialize)]
+pub struct Pair {
+    /// The number in the consumer.
+    pub consumer_seq: u64,
+    /// The sequence in the stream.
+    pub stream_seq: u64,
+}
+
+/// Settings of a consumer.
+#[derive(Debug, Deserialize)]
+pub struct ConsumerConfig {
+    /// A text that only this program's setup writes.
+    #[serde(default)]
+    pub description: String,
+    /// The subjects that it delivers.
+    #[serde(default)]
+    pub filter_subject: String,
+    /// What is acknowledged.
+    pub ack_policy: String,
+    /// The greatest number of deliveries of a message, or -1.
+    #[serde(default)]
+    pub max_deliver: i64,
+}
+
+impl ConsumerConfig {
+    /// Why a consumer with these settings cannot be used by `host`.
+    #[must_use]
+    pub fn unusable(&self, host: &Token) -> Option<String> {
+        let filter = subject::filter(host);
+        let (name, wanted, found) = if self.filter_subject != filter {
+            ("filter_subject", filter, self.filter_subject.clone())
+        } else if self.ack_policy != "explicit" {
+            ("ack_policy", "explicit".to_owned(), self.ack_policy.clone())
+        } else if self.max_deliver > 0 {
+            ("max_deliver", "-1".to_owned(), self.max_deliver.to_string())
+        } else {
+            return None;
+        };
+        Some(format!("its {name} is {found}, and must be {wanted}"))
+    }
+}
+
+impl ConsumerConfig {
+    /// The size of the stream, if the description has it.
+    #[must_use]
+    pub fn stream_bytes(&self) -> Option<i64> {
+        self.description.strip_prefix(DESCRIPTION)?.parse().ok()
+    }
+}
+
+impl ConsumerInfo {
+    /// The state without the settings.
+    #[must_use]
+    pub fn state(self) -> Info {
+        Info {
+            created: self.created,
+            consumer: self.delivered.consumer_seq,
+            stream: self.delivered.stream_seq,
+            pending: self.num_ack_pending,
+        }
+    }
+}
+
+/// The settings of the stream that bound messages.
+#[derive(Clone, Debug, Deserialize)]
+pub struct StreamConfig {
+    /// Its size, or -1.
+    #[serde(default)]
+    pub max_bytes: i64,
+}
+
+/// The state of the stream.
+#[derive(Clone, Debug, Deserialize)]
+pub struct StreamInfo {
+    /// Its settings.
+    pub config: StreamConfig,
+}
+
+/// The outcome of a publish, from JetStream's answer. `bytes` is the stream's size, if known.
+#[must_use]
+pub fn published(answer: &[u8], bytes: Option<i64>) -> Published {
+    #[derive(Deserialize)]
+    struct Stored {
+        #[serde(rename = "seq")]
+        _sequence: u64,
+    }
+    let error = match read::<Stored>(answer) {
+        Ok(_) => return Published::Stored,
+        Err(error) => error,
+    };
+    let ApiError { err_code, description, .. } = error;
+    let kind = match err_code {
+        MESSAGE_TOO_LARGE => RefusalKind::TooLarge,
+        STORE_FAILED if description.contains("maximum") => RefusalKind::Full,
+        // JetStream looks for a leader, or its disk has failed: to be repeated.
+        _ => return Published::Unknown,
+    };
+    let size = bytes.filter(|_| kind == RefusalKind::Full);
+    let size = size.map(|bytes| format!(" (its max_bytes is {bytes})"));
+    let message = format!(
+        "NATS's stream {STREAM} refuses the message: {description}{}; send it again later",
+        size.unwrap_or_default()
+    );
+    Published::Refused(Refusal { kind, message })
+}
+
+/// The sequence in the stream and the number in the consumer, from the subject on which a delivery
+/// is acknowledged.
+#[must_use]
+pub fn numbers(reply: &str) -> Option<(u64, u64)> {
+    let tokens: Vec<_> = reply.split('.').collect();
+    // Either `$JS.ACK` and seven tokens, or with a domain and an account before these.
+    let at = match tokens.len() {
+        9 => 2,
+        11.. => 4,
+        _ => return None,
+    };
+    if tokens[..2] != ["$JS", "ACK"] || tokens[at] != STREAM {
+        return None;
+    }
+    Some((tokens[at + 3].parse().ok()?, tokens[at + 4].parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_relay::protocol::name::Host;
+
+    #[test]
+    fn numbers_are_read_from_both_forms_of_subject() {
+        assert_eq!(numbers("$JS.ACK.RELAY.pi.1.7.3.1795730015892832530.0"), Some((7, 3)));
+        assert_eq!(numbers("$JS.ACK._.hash.RELAY.pi.1.7.3.179573001589283.0.x"), Some((7, 3)));
+        for other in ["", "$JS.ACK.OTHER.pi.1.7.3.1.0", "$JS.ACK.RELAY.pi.1.x.3.1.0", "a.b"] {
+            assert_eq!(numbers(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn outcome_of_publish_is_final_only_for_limits() {
+        let error = |err_code, description| {
+            let error = json!({"code": 400, "err_code": err_code, "description": description});
+            serde_json::to_vec(&json!({"error": error})).unwrap()
+        };
+        let stored = br#"{"stream": "RELAY", "seq": 4, "duplicate": true}"#;
+        assert_eq!(published(stored, None), Published::Stored);
+        assert_eq!(published(&error(10023, "insufficient resources"), None), Published::Unknown);
+        assert_eq!(published(b"x", None), Published::Unknown);
+        let full = published(&error(10077, "maximum bytes exceeded"), Some(1024));
+        let Published::Refused(refusal) = full else { panic!("{full:?}") };
+        assert_eq!(refusal.kind, RefusalKind::Full);
+        assert!(refusal.message.contains("exceeded (its max_bytes is 1024)"), "{refusal:?}");
+    }
+
+    #[test]
+    fn consumer_with_other_settings_is_not_used() {
+        let pi = Token::of_host(&Host::parse("pi").unwrap());
+        let mut config: ConsumerConfig =
+            serde_json::from_value(create_consumer(&pi, 7)["config"].clone()).unwrap();
+        assert_eq!(config.unusable(&pi), None);
+        assert_eq!(config.stream_bytes(), Some(7));
+        config.ack_policy = "none".to_owned();
+        assert!(config.unusable(&pi).unwrap().contains("ack_policy"));
+        config.filter_subject = "relay.>".to_owned();
+        assert!(config.unusable(&pi).unwrap().contains("must be relay.pi.>"));
+    }
+}

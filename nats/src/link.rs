@@ -1,0 +1,320 @@
+//! The connection to NATS.
+
+use crate::{
+    js::{self, ApiError, ConsumerInfo, StreamInfo},
+    outbox::{Publish, Published},
+    presence::VERSION,
+    sequencer::Info,
+    subject::Token,
+};
+use async_nats::{
+    Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, connection::State,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::{fmt, fs, io, path::PathBuf, time::Duration};
+use tokio::sync::mpsc;
+
+/// The time that a request to JetStream may take.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The header that says which version of batches a message has.
+pub const VERSION_HEADER: &str = "Agent-Relay";
+
+/// The header by which JetStream recognizes a repeated message.
+const ID_HEADER: &str = "Nats-Msg-Id";
+
+/// The events of the connection that wait to be reported; further ones are dropped.
+const EVENTS_MAX: usize = 64;
+
+/// Where NATS is, and how to log in there.
+#[derive(Clone, Debug, Default)]
+pub struct Servers {
+    /// The servers' URLs.
+    pub urls: Vec<String>,
+    /// The credentials.
+    pub credentials: Option<Credentials>,
+    /// Certificates of authorities, in PEM.
+    pub authorities: Vec<PathBuf>,
+    /// This host's certificate and its key, in PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// Credentials for NATS.
+#[derive(Clone)]
+pub enum Credentials {
+    /// A JWT and its seed: the contents of a `.creds` file.
+    Jwt(String),
+    /// The seed of an nkey.
+    Nkey(String),
+    /// A user and a password.
+    Password(String, String),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(…)")
+    }
+}
+
+impl Credentials {
+    /// Reads credentials from a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds none of the three kinds.
+    pub fn read(path: &std::path::Path) -> io::Result<Self> {
+        Self::parse(&fs::read_to_string(path)?).ok_or_else(|| {
+            let why = "it holds neither a NATS JWT, nor an nkey seed (SU…), nor USER:PASSWORD";
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.trim();
+        if line.contains("BEGIN NATS USER JWT") {
+            return Some(Self::Jwt(text.to_owned()));
+        }
+        if line.lines().count() != 1 {
+            return None;
+        }
+        if let Some((user, password)) = line.split_once(':') {
+            return Some(Self::Password(user.to_owned(), password.to_owned()));
+        }
+        let is_seed =
+            line.starts_with("SU") && line.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        is_seed.then(|| Self::Nkey(line.to_owned()))
+    }
+}
+
+/// Why a request has no good answer.
+#[derive(Clone, Debug)]
+pub enum RequestError {
+    /// JetStream answers with an error.
+    Api(ApiError),
+    /// There is no answer: no connection, no leader, or no permission.
+    NoAnswer(String),
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Api(error) => f.write_str(&error.description),
+            Self::NoAnswer(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A connection to NATS, which reconnects by itself. Its clones share it.
+#[derive(Clone, Debug)]
+pub struct Link {
+    client: Client,
+    here: Token,
+}
+
+impl Link {
+    /// Connects. The events of the connection come through the channel.
+    ///
+    /// # Errors
+    /// If no server lets this host in.
+    pub async fn connect(
+        servers: &Servers,
+        here: Token,
+    ) -> Result<(Self, mpsc::Receiver<Event>), async_nats::ConnectError> {
+        let (events, receiver) = mpsc::channel(EVENTS_MAX);
+        let options = options(servers, &here)?.event_callback(move |event| {
+            // Events are for a person only, so a full channel loses nothing of importance.
+            drop(events.try_send(event));
+            std::future::ready(())
+        });
+        let client = options.connect(servers.urls.clone()).await?;
+        Ok((Self { client, here }, receiver))
+    }
+
+    /// The connection.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The server's name, and the greatest size of a message.
+    #[must_use]
+    pub fn server(&self) -> (String, usize) {
+        let info = self.client.server_info();
+        (info.server_name, info.max_payload)
+    }
+
+    /// Whether there is a connection at present.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Publishes a message and waits for JetStream's answer. `stream_bytes` is for an error.
+    ///
+    /// Without a connection, nothing is published: async-nats would keep every repetition.
+    pub async fn publish(&self, publish: &Publish, stream_bytes: Option<i64>) -> Published {
+        let mut headers = HeaderMap::new();
+        headers.insert(ID_HEADER, publish.id.as_str());
+        headers.insert(VERSION_HEADER, VERSION.to_string().as_str());
+        let request = Request::new()
+            .headers(headers)
+            .payload(publish.batch.clone())
+            .timeout(Some(REQUEST_TIMEOUT));
+        match self.send(publish.subject.clone(), request).await {
+            Ok(answer) => js::published(&answer, stream_bytes),
+            Err(_) => Published::Unknown,
+        }
+    }
+
+    /// Acknowledges a delivery. Returns whether JetStream has confirmed it.
+    pub async fn acknowledge(&self, reply: String) -> bool {
+        let request = Request::new().payload("+ACK".into()).timeout(Some(REQUEST_TIMEOUT));
+        self.send(reply, request).await.is_ok()
+    }
+
+    /// Publishes on the subject of a delivery, without waiting: `+WPI` or `-NAK`.
+    pub async fn note(&self, reply: String, text: &'static str) {
+        if self.is_connected() {
+            // Without this note, JetStream redelivers.
+            drop(self.client.publish(reply, text.into()).await);
+        }
+    }
+
+    /// The state of this host's consumer.
+    ///
+    /// # Errors
+    /// If there is no answer, or no consumer.
+    pub async fn info(&self) -> Result<Info, RequestError> {
+        Ok(self.consumer().await?.state())
+    }
+
+    /// The state and the settings of this host's consumer.
+    ///
+    /// # Errors
+    /// If there is no answer, or no consumer.
+    pub async fn consumer(&self) -> Result<ConsumerInfo, RequestError> {
+        self.ask(js::consumer_info_subject(&self.here), None).await
+    }
+
+    /// Creates the stream, unless it exists.
+    ///
+    /// # Errors
+    /// If this host may not, or JetStream cannot.
+    pub async fn create_stream(
+        &self,
+        replicas: usize,
+        bytes: i64,
+    ) -> Result<StreamInfo, RequestError> {
+        match self.ask(js::stream_info_subject(), None).await {
+            Err(RequestError::Api(error)) if error.err_code == js::STREAM_NOT_FOUND => {
+                let request = js::create_stream(replicas, bytes);
+                self.ask(js::create_stream_subject(), Some(request)).await
+            }
+            other => other,
+        }
+    }
+
+    /// Creates the consumer of a host, unless it exists.
+    ///
+    /// # Errors
+    /// If this host may not, or JetStream cannot.
+    pub async fn create_consumer(
+        &self,
+        host: &Token,
+        stream: &StreamInfo,
+    ) -> Result<ConsumerInfo, RequestError> {
+        match self.ask(js::consumer_info_subject(host), None).await {
+            Err(RequestError::Api(error)) if error.err_code == js::CONSUMER_NOT_FOUND => {
+                let request = js::create_consumer(host, stream.config.max_bytes);
+                self.ask(js::create_consumer_subject(host), Some(request)).await
+            }
+            other => other,
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        subject: String,
+        body: Option<Value>,
+    ) -> Result<T, RequestError> {
+        let body = body.map_or_else(String::new, |body| body.to_string());
+        let request = Request::new().payload(body.into()).timeout(Some(REQUEST_TIMEOUT));
+        let answer = self.send(subject, request).await?;
+        js::read(&answer).map_err(RequestError::Api)
+    }
+
+    async fn send(&self, subject: String, request: Request) -> Result<bytes::Bytes, RequestError> {
+        if !self.is_connected() {
+            return Err(RequestError::NoAnswer("there is no connection".to_owned()));
+        }
+        match self.client.send_request(subject, request).await {
+            Ok(answer) => Ok(answer.payload),
+            Err(error) => Err(RequestError::NoAnswer(match error.kind() {
+                RequestErrorKind::TimedOut => "there is no answer".to_owned(),
+                RequestErrorKind::NoResponders => "JetStream is not there".to_owned(),
+                _ => error.to_string(),
+            })),
+        }
+    }
+}
+
+fn options(servers: &Servers, here: &Token) -> Result<ConnectOptions, async_nats::ConnectError> {
+    let mut options = ConnectOptions::new()
+        .name(format!("agent-relay-nats {here}"))
+        .custom_inbox_prefix(inbox(here))
+        .request_timeout(Some(REQUEST_TIMEOUT));
+    options = match servers.credentials.clone() {
+        None => options,
+        Some(Credentials::Jwt(creds)) => options.credentials(&creds).map_err(|error| {
+            async_nats::ConnectError::with_source(
+                async_nats::ConnectErrorKind::Authentication,
+                error,
+            )
+        })?,
+        Some(Credentials::Nkey(seed)) => options.nkey(seed),
+        Some(Credentials::Password(user, password)) => options.user_and_password(user, password),
+    };
+    for authority in &servers.authorities {
+        options = options.add_root_certificates(authority.clone());
+    }
+    if let Some((certificate, key)) = servers.certificate.clone() {
+        options = options.add_client_certificate(certificate, key);
+    }
+    if !servers.authorities.is_empty() || servers.certificate.is_some() {
+        options = options.require_tls(true);
+    }
+    Ok(options)
+}
+
+/// The prefix of the subjects on which a host receives answers, which no other host may read.
+#[must_use]
+pub fn inbox(host: &Token) -> String {
+    format!("_INBOX_{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_one_of_three_kinds() {
+        let kind = |text: &str| match Credentials::parse(text) {
+            Some(Credentials::Jwt(_)) => "jwt",
+            Some(Credentials::Nkey(_)) => "nkey",
+            Some(Credentials::Password(..)) => "password",
+            None => "none",
+        };
+        assert_eq!(kind("-----BEGIN NATS USER JWT-----\neyJ\n"), "jwt");
+        assert_eq!(kind("SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4\n"), "nkey");
+        assert_eq!(kind("pi:secret:with:colons\n"), "password");
+        for other in ["", "pi", "SU AA", "a\nb"] {
+            assert_eq!(kind(other), "none", "{other}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_not_printed() {
+        let credentials = Credentials::parse("pi:secret").unwrap();
+        assert!(!format!("{credentials:?}").contains("secret"));
+    }
+}

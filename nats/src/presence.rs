@@ -1,0 +1,257 @@
+//! Which hosts are present, and which agents they export.
+//!
+//! Each bridge says every [`BEAT`] that it is here. A host that is silent for [`SILENCE_MAX`] is
+//! absent. Only the receiver's own monotonic clock counts, so clocks of the hosts may differ.
+//!
+//! Two bridges of one host would share its messages, so the one that was started later ends.
+
+use crate::subject::Token;
+use agent_relay::{
+    machines::border::AGENTS_MAX,
+    protocol::name::{Host, Name},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+/// The version of what bridges exchange.
+pub const VERSION: u32 = 1;
+
+/// The time between two beats.
+pub const BEAT: Duration = Duration::from_secs(2);
+
+/// The silence after which a host is absent.
+pub const SILENCE_MAX: Duration = Duration::from_secs(7);
+
+/// The time that a bridge waits for answers before it takes part.
+pub const FIRST_ANSWERS: Duration = Duration::from_millis(500);
+
+/// The greatest number of hosts.
+pub const HOSTS_MAX: usize = 256;
+
+/// The largest beat, in bytes.
+pub const BEAT_BYTES_MAX: usize = 8 * 1024;
+
+/// The characters that a report quotes of a text that another host chose.
+const QUOTED_MAX: usize = 64;
+
+/// What a bridge says of its host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Beat {
+    /// The version of what it exchanges.
+    pub version: u32,
+    /// The host's name.
+    pub host: String,
+    /// The bridge's process: another one has another id.
+    pub instance: String,
+    /// For how long the bridge has run.
+    pub age_ms: u64,
+    /// The agents that it exports.
+    #[serde(default)]
+    pub exports: Vec<String>,
+    /// Whether others should answer with a beat at once.
+    #[serde(default)]
+    pub ask: bool,
+    /// Whether the bridge ends.
+    #[serde(default)]
+    pub bye: bool,
+}
+
+/// The members of a beat that every version has.
+#[derive(Deserialize)]
+struct AnyBeat {
+    version: u32,
+}
+
+/// What [`Presence`] is notified of.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A beat came from the bridge that may speak for this host.
+    Beat(&'a Token, &'a [u8]),
+    /// The deadline has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A host is present and exports these agents, or now exports others.
+    Present(Host, Vec<Name>),
+    /// A host is absent.
+    Absent(Host),
+    /// A beat is refused for this reason, which was not reported of this host before.
+    Refused(Token, String),
+    /// Send a beat now.
+    Answer,
+    /// Another bridge runs for this host and has run for longer.
+    Taken,
+}
+
+#[derive(Debug)]
+struct Peer {
+    host: Host,
+    instance: String,
+    exports: Vec<Name>,
+    absent_at: Instant,
+}
+
+/// The present hosts. The module describes it.
+#[derive(Debug)]
+pub struct Presence {
+    here: Token,
+    instance: String,
+    begun: Instant,
+    peers: BTreeMap<Token, Peer>,
+    refused: BTreeMap<Token, String>,
+}
+
+impl Presence {
+    /// The presence as the bridge `instance` of the host `here` knows it at first.
+    #[must_use]
+    pub fn new(here: Token, instance: String, now: Instant) -> Self {
+        Self { here, instance, begun: now, peers: BTreeMap::new(), refused: BTreeMap::new() }
+    }
+
+    /// The time of the next [`Input::Tick`].
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.peers.values().map(|peer| peer.absent_at).min()
+    }
+
+    /// A host in its own spelling, if it is present.
+    #[must_use]
+    pub fn host(&self, token: &Token) -> Option<&Host> {
+        Some(&self.peers.get(token)?.host)
+    }
+
+    /// How long this bridge has run.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.begun)
+    }
+
+    /// Handles an input at a time.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, outputs: &mut Vec<Output>) {
+        match input {
+            Input::Beat(token, bytes) => match read(token, bytes) {
+                Ok((beat, peer)) => self.beat(now, token, &beat, peer, outputs),
+                Err(why) => self.refuse(token, why, outputs),
+            },
+            Input::Tick => self.expire(now, outputs),
+        }
+    }
+
+    fn beat(
+        &mut self,
+        now: Instant,
+        token: &Token,
+        beat: &Beat,
+        (host, exports): (Host, Vec<Name>),
+        outputs: &mut Vec<Output>,
+    ) {
+        if *token == self.here {
+            self.own_beat(now, beat, outputs);
+            return;
+        }
+        if beat.ask {
+            outputs.push(Output::Answer);
+        }
+        if beat.bye {
+            if self.peers.get(token).is_some_and(|peer| peer.instance == beat.instance) {
+                self.remove(token, outputs);
+            }
+            return;
+        }
+        if self.peers.len() == HOSTS_MAX && !self.peers.contains_key(token) {
+            self.refuse(token, format!("{HOSTS_MAX} hosts are here already"), outputs);
+            return;
+        }
+        self.refused.remove(token);
+        let (instance, absent_at) = (beat.instance.clone(), now + SILENCE_MAX);
+        let peer = Peer { host: host.clone(), instance, exports: exports.clone(), absent_at };
+        let known = self.peers.insert(token.clone(), peer);
+        let is_known = known
+            .is_some_and(|known| known.exports == exports && known.host.as_str() == host.as_str());
+        if !is_known {
+            outputs.push(Output::Present(host, exports));
+        }
+    }
+
+    /// Handles a beat for this host: its own, or of another bridge.
+    fn own_beat(&self, now: Instant, beat: &Beat, outputs: &mut Vec<Output>) {
+        if beat.instance == self.instance || beat.bye {
+            return;
+        }
+        let own = (self.age(now), &self.instance);
+        if (Duration::from_millis(beat.age_ms), &beat.instance) > own {
+            outputs.push(Output::Taken);
+        } else {
+            outputs.push(Output::Answer);
+        }
+    }
+
+    fn expire(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+        let silent = self.peers.iter().filter(|(_, peer)| peer.absent_at <= now);
+        for host in silent.map(|(host, _)| host.clone()).collect::<Vec<_>>() {
+            self.remove(&host, outputs);
+        }
+    }
+
+    fn remove(&mut self, token: &Token, outputs: &mut Vec<Output>) {
+        if let Some(peer) = self.peers.remove(token) {
+            outputs.push(Output::Absent(peer.host));
+        }
+    }
+
+    /// Reports a reason once. What the host said before stays until it is silent for too long.
+    fn refuse(&mut self, host: &Token, why: String, outputs: &mut Vec<Output>) {
+        let known = self.refused.get(host) == Some(&why);
+        if known || self.refused.len() == HOSTS_MAX && !self.refused.contains_key(host) {
+            return;
+        }
+        self.refused.insert(host.clone(), why.clone());
+        outputs.push(Output::Refused(host.clone(), why));
+    }
+}
+
+/// Reads a beat that came on the subject of a host, with the host and the agents that it names.
+fn read(token: &Token, bytes: &[u8]) -> Result<(Beat, (Host, Vec<Name>)), String> {
+    if bytes.len() > BEAT_BYTES_MAX {
+        return Err(format!("its beat has more than {BEAT_BYTES_MAX} bytes"));
+    }
+    let unreadable = |error| format!("its beat is unreadable: {error}");
+    let AnyBeat { version } = serde_json::from_slice(bytes).map_err(unreadable)?;
+    if version != VERSION {
+        return Err(format!(
+            "it speaks version {version}, this bridge version {VERSION}; install the same release \
+             on both"
+        ));
+    }
+    let beat: Beat = serde_json::from_slice(bytes).map_err(unreadable)?;
+    let host = Host::parse(&beat.host).ok().filter(|host| Token::of_host(host) == *token);
+    let host = host.ok_or_else(|| format!("its beat names the host {:?}", quoted(&beat.host)))?;
+    if beat.exports.len() > AGENTS_MAX {
+        return Err(format!("it exports more than {AGENTS_MAX} agents"));
+    }
+    let mut exports: Vec<Name> = Vec::new();
+    for text in &beat.exports {
+        let name = Name::parse(text)
+            .map_err(|why| format!("it exports {:?}, which is no name: {why}", quoted(text)))?;
+        if exports.contains(&name) {
+            return Err(format!("it exports {name} twice"));
+        }
+        exports.push(name);
+    }
+    exports.sort_by_key(Name::folded);
+    Ok((beat, (host, exports)))
+}
+
+/// The beginning of a text that another host chose.
+fn quoted(text: &str) -> String {
+    text.chars().take(QUOTED_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests;

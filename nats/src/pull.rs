@@ -1,0 +1,137 @@
+//! Requests for the messages of this host's consumer.
+
+use crate::{
+    js,
+    link::{Link, VERSION_HEADER},
+    sequencer::Delivery,
+    subject::Token,
+};
+use async_nats::{Message, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::time::Duration;
+use tokio::{sync::mpsc, time};
+
+/// The number of messages that a request asks for.
+const BATCH: usize = js::WINDOW;
+
+/// The time after which a request ends.
+const EXPIRES: Duration = Duration::from_secs(30);
+
+/// The period in which JetStream says that a request is alive.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// The silence after which a request counts as lost.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+/// The pause after JetStream has ended a request early, such as for want of a leader.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A message that came from the stream.
+#[derive(Debug)]
+pub struct Received {
+    /// The subject.
+    pub subject: String,
+    /// The version of the batch, or `None` if the message is not a bridge's.
+    pub version: Option<String>,
+    /// The batch, which may be anything.
+    pub batch: Bytes,
+}
+
+/// What comes of the requests.
+#[derive(Debug)]
+pub enum Event {
+    /// A message.
+    Delivered(Delivery<Received>),
+    /// The requests so far are lost.
+    Interrupted,
+}
+
+/// Asks for messages until the receiver of `deliveries` is gone.
+pub async fn run(link: Link, here: Token, deliveries: mpsc::Sender<Event>) {
+    while !deliveries.is_closed() {
+        if link.is_connected()
+            && let Ok(inbox) = subscribe(&link).await
+            && deliveries.send(Event::Interrupted).await.is_ok()
+        {
+            requests(&link, &here, inbox, &deliveries).await;
+        }
+        time::sleep(PAUSE).await;
+    }
+}
+
+/// A subscription of its own for each series of requests: what an earlier one still gets is lost,
+/// and redelivered.
+async fn subscribe(link: &Link) -> Result<(String, Subscriber), async_nats::SubscribeError> {
+    let inbox = link.client().new_inbox();
+    let subscriber = link.client().subscribe(inbox.clone()).await?;
+    Ok((inbox, subscriber))
+}
+
+async fn requests(
+    link: &Link,
+    here: &Token,
+    (inbox, mut subscriber): (String, Subscriber),
+    deliveries: &mpsc::Sender<Event>,
+) {
+    let request = js::next(BATCH, EXPIRES, HEARTBEAT).to_string();
+    let subject = js::next_subject(here);
+    let mut asked = 0;
+    loop {
+        if asked <= BATCH / 2 {
+            let (subject, inbox) = (subject.clone(), inbox.clone());
+            let sent = link.client().publish_with_reply(subject, inbox, request.clone().into());
+            if sent.await.is_err() {
+                return;
+            }
+            asked += BATCH;
+        }
+        let next = tokio::select! {
+            next = time::timeout(SILENCE_MAX, subscriber.next()) => next,
+            () = deliveries.closed() => return,
+        };
+        let Ok(Some(message)) = next else {
+            return;
+        };
+        match message.status {
+            None | Some(StatusCode::OK) => {
+                asked = asked.saturating_sub(1);
+                if let Some(delivery) = delivery(message)
+                    && deliveries.send(Event::Delivered(delivery)).await.is_err()
+                {
+                    return;
+                }
+            }
+            Some(StatusCode::IDLE_HEARTBEAT) => {}
+            Some(status) => {
+                asked = asked.saturating_sub(remaining(&message));
+                if status != StatusCode::TIMEOUT {
+                    if deliveries.send(Event::Interrupted).await.is_err() {
+                        return;
+                    }
+                    time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// How many messages a request that has ended did not get. Too many is harmless: more are asked
+/// for.
+fn remaining(message: &Message) -> usize {
+    let header = message.headers.as_ref().and_then(|headers| headers.get("Nats-Pending-Messages"));
+    header.and_then(|header| header.as_str().parse().ok()).unwrap_or(usize::MAX)
+}
+
+/// A message as a delivery, or `None` if JetStream did not deliver it.
+fn delivery(message: Message) -> Option<Delivery<Received>> {
+    let reply = message.reply?.to_string();
+    let (stream, consumer) = js::numbers(&reply)?;
+    let version = message.headers.as_ref().and_then(|headers| headers.get(VERSION_HEADER));
+    let received = Received {
+        subject: message.subject.to_string(),
+        version: version.map(|version| version.as_str().to_owned()),
+        batch: message.payload,
+    };
+    Some(Delivery { stream, consumer, reply, message: received })
+}

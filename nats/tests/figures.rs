@@ -1,0 +1,234 @@
+//! Latency and throughput from host to host, beside bare JetStream on the same servers and stream.
+//!
+//! Bare JetStream publishes, awaits the answer of the stream, receives by a pull consumer, and
+//! acknowledges. Both are measured in turns, so that what else the machine does affects both.
+
+mod support;
+
+use agent_relay::client::{Client, Event, Outgoing};
+use agent_relay_nats::{
+    link::{Link, Servers},
+    outbox::{Publish, Published},
+    pull::{self, Event as Pulled, Received},
+    sequencer::Delivery,
+    subject::{self, Token},
+};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::time::{Duration, Instant};
+use support::{
+    host::{Host, connect},
+    nats::Nats,
+};
+use tokio::{runtime::Runtime, sync::mpsc};
+
+/// The messages of each latency, in turns of [`TURN`].
+const LATENCIES: usize = 1000;
+const TURN: usize = 50;
+
+/// The messages of each throughput.
+const MESSAGES: usize = 5000;
+
+/// The pairs of agents that send at once.
+const PAIRS: usize = 8;
+
+/// The messages that are not answered yet, of bare JetStream, and of one agent.
+const WINDOW: usize = 64;
+
+const BODY_BYTES: usize = 200;
+
+/// A publisher and a consumer without any of the relay.
+struct Bare {
+    runtime: Runtime,
+    link: Link,
+    deliveries: mpsc::Receiver<Pulled>,
+    number: usize,
+}
+
+impl Bare {
+    fn new(nats: &Nats) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let here = Token::received("bare").unwrap();
+        let urls = nats.urls().split(',').map(str::to_owned).collect();
+        let servers = Servers { urls, ..Servers::default() };
+        let (link, deliveries) = runtime.block_on(async {
+            let (link, _events) = Link::connect(&servers, here.clone()).await.unwrap();
+            let stream = link.create_stream(1, 0).await.unwrap();
+            link.create_consumer(&here, &stream).await.unwrap();
+            let (sender, deliveries) = mpsc::channel(WINDOW);
+            tokio::spawn(pull::run(link.clone(), here, sender));
+            (link, deliveries)
+        });
+        Self { runtime, link, deliveries, number: 0 }
+    }
+
+    fn next(&mut self) -> Publish {
+        self.number += 1;
+        let here = Token::received("bare").unwrap();
+        Publish {
+            subject: subject::messages(&here, &here, &here),
+            id: format!("bare-{}", self.number),
+            batch: vec![b'x'; BODY_BYTES].into(),
+        }
+    }
+
+    async fn receive(deliveries: &mut mpsc::Receiver<Pulled>) -> Delivery<Received> {
+        loop {
+            if let Pulled::Delivered(delivery) = deliveries.recv().await.unwrap() {
+                return delivery;
+            }
+        }
+    }
+
+    fn latencies(&mut self, count: usize, latencies: &mut Vec<Duration>) {
+        for _ in 0..count {
+            let publish = self.next();
+            let (link, deliveries) = (&self.link, &mut self.deliveries);
+            self.runtime.block_on(async {
+                let begun = Instant::now();
+                let (published, delivery) =
+                    tokio::join!(link.publish(&publish, None), Self::receive(deliveries));
+                latencies.push(begun.elapsed());
+                assert_eq!(published, Published::Stored);
+                assert!(link.acknowledge(delivery.reply).await);
+            });
+        }
+    }
+
+    /// Messages a second.
+    fn throughput(&mut self) -> f64 {
+        let all: Vec<_> = (0..MESSAGES).map(|_| self.next()).collect();
+        let (link, deliveries) = (&self.link, &mut self.deliveries);
+        let begun = Instant::now();
+        self.runtime.block_on(async {
+            let publish = async {
+                let mut all = futures_util::stream::iter(all)
+                    .map(|publish| async move { link.publish(&publish, None).await })
+                    .buffer_unordered(WINDOW);
+                while let Some(published) = all.next().await {
+                    assert_eq!(published, Published::Stored);
+                }
+            };
+            let receive = async {
+                let mut acknowledgements = FuturesUnordered::new();
+                for _ in 0..MESSAGES {
+                    let delivery = Self::receive(deliveries).await;
+                    acknowledgements.push(link.acknowledge(delivery.reply));
+                    if acknowledgements.len() == WINDOW {
+                        acknowledgements.next().await;
+                    }
+                }
+                while acknowledgements.next().await.is_some() {}
+            };
+            tokio::join!(publish, receive)
+        });
+        MESSAGES as f64 / begun.elapsed().as_secs_f64()
+    }
+}
+
+fn message(to: &str) -> Outgoing {
+    Outgoing::message(to, "x".repeat(BODY_BYTES))
+}
+
+/// Waits for a message and acknowledges it.
+fn receive(client: &Client) {
+    loop {
+        match client.events().recv().unwrap() {
+            Event::Delivered(delivery) => return client.acknowledge(&delivery.id),
+            Event::Refused { nack, .. } => panic!("{nack:?}"),
+            _ => {}
+        }
+    }
+}
+
+fn latencies(ann: &Client, bob: &Client, count: usize, latencies: &mut Vec<Duration>) {
+    for _ in 0..count {
+        let begun = Instant::now();
+        ann.send(message("agent-0@pi")).unwrap();
+        receive(bob);
+        latencies.push(begun.elapsed());
+        let accepted = |event| matches!(event, Event::Accepted { .. });
+        while !accepted(ann.events().recv().unwrap()) {}
+    }
+}
+
+/// Messages a second of so many pairs.
+fn throughput(pairs: &[(Client, Client)]) -> f64 {
+    let each = MESSAGES / pairs.len();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for (index, (from, to)) in pairs.iter().enumerate() {
+            scope.spawn(move || {
+                let mut open = 0;
+                for _ in 0..each {
+                    while open == WINDOW {
+                        open -= usize::from(matches!(
+                            from.events().recv().unwrap(),
+                            Event::Accepted { .. }
+                        ));
+                    }
+                    from.send(message(&format!("agent-{index}@pi"))).unwrap();
+                    open += 1;
+                }
+                while open > 0 {
+                    open -= usize::from(matches!(
+                        from.events().recv().unwrap(),
+                        Event::Accepted { .. }
+                    ));
+                }
+            });
+            scope.spawn(move || (0..each).for_each(|_| receive(to)));
+        }
+    });
+    (each * pairs.len()) as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// The 50th and the 99th percentile, in milliseconds.
+fn percentiles(mut latencies: Vec<Duration>) -> (f64, f64) {
+    latencies.sort();
+    let at = |part: usize| latencies[latencies.len() * part / 100].as_secs_f64() * 1000.0;
+    (at(50), at(99))
+}
+
+#[test]
+fn figures() {
+    println!("durability  replicas  path             p50 ms  p99 ms  messages/s");
+    for durability in ["process", "disk"] {
+        for (nats, replicas) in [(Nats::one(), 1), (Nats::three(), 3)] {
+            measure(durability, &nats, replicas);
+        }
+    }
+}
+
+fn measure(durability: &str, nats: &Nats, replicas: usize) {
+    let names: Vec<_> = (0..PAIRS).map(|index| format!("agent-{index}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let config = format!("durability = \"{durability}\"\n");
+    let mut hosts = ["desk", "pi"].map(|host| Host::with_config(host, &names, &config));
+    connect(&mut hosts, &nats.urls(), &["--replicas", &replicas.to_string()]);
+    let [desk, pi] = &hosts;
+    let pairs: Vec<_> = names.iter().map(|name| (desk.join(name), pi.join(name))).collect();
+    let mut bare = Bare::new(nats);
+
+    let (mut bare_latencies, mut relay_latencies) = (Vec::new(), Vec::new());
+    let (ann, bob) = &pairs[0];
+    // The first messages of each find caches and connections cold.
+    bare.latencies(TURN, &mut Vec::new());
+    latencies(ann, bob, TURN, &mut Vec::new());
+    for _ in 0..LATENCIES / TURN {
+        bare.latencies(TURN, &mut bare_latencies);
+        latencies(ann, bob, TURN, &mut relay_latencies);
+    }
+    let (bare_p50, bare_p99) = percentiles(bare_latencies);
+    let (p50, p99) = percentiles(relay_latencies);
+    let row = |path: &str, p50: f64, p99: f64, rate: f64| {
+        println!("{durability:<12}{replicas:<10}{path:<16}{p50:>7.2}{p99:>8.2}{rate:>12.0}");
+    };
+    row("bare JetStream", bare_p50, bare_p99, bare.throughput());
+    row("1 pair", p50, p99, throughput(&pairs[..1]));
+    row(&format!("{PAIRS} pairs"), f64::NAN, f64::NAN, throughput(&pairs));
+    println!("{:<22}p50 is {:.1} times that of bare JetStream", "", p50 / bare_p50);
+}

@@ -1,0 +1,90 @@
+//! Messages, answers and refusals between two hosts.
+
+use crate::support::{
+    host::{Host, connect},
+    nats::{Nats, api},
+    until,
+};
+use agent_relay::client::{Client, ClientError, Delivery, Event, Outgoing};
+use std::time::Duration;
+
+fn two(nats: &Nats) -> [Host; 2] {
+    let mut hosts = [Host::new("Desk", &["Ann"]), Host::new("pi.1", &["Bob"])];
+    connect(&mut hosts, &nats.urls(), &[]);
+    hosts
+}
+
+fn delivery(client: &Client) -> Box<Delivery> {
+    until("a delivery", || match client.events().try_recv() {
+        Ok(Event::Delivered(delivery)) => Some(delivery),
+        Ok(Event::Refused { nack, .. }) => panic!("{nack:?}"),
+        _ => None,
+    })
+}
+
+fn refusal(client: &Client) -> String {
+    until("a refusal", || match client.events().try_recv() {
+        Ok(Event::Refused { nack, .. }) => Some(nack.message),
+        _ => None,
+    })
+}
+
+#[test]
+fn message_and_answer_cross_and_leave_nothing_in_the_stream() {
+    let nats = Nats::one();
+    let [desk, pi] = two(&nats);
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    ann.send(Outgoing::message("Bob@pi.1", "hello")).unwrap();
+    let hello = delivery(&bob);
+    assert_eq!((hello.from.as_str(), hello.body.as_str()), ("Ann@Desk", "hello"));
+    bob.acknowledge(&hello.id);
+
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let question = delivery(&bob);
+            bob.answer(&question, true, None).unwrap();
+        });
+        let question = Outgoing::message("bob@PI.1", "yes?");
+        let answer = ann.ask(question, Duration::from_secs(60)).unwrap();
+        assert_eq!(answer.from, "Bob@pi.1");
+        assert_eq!(answer.response, Some(true));
+    });
+    until("an empty stream", || {
+        let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY")?;
+        (info["state"]["messages"] == 0).then_some(())
+    });
+}
+
+#[test]
+fn agent_that_is_not_exported_can_neither_send_nor_receive() {
+    let nats = Nats::one();
+    let [desk, pi] = two(&nats);
+    let (eve, bob) = (desk.join("Eve"), pi.join("Bob"));
+    eve.send(Outgoing::message("Bob@pi.1", "hello")).unwrap();
+    assert!(refusal(&eve).contains("Eve is not exported"), "not refused by name");
+    bob.send(Outgoing::message("Eve@Desk", "hello")).unwrap();
+    assert!(refusal(&bob).contains("Eve@Desk"));
+}
+
+#[test]
+fn message_larger_than_nats_carries_is_refused_with_the_limit() {
+    let nats = Nats::with(1, "max_payload: 64KB\n", &[]);
+    let [desk, _pi] = two(&nats);
+    let ann = desk.join("Ann");
+    ann.send(Outgoing::message("Bob@pi.1", "x".repeat(100_000))).unwrap();
+    let why = refusal(&ann);
+    assert!(why.contains("max_payload is 65536"), "{why}");
+}
+
+#[test]
+fn bridge_says_bye_and_ends_at_once() {
+    let nats = Nats::one();
+    let [desk, mut pi] = two(&nats);
+    let bridge = pi.bridge.as_mut().unwrap();
+    bridge.signal("TERM");
+    assert!(bridge.wait().success());
+    desk.bridge().line("pi.1 is gone");
+    let ann = desk.join("Ann");
+    let sent = ann.ask(Outgoing::message("Bob@pi.1", "there?"), Duration::from_millis(300));
+    assert!(matches!(sent, Err(ClientError::Refused(_))), "{sent:?}");
+}

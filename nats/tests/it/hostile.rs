@@ -1,0 +1,188 @@
+//! Peers that lie, replay, flood, or are of another version.
+
+use crate::support::{
+    host::{Host, connect},
+    nats::Nats,
+    until,
+};
+use agent_relay::client::{Client, Event, Outgoing};
+use agent_relay_nats::{batch, link::VERSION_HEADER};
+use async_nats::HeaderMap;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// The messages of a flood.
+const FLOOD: usize = 3000;
+
+/// A client of NATS that says of itself what it likes.
+struct Peer {
+    runtime: Runtime,
+    client: async_nats::Client,
+    sent: usize,
+}
+
+impl Peer {
+    /// A peer that has said it is the host `evil`, with the agent Eve.
+    fn new(nats: &Nats) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(async_nats::connect(nats.urls())).unwrap();
+        let mut peer = Self { runtime, client, sent: 0 };
+        peer.beat(&json!({"version": 1, "host": "evil", "instance": "e", "age_ms": 1,
+            "exports": ["Eve"]}));
+        peer
+    }
+
+    fn beat(&mut self, beat: &Value) {
+        let beat = serde_json::to_vec(beat).unwrap();
+        self.publish("relay-here.evil", None, beat);
+    }
+
+    /// Publishes frames to Bob as one message.
+    fn frames(&mut self, version: Option<&str>, frames: &[&[u8]]) {
+        let mut bytes = Vec::new();
+        for frame in frames {
+            batch::append(&mut bytes, frame);
+        }
+        self.publish("relay.pi.evil.bob", version, bytes);
+    }
+
+    fn send(&mut self, from: &str, id: &str, body: &str) {
+        let frame = json!({"v": 1, "type": "SEND", "id": id, "ts": 0, "from": from, "to": "Bob",
+            "payload": {"kind": "message", "body": body}, "payload_meta": {"requires_ack": true}});
+        self.frames(Some("1"), &[&serde_json::to_vec(&frame).unwrap()]);
+    }
+
+    fn publish(&mut self, subject: &'static str, version: Option<&str>, bytes: Vec<u8>) {
+        self.sent += 1;
+        let mut headers = HeaderMap::new();
+        if let Some(version) = version {
+            headers.insert(VERSION_HEADER, version);
+        }
+        self.runtime.block_on(async {
+            self.client.publish_with_headers(subject, headers, bytes.into()).await.unwrap();
+            self.client.flush().await.unwrap();
+        });
+    }
+}
+
+fn two(nats: &Nats) -> [Host; 2] {
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
+    connect(&mut hosts, &nats.urls(), &[]);
+    hosts
+}
+
+/// What Bob gets until, and with, a message with this body.
+fn bodies_until(bob: &Client, last: &str) -> Vec<String> {
+    let mut bodies = Vec::new();
+    until(&format!("the message {last:?}"), || {
+        while let Ok(event) = bob.events().try_recv() {
+            if let Event::Delivered(delivery) = event {
+                bob.acknowledge(&delivery.id);
+                bodies.push(format!("{}: {}", delivery.from, delivery.body));
+                if delivery.body == last {
+                    return Some(());
+                }
+            }
+        }
+        None
+    });
+    bodies
+}
+
+#[test]
+fn peer_that_lies_is_refused_by_name_and_harms_nobody() {
+    let nats = Nats::one();
+    let [desk, pi] = two(&nats);
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    let mut evil = Peer::new(&nats);
+    pi.bridge().line("evil is here: Eve");
+    evil.frames(Some("1"), &[b"not json", b"", b"[1]"]);
+    evil.publish("relay.pi.evil.bob", Some("1"), b"\xff\xff\xff\xffx".to_vec());
+    evil.frames(Some("7"), &[b"{}"]);
+    evil.frames(None, &[b"{}"]);
+    for (index, from) in ["Ann", "Ann@desk", "Bob", "@operator", "Eve@desk"].iter().enumerate() {
+        evil.send(from, &format!("lie-{index}"), "a lie");
+    }
+    evil.send("Eve", "true-1", "as myself");
+    assert_eq!(bodies_until(&bob, "as myself"), ["Eve@evil: as myself"]);
+    ann.send(Outgoing::message("Bob@pi", "after")).unwrap();
+    assert_eq!(bodies_until(&bob, "after"), ["Ann@desk: after"]);
+}
+
+#[test]
+fn peer_of_another_version_is_refused_by_name() {
+    let nats = Nats::one();
+    let [_desk, pi] = two(&nats);
+    let mut evil = Peer::new(&nats);
+    evil.beat(&json!({"version": 2, "anything": []}));
+    pi.bridge().line("evil is refused: it speaks version 2, this bridge version 1");
+    evil.frames(Some("2"), &[b"{}"]);
+    pi.bridge().line("a message of evil is dropped: it is of version \"2\"");
+}
+
+#[test]
+fn replayed_message_arrives_once() {
+    let nats = Nats::one();
+    let [desk, pi] = two(&nats);
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    let mut evil = Peer::new(&nats);
+    pi.bridge().line("evil is here: Eve");
+    for _ in 0..5 {
+        evil.send("Eve", "again", "once");
+    }
+    evil.send("Eve", "last", "last");
+    assert_eq!(bodies_until(&bob, "last"), ["Eve@evil: once", "Eve@evil: last"]);
+    drop(ann);
+}
+
+#[test]
+fn flood_of_a_peer_stops_nobody_else() {
+    let nats = Nats::one();
+    let [desk, pi] = two(&nats);
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    let mut evil = Peer::new(&nats);
+    pi.bridge().line("evil is here: Eve");
+    for index in 0..FLOOD {
+        evil.send("Eve", &format!("flood-{index}"), "flood");
+    }
+    ann.send(Outgoing::message("Bob@pi", "after")).unwrap();
+    let bodies = bodies_until(&bob, "after");
+    assert!(bodies.len() <= FLOOD + 1);
+}
+
+#[test]
+fn full_stream_refuses_with_its_size() {
+    let nats = Nats::one();
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
+    crate::set_up(&nats, &["desk", "pi"], &["--max-mib", "1"]);
+    connect(&mut hosts, &nats.urls(), &[]);
+    let [desk, pi] = &hosts;
+    let ann = desk.join("Ann");
+    // Nothing leaves the stream, and the host counts as present for some seconds.
+    pi.bridge().signal("STOP");
+    for _ in 0..40 {
+        ann.send(Outgoing::message("Bob@pi", "x".repeat(64 * 1024))).unwrap();
+    }
+    let refusal = until("a refusal", || match ann.events().try_recv() {
+        Ok(Event::Refused { nack, .. }) => Some(nack.message),
+        _ => None,
+    });
+    assert!(refusal.contains("(its max_bytes is 1048576)"), "{refusal}");
+    pi.bridge().signal("CONT");
+    let bob = pi.join("Bob");
+    until("a delivery", || match bob.events().try_recv() {
+        Ok(Event::Delivered(delivery)) => Some(bob.acknowledge(&delivery.id)),
+        _ => None,
+    });
+}
+
+#[test]
+fn second_bridge_of_a_host_ends_and_names_the_host() {
+    let nats = Nats::one();
+    let [desk, _pi] = two(&nats);
+    let mut other = Host::new("Desk", &["Ann"]);
+    other.start_bridge_with(&nats.urls(), &[]);
+    other.bridge().line("another agent-relay-nats has joined as Desk");
+    assert_eq!(other.bridge.as_mut().unwrap().wait().code(), Some(1));
+    drop(desk);
+}

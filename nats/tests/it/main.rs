@@ -1,0 +1,20 @@
+//! Bridges between real daemons over real NATS servers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod carry;
+mod conditions;
+mod hostile;
+mod permissions;
+
+use support::{host, nats::Nats, process::Process};
+
+/// Runs `setup` for these hosts, with further arguments.
+fn set_up(nats: &Nats, hosts: &[&str], more: &[&str]) {
+    let urls = nats.urls();
+    let hosts = hosts.iter().flat_map(|host| ["--host", host]);
+    let arguments = ["setup", "--server", &urls].into_iter().chain(hosts);
+    let mut setup = Process::start(host::bridge(), arguments.chain(more.iter().copied()), &[]);
+    assert!(setup.wait().success(), "{:?}", setup.lines());
+}

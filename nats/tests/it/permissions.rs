@@ -1,0 +1,256 @@
+//! What hosts.conf allows a host, against a real server.
+
+use crate::support::{WATCHDOG, host::Host, nats::Nats, until};
+use agent_relay::client::{Event, Outgoing};
+use agent_relay_nats::{js, subject::Token};
+use async_nats::{Client, ConnectOptions, Request};
+use futures_util::StreamExt;
+use std::{
+    process::Command,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+const VARIABLES: [(&str, &str); 4] = [
+    ("RELAY_ADMIN_PASSWORD", "admin-secret"),
+    ("RELAY_DESK_PASSWORD", "desk-secret"),
+    ("RELAY_PI_PASSWORD", "pi-secret"),
+    ("RELAY_LAB_PASSWORD", "lab-secret"),
+];
+
+/// The time within which JetStream would have answered.
+const ANSWER: Duration = Duration::from_secs(1);
+
+fn nats() -> Nats {
+    Nats::with(1, include_str!("../../hosts.conf"), &VARIABLES)
+}
+
+fn set_up(nats: &Nats, host: &Host) {
+    let creds = host.private_file("admin", "admin:admin-secret\n");
+    crate::set_up(nats, &["desk", "pi", "lab"], &["--creds", creds.to_str().unwrap()]);
+}
+
+/// Two hosts that have joined with credentials of their own.
+fn two(nats: &Nats) -> [Host; 2] {
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
+    set_up(nats, &hosts[0]);
+    for host in &mut hosts {
+        let creds = format!("{0}:{0}-secret\n", host.name);
+        let creds = host.private_file("creds", &creds);
+        host.start_bridge_with(&nats.urls(), &["--creds", creds.to_str().unwrap()]);
+    }
+    for (host, other) in [(0, "pi"), (1, "desk")] {
+        hosts[host].bridge().line(&format!("{other} is here"));
+    }
+    hosts
+}
+
+/// A client that has a host's credentials, and does with them what it likes.
+struct Intruder {
+    client: Client,
+    violations: Arc<Mutex<Vec<String>>>,
+}
+
+impl Intruder {
+    async fn new(nats: &Nats, user: &str) -> Self {
+        let violations = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&violations);
+        let client =
+            ConnectOptions::with_user_and_password(user.to_owned(), format!("{user}-secret"))
+                .custom_inbox_prefix(format!("_INBOX_{user}"))
+                .event_callback(move |event| {
+                    seen.lock().unwrap().push(event.to_string());
+                    std::future::ready(())
+                })
+                .connect(nats.urls())
+                .await
+                .unwrap();
+        Self { client, violations }
+    }
+
+    /// Whether the server refuses a publish on this subject for want of permission.
+    async fn is_refused(&self, subject: &str) -> bool {
+        let request = Request::new().payload("{}".into()).timeout(Some(ANSWER));
+        let answer = self.client.send_request(subject.to_owned(), request).await;
+        let violation = format!("Permissions Violation for Publish to \"{subject}\"");
+        let violations = self.violations.lock().unwrap();
+        answer.is_err() && violations.iter().any(|event| event.contains(&violation))
+    }
+
+    /// Waits until the server refuses a subscription.
+    async fn subscribe_in_vain(&self, subject: &str) {
+        let _subscriber = self.client.subscribe(subject.to_owned()).await.unwrap();
+        let violation = format!("Permissions Violation for Subscription to \"{subject}\"");
+        self.until_violation(&violation).await;
+    }
+
+    async fn until_violation(&self, part: &str) {
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        let seen = async {
+            while !self.violations.lock().unwrap().iter().any(|event| event.contains(part)) {
+                ticks.tick().await;
+            }
+        };
+        tokio::time::timeout(WATCHDOG, seen).await.unwrap_or_else(|_| panic!("no {part}"));
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+fn token(name: &str) -> Token {
+    Token::received(name).unwrap()
+}
+
+fn body(host: &Host, agent: &str, send: impl FnOnce()) -> String {
+    let client = host.join(agent);
+    send();
+    until("a delivery", || match client.events().try_recv() {
+        Ok(Event::Delivered(delivery)) => Some(delivery.body),
+        _ => None,
+    })
+}
+
+#[test]
+fn hosts_with_their_own_permissions_exchange_messages() {
+    let nats = nats();
+    let [desk, pi] = two(&nats);
+    let ann = desk.join("Ann");
+    let body = body(&pi, "Bob", || drop(ann.send(Outgoing::message("Bob@pi", "hello")).unwrap()));
+    assert_eq!(body, "hello");
+    for host in [&desk, &pi] {
+        let lines = host.bridge().lines().join("\n");
+        assert!(!lines.contains("Violation") && !lines.contains("secret"), "{lines}");
+    }
+}
+
+#[test]
+fn host_can_neither_send_as_another_nor_read_its_messages_nor_change_the_stream() {
+    let nats = nats();
+    let desk = Host::new("desk", &[]);
+    set_up(&nats, &desk);
+    block_on(async {
+        let intruder = Intruder::new(&nats, "desk").await;
+        for subject in [
+            "relay.pi.lab.bob".to_owned(),
+            "relay-here.pi".to_owned(),
+            js::next_subject(&token("pi")),
+            js::consumer_info_subject(&token("pi")),
+            js::create_consumer_subject(&token("pi")),
+            js::create_consumer_subject(&token("desk")),
+            js::create_stream_subject(),
+            js::stream_info_subject(),
+            "$JS.API.CONSUMER.DURABLE.CREATE.RELAY.x".to_owned(),
+            "$JS.API.CONSUMER.CREATE.RELAY".to_owned(),
+            "$JS.API.CONSUMER.DELETE.RELAY.pi".to_owned(),
+            "$JS.API.STREAM.PURGE.RELAY".to_owned(),
+            "$JS.API.STREAM.DELETE.RELAY".to_owned(),
+            "$JS.API.STREAM.UPDATE.RELAY".to_owned(),
+            "$JS.API.STREAM.MSG.GET.RELAY".to_owned(),
+            "$JS.API.STREAM.MSG.DELETE.RELAY".to_owned(),
+            "$JS.API.DIRECT.GET.RELAY".to_owned(),
+            "$JS.ACK.RELAY.pi.1.1.1.1.0".to_owned(),
+            "_INBOX_pi.x".to_owned(),
+        ] {
+            assert!(intruder.is_refused(&subject).await, "{subject} is allowed");
+        }
+        for subject in ["relay.>", "relay.pi.>", "_INBOX_pi.>", ">", "$JS.>"] {
+            intruder.subscribe_in_vain(subject).await;
+        }
+    });
+}
+
+/// A request's answer goes wherever the request says, with the server's permissions.
+#[test]
+fn host_cannot_make_the_server_send_for_another() {
+    let nats = nats();
+    let [desk, pi] = two(&nats);
+    desk.bridge.as_ref().unwrap().signal("STOP");
+    block_on(async {
+        let intruder = Intruder::new(&nats, "desk").await;
+        let next = js::next_subject(&token("desk"));
+        let info = js::consumer_info_subject(&token("desk"));
+        for reply in ["relay.pi.lab.bob", "relay-here.lab", "$JS.API.STREAM.DELETE.RELAY"] {
+            let own = Request::new().payload("".into());
+            intruder.client.send_request("relay.desk.desk.x", own).await.unwrap();
+            for (subject, request) in [(&next, r#"{"batch":1}"#), (&info, "")] {
+                let (subject, reply) = (subject.clone(), reply.to_owned());
+                let publish = intruder.client.publish_with_reply(subject, reply, request.into());
+                publish.await.unwrap();
+            }
+            intruder.client.flush().await.unwrap();
+        }
+        let ack = ("$JS.ACK.RELAY.pi.1.1.1.1.0".to_owned(), next.clone());
+        intruder.client.publish_with_reply(ack.1, ack.0, "".into()).await.unwrap();
+        intruder.until_violation("Publish with Reply").await;
+    });
+    // What the server has sent reaches the bridge, which does not take it for a bridge's.
+    pi.bridge().line("a message of lab is dropped: no bridge has sent it");
+    pi.bridge().line("a message that is no beat came as one");
+    pi.bridge().line("lab is refused");
+    assert!(!pi.bridge().lines().iter().any(|line| line.starts_with("lab is here")));
+    desk.bridge.as_ref().unwrap().signal("CONT");
+    let bob = desk.join("Ann");
+    let body = body(&pi, "Bob", || drop(bob.send(Outgoing::message("Bob@pi", "still")).unwrap()));
+    assert_eq!(body, "still");
+}
+
+#[test]
+fn host_that_may_not_create_its_consumer_says_who_must() {
+    let nats = nats();
+    let mut desk = Host::new("desk", &["Ann"]);
+    let creds = desk.private_file("creds", "desk:desk-secret");
+    desk.start_bridge_with(&nats.urls(), &["--creds", creds.to_str().unwrap()]);
+    desk.bridge().line("run `agent-relay-nats setup --host desk` with an administrator's");
+    assert_eq!(desk.bridge.as_mut().unwrap().wait().code(), Some(1));
+}
+
+#[test]
+fn host_with_a_wrong_password_is_refused() {
+    let nats = nats();
+    let mut desk = Host::new("desk", &["Ann"]);
+    let creds = desk.private_file("creds", "desk:wrong");
+    desk.start_bridge_with(&nats.urls(), &["--creds", creds.to_str().unwrap()]);
+    let line = desk.bridge().line("check the file of --creds");
+    assert!(!line.contains("wrong:") && !line.contains("desk:wrong"), "{line}");
+    assert_eq!(desk.bridge.as_mut().unwrap().wait().code(), Some(1));
+}
+
+#[test]
+fn server_accepts_the_configuration_of_the_compose_file() {
+    let folder = crate::support::folder::Folder::new();
+    let path = |name: &str| folder.path().join(name);
+    let data = format!("{:?}", path("data"));
+    let server = include_str!("../../server.conf");
+    assert!(server.contains("store_dir: /data\n"), "the volumes of compose.yaml are at /data");
+    std::fs::write(path("server.conf"), server.replace("/data", &data)).unwrap();
+    std::fs::write(path("hosts.conf"), include_str!("../../hosts.conf")).unwrap();
+    let compose = include_str!("../../compose.yaml");
+    for index in 1..=3 {
+        let command = format!(r#"command: ["-c", "/etc/nats/server.conf", "-n", "nats-{index}"]"#);
+        assert!(compose.contains(&command), "{command}");
+        let mut check = Command::new("nats-server");
+        check.arg("-c").arg(path("server.conf")).args(["-n", &format!("nats-{index}"), "-t"]);
+        let path = std::env::var_os("PATH").unwrap();
+        let output = check.env_clear().env("PATH", path).envs(VARIABLES).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    for (variable, _) in VARIABLES {
+        assert!(compose.contains(&format!("- {variable}\n")), "{variable}");
+    }
+}
+
+#[test]
+fn beats_of_another_host_are_not_in_a_stream() {
+    let nats = nats();
+    let [_desk, pi] = two(&nats);
+    block_on(async {
+        let intruder = Intruder::new(&nats, "lab").await;
+        let mut beats = intruder.client.subscribe("relay-here.*").await.unwrap();
+        // Only the beats that are sent from now on come.
+        let beat = beats.next().await.unwrap();
+        assert!(beat.reply.is_none());
+    });
+    drop(pi);
+}

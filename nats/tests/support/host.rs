@@ -1,0 +1,170 @@
+//! A host: a home, an endpoint, a daemon and a bridge.
+
+use super::{folder::Folder, process::Process, until};
+use agent_relay::client::{Client, Settings};
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
+
+/// The program of the bridge: `AGENT_RELAY_NATS`, or the one that was built with this test.
+pub(crate) fn bridge() -> PathBuf {
+    let built = || PathBuf::from(env!("CARGO_BIN_EXE_agent-relay-nats"));
+    std::env::var_os("AGENT_RELAY_NATS").map_or_else(built, PathBuf::from)
+}
+
+/// The program of the daemon: `AGENT_RELAY`, or the one that was built beside the bridge.
+pub(crate) fn relay() -> PathBuf {
+    let beside = || bridge().with_file_name("agent-relay");
+    let path = std::env::var_os("AGENT_RELAY").map_or_else(beside, PathBuf::from);
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo build -p agent-relay --bin agent-relay`",
+        path.display()
+    );
+    path
+}
+
+/// A host. Its processes end when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) agents: Vec<String>,
+    pub(crate) bridge: Option<Process>,
+    daemon: Option<Process>,
+    arguments: Vec<String>,
+    variables: Vec<(String, OsString)>,
+    folder: Folder,
+}
+
+impl Host {
+    /// A host with a daemon that listens, and agents to be exported.
+    pub(crate) fn new(name: &str, agents: &[&str]) -> Self {
+        Self::with_config(name, agents, "")
+    }
+
+    /// As [`Self::new`], with a config.toml.
+    pub(crate) fn with_config(name: &str, agents: &[&str], config: &str) -> Self {
+        Self::with(name, agents, config, &[])
+    }
+
+    /// As [`Self::new`], with further variables of its processes.
+    pub(crate) fn with_variables(
+        name: &str,
+        agents: &[&str],
+        variables: &[(&str, &OsStr)],
+    ) -> Self {
+        Self::with(name, agents, "", variables)
+    }
+
+    fn with(name: &str, agents: &[&str], config: &str, variables: &[(&str, &OsStr)]) -> Self {
+        let variables = variables.iter().copied();
+        let agents: Vec<_> = agents.iter().map(|&agent| agent.to_owned()).collect();
+        let folder = Folder::new();
+        platform::paths::make_private_dir(&folder.path().join("home")).unwrap();
+        std::fs::write(folder.path().join("home/config.toml"), config).unwrap();
+        let mut host = Self {
+            name: name.to_owned(),
+            agents,
+            bridge: None,
+            daemon: None,
+            arguments: Vec::new(),
+            variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            folder,
+        };
+        host.start_daemon();
+        host
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        self.folder.path().join("relay").to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file that only the owner can read, and returns its path.
+    pub(crate) fn private_file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        platform::paths::write_private_file(&path, text.as_bytes()).unwrap();
+        path
+    }
+
+    fn process(&self, program: impl AsRef<OsStr>, arguments: &[String]) -> Process {
+        let (home, endpoint) = (self.home(), self.endpoint());
+        let mut variables: Vec<_> =
+            self.variables.iter().map(|(name, value)| (name.as_str(), value.as_os_str())).collect();
+        variables.push(("AGENT_RELAY_HOME", home.as_os_str()));
+        variables.push(("AGENT_RELAY_ENDPOINT", OsStr::new(&endpoint)));
+        Process::start(program, arguments, &variables)
+    }
+
+    /// Runs a command of `agent-relay` to its end, and returns its lines.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Vec<String> {
+        let arguments: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let mut process = self.process(relay(), &arguments);
+        process.wait();
+        process.lines()
+    }
+
+    pub(crate) fn start_daemon(&mut self) {
+        let arguments = ["up", "--foreground"].map(str::to_owned);
+        self.daemon = Some(self.process(relay(), &arguments));
+        let endpoint = self.endpoint();
+        until("a daemon that listens", || Client::join(Settings::guest(&endpoint)).ok());
+    }
+
+    /// Kills the daemon, as a crash would.
+    pub(crate) fn kill_daemon(&mut self) {
+        self.daemon.take().unwrap().kill();
+    }
+
+    /// Starts a bridge with further arguments, which are kept for later starts.
+    pub(crate) fn start_bridge_with(&mut self, urls: &str, more: &[&str]) {
+        let mut arguments: Vec<_> =
+            ["--host", &self.name, "--server", urls].map(str::to_owned).into();
+        for agent in &self.agents {
+            arguments.extend(["--export", agent].map(str::to_owned));
+        }
+        arguments.extend(more.iter().map(|&argument| argument.to_owned()));
+        self.arguments = arguments;
+        self.start_bridge();
+    }
+
+    pub(crate) fn start_bridge(&mut self) {
+        self.bridge = Some(self.process(bridge(), &self.arguments));
+    }
+
+    pub(crate) fn kill_bridge(&mut self) {
+        self.bridge.take().unwrap().kill();
+    }
+
+    pub(crate) fn bridge(&self) -> &Process {
+        self.bridge.as_ref().unwrap()
+    }
+
+    /// Joins the daemon as an agent.
+    pub(crate) fn join(&self, agent: &str) -> Client {
+        let settings = Settings { local: true, ..Settings::agent(self.endpoint(), agent) };
+        Client::join(settings).unwrap()
+    }
+}
+
+/// Starts the hosts' bridges, and waits until each knows all others.
+pub(crate) fn connect(hosts: &mut [Host], urls: &str, more: &[&str]) {
+    for host in &mut *hosts {
+        host.start_bridge_with(urls, more);
+    }
+    for host in &*hosts {
+        for other in hosts.iter().filter(|other| other.name != host.name) {
+            host.bridge().line(&format!("{} is here", other.name));
+            for agent in &other.agents {
+                let name = format!("{agent}@{}", other.name);
+                until(&format!("{name} among the agents of {}", host.name), || {
+                    host.command(&["agents"]).iter().any(|line| line.contains(&name)).then_some(())
+                });
+            }
+        }
+    }
+}

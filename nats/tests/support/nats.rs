@@ -1,0 +1,151 @@
+//! Real NATS servers on loopback ports: one, or a cluster of three.
+
+use super::{folder::Folder, process::Process, until};
+use serde_json::Value;
+use std::{
+    ffi::OsStr,
+    fmt::Write as _,
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    time::Duration,
+};
+
+/// One server of a cluster.
+#[derive(Debug)]
+struct Node {
+    process: Option<Process>,
+    config: PathBuf,
+    client: u16,
+    monitor: u16,
+}
+
+/// Servers of one cluster, which end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Nats {
+    nodes: Vec<Node>,
+    variables: Vec<(&'static str, &'static str)>,
+    _folder: Folder,
+}
+
+/// `count` ports of the loopback that nobody listens on.
+fn ports(count: usize) -> Vec<u16> {
+    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
+
+impl Nats {
+    /// One server.
+    pub(crate) fn one() -> Self {
+        Self::with(1, "", &[])
+    }
+
+    /// A cluster of three.
+    pub(crate) fn three() -> Self {
+        Self::with(3, "", &[])
+    }
+
+    /// So many servers, with further lines in their configuration and further variables.
+    pub(crate) fn with(
+        count: usize,
+        more: &str,
+        variables: &[(&'static str, &'static str)],
+    ) -> Self {
+        let folder = Folder::new();
+        let (clients, monitors, routes) = (ports(count), ports(count), ports(count));
+        let urls: Vec<_> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let mut nodes = Vec::new();
+        for index in 0..count {
+            let (client, monitor) = (clients[index], monitors[index]);
+            let store = folder.path().join(format!("js-{index}"));
+            let mut text = format!(
+                "listen: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\nserver_name: n{index}\n\
+                 jetstream {{ store_dir: {store:?} }}\n"
+            );
+            if count > 1 {
+                write!(
+                    text,
+                    "cluster {{ name: c, listen: 127.0.0.1:{}, routes: [{}] }}\n",
+                    routes[index],
+                    urls.join(", ")
+                )
+                .unwrap();
+            }
+            text.push_str(more);
+            let config = folder.path().join(format!("n{index}.conf"));
+            fs::write(&config, text).unwrap();
+            nodes.push(Node { process: None, config, client, monitor });
+        }
+        let mut nats = Self { nodes, variables: variables.to_vec(), _folder: folder };
+        for index in 0..count {
+            nats.start(index);
+        }
+        for index in 0..count {
+            nats.wait_until_healthy(index);
+        }
+        nats
+    }
+
+    /// The servers' URLs, with commas between them.
+    pub(crate) fn urls(&self) -> String {
+        let urls = self.nodes.iter().map(|node| format!("nats://127.0.0.1:{}", node.client));
+        urls.collect::<Vec<_>>().join(",")
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn start(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let config = node.config.as_os_str();
+        let variables: Vec<_> =
+            self.variables.iter().map(|(name, value)| (*name, OsStr::new(value))).collect();
+        node.process = Some(Process::start("nats-server", ["-c".as_ref(), config], &variables));
+    }
+
+    /// Kills a server, as a crash would.
+    pub(crate) fn kill(&mut self, index: usize) {
+        self.nodes[index].process.take().unwrap().kill();
+    }
+
+    /// Waits until a server and what it replicates are up to date.
+    pub(crate) fn wait_until_healthy(&self, index: usize) {
+        let node = &self.nodes[index];
+        until("a healthy NATS server", || self.is_healthy(index).then_some(()));
+        assert!(node.process.is_some());
+    }
+
+    pub(crate) fn is_healthy(&self, index: usize) -> bool {
+        get(self.nodes[index].monitor, "/healthz").is_some_and(|body| body.contains("\"ok\""))
+    }
+
+    /// The index of the server that leads the stream, in a cluster.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        let body = get(self.nodes[0].monitor, "/jsz?streams=true")?;
+        let text = body.split("\"leader\": \"n").last()?;
+        text.split('"').next()?.parse().ok()
+    }
+}
+
+/// The body that a server's monitor answers.
+fn get(port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
+}
+
+/// The answer of JetStream to a request, by a client of its own. `None` if there is none.
+pub(crate) fn api(urls: &str, subject: &str) -> Option<Value> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let urls: Vec<_> = urls.split(',').map(str::to_owned).collect();
+    runtime.block_on(async {
+        let client = async_nats::connect(urls).await.ok()?;
+        let answer = client.request(subject.to_owned(), "".into()).await.ok()?;
+        serde_json::from_slice(&answer.payload).ok()
+    })
+}

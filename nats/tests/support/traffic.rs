@@ -1,0 +1,134 @@
+//! Agents that send to those of other hosts, and check what they receive.
+
+use super::host::Host;
+use agent_relay::client::{Client, Event, Outgoing};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// The messages of one agent that its daemon has not accepted yet.
+const WINDOW: usize = 8;
+
+/// What was sent and received.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    /// The numbers of the messages of each sender and recipient, in the order of their arrival.
+    received: Mutex<BTreeMap<(String, String), Vec<usize>>>,
+    count: AtomicUsize,
+    faults: Mutex<Vec<String>>,
+}
+
+impl Traffic {
+    /// The number of messages that arrived.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// What went wrong so far.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.faults.lock().unwrap().clone()
+    }
+
+    fn fault(&self, fault: String) {
+        self.faults.lock().unwrap().push(fault);
+    }
+
+    /// Runs an agent: it sends `each` messages to each of `others`, and receives until `stop`.
+    pub(crate) fn run(
+        &self,
+        host: &str,
+        agent: &str,
+        client: &Client,
+        others: &[String],
+        each: usize,
+        stop: &dyn Fn() -> bool,
+    ) {
+        let me = format!("{agent}@{host}");
+        let mut next = 0;
+        let mut open = 0;
+        while !stop() {
+            while open < WINDOW && next < each * others.len() {
+                let (to, number) = (&others[next % others.len()], next / others.len());
+                let message = Outgoing::message(to, format!("{me} {to} {number}"));
+                match client.send(message) {
+                    Ok(_) => (open, next) = (open + 1, next + 1),
+                    Err(error) => self.fault(format!("{me} cannot send: {error}")),
+                }
+            }
+            match client.events().recv_timeout(Duration::from_millis(100)) {
+                Ok(Event::Delivered(delivery)) => {
+                    self.receive(&me, &delivery.from, &delivery.body);
+                    client.acknowledge(&delivery.id);
+                }
+                Ok(Event::Accepted { .. }) => open -= 1,
+                Ok(Event::Refused { nack, .. }) => {
+                    self.fault(format!("{me} got {}: {}", nack.code, nack.message));
+                }
+                Ok(Event::Ended(ended)) => {
+                    self.fault(format!("{me} has ended: {ended}"));
+                    return;
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    fn receive(&self, me: &str, from: &str, body: &str) {
+        let words: Vec<_> = body.split(' ').collect();
+        let [sender, to, number] = words[..] else {
+            return self.fault(format!("{me} got from {from}: {body}"));
+        };
+        if sender != from || to != me {
+            self.fault(format!("{me} got from {from} what {sender} sent to {to}"));
+        }
+        let pair = (sender.to_owned(), to.to_owned());
+        let number = number.parse().unwrap();
+        self.received.lock().unwrap().entry(pair).or_default().push(number);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Checks that each pair of `pairs` got the numbers below `each`, once and in order.
+    pub(crate) fn check(&self, pairs: &[(String, String)], each: usize) -> Result<(), String> {
+        let received = self.received.lock().unwrap();
+        let (mut lost, mut doubled, mut disordered) = (0, 0, 0);
+        for pair in pairs {
+            let numbers = received.get(pair).map_or(&[][..], Vec::as_slice);
+            let mut sorted = numbers.to_vec();
+            sorted.sort_unstable();
+            sorted.dedup();
+            doubled += numbers.len() - sorted.len();
+            lost += each - sorted.len();
+            disordered += usize::from(!numbers.is_sorted());
+        }
+        let faults = self.faults();
+        let text = format!("{lost} lost, {doubled} doubled, {disordered} pairs out of order");
+        println!("{} messages of {} pairs: {text}", self.count(), pairs.len());
+        if (lost, doubled, disordered) == (0, 0, 0) && faults.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{text}; {} faults: {:#?}", faults.len(), &faults[..faults.len().min(20)]))
+    }
+}
+
+/// All pairs of agents on different hosts, each as `NAME@HOST`.
+pub(crate) fn pairs(hosts: &[Host]) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for from in hosts {
+        for to in hosts.iter().filter(|to| to.name != from.name) {
+            for sender in &from.agents {
+                for recipient in &to.agents {
+                    pairs.push((
+                        format!("{sender}@{}", from.name),
+                        format!("{recipient}@{}", to.name),
+                    ));
+                }
+            }
+        }
+    }
+    pairs
+}
