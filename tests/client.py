@@ -35,6 +35,7 @@ class Client:
         self.outgoing, self.answers = queue.SimpleQueue(), queue.SimpleQueue()
         self.heard = collections.deque(maxlen=4096)  # ids, to know messages that come again
         self.left = self.ended = False
+        self.longest = 1 << 20
 
     def run(self, name):
         self.say("HELLO", {"agent": name})
@@ -80,13 +81,15 @@ class Client:
     def say(self, kind, payload, **members):
         envelope = {"v": 1, "type": kind, "id": str(uuid.uuid4()), "ts": int(time.time() * 1000)}
         envelope.update(members, payload=payload)
+        if len(json.dumps(envelope)) > self.longest:
+            return print("not sent: longer than the daemon's frames may be", file=sys.stderr)
         self.outgoing.put(envelope)
         return envelope
 
     def ask(self, kind, payload, **members):
         """Says it until it is taken or refused. Nothing overtakes it meanwhile, so the order is kept."""
         envelope, wait = self.say(kind, payload, **members), 0
-        while True:
+        while envelope:
             answer = self.answers.get()
             about = answer["payload"].get("ack_id", answer["payload"].get("ref"))
             if about == envelope["id"] and "to" not in answer["payload"]:  # not of one of several
@@ -97,7 +100,9 @@ class Client:
                 self.outgoing.put(envelope)
 
     def take_commands(self):
-        self.answers.get()  # WELCOME
+        if (welcome := self.answers.get())["type"] != "WELCOME":
+            return self.say("BYE", {"reason": "not welcome"})
+        self.longest = welcome["payload"]["server"]["max_frame_bytes"]
         # Without a buffer, whose lock this thread would still hold when the program ends.
         for line in open(0, "rb", buffering=0):
             words = line.decode("utf-8", "replace").rstrip("\n").split(" ", 2)

@@ -1,0 +1,1 @@
+"""The conformance kit: checks clients and daemons of Agent Relay against docs/PROTOCOL.md."""

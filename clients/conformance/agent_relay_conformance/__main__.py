@@ -1,0 +1,150 @@
+"""The command line of the kit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from typing import List, Optional, Tuple
+
+from .rules import (
+    ABILITIES, CLIENT_RULES, DAEMON_RULES, DEFAULT_ABILITIES, RULES, Rule,
+)
+from .scripted_client import DaemonRun
+from .scripted_daemon import ClientRun
+from .verdicts import SCHEMA, judge_all, report
+
+EPILOG = "Exit codes: 0 no rule failed, 1 a rule failed, 2 the command line was not understood."
+PROGRAM = "agent_relay_conformance"
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        PROGRAM, description="Checks clients and daemons of Agent Relay against docs/PROTOCOL.md.",
+        epilog=EPILOG)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    abilities = "; ".join(f"{name}: {text}" for name, text in ABILITIES.items())
+    client = commands.add_parser(
+        "client", help="check a client against a scripted daemon", epilog=EPILOG,
+        usage="%(prog)s [options] -- PROGRAM ARGUMENT…",
+        description="Starts PROGRAM once for each rule. It finds the daemon's endpoint in "
+        "AGENT_RELAY_ENDPOINT, or as {endpoint} in an ARGUMENT; reads commands from its standard "
+        "input; and prints what it receives, one JSON envelope a line.")
+    client.add_argument(
+        "--can", metavar="LIST", default=",".join(sorted(DEFAULT_ABILITIES)),
+        help="what the client can do, with commas (default: %(default)s). " + abilities)
+    client.add_argument(
+        "--jobs", type=int, default=4, metavar="N", help="rules at a time (default: %(default)s)")
+    daemon = commands.add_parser(
+        "daemon", help="check a daemon with scripted clients", epilog=EPILOG,
+        usage="%(prog)s [options] (--endpoint PATH | -- PROGRAM ARGUMENT…)",
+        description="Starts PROGRAM as the daemon, whose ARGUMENTs have {endpoint} and {home} "
+        "for its endpoint and its home with a config.toml; or checks one that runs.")
+    daemon.add_argument("--endpoint", metavar="PATH", help="the endpoint of a daemon that runs")
+    for command in (client, daemon):
+        command.add_argument(
+            "--only", action="append", metavar="RULE", help="only this rule; may be repeated")
+        command.add_argument(
+            "--part", choices=["1.0", "1.1"], default="1.1",
+            help="only the rules that version 1.0 has, too (default: all)")
+        command.add_argument(
+            "--timeout", type=float, default=20.0, metavar="SECONDS",
+            help="the longest wait for an event (default: %(default)s)")
+    rules = commands.add_parser("rules", help="list the rules", epilog=EPILOG)
+    for command in (client, daemon, rules):
+        command.add_argument("--json", action="store_true", help="print one JSON object a line")
+    return top
+
+
+def selected(rules: Tuple[Rule, ...], only: Optional[List[str]], part: str) -> List[Rule]:
+    """Returns the rules of a command line. Raises `ValueError` for one that is unknown."""
+    known = {rule.id for rule in rules}
+    for id in only or ():
+        if id not in known:
+            raise ValueError(f"there is no rule {id!r} here: `{PROGRAM} rules` lists them")
+    of_part = [rule for rule in rules if part != "1.0" or rule.since == "1.0"]
+    found = [rule for rule in of_part if not only or rule.id in only]
+    if not found:
+        raise ValueError(f"version {part} has none of these rules: {', '.join(only or ())}")
+    return found
+
+
+def list_rules(as_json: bool) -> None:
+    for rule in RULES:
+        row = {
+            "schema": f"{SCHEMA}.rule/1", "rule": rule.id, "section": rule.section,
+            "binds": rule.binds, "since": rule.since, "needs": sorted(rule.needs),
+            "quotes": rule.quotes}
+        if as_json:
+            print(json.dumps({**row, "not_observable": rule.why_not} if rule.why_not else row))
+            continue
+        print(f"{rule.id:5}  {rule.binds}  {rule.since}  {rule.section}")
+        for quote in rule.quotes:
+            print(f"       {quote}")
+        if rule.why_not:
+            print(f"       (not observable: {rule.why_not})")
+
+
+def main(words: List[str]) -> int:
+    at = words.index("--") if "--" in words else len(words)
+    own, program = words[:at], words[at + 1 :]
+    top = parser()
+    options = top.parse_args(own)
+    if options.command == "rules":
+        list_rules(options.json)
+        return 0
+    try:
+        is_client = options.command == "client"
+        rules = selected(CLIENT_RULES if is_client else DAEMON_RULES, options.only, options.part)
+        if program and shutil.which(program[0]) is None:
+            raise ValueError(f"there is no program {program[0]!r}")
+        if is_client:
+            return check_client(rules, options, program)
+        return check_daemon(rules, options, program)
+    except ValueError as error:
+        top.error(str(error))
+
+
+def check_client(rules: List[Rule], options: argparse.Namespace, program: List[str]) -> int:
+    can = frozenset(filter(None, options.can.split(",")))
+    for word in can - set(ABILITIES):
+        raise ValueError(f"--can: there is no {word!r}; there are {', '.join(ABILITIES)}")
+    if not program:
+        raise ValueError("the client's program is missing: write it after `--`")
+
+    def check(rule: Rule) -> None:
+        assert rule.check
+        with ClientRun(program, can, options.timeout) as run:
+            rule.check(run)
+
+    verdicts = judge_all(rules, can, check, max(1, options.jobs))
+    return 0 if report(verdicts, options.json) else 1
+
+
+def check_daemon(rules: List[Rule], options: argparse.Namespace, program: List[str]) -> int:
+    if bool(program) == bool(options.endpoint):
+        raise ValueError("write either the daemon's program after `--`, or --endpoint PATH")
+    with DaemonRun(program, options.endpoint, options.timeout) as run:
+        def check(rule: Rule) -> None:
+            assert rule.check
+            run.begin()
+            try:
+                rule.check(run)
+            finally:
+                run.finish()
+
+        verdicts = judge_all(rules, run.can, check, 1)
+        return 0 if report(verdicts, options.json) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader has left. Without this, Python reports the same once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,325 @@
+"""Scripted clients, and the daemon that they check."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence
+
+from .wire import Envelope, Failed, Stream, brief, frame, payload_of
+
+#: Short times and small queues, so that a run is short. The names are those of section 16.
+CONFIG = """\
+heartbeat_ms = 1200
+handshake_timeout_ms = 2500
+queue_max_messages = 16
+replay_messages = 4
+"""
+POLL_S = 0.02
+
+
+class Peer(Stream):
+    """A connection to the daemon. PINGs are answered, and not counted among what comes."""
+
+    def __init__(self, endpoint: str, timeout: float) -> None:
+        stream = socket.socket(socket.AF_UNIX)
+        super().__init__(stream)
+        stream.settimeout(timeout)
+        try:
+            stream.connect(endpoint)
+        except OSError:
+            stream.close()
+            raise
+        stream.settimeout(None)
+        self.timeout, self.answers_pings = timeout, True
+        self.name = self.session = self.token = ""
+        self.server: Dict[str, Any] = {}
+        self.incoming: queue.SimpleQueue[Optional[Envelope]] = queue.SimpleQueue()
+        self.pings: queue.SimpleQueue[Optional[Envelope]] = queue.SimpleQueue()
+        self.last_frame = b""
+        self.texts: Dict[str, str] = {}
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def read(self) -> None:
+        for received in self.frames():
+            whole = received.envelope
+            if whole is not None and whole.get("type") == "PING":
+                if self.answers_pings:
+                    self.send("PONG", {"nonce": payload_of(whole).get("nonce")})
+                self.pings.put(whole)
+                continue
+            if whole is not None:
+                self.texts[str(whole.get("id"))] = received.frame.decode()
+            self.incoming.put(whole if whole is not None else {"type": repr(received.frame[:99])})
+        self.incoming.put(None)
+        self.pings.put(None)
+
+    def close(self) -> None:
+        self.end()
+        self.thread.join(self.timeout)
+        super().close()
+
+    # What comes
+
+    def next(self, what: str) -> Envelope:
+        """Returns the next envelope that is no PING."""
+        try:
+            whole = self.incoming.get(timeout=self.timeout)
+        except queue.Empty:
+            raise Failed(f"no {what} within {self.timeout:g} s") from None
+        if whole is None:
+            self.incoming.put(None)
+            raise Failed(f"the daemon ended the connection before {what}")
+        return whole
+
+    def expect(self, kind: str, /, **payload: Any) -> Envelope:
+        """Returns the next envelope. Fails if its type or a member of its payload is another."""
+        what = f"{kind} {json.dumps(payload)}" if payload else kind
+        whole = self.next(what)
+        is_right = whole.get("type") == kind
+        for key, value in payload.items():
+            is_right = is_right and payload_of(whole).get(key) == value
+        if not is_right:
+            raise Failed(f"{what} was due, and {brief(whole)} came")
+        return whole
+
+    def expect_all(self, *wanted: Dict[str, Any]) -> None:
+        """Expects these envelopes in any order. Each is a type and members of the payload."""
+        left = list(wanted)
+        while left:
+            whole = self.next(f"{json.dumps(left)}")
+            for row in left:
+                members = {key: value for key, value in row.items() if key != "type"}
+                is_kind = whole.get("type") == row["type"]
+                if is_kind and members.items() <= payload_of(whole).items():
+                    left.remove(row)
+                    break
+            else:
+                raise Failed(f"one of {json.dumps(left)} was due, and {brief(whole)} came")
+
+    def expect_end(self) -> None:
+        """Waits until the daemon has ended the connection. Nothing may come before."""
+        try:
+            whole = self.incoming.get(timeout=self.timeout)
+        except queue.Empty:
+            raise Failed(f"the daemon left the connection open for {self.timeout:g} s") from None
+        if whole is not None:
+            raise Failed(f"the end of the connection was due, and {brief(whole)} came")
+        self.incoming.put(None)
+
+    def drain(self) -> None:
+        """Waits until the daemon has ended the connection, whatever comes before."""
+        while True:
+            try:
+                if self.incoming.get(timeout=self.timeout) is None:
+                    break
+            except queue.Empty:
+                raise Failed(f"the daemon did not notice an end in {self.timeout:g} s") from None
+        self.incoming.put(None)
+
+    def expect_fatal(self, code: str) -> None:
+        """Expects a fatal ERROR, and the end of the connection."""
+        self.expect("ERROR", code=code, fatal=True)
+        self.expect_end()
+
+    def expect_invalid(self, *ref: str) -> None:
+        """Expects an ERROR `INVALID`, which is not fatal, about this envelope if it is stated."""
+        self.expect("ERROR", code="INVALID", fatal=False, **({"ref": ref[0]} if ref else {}))
+
+    def expect_nothing(self) -> None:
+        """Fails if something came, or comes before a message that the client sends itself."""
+        body = f"fence {time.monotonic()}"
+        self.message(self.name, body)
+        whole = self.next("a message to itself")
+        if payload_of(whole).get("body") != body:
+            raise Failed(f"nothing was due, and {brief(whole)} came")
+
+    def expect_ping(self) -> Envelope:
+        with contextlib.suppress(queue.Empty):
+            whole = self.pings.get(timeout=self.timeout)
+            if whole is not None:
+                return whole
+            self.pings.put(None)
+            raise Failed("the daemon ended the connection before PING")
+        raise Failed(f"no PING within {self.timeout:g} s")
+
+    # What the client does
+
+    def hello(self, name: str, **payload: Any) -> Envelope:
+        """Joins. Returns WELCOME."""
+        self.send("HELLO", {"agent": name, **payload})
+        return self.welcome()
+
+    def welcome(self) -> Envelope:
+        whole = self.expect("WELCOME")
+        payload = payload_of(whole)
+        self.name, self.session = str(payload.get("agent")), str(payload.get("session_id"))
+        self.token = str(payload.get("resume_token"))
+        server = payload.get("server")
+        self.server = server if isinstance(server, dict) else {}
+        return whole
+
+    def text(self, whole: str) -> None:
+        """Writes a text as a frame."""
+        self.write(frame(whole.encode("utf-8", "surrogatepass")))
+
+    def message(self, to: Optional[str], body: str, id: str = "", **members: Any) -> str:
+        """Sends a message. Returns its SEND's id."""
+        payload = members.pop("payload", {"kind": "message", "body": body})
+        return self.send("SEND", payload, id, **({"to": to} if to else {}), **members)
+
+    def mail(self, to: Optional[str], body: str, id: str = "", **members: Any) -> str:
+        """Sends a message at least once. Returns its SEND's id."""
+        meta = {"requires_ack": True, **members.pop("payload_meta", {})}
+        return self.message(to, body, id, payload_meta=meta, **members)
+
+    def mailed(self, to: Optional[str], body: str, id: str = "", **members: Any) -> Envelope:
+        """Sends a message at least once. Returns the ACK `accepted`."""
+        id = self.mail(to, body, id, **members)
+        return self.expect("ACK", ack_id=id, state="accepted")
+
+    def receive(self, body: str) -> Envelope:
+        """Expects a DELIVER with this body."""
+        whole = self.expect("DELIVER", body=body)
+        if not isinstance(whole.get("delivery"), dict):
+            raise Failed(f"a DELIVER without `delivery`: {brief(whole)}")
+        return whole
+
+    def ack(self, delivered: Envelope, **payload: Any) -> None:
+        self.send("ACK", {"ack_id": delivered["id"], **payload})
+
+    def nack(self, delivered: Envelope, **payload: Any) -> None:
+        answer = {"ack_id": delivered["id"], "code": "REFUSED", "message": "not now"}
+        self.send("NACK", {**answer, **payload})
+
+    def subscribe(self, pattern: str, kind: str = "SUBSCRIBE") -> None:
+        self.expect("ACK", ack_id=self.send(kind, {}, topic=pattern))
+
+
+class DaemonRun:
+    """A daemon under check, which the kit has started or not. To be used in a `with` statement."""
+
+    def __init__(self, program: Sequence[str], endpoint: Optional[str], timeout: float) -> None:
+        self.program, self.timeout = program, timeout
+        self.folder = tempfile.mkdtemp(prefix="ar-kit-")
+        self.home = self.folder + "/home"
+        self.endpoint = endpoint or self.folder + "/relay.sock"
+        self.can: FrozenSet[str] = frozenset({"start"} if program else ())
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.peers: List[Peer] = []
+        self.serial = 0
+
+    def __enter__(self) -> DaemonRun:
+        if self.program:
+            os.mkdir(self.home, 0o700)
+            Path(self.home, "config.toml").write_text(CONFIG)
+        elif not self.accepts():
+            shutil.rmtree(self.folder)
+            raise ValueError(f"there is no daemon at {self.endpoint}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def begin(self) -> None:
+        """Prepares a rule: the daemon runs, and names are new."""
+        self.serial += 1
+        if self.program and (self.process is None or self.process.poll() is not None):
+            self.start()
+
+    def finish(self) -> None:
+        """Ends the connections of a rule."""
+        for peer in self.peers:
+            peer.close()
+        self.peers.clear()
+
+    def start(self) -> None:
+        """Starts the daemon, and waits until it accepts connections."""
+        self.kill()
+        places = {"{endpoint}": self.endpoint, "{home}": self.home}
+        words = list(self.program)
+        for place, value in places.items():
+            words = [word.replace(place, value) for word in words]
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_RELAY")}
+        variables = {"AGENT_RELAY_ENDPOINT": self.endpoint, "AGENT_RELAY_HOME": self.home}
+        with open(self.folder + "/stderr", "ab") as errors:
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                env={**inherited, **variables}, start_new_session=True)
+        deadline = time.monotonic() + self.timeout
+        while not self.accepts():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                with open(self.folder + "/stderr", "rb") as file:
+                    text = file.read()[-400:].decode("utf-8", "replace").strip()
+                raise Failed(f"the daemon does not start: {text}")
+            time.sleep(POLL_S)  # The start of an unknown program is no event for others.
+
+    def accepts(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as stream, contextlib.suppress(OSError):
+            stream.connect(self.endpoint)
+            return True
+        return False
+
+    def kill(self) -> None:
+        """Kills the daemon, as a crash would."""
+        if self.process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    # Clients
+
+    def name(self, label: str) -> str:
+        """Returns a name that no other rule uses."""
+        return f"{label}-{os.getpid()}-{self.serial}"
+
+    def topic(self, label: str) -> str:
+        """Returns a topic that no other rule uses."""
+        return f"kit-{os.getpid()}-{self.serial}.{label}"
+
+    def connect(self) -> Peer:
+        """Opens a connection on which nothing was sent yet."""
+        try:
+            peer = Peer(self.endpoint, self.timeout)
+        except OSError as error:
+            raise Failed(f"no connection to {self.endpoint}: {error}") from None
+        self.peers.append(peer)
+        return peer
+
+    def join(self, label: str, **payload: Any) -> Peer:
+        """Joins as an agent with a name of its own."""
+        peer = self.connect()
+        peer.hello(self.name(label), **payload)
+        return peer
+
+    def pair(self) -> List[Peer]:
+        return [self.join("Ann"), self.join("Bob")]
+
+    def operator(self) -> Peer:
+        """Joins as an operator of a daemon that the kit has started."""
+        return self.with_key(mode="operator")
+
+    def bridge(self, agent: str) -> Peer:
+        """Joins a daemon that the kit has started, as an agent of another machine."""
+        return self.with_key(mode="bridge", agent=agent, capabilities={"resume": True})
+
+    def with_key(self, **payload: Any) -> Peer:
+        with open(self.home + "/operator.key", encoding="ascii") as file:
+            key = file.read().strip()
+        peer = self.connect()
+        peer.send("HELLO", {"auth": {"key": key}, **payload})
+        peer.welcome()
+        return peer

@@ -1,0 +1,119 @@
+"""Frames and envelopes of docs/PROTOCOL.md, and one end of a stream that carries them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+import uuid
+from typing import Any, Dict, Iterator, NamedTuple, Optional
+
+Envelope = Dict[str, Any]
+
+FRAME_BYTES_MAX = 1 << 20
+
+
+class Failed(Exception):
+    """A rule is broken. The text is what was expected and what came."""
+
+
+class Skipped(Exception):
+    """A rule cannot be checked here. The text is the reason."""
+
+
+class Received(NamedTuple):
+    """A frame, with the time at which it was complete. Without `envelope` it was no JSON object."""
+
+    envelope: Optional[Envelope]
+    frame: bytes
+    at: float
+
+
+def envelope(kind: str, payload: Any, id: str = "", **members: Any) -> Envelope:
+    """Returns an envelope. `from_` is the member `from`."""
+    whole: Envelope = {"v": 1, "type": kind, "id": id or str(uuid.uuid4())}
+    whole["ts"] = int(time.time() * 1000)
+    whole.update({"from" if key == "from_" else key: value for key, value in members.items()})
+    whole["payload"] = payload
+    return whole
+
+
+def frame(data: bytes) -> bytes:
+    """Returns a frame with these bytes after its length."""
+    return len(data).to_bytes(4, "big") + data
+
+
+def encode(whole: Envelope) -> bytes:
+    """Returns an envelope as a frame."""
+    return frame(json.dumps(whole).encode())
+
+
+def decode(data: bytes) -> Optional[Envelope]:
+    """Returns the envelope in a frame without its length, or None if it is no JSON object."""
+    with contextlib.suppress(ValueError, RecursionError):
+        whole = json.loads(data.decode())
+        if isinstance(whole, dict):
+            return whole
+    return None
+
+
+def payload_of(whole: Optional[Envelope]) -> Dict[str, Any]:
+    """Returns the payload of an envelope, or an empty one if that is no object."""
+    payload = (whole or {}).get("payload")
+    return payload if isinstance(payload, dict) else {}
+
+
+def brief(whole: Optional[Envelope]) -> str:
+    """Returns an envelope in at most 400 characters, for an error."""
+    text = json.dumps(whole)
+    return text if len(text) <= 400 else text[:300] + " … " + text[-90:]
+
+
+class Stream:
+    """One end of a stream of frames. A thread of its own can call `frames`."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.socket = stream
+        self.writing = threading.Lock()
+
+    def write(self, data: bytes) -> None:
+        """Writes bytes. An end of the connection is no error: the reader finds out."""
+        with self.writing, contextlib.suppress(OSError):
+            self.socket.sendall(data)
+
+    def send(self, kind: str, payload: Any, id: str = "", **members: Any) -> str:
+        """Sends an envelope and returns its id."""
+        whole = envelope(kind, payload, id, **members)
+        self.write(encode(whole))
+        return str(whole["id"])
+
+    def frames(self) -> Iterator[Received]:
+        """Yields frames until the stream ends. A length over 64 MiB ends it, too."""
+        data = bytearray()
+        while True:
+            length = int.from_bytes(data[:4], "big") if len(data) >= 4 else 0
+            if len(data) >= 4 and length > 64 << 20:
+                yield Received(None, bytes(data), time.monotonic())
+                return
+            if len(data) >= 4 and len(data) >= 4 + length:
+                whole = bytes(data[4 : 4 + length])
+                del data[: 4 + length]
+                yield Received(decode(whole), whole, time.monotonic())
+                continue
+            more = b""
+            with contextlib.suppress(OSError):
+                more = self.socket.recv(65536)
+            if not more:
+                return
+            data += more
+
+    def end(self) -> None:
+        """Ends the connection in both directions. The other end notices."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.end()
+        self.socket.close()

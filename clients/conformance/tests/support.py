@@ -1,0 +1,104 @@
+"""What the tests share: the kit on the path, a watchdog, and runs of the kit in this process."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import threading
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
+
+TESTS = Path(__file__).resolve().parent
+KIT = TESTS.parent
+ROOT = KIT.parents[1]
+sys.path.insert(0, str(KIT))
+from agent_relay_conformance.rules import (  # noqa: E402
+    ABILITIES, CLIENT_RULES, DAEMON_RULES, RULES, Rule,
+)
+from agent_relay_conformance.scripted_client import DaemonRun  # noqa: E402
+from agent_relay_conformance.scripted_daemon import ClientRun  # noqa: E402
+from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402
+
+__all__ = [
+    "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON_RULES", "DaemonRun", "JOBS", "KIT",
+    "LIMIT_S", "ROOT", "RULES", "SHORT_S", "TESTS", "Verdict", "failures", "judge_client",
+    "judge_clients", "judge_daemon", "python",
+]
+
+if sys.platform == "win32":
+    raise unittest.SkipTest("the kit needs Unix sockets")
+AGENT_RELAY = os.environ.get("AGENT_RELAY", "")
+LIMIT_S = 20.0  # the longest wait for an event that comes
+SHORT_S = 3.0  # the longest wait for an event that does not come
+TEST_LIMIT_S = 180.0  # the watchdog of each test
+JOBS = 16  # Most runs wait most of the time.
+ALL = frozenset(ABILITIES)
+
+
+class Case(unittest.TestCase):
+    def setUp(self) -> None:
+        watchdog = threading.Timer(TEST_LIMIT_S, self.abort)
+        watchdog.daemon = True
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+
+    def abort(self) -> None:
+        faulthandler.dump_traceback()
+        print(f"{self.id()} takes longer than {TEST_LIMIT_S} s", file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def python(*words: str) -> List[str]:
+    """Returns the command of a Python program among the tests, with a fast start."""
+    return [sys.executable, "-I", "-S", str(TESTS / words[0]), *words[1:]]
+
+
+def judge_client(
+    command: Sequence[str], rule: Rule, can: FrozenSet[str], timeout: float = LIMIT_S,
+) -> Verdict:
+    def check(rule: Rule) -> None:
+        assert rule.check
+        with ClientRun(command, can, timeout) as run:
+            rule.check(run)
+
+    return judge(rule, can, check)
+
+
+def judge_daemon(
+    command: Sequence[str], rules: Iterable[Rule], breaks: Set[str],
+) -> List[Verdict]:
+    """Checks a daemon. Waits only shortly where it `breaks` a rule."""
+    with DaemonRun(command, None, LIMIT_S) as run:
+        def check(rule: Rule) -> None:
+            assert rule.check
+            run.timeout = SHORT_S if rule.id in breaks else LIMIT_S
+            run.begin()
+            try:
+                rule.check(run)
+            finally:
+                run.finish()
+
+        return [judge(rule, run.can, check) for rule in rules]
+
+
+def failures(verdicts: Iterable[Verdict]) -> Dict[str, str]:
+    """Returns the ids of the rules that failed, with the reasons."""
+    return {v.rule.id: v.why for v in verdicts if v.result == FAIL}
+
+
+def judge_clients(
+    programs: Mapping[str, Tuple[Sequence[str], Set[str]]], rules: Sequence[Rule] = CLIENT_RULES,
+) -> Dict[str, Dict[str, str]]:
+    """Checks clients, each with the rules that it breaks. Returns the failures of each."""
+    jobs = [(name, rule) for name in programs for rule in rules]
+
+    def run(job: Tuple[str, Rule]) -> Verdict:
+        command, breaks = programs[job[0]]
+        return judge_client(command, job[1], ALL, SHORT_S if job[1].id in breaks else LIMIT_S)
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        verdicts = list(zip(jobs, pool.map(run, jobs)))
+    return {name: failures(v for (of, _), v in verdicts if of == name) for name in programs}

@@ -1,0 +1,126 @@
+"""The clients and the daemon of this repository keep the rules."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Dict, FrozenSet, List, Sequence, Set
+
+from support import (
+    AGENT_RELAY, CLIENT_RULES, DAEMON_RULES, JOBS, KIT, LIMIT_S, ROOT, TESTS, Case, DaemonRun,
+    Verdict, failures, judge_client, judge_daemon,
+)
+
+ADAPTERS = KIT / "adapters"
+TYPESCRIPT = ROOT / "clients" / "typescript" / "dist" / "src" / "index.js"
+NODE = shutil.which("node")
+IS_ROOT = sys.platform == "linux" and os.getuid() == 0
+COMMANDS = frozenset("send publish subscribe unsubscribe outcomes".split())
+RECONNECTS = frozenset("reconnect resume".split())
+QUESTIONS = frozenset("ask answer".split())
+
+
+@dataclass
+class Own:
+    """A client, what it can do, and which rules are skipped for it."""
+
+    command: Sequence[str]
+    can: FrozenSet[str]
+    skipped: Set[str] = field(default_factory=set)
+    only: Set[str] = field(default_factory=set)
+
+
+NEED_RECONNECT = {"8.1", "8.4", "8.7", "11.1", "12.1", "12.2", "12.3", "12.4", "15.2", "15.3"}
+CLIENTS = {
+    "tests/client.py": Own(
+        [sys.executable, "-I", str(ROOT / "tests" / "client.py"), "Ann"], COMMANDS,
+        skipped=NEED_RECONNECT | {"8.5", "8.6", "17.1"}),
+    "Python": Own(
+        [sys.executable, "-I", str(ADAPTERS / "python_client.py"), "Ann"],
+        COMMANDS | RECONNECTS | QUESTIONS, skipped={"17.1"}),
+    # The commands cannot answer or end a subscription, and resume with HELLO.
+    "Rust": Own(
+        [sys.executable, "-I", str(ADAPTERS / "rust_cli.py"), AGENT_RELAY, "Ann"],
+        frozenset("send publish subscribe ask".split()) | RECONNECTS,
+        skipped={"8.4", "8.5", "12.3", "12.4", "17.1"}),
+    "Rust, for a person": Own(
+        [AGENT_RELAY, "listen", "--as", "Ann"], frozenset({"show"}), only={"17.1"}),
+    "TypeScript": Own(
+        [NODE or "", str(ADAPTERS / "typescript_client.mjs"), "Ann"],
+        COMMANDS | RECONNECTS | QUESTIONS, skipped={"17.1"}),
+    "version 1.0": Own(
+        [sys.executable, "-I", str(TESTS / "client_1_0.py"), "Ann"], COMMANDS,
+        only={rule.id for rule in CLIENT_RULES if rule.since == "1.0"}),
+}
+
+DAEMON = [AGENT_RELAY, "--home", "{home}", "--endpoint", "{endpoint}", "up", "--foreground"]
+
+
+def without_root(ids: Set[str], of_root: str) -> Set[str]:
+    return ids if IS_ROOT else ids | {of_root}
+
+
+def judge_own_daemon() -> List[Verdict]:
+    return judge_daemon(DAEMON, DAEMON_RULES, set())
+
+
+@unittest.skipUnless(AGENT_RELAY, "AGENT_RELAY does not name a daemon")
+class OwnPrograms(Case):
+    of_daemon: "Future[List[Verdict]]"
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        # The daemon's rules mostly wait: they are checked while the clients' are.
+        pool = ThreadPoolExecutor(1)
+        cls.of_daemon = pool.submit(judge_own_daemon)
+        pool.shutdown(wait=False)
+
+    def test_clients_keep_the_rules(self) -> None:
+        clients = dict(CLIENTS)
+        if NODE is None or not TYPESCRIPT.exists():
+            del clients["TypeScript"]
+            with self.subTest("TypeScript"):
+                self.skipTest("there is no Node, or the TypeScript client is not built")
+        jobs = [
+            (name, own, rule) for name, own in clients.items() for rule in CLIENT_RULES
+            if not own.only or rule.id in own.only]
+        with ThreadPoolExecutor(JOBS) as pool:
+            verdicts = list(pool.map(
+                lambda job: judge_client(job[1].command, job[2], job[1].can, LIMIT_S), jobs))
+        found: Dict[str, List[Verdict]] = {name: [] for name in clients}
+        for (name, _, _), verdict in zip(jobs, verdicts):
+            found[name].append(verdict)
+        for name, own in clients.items():
+            with self.subTest(name):
+                failed = failures(found[name])
+                self.assertEqual(failed, {})
+                skipped = {v.rule.id: v.why for v in found[name] if v.result == "skipped"}
+                wanted = own.skipped if own.only else without_root(own.skipped, "2.1")
+                self.assertEqual(set(skipped), wanted, skipped)
+
+    def test_daemon_keeps_the_rules(self) -> None:
+        verdicts = self.of_daemon.result()
+        failed = failures(verdicts)
+        self.assertEqual(failed, {})
+        skipped = {v.rule.id: v.why for v in verdicts if v.result == "skipped"}
+        self.assertEqual(set(skipped), without_root(set(), "2.12"), skipped)
+
+    def test_daemon_that_runs_already_is_checked_by_its_endpoint(self) -> None:
+        program = [sys.executable, "-m", "agent_relay_conformance", "daemon", "--only", "6.12"]
+        with DaemonRun(DAEMON, None, LIMIT_S) as run:
+            run.begin()
+            words = [*program, "--only", "2.13", "--endpoint", run.endpoint]
+            done = subprocess.run(words, cwd=KIT, stdout=subprocess.PIPE, text=True)
+        lines = done.stdout.splitlines()
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertTrue(lines[0].startswith("skipped         2.13 "), lines[0])
+        self.assertTrue(lines[1].startswith("pass            6.12 "), lines[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
