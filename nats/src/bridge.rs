@@ -33,6 +33,9 @@ const CONGESTED: usize = 32 * 1024 * 1024;
 /// The pause after which a full channel to the local side is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
+/// The beginning of a line of the local side by which similar lines are recognized, in characters.
+const TOPIC_CHARS: usize = 24;
+
 /// The shortest time between two beats.
 const BEAT_MIN: Duration = Duration::from_millis(100);
 
@@ -296,7 +299,10 @@ impl Bridge<'_> {
                     None => self.settle(ticket),
                 }
             }
-            FromLocal::Line(line) => self.report("local", &line),
+            FromLocal::Line(line) => {
+                let topic: String = line.chars().take(TOPIC_CHARS).collect();
+                self.report(&topic, &line);
+            }
             FromLocal::Ended(why) => self.end = Some(End::Local(why)),
         }
     }

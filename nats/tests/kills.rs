@@ -96,7 +96,7 @@ fn run(mut nats: Nats, replicas: usize) {
             let (traffic, is_over) = (&traffic, &is_over);
             scope.spawn(move || {
                 let stop = || is_over.load(Ordering::Relaxed);
-                traffic.run(&host, &agent, &client, &others, each, time, &stop);
+                traffic.run(&me, &client, &others, (each, time), &stop);
             });
         }
         kill_until(total, seed, &traffic, &mut hosts, &mut nats);

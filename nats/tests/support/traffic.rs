@@ -41,19 +41,16 @@ impl Traffic {
         self.faults.lock().unwrap().push(fault);
     }
 
-    /// Runs an agent: it sends `each` messages to each of `others`, evenly over at least `time`, and
+    /// Runs the agent `me`: it sends `each` messages to each of `others`, evenly over at least `time`, and
     /// receives until `stop`.
     pub(crate) fn run(
         &self,
-        host: &str,
-        agent: &str,
+        me: &str,
         client: &Client,
         others: &[String],
-        each: usize,
-        time: Duration,
+        (each, time): (usize, Duration),
         stop: &dyn Fn() -> bool,
     ) {
-        let me = format!("{agent}@{host}");
         let (mut next, mut open, begun) = (0, 0, Instant::now());
         let count = each * others.len();
         while !stop() {
@@ -68,7 +65,7 @@ impl Traffic {
             }
             match client.events().recv_timeout(LOOK) {
                 Ok(Event::Delivered(delivery)) => {
-                    self.receive(&me, &delivery.from, &delivery.body);
+                    self.receive(me, &delivery.from, &delivery.body);
                     client.acknowledge(&delivery.id);
                 }
                 Ok(Event::Accepted { .. }) => open -= 1,
