@@ -9,6 +9,7 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     path::PathBuf,
+    sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
 
@@ -29,10 +30,25 @@ pub(crate) struct Nats {
     _folder: Folder,
 }
 
+/// The first of the ports that are tried, and their number. They are below those that the system
+/// gives to connections, one of which could take the port of a server that is being restarted.
+const PORTS: (u16, u16) = (20_000, 12_000);
+
 /// `count` ports of the loopback that nobody listens on.
 fn ports(count: usize) -> Vec<u16> {
-    let listeners: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    listeners.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let (first, range) = PORTS;
+    // Test processes that run at the same time begin at different ports.
+    let begin = std::process::id().wrapping_mul(97) % u32::from(range);
+    let mut ports = Vec::new();
+    while ports.len() < count {
+        let next = begin + u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = first + (next % u32::from(range)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            ports.push(port);
+        }
+    }
+    ports
 }
 
 impl Nats {
