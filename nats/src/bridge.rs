@@ -33,6 +33,9 @@ const CONGESTED: usize = 32 * 1024 * 1024;
 /// The pause after which a full channel to the local side is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 
+/// The beginning of a line of the local side by which similar lines are recognized, in characters.
+const TOPIC_CHARS: usize = 24;
+
 /// The shortest time between two beats.
 const BEAT_MIN: Duration = Duration::from_millis(100);
 
@@ -81,6 +84,16 @@ enum Done {
     Published(Lane, Published),
     Acknowledged(u64, bool),
     Info(Option<Info>),
+    Purged,
+}
+
+/// The removal of what is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purge {
+    /// Nothing was acknowledged since the last one.
+    None,
+    Wanted,
+    Running,
 }
 
 struct Bridge<'a> {
@@ -104,6 +117,7 @@ struct Bridge<'a> {
     to_local: VecDeque<ToLocal>,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     last_beat: Instant,
+    purge: Purge,
     end: Option<End>,
 }
 
@@ -138,6 +152,8 @@ pub async fn run(
         to_local: VecDeque::new(),
         work: FuturesUnordered::new(),
         last_beat: now,
+        // What an earlier bridge has acknowledged may be there.
+        purge: Purge::Wanted,
         end: None,
     };
     let (deliveries_sender, mut deliveries) = mpsc::channel(DELIVERIES_MAX);
@@ -171,7 +187,7 @@ impl Bridge<'_> {
                 () = &mut stop => self.end = Some(End::Stopped),
                 Some(done) = self.work.next() => self.done(done),
                 from = self.local.from.recv() => match from {
-                    Some(from) => self.from_local(from),
+                    Some(from) => self.local_event(from),
                     None => self.end = Some(End::Local("the local side has ended".to_owned())),
                 },
                 Some(event) = deliveries.recv() => self.sequence(match event {
@@ -210,9 +226,13 @@ impl Bridge<'_> {
                 self.carry(outbox::Input::Published(lane, published));
             }
             Done::Acknowledged(stream, confirmed) => {
+                if self.purge == Purge::None {
+                    self.purge = Purge::Wanted;
+                }
                 self.sequence(sequencer::Input::Acknowledged(stream, confirmed));
             }
             Done::Info(info) => self.sequence(sequencer::Input::Info(info)),
+            Done::Purged => self.purge = Purge::None,
         }
     }
 
@@ -262,7 +282,7 @@ impl Bridge<'_> {
 
 /// From and to the local side.
 impl Bridge<'_> {
-    fn from_local(&mut self, from: FromLocal) {
+    fn local_event(&mut self, from: FromLocal) {
         match from {
             FromLocal::Carry(carry) => {
                 let lane =
@@ -279,7 +299,10 @@ impl Bridge<'_> {
                     None => self.settle(ticket),
                 }
             }
-            FromLocal::Line(line) => self.report("local", &line),
+            FromLocal::Line(line) => {
+                let topic: String = line.chars().take(TOPIC_CHARS).collect();
+                self.report(&topic, &line);
+            }
             FromLocal::Ended(why) => self.end = Some(End::Local(why)),
         }
     }
@@ -301,9 +324,10 @@ impl Bridge<'_> {
         for output in outputs {
             match output {
                 outbox::Output::Publish(lane, publish) => {
-                    let (link, bytes) = (self.link.clone(), self.stream_bytes);
+                    let bytes = self.presence.stream_bytes(&lane.host);
+                    let link = self.link.clone();
                     let publish = async move {
-                        let published = link.publish(&publish, bytes).await;
+                        let published = link.publish(&lane.host, &publish, bytes).await;
                         Done::Published(lane, published)
                     };
                     self.work.push(publish.boxed());
@@ -422,6 +446,16 @@ impl Bridge<'_> {
             let line = format!("waiting for {missing} messages that NATS has delivered before");
             self.report("recovery", &line);
         }
+        if self.purge == Purge::Wanted {
+            self.purge = Purge::Running;
+            let link = self.link.clone();
+            let purge = async move {
+                // What stays is removed with what is acknowledged later.
+                drop(link.purge().await);
+                Done::Purged
+            };
+            self.work.push(purge.boxed());
+        }
         for reply in self.sequencer.in_progress() {
             self.link.note(reply.to_owned(), "+WPI").await;
         }
@@ -477,24 +511,35 @@ impl Bridge<'_> {
         }
         self.last_beat = now;
         let age = self.presence.age(now);
-        let beat = beat(self.settings, &self.instance, age, ask, bye);
+        let (settings, stream_bytes) = (self.settings, self.stream_bytes);
+        let beat = Own { settings, instance: &self.instance, stream_bytes }.beat(age, ask, bye);
         // Without this beat, the next one or the silence counts.
         drop(self.link.client().publish(subject::presence(&self.here), beat).await);
     }
 }
 
-/// A beat as the bytes of a message.
-fn beat(settings: &Settings, instance: &str, age: Duration, ask: bool, bye: bool) -> bytes::Bytes {
-    let beat = Beat {
-        version: VERSION,
-        host: settings.here.to_string(),
-        instance: instance.to_owned(),
-        age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-        exports: settings.exports.iter().map(ToString::to_string).collect(),
-        ask,
-        bye,
-    };
-    serde_json::to_vec(&beat).expect("a beat is JSON").into()
+/// What a bridge says of its host.
+struct Own<'a> {
+    settings: &'a Settings,
+    instance: &'a str,
+    stream_bytes: Option<i64>,
+}
+
+impl Own<'_> {
+    /// A beat as the bytes of a message.
+    fn beat(&self, age: Duration, ask: bool, bye: bool) -> bytes::Bytes {
+        let beat = Beat {
+            version: VERSION,
+            host: self.settings.here.to_string(),
+            instance: self.instance.to_owned(),
+            age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+            exports: self.settings.exports.iter().map(ToString::to_string).collect(),
+            stream_bytes: self.stream_bytes,
+            ask,
+            bye,
+        };
+        serde_json::to_vec(&beat).expect("a beat is JSON").into()
+    }
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -3,7 +3,7 @@
 use crate::{
     outbox::{Published, Refusal, RefusalKind},
     sequencer::Info,
-    subject::{self, STREAM, Token},
+    subject::{self, Token},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,8 +26,8 @@ pub const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// How long a message waits for its host, at most.
 pub const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The size of the stream, unless another one is given.
-pub const STREAM_BYTES: i64 = 1 << 30;
+/// The size of a host's stream, unless another one is given.
+pub const STREAM_BYTES: i64 = 256 << 20;
 
 /// JetStream's code of "stream not found".
 pub const STREAM_NOT_FOUND: u64 = 10059;
@@ -57,43 +57,53 @@ pub struct ApiError {
     pub description: String,
 }
 
-/// The subject that creates the stream.
+/// The subject that creates a host's stream.
 #[must_use]
-pub fn create_stream_subject() -> String {
-    format!("$JS.API.STREAM.CREATE.{STREAM}")
+pub fn create_stream_subject(host: &Token) -> String {
+    format!("$JS.API.STREAM.CREATE.{}", subject::stream(host))
 }
 
-/// The subject that asks for the stream's state.
+/// The subject that asks for the state of a host's stream.
 #[must_use]
-pub fn stream_info_subject() -> String {
-    format!("$JS.API.STREAM.INFO.{STREAM}")
+pub fn stream_info_subject(host: &Token) -> String {
+    format!("$JS.API.STREAM.INFO.{}", subject::stream(host))
+}
+
+/// The subject that removes messages from a host's stream.
+#[must_use]
+pub fn purge_subject(host: &Token) -> String {
+    format!("$JS.API.STREAM.PURGE.{}", subject::stream(host))
 }
 
 /// The subject that creates a host's consumer, which has the only filter that this subject allows.
 #[must_use]
 pub fn create_consumer_subject(host: &Token) -> String {
-    format!("$JS.API.CONSUMER.CREATE.{STREAM}.{host}.{}", subject::filter(host))
+    format!("$JS.API.CONSUMER.CREATE.{}.{host}.{}", subject::stream(host), subject::filter(host))
 }
 
 /// The subject that asks for the state of a host's consumer.
 #[must_use]
 pub fn consumer_info_subject(host: &Token) -> String {
-    format!("$JS.API.CONSUMER.INFO.{STREAM}.{host}")
+    format!("$JS.API.CONSUMER.INFO.{}.{host}", subject::stream(host))
 }
 
 /// The subject that asks for messages of a host's consumer.
 #[must_use]
 pub fn next_subject(host: &Token) -> String {
-    format!("$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{host}")
+    format!("$JS.API.CONSUMER.MSG.NEXT.{}.{host}", subject::stream(host))
 }
 
-/// The request that creates the stream.
+/// The request that creates a host's stream.
+///
+/// Its retention is by limits, and the host removes what it has acknowledged from the beginning.
+/// Retention as a work queue would remove single messages, and a server that was killed may then
+/// count some as pending that it has removed: these fill the consumer's window for ever.
 #[must_use]
-pub fn create_stream(replicas: usize, bytes: i64) -> Value {
+pub fn create_stream(host: &Token, replicas: usize, bytes: i64) -> Value {
     json!({
-        "name": STREAM,
-        "subjects": [format!("{}.>", subject::MESSAGES)],
-        "retention": "workqueue",
+        "name": subject::stream(host),
+        "subjects": [subject::filter(host)],
+        "retention": "limits",
         "storage": "file",
         "discard": "new",
         "num_replicas": replicas,
@@ -113,7 +123,7 @@ const DESCRIPTION: &str = "a host of agent-relay-nats; max_bytes of the stream: 
 #[must_use]
 pub fn create_consumer(host: &Token, stream_bytes: i64) -> Value {
     json!({
-        "stream_name": STREAM,
+        "stream_name": subject::stream(host),
         "config": {
             "name": host.as_str(),
             "durable_name": host.as_str(),
@@ -127,6 +137,13 @@ pub fn create_consumer(host: &Token, stream_bytes: i64) -> Value {
             "replay_policy": "instant",
         },
     })
+}
+
+/// The request that removes all messages of a stream up to `floor`. `None` if there is none: the
+/// request for nothing, `{"seq": 1}`, would remove everything.
+#[must_use]
+pub fn purge(floor: u64) -> Option<Value> {
+    (floor > 0).then(|| json!({"seq": floor.saturating_add(1)}))
 }
 
 /// The request for up to `batch` messages.
@@ -170,6 +187,8 @@ pub struct ConsumerInfo {
     pub config: ConsumerConfig,
     /// The last delivery.
     pub delivered: Pair,
+    /// The last delivery before which all are acknowledged.
+    pub ack_floor: Pair,
     /// The number of messages that are delivered and not acknowledged.
     pub num_ack_pending: usize,
 }
@@ -233,6 +252,7 @@ impl ConsumerInfo {
             created: self.created,
             consumer: self.delivered.consumer_seq,
             stream: self.delivered.stream_seq,
+            floor: self.ack_floor.stream_seq,
             pending: self.num_ack_pending,
         }
     }
@@ -253,19 +273,18 @@ pub struct StreamInfo {
     pub config: StreamConfig,
 }
 
-/// The outcome of a publish, from JetStream's answer. `bytes` is the stream's size, if known.
+/// The outcome of a publish to a host, from JetStream's answer. `bytes` is the size of the host's
+/// stream, if known.
 #[must_use]
-pub fn published(answer: &[u8], bytes: Option<i64>) -> Published {
+pub fn published(host: &Token, answer: &[u8], bytes: Option<i64>) -> Published {
     #[derive(Deserialize)]
     struct Stored {
         #[serde(rename = "seq")]
         _sequence: u64,
     }
-    let error = match read::<Stored>(answer) {
-        Ok(_) => return Published::Stored,
-        Err(error) => error,
+    let Err(ApiError { err_code, description, .. }) = read::<Stored>(answer) else {
+        return Published::Stored;
     };
-    let ApiError { err_code, description, .. } = error;
     let kind = match err_code {
         MESSAGE_TOO_LARGE => RefusalKind::TooLarge,
         STORE_FAILED if description.contains("maximum") => RefusalKind::Full,
@@ -275,16 +294,17 @@ pub fn published(answer: &[u8], bytes: Option<i64>) -> Published {
     let size = bytes.filter(|_| kind == RefusalKind::Full);
     let size = size.map(|bytes| format!(" (its max_bytes is {bytes})"));
     let message = format!(
-        "NATS's stream {STREAM} refuses the message: {description}{}; send it again later",
+        "NATS's stream {} refuses the message: {description}{}; send it again later",
+        subject::stream(host),
         size.unwrap_or_default()
     );
     Published::Refused(Refusal { kind, message })
 }
 
 /// The sequence in the stream and the number in the consumer, from the subject on which a delivery
-/// is acknowledged.
+/// of `host` is acknowledged.
 #[must_use]
-pub fn numbers(reply: &str) -> Option<(u64, u64)> {
+pub fn numbers(host: &Token, reply: &str) -> Option<(u64, u64)> {
     let tokens: Vec<_> = reply.split('.').collect();
     // Either `$JS.ACK` and seven tokens, or with a domain and an account before these.
     let at = match tokens.len() {
@@ -292,7 +312,7 @@ pub fn numbers(reply: &str) -> Option<(u64, u64)> {
         11.. => 4,
         _ => return None,
     };
-    if tokens[..2] != ["$JS", "ACK"] || tokens[at] != STREAM {
+    if tokens[..2] != ["$JS", "ACK"] || tokens[at] != subject::stream(host) {
         return None;
     }
     Some((tokens[at + 3].parse().ok()?, tokens[at + 4].parse().ok()?))
@@ -303,12 +323,17 @@ mod tests {
     use super::*;
     use agent_relay::protocol::name::Host;
 
+    fn pi() -> Token {
+        Token::of_host(&Host::parse("pi").unwrap())
+    }
+
     #[test]
     fn numbers_are_read_from_both_forms_of_subject() {
-        assert_eq!(numbers("$JS.ACK.RELAY.pi.1.7.3.1795730015892832530.0"), Some((7, 3)));
-        assert_eq!(numbers("$JS.ACK._.hash.RELAY.pi.1.7.3.179573001589283.0.x"), Some((7, 3)));
-        for other in ["", "$JS.ACK.OTHER.pi.1.7.3.1.0", "$JS.ACK.RELAY.pi.1.x.3.1.0", "a.b"] {
-            assert_eq!(numbers(other), None, "{other}");
+        let pi = pi();
+        assert_eq!(numbers(&pi, "$JS.ACK.RELAY_pi.pi.1.7.3.1795730015892832530.0"), Some((7, 3)));
+        assert_eq!(numbers(&pi, "$JS.ACK._.hash.RELAY_pi.pi.1.7.3.179573.0.x"), Some((7, 3)));
+        for other in ["", "$JS.ACK.RELAY_x.pi.1.7.3.1.0", "$JS.ACK.RELAY_pi.pi.1.x.3.1.0", "a.b"] {
+            assert_eq!(numbers(&pi, other), None, "{other}");
         }
     }
 
@@ -319,18 +344,27 @@ mod tests {
             serde_json::to_vec(&json!({"error": error})).unwrap()
         };
         let stored = br#"{"stream": "RELAY", "seq": 4, "duplicate": true}"#;
-        assert_eq!(published(stored, None), Published::Stored);
-        assert_eq!(published(&error(10023, "insufficient resources"), None), Published::Unknown);
-        assert_eq!(published(b"x", None), Published::Unknown);
-        let full = published(&error(10077, "maximum bytes exceeded"), Some(1024));
+        assert_eq!(published(&pi(), stored, None), Published::Stored);
+        assert_eq!(
+            published(&pi(), &error(10023, "insufficient resources"), None),
+            Published::Unknown
+        );
+        assert_eq!(published(&pi(), b"x", None), Published::Unknown);
+        let full = published(&pi(), &error(10077, "maximum bytes exceeded"), Some(1024));
         let Published::Refused(refusal) = full else { panic!("{full:?}") };
         assert_eq!(refusal.kind, RefusalKind::Full);
         assert!(refusal.message.contains("exceeded (its max_bytes is 1024)"), "{refusal:?}");
     }
 
     #[test]
+    fn purge_of_nothing_is_not_requested() {
+        assert_eq!(purge(0), None);
+        assert_eq!(purge(7), Some(json!({"seq": 8})));
+    }
+
+    #[test]
     fn consumer_with_other_settings_is_not_used() {
-        let pi = Token::of_host(&Host::parse("pi").unwrap());
+        let pi = pi();
         let mut config: ConsumerConfig =
             serde_json::from_value(create_consumer(&pi, 7)["config"].clone()).unwrap();
         assert_eq!(config.unusable(&pi), None);

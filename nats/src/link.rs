@@ -149,10 +149,16 @@ impl Link {
         self.client.connection_state() == State::Connected
     }
 
-    /// Publishes a message and waits for JetStream's answer. `stream_bytes` is for an error.
+    /// Publishes a message to a host and waits for JetStream's answer. `stream_bytes` is the size
+    /// of the host's stream, for an error.
     ///
     /// Without a connection, nothing is published: async-nats would keep every repetition.
-    pub async fn publish(&self, publish: &Publish, stream_bytes: Option<i64>) -> Published {
+    pub async fn publish(
+        &self,
+        host: &Token,
+        publish: &Publish,
+        stream_bytes: Option<i64>,
+    ) -> Published {
         let mut headers = HeaderMap::new();
         headers.insert(ID_HEADER, publish.id.as_str());
         headers.insert(VERSION_HEADER, VERSION.to_string().as_str());
@@ -161,7 +167,7 @@ impl Link {
             .payload(publish.batch.clone())
             .timeout(Some(REQUEST_TIMEOUT));
         match self.send(publish.subject.clone(), request).await {
-            Ok(answer) => js::published(&answer, stream_bytes),
+            Ok(answer) => js::published(host, &answer, stream_bytes),
             Err(_) => Published::Unknown,
         }
     }
@@ -196,19 +202,20 @@ impl Link {
         self.ask(js::consumer_info_subject(&self.here), None).await
     }
 
-    /// Creates the stream, unless it exists.
+    /// Creates the stream of a host, unless it exists.
     ///
     /// # Errors
     /// If this host may not, or JetStream cannot.
     pub async fn create_stream(
         &self,
+        host: &Token,
         replicas: usize,
         bytes: i64,
     ) -> Result<StreamInfo, RequestError> {
-        match self.ask(js::stream_info_subject(), None).await {
+        match self.ask(js::stream_info_subject(host), None).await {
             Err(RequestError::Api(error)) if error.err_code == js::STREAM_NOT_FOUND => {
-                let request = js::create_stream(replicas, bytes);
-                self.ask(js::create_stream_subject(), Some(request)).await
+                let request = js::create_stream(host, replicas, bytes);
+                self.ask(js::create_stream_subject(host), Some(request)).await
             }
             other => other,
         }
@@ -230,6 +237,18 @@ impl Link {
             }
             other => other,
         }
+    }
+
+    /// Removes from this host's stream what is acknowledged up to a sequence without a gap.
+    ///
+    /// # Errors
+    /// If JetStream cannot. Then a later call removes it, or the stream's limit of age.
+    pub async fn purge(&self) -> Result<(), RequestError> {
+        let Info { floor, .. } = self.info().await?;
+        let Some(request) = js::purge(floor) else {
+            return Ok(());
+        };
+        self.ask::<Value>(js::purge_subject(&self.here), Some(request)).await.map(drop)
     }
 
     async fn ask<T: DeserializeOwned>(

@@ -51,6 +51,9 @@ pub struct Beat {
     /// The agents that it exports.
     #[serde(default)]
     pub exports: Vec<String>,
+    /// The size of its stream, if it knows it.
+    #[serde(default)]
+    pub stream_bytes: Option<i64>,
     /// Whether others should answer with a beat at once.
     #[serde(default)]
     pub ask: bool,
@@ -94,6 +97,7 @@ struct Peer {
     host: Host,
     instance: String,
     exports: Vec<Name>,
+    stream_bytes: Option<i64>,
     absent_at: Instant,
 }
 
@@ -124,6 +128,12 @@ impl Presence {
     #[must_use]
     pub fn host(&self, token: &Token) -> Option<&Host> {
         Some(&self.peers.get(token)?.host)
+    }
+
+    /// The size of a present host's stream, if that host knows it.
+    #[must_use]
+    pub fn stream_bytes(&self, token: &Token) -> Option<i64> {
+        self.peers.get(token)?.stream_bytes
     }
 
     /// How long this bridge has run.
@@ -170,7 +180,14 @@ impl Presence {
         }
         self.refused.remove(token);
         let (instance, absent_at) = (beat.instance.clone(), now + SILENCE_MAX);
-        let peer = Peer { host: host.clone(), instance, exports: exports.clone(), absent_at };
+        let stream_bytes = beat.stream_bytes;
+        let peer = Peer {
+            host: host.clone(),
+            instance,
+            exports: exports.clone(),
+            stream_bytes,
+            absent_at,
+        };
         let known = self.peers.insert(token.clone(), peer);
         let is_known = known
             .is_some_and(|known| known.exports == exports && known.host.as_str() == host.as_str());

@@ -96,7 +96,7 @@ async fn requests(
         match message.status {
             None | Some(StatusCode::OK) => {
                 asked = asked.saturating_sub(1);
-                if let Some(delivery) = delivery(message)
+                if let Some(delivery) = delivery(here, message)
                     && deliveries.send(Event::Delivered(delivery)).await.is_err()
                 {
                     return;
@@ -124,9 +124,9 @@ fn remaining(message: &Message) -> usize {
 }
 
 /// A message as a delivery, or `None` if JetStream did not deliver it.
-fn delivery(message: Message) -> Option<Delivery<Received>> {
+fn delivery(here: &Token, message: Message) -> Option<Delivery<Received>> {
     let reply = message.reply?.to_string();
-    let (stream, consumer) = js::numbers(&reply)?;
+    let (stream, consumer) = js::numbers(here, &reply)?;
     let version = message.headers.as_ref().and_then(|headers| headers.get(VERSION_HEADER));
     let received = Received {
         subject: message.subject.to_string(),

@@ -18,7 +18,7 @@
 //! if a server's numbers are wrong. Then a message may come twice or late.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -57,6 +57,8 @@ pub struct Info {
     pub consumer: u64,
     /// The highest sequence that was delivered.
     pub stream: u64,
+    /// Every message up to this sequence was acknowledged.
+    pub floor: u64,
     /// The number of messages that were delivered and not acknowledged.
     pub pending: usize,
 }
@@ -96,6 +98,8 @@ pub enum Output<M> {
 /// The recovery's question to JetStream.
 #[derive(Debug)]
 struct Recovery {
+    /// Whether what was settled before has been acknowledged again.
+    repeated: bool,
     /// The difference between JetStream's count and what is known here, at the last answer.
     missing: usize,
     begun: Instant,
@@ -110,6 +114,11 @@ pub struct Sequencer<M> {
     created: Option<String>,
     /// The number of the next delivery.
     next: u64,
+    /// The highest sequence that the present leader has delivered, as far as is known.
+    ///
+    /// Nothing beyond is acknowledged: a leader may take that for a delivery of all before it. It
+    /// delivers it again, and then it is.
+    delivered_to: u64,
     /// Passed and not settled, with the subject to acknowledge on.
     open: BTreeMap<u64, String>,
     /// Settled, and not to be acknowledged until the recovery is over.
@@ -118,8 +127,8 @@ pub struct Sequencer<M> {
     stale: BTreeMap<u64, String>,
     /// Acknowledged without confirmation so far.
     unconfirmed: BTreeMap<u64, String>,
-    /// The last sequences that were settled.
-    done: BTreeSet<u64>,
+    /// The last sequences that were settled, with the subject to acknowledge on.
+    done: BTreeMap<u64, String>,
     /// Counted by JetStream as delivered, but not redelivered when a recovery waited for them.
     phantoms: usize,
     /// Held until the recovery is over.
@@ -134,11 +143,12 @@ impl<M> Sequencer<M> {
         Self {
             created: None,
             next: 0,
+            delivered_to: 0,
             open: BTreeMap::new(),
             settled: BTreeMap::new(),
             stale: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
-            done: BTreeSet::new(),
+            done: BTreeMap::new(),
             held: BTreeMap::new(),
             phantoms: 0,
             recovery: Some(Recovery::begun(now)),
@@ -197,6 +207,7 @@ impl<M> Sequencer<M> {
         }
         let Some(recovery) = &mut self.recovery else {
             self.next = self.next.saturating_add(1);
+            self.delivered_to = self.delivered_to.max(delivery.stream);
             self.pass(delivery, outputs);
             return;
         };
@@ -204,7 +215,7 @@ impl<M> Sequencer<M> {
         let (stream, reply) = (delivery.stream, &delivery.reply);
         if let Some(known) = self.reply_mut(stream) {
             known.clone_from(reply);
-        } else if self.done.contains(&stream) {
+        } else if self.done.contains_key(&stream) {
             self.stale.insert(stream, delivery.reply);
         } else {
             self.held.insert(stream, delivery);
@@ -216,7 +227,7 @@ impl<M> Sequencer<M> {
         let Delivery { stream, reply, message, .. } = delivery;
         if let Some(known) = self.reply_mut(stream) {
             *known = reply;
-        } else if self.done.contains(&stream) {
+        } else if self.done.contains_key(&stream) {
             // The acknowledgement was lost, or crossed this delivery.
             self.acknowledge(stream, reply, outputs);
         } else {
@@ -239,13 +250,13 @@ impl<M> Sequencer<M> {
             // Of a consumer that was replaced.
             return;
         };
-        self.done.insert(stream);
+        self.done.insert(stream, reply.clone());
         if self.done.len() > DONE_MAX {
             self.done.pop_first();
         }
         if self.recovery.is_some() {
             self.settled.insert(stream, reply);
-        } else {
+        } else if stream <= self.delivered_to {
             self.acknowledge(stream, reply, outputs);
         }
     }
@@ -296,7 +307,9 @@ impl<M> Sequencer<M> {
             // JetStream may count these as pending or not. Once they are acknowledged, it does not.
             recovery.ask_at = now;
             for (stream, reply) in std::mem::take(&mut self.stale) {
-                self.acknowledge(stream, reply, outputs);
+                if stream <= info.stream {
+                    self.acknowledge(stream, reply, outputs);
+                }
             }
             return;
         }
@@ -305,6 +318,15 @@ impl<M> Sequencer<M> {
         let missing = info.pending.abs_diff(known + self.phantoms);
         if let Some(recovery) = &mut self.recovery {
             recovery.missing = missing;
+            if missing > 0 && !std::mem::replace(&mut recovery.repeated, true) {
+                self.repeat_acknowledgements(&info, outputs);
+            }
+        }
+        if !self.unconfirmed.is_empty() {
+            if let Some(recovery) = &mut self.recovery {
+                recovery.ask_at = now;
+            }
+            return;
         }
         if missing == 0 {
             self.recover(now, &info, outputs);
@@ -312,6 +334,20 @@ impl<M> Sequencer<M> {
             self.phantoms = info.pending.saturating_sub(known);
             outputs.push(Output::GaveUp(missing));
             self.recover(now, &info, outputs);
+        }
+    }
+
+    /// Acknowledges again what was settled. A server that was killed may have forgotten that, and
+    /// count messages as pending that it has removed, and so never redelivers.
+    fn repeat_acknowledgements(&mut self, info: &Info, outputs: &mut Vec<Output<M>>) {
+        let after_floor = info.floor.saturating_add(1);
+        if after_floor > info.stream {
+            return;
+        }
+        for (stream, reply) in self.done.clone().range(after_floor..=info.stream) {
+            if !self.settled.contains_key(stream) {
+                self.acknowledge(*stream, reply.clone(), outputs);
+            }
         }
     }
 
@@ -333,8 +369,11 @@ impl<M> Sequencer<M> {
         for delivery in complete.into_values() {
             self.pass(delivery, outputs);
         }
+        self.delivered_to = info.stream;
         for (stream, reply) in std::mem::take(&mut self.settled) {
-            self.acknowledge(stream, reply, outputs);
+            if stream <= info.stream {
+                self.acknowledge(stream, reply, outputs);
+            }
         }
         if self.held.is_empty() {
             self.next = info.consumer.saturating_add(1);
@@ -349,7 +388,14 @@ impl<M> Sequencer<M> {
 
 impl Recovery {
     fn begun(now: Instant) -> Self {
-        Self { missing: 0, begun: now, asked: false, ask_at: now, give_up_at: now + RECOVERY_MAX }
+        Self {
+            repeated: false,
+            missing: 0,
+            begun: now,
+            asked: false,
+            ask_at: now,
+            give_up_at: now + RECOVERY_MAX,
+        }
     }
 }
 

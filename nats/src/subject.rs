@@ -7,9 +7,6 @@
 use agent_relay::protocol::name::{Host, Name};
 use std::fmt;
 
-/// The stream that holds all messages between hosts.
-pub const STREAM: &str = "RELAY";
-
 /// The first token of every message's subject.
 pub const MESSAGES: &str = "relay";
 
@@ -72,6 +69,14 @@ impl fmt::Display for Token {
 #[must_use]
 pub fn messages(to: &Token, from: &Token, agent: &Token) -> String {
     format!("{MESSAGES}.{to}.{from}.{agent}")
+}
+
+/// The stream of the messages to `host`.
+///
+/// Each host has one of its own, so that permissions can name it, and a flood fills only one.
+#[must_use]
+pub fn stream(host: &Token) -> String {
+    format!("RELAY_{host}")
 }
 
 /// The filter that matches every message to `host`.

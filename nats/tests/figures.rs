@@ -3,10 +3,18 @@
 //! Bare JetStream publishes, awaits the answer of the stream, receives by a pull consumer, and
 //! acknowledges. Both are measured in turns, so that what else the machine does affects both.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy recognizes only functions with `#[test]` as tests"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
+
 mod support;
 
 use agent_relay::client::{Client, Event, Outgoing};
 use agent_relay_nats::{
+    js,
     link::{Link, Servers},
     outbox::{Publish, Published},
     pull::{self, Event as Pulled, Received},
@@ -38,6 +46,7 @@ const BODY_BYTES: usize = 200;
 
 /// A publisher and a consumer without any of the relay.
 struct Bare {
+    here: Token,
     runtime: Runtime,
     link: Link,
     deliveries: mpsc::Receiver<Pulled>,
@@ -45,7 +54,7 @@ struct Bare {
 }
 
 impl Bare {
-    fn new(nats: &Nats) -> Self {
+    fn new(nats: &Nats, replicas: usize) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -56,20 +65,20 @@ impl Bare {
         let servers = Servers { urls, ..Servers::default() };
         let (link, deliveries) = runtime.block_on(async {
             let (link, _events) = Link::connect(&servers, here.clone()).await.unwrap();
-            let stream = link.create_stream(1, 0).await.unwrap();
+            let stream = link.create_stream(&here, replicas, js::STREAM_BYTES).await.unwrap();
             link.create_consumer(&here, &stream).await.unwrap();
             let (sender, deliveries) = mpsc::channel(WINDOW);
-            tokio::spawn(pull::run(link.clone(), here, sender));
+            tokio::spawn(pull::run(link.clone(), here.clone(), sender));
             (link, deliveries)
         });
-        Self { runtime, link, deliveries, number: 0 }
+        Self { here, runtime, link, deliveries, number: 0 }
     }
 
     fn next(&mut self) -> Publish {
         self.number += 1;
-        let here = Token::received("bare").unwrap();
+        let here = &self.here;
         Publish {
-            subject: subject::messages(&here, &here, &here),
+            subject: subject::messages(here, here, here),
             id: format!("bare-{}", self.number),
             batch: vec![b'x'; BODY_BYTES].into(),
         }
@@ -86,11 +95,11 @@ impl Bare {
     fn latencies(&mut self, count: usize, latencies: &mut Vec<Duration>) {
         for _ in 0..count {
             let publish = self.next();
-            let (link, deliveries) = (&self.link, &mut self.deliveries);
+            let (here, link, deliveries) = (&self.here, &self.link, &mut self.deliveries);
             self.runtime.block_on(async {
                 let begun = Instant::now();
                 let (published, delivery) =
-                    tokio::join!(link.publish(&publish, None), Self::receive(deliveries));
+                    tokio::join!(link.publish(here, &publish, None), Self::receive(deliveries));
                 latencies.push(begun.elapsed());
                 assert_eq!(published, Published::Stored);
                 assert!(link.acknowledge(delivery.reply).await);
@@ -101,12 +110,12 @@ impl Bare {
     /// Messages a second.
     fn throughput(&mut self) -> f64 {
         let all: Vec<_> = (0..MESSAGES).map(|_| self.next()).collect();
-        let (link, deliveries) = (&self.link, &mut self.deliveries);
+        let (here, link, deliveries) = (&self.here, &self.link, &mut self.deliveries);
         let begun = Instant::now();
         self.runtime.block_on(async {
             let publish = async {
                 let mut all = futures_util::stream::iter(all)
-                    .map(|publish| async move { link.publish(&publish, None).await })
+                    .map(|publish| async move { link.publish(here, &publish, None).await })
                     .buffer_unordered(WINDOW);
                 while let Some(published) = all.next().await {
                     assert_eq!(published, Published::Stored);
@@ -144,10 +153,15 @@ fn receive(client: &Client) {
     }
 }
 
-fn latencies(ann: &Client, bob: &Client, count: usize, latencies: &mut Vec<Duration>) {
+fn latencies(
+    (ann, bob): (&Client, &Client),
+    to: &str,
+    count: usize,
+    latencies: &mut Vec<Duration>,
+) {
     for _ in 0..count {
         let begun = Instant::now();
-        ann.send(message("agent-0@pi")).unwrap();
+        ann.send(message(to)).unwrap();
         receive(bob);
         latencies.push(begun.elapsed());
         let accepted = |event| matches!(event, Event::Accepted { .. });
@@ -211,24 +225,32 @@ fn measure(durability: &str, nats: &Nats, replicas: usize) {
     connect(&mut hosts, &nats.urls(), &["--replicas", &replicas.to_string()]);
     let [desk, pi] = &hosts;
     let pairs: Vec<_> = names.iter().map(|name| (desk.join(name), pi.join(name))).collect();
-    let mut bare = Bare::new(nats);
+    let mut bare = Bare::new(nats, replicas);
 
-    let (mut bare_latencies, mut relay_latencies) = (Vec::new(), Vec::new());
-    let (ann, bob) = &pairs[0];
+    let (mut bare_latencies, mut one_latencies, mut relay_latencies) =
+        (Vec::new(), Vec::new(), Vec::new());
+    let across = (&pairs[0].0, &pairs[0].1);
+    let beside = (&pairs[0].0, &pairs[1].0);
     // The first messages of each find caches and connections cold.
     bare.latencies(TURN, &mut Vec::new());
-    latencies(ann, bob, TURN, &mut Vec::new());
+    latencies(across, "agent-0@pi", TURN, &mut Vec::new());
     for _ in 0..LATENCIES / TURN {
         bare.latencies(TURN, &mut bare_latencies);
-        latencies(ann, bob, TURN, &mut relay_latencies);
+        latencies(beside, "agent-1", TURN, &mut one_latencies);
+        latencies(across, "agent-0@pi", TURN, &mut relay_latencies);
     }
     let (bare_p50, bare_p99) = percentiles(bare_latencies);
+    let (one_p50, one_p99) = percentiles(one_latencies);
     let (p50, p99) = percentiles(relay_latencies);
-    let row = |path: &str, p50: f64, p99: f64, rate: f64| {
-        println!("{durability:<12}{replicas:<10}{path:<16}{p50:>7.2}{p99:>8.2}{rate:>12.0}");
+    let row = |path: &str, latency: Option<(f64, f64)>, rate: Option<f64>| {
+        let ms = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!("{ms:.2}"));
+        let (p50, p99) = (ms(latency.map(|it| it.0)), ms(latency.map(|it| it.1)));
+        let rate = rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
+        println!("{durability:<12}{replicas:<10}{path:<16}{p50:>7}{p99:>8}{rate:>12}");
     };
-    row("bare JetStream", bare_p50, bare_p99, bare.throughput());
-    row("1 pair", p50, p99, throughput(&pairs[..1]));
-    row(&format!("{PAIRS} pairs"), f64::NAN, f64::NAN, throughput(&pairs));
+    row("bare JetStream", Some((bare_p50, bare_p99)), Some(bare.throughput()));
+    row("one daemon", Some((one_p50, one_p99)), None);
+    row("host to host", Some((p50, p99)), Some(throughput(&pairs[..1])));
+    row(&format!("{PAIRS} pairs"), None, Some(throughput(&pairs)));
     println!("{:<22}p50 is {:.1} times that of bare JetStream", "", p50 / bare_p50);
 }

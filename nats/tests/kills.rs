@@ -2,7 +2,15 @@
 //! lost or doubled, and the order of each pair is kept.
 //!
 //! `AGENT_RELAY_NATS_MESSAGES` is the number of messages, `AGENT_RELAY_NATS_AGENTS` the number of
-//! agents on all three hosts, `AGENT_RELAY_NATS_SEED` the seed of the kills.
+//! agents on all three hosts, `AGENT_RELAY_NATS_SECONDS` the time over which they send, and
+//! `AGENT_RELAY_NATS_SEED` the seed of the kills.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy recognizes only functions with `#[test]` as tests"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
 mod support;
 
@@ -24,7 +32,7 @@ use support::{
 const HOSTS: [&str; 3] = ["desk", "pi", "lab.1"];
 
 /// The longest pause between two kills, in milliseconds.
-const PAUSE_MS: u64 = 1500;
+const PAUSE_MS: u64 = 1000;
 
 /// The silence after which nothing is killed until a message comes: NATS needs its servers for
 /// some seconds without a crash to redeliver.
@@ -62,6 +70,7 @@ fn run(mut nats: Nats, replicas: usize) {
     let agents = number("AGENT_RELAY_NATS_AGENTS", 9) / HOSTS.len();
     let messages = number("AGENT_RELAY_NATS_MESSAGES", 2000);
     let seed = number("AGENT_RELAY_NATS_SEED", 1) as u64;
+    let time = Duration::from_secs(number("AGENT_RELAY_NATS_SECONDS", 20) as u64);
     let names: Vec<_> = (0..agents).map(|index| format!("agent-{index}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut hosts = HOSTS.map(|host| Host::new(host, &names));
@@ -79,8 +88,6 @@ fn run(mut nats: Nats, replicas: usize) {
         clients.extend(joined);
     }
     let (traffic, is_over) = (Traffic::default(), AtomicBool::new(false));
-    let begun = Instant::now();
-    let mut kills = Kills::default();
     thread::scope(|scope| {
         for (host, agent, client) in clients {
             let me = format!("{agent}@{host}");
@@ -89,52 +96,71 @@ fn run(mut nats: Nats, replicas: usize) {
             let (traffic, is_over) = (&traffic, &is_over);
             scope.spawn(move || {
                 let stop = || is_over.load(Ordering::Relaxed);
-                traffic.run(&host, &agent, &client, &others, each, &stop);
+                traffic.run(&me, &client, &others, (each, time), &stop);
             });
         }
-        let mut random = Random::new(seed);
-        let (mut last, mut changed) = (0, Instant::now());
-        while traffic.count() < total && traffic.faults().is_empty() {
-            if changed.elapsed() < CALM {
-                kill_one(&mut random, &mut hosts, &mut nats, &mut kills);
-            } else {
-                thread::sleep(Duration::from_millis(PAUSE_MS));
-            }
-            if traffic.count() != last {
-                if changed.elapsed() > CALM {
-                    println!("nothing came for {} s", changed.elapsed().as_secs());
-                }
-                (last, changed) = (traffic.count(), Instant::now());
-            }
-            if changed.elapsed() > WATCHDOG {
-                break;
-            }
-        }
+        kill_until(total, seed, &traffic, &mut hosts, &mut nats);
         if traffic.count() >= total {
             // A message that comes twice would come by now.
             thread::sleep(SILENCE);
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    println!("{kills:?} in {} s", begun.elapsed().as_secs());
     if let Err(why) = traffic.check(&pairs, each) {
-        for host in &hosts {
-            let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.name.replace('.', "~"));
-            println!("{:#?}", api(&nats.urls(), &subject));
-            println!("{}:\n{}", host.name, host.bridge().lines().join("\n"));
-        }
+        print_state(&hosts, &nats);
         panic!("{why}");
     }
     let urls = nats.urls();
     for host in HOSTS {
-        let subject = format!("$JS.API.CONSUMER.INFO.RELAY.{}", host.replace('.', "~"));
+        let token = host.replace('.', "~");
+        let subject = format!("$JS.API.CONSUMER.INFO.RELAY_{token}.{token}");
         until("a consumer without messages", || {
             let info = api(&urls, &subject)?;
             (info["num_pending"] == 0 && info["num_ack_pending"] == 0).then_some(())
         });
+        let subject = format!("$JS.API.STREAM.INFO.RELAY_{token}");
+        until("an empty stream", || {
+            (api(&urls, &subject)?["state"]["messages"] == 0).then_some(())
+        });
     }
-    let left = until("the stream's state", || api(&urls, "$JS.API.STREAM.INFO.RELAY"));
-    println!("{} acknowledged messages are left in the stream", left["state"]["messages"]);
+}
+
+/// Kills processes until so many messages have come, or none comes for long.
+fn kill_until(total: usize, seed: u64, traffic: &Traffic, hosts: &mut [Host; 3], nats: &mut Nats) {
+    let (mut kills, mut random) = (Kills::default(), Random::new(seed));
+    let (begun, mut last, mut changed, mut is_calm) = (Instant::now(), 0, Instant::now(), false);
+    while traffic.count() < total && traffic.faults().is_empty() && changed.elapsed() < WATCHDOG {
+        if changed.elapsed() < CALM {
+            kill_one(&mut random, hosts, nats, &mut kills);
+        } else if !is_calm {
+            is_calm = true;
+            println!("nothing comes since {} s", changed.elapsed().as_secs());
+            print_state(hosts, nats);
+        } else {
+            thread::sleep(Duration::from_millis(PAUSE_MS));
+        }
+        if traffic.count() != last {
+            if is_calm {
+                println!("nothing came for {} s", changed.elapsed().as_secs());
+            }
+            (last, changed, is_calm) = (traffic.count(), Instant::now(), false);
+        }
+    }
+    println!("{kills:?} in {} s", begun.elapsed().as_secs());
+}
+
+/// Prints what the bridges and JetStream say.
+fn print_state(hosts: &[Host], nats: &Nats) {
+    for host in hosts {
+        let token = host.name.replace('.', "~");
+        let subject = format!("$JS.API.CONSUMER.INFO.RELAY_{token}.{token}");
+        if let Some(mut info) = api(&nats.urls(), &subject) {
+            info["config"].take();
+            println!("{info}");
+        }
+        let lines = host.bridge().lines();
+        println!("{}:\n{}", host.name, lines[lines.len().saturating_sub(8)..].join("\n"));
+    }
 }
 
 /// Kills one process, starts it again, and waits until the next may be killed.

@@ -1,12 +1,12 @@
 //! The start of a bridge: it connects, finds its consumer, and asks who is there.
 
-use super::{Settings, beat};
+use super::{Own, Settings};
 use crate::{
     js,
     link::{Link, RequestError, Servers},
     presence::{self, FIRST_ANSWERS, Presence},
     reports::printable,
-    subject::{self, PRESENCE, STREAM, Token},
+    subject::{self, PRESENCE, Token},
 };
 use async_nats::{ConnectErrorKind, Event, Subscriber};
 use futures_util::StreamExt;
@@ -48,7 +48,8 @@ pub async fn start(
         platform::random::bytes().map_err(|error| format!("the system has no random: {error}"))?;
     let instance: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut presence = Presence::new(here.clone(), instance.clone(), Instant::now());
-    let beats = ask_who_is_there(settings, &link, &here, &instance, &mut presence).await?;
+    let own = Own { settings, instance: &instance, stream_bytes };
+    let beats = ask_who_is_there(&own, &link, &here, &mut presence).await?;
     Ok(Started { link, events, beats, instance, presence, stream_bytes })
 }
 
@@ -102,7 +103,7 @@ async fn prepare(
         if let Err(RequestError::Api(error)) = &found
             && [js::STREAM_NOT_FOUND, js::CONSUMER_NOT_FOUND].contains(&error.err_code)
         {
-            found = match link.create_stream(replicas, stream_bytes).await {
+            found = match link.create_stream(here, replicas, stream_bytes).await {
                 Ok(stream) => link.create_consumer(here, &stream).await,
                 Err(error) => Err(error),
             };
@@ -111,7 +112,7 @@ async fn prepare(
             Ok(info) => {
                 return match info.config.unusable(here) {
                     None => Ok(info.config.stream_bytes()),
-                    Some(why) => Err(format!("the consumer {here} of {STREAM} is unusable: {why}")),
+                    Some(why) => Err(format!("the consumer {here} is unusable: {why}")),
                 };
             }
             Err(error) => error,
@@ -153,17 +154,16 @@ fn refusal(events: &mut mpsc::Receiver<Event>) -> Option<String> {
 
 /// Asks who is there. Fails if another bridge of this host answers.
 async fn ask_who_is_there(
-    settings: &Settings,
+    own: &Own<'_>,
     link: &Link,
     here: &Token,
-    instance: &str,
     presence: &mut Presence,
 ) -> Result<Subscriber, String> {
     let failed = |error: &dyn std::fmt::Display| format!("NATS does not answer: {error}");
     let client = link.client();
     let mut beats =
         client.subscribe(format!("{PRESENCE}.*")).await.map_err(|error| failed(&error))?;
-    let ask = beat(settings, instance, Duration::ZERO, true, false);
+    let ask = own.beat(Duration::ZERO, true, false);
     client.publish(subject::presence(here), ask).await.map_err(|error| failed(&error))?;
     client.flush().await.map_err(|error| failed(&error))?;
     let until = time::Instant::now() + FIRST_ANSWERS;
@@ -179,11 +179,11 @@ async fn ask_who_is_there(
             &mut outputs,
         );
         if outputs.contains(&presence::Output::Taken) {
-            return Err(taken(settings));
+            return Err(taken(own.settings));
         }
     }
     // The loop begins with no host, so that it reports each.
-    let ask = beat(settings, instance, FIRST_ANSWERS, true, false);
+    let ask = own.beat(FIRST_ANSWERS, true, false);
     client.publish(subject::presence(here), ask).await.map_err(|error| failed(&error))?;
     Ok(beats)
 }

@@ -49,7 +49,7 @@ pub(super) struct Join {
     /// the key of that certificate, in PEM
     #[argh(option, arg_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// the replicas of the stream, if this machine is the one that creates it (1)
+    /// the replicas of this machine's stream in NATS, if it does not exist (1)
     #[argh(option, default = "1", arg_name = "N")]
     replicas: usize,
     /// the daemon's endpoint

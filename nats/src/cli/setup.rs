@@ -3,13 +3,13 @@
 use super::{Failure, join::check_replicas, line, runtime, servers};
 use crate::{
     bridge, js,
-    subject::{STREAM, Token},
+    subject::{self, Token},
 };
 use agent_relay::protocol::name::Host;
 use argh::FromArgs;
 use std::path::PathBuf;
 
-/// Create the stream, and the consumer of each host, unless they exist. Needs credentials of NATS
+/// Create the stream and the consumer of each host, unless they exist. Needs credentials of NATS
 /// that may use the JetStream API.
 #[derive(Debug, FromArgs)]
 #[argh(
@@ -38,11 +38,11 @@ pub(super) struct Setup {
     /// the key of that certificate, in PEM
     #[argh(option, arg_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// the replicas of the stream (1)
+    /// the replicas of each stream (1)
     #[argh(option, default = "1", arg_name = "N")]
     replicas: usize,
-    /// the size of the stream, in MiB (1024)
-    #[argh(option, default = "1024", arg_name = "MIB")]
+    /// the size of each stream, in MiB (256)
+    #[argh(option, default = "256", arg_name = "MIB")]
     max_mib: u32,
 }
 
@@ -65,21 +65,20 @@ impl Setup {
         runtime()?.block_on(async {
             let (link, _events) =
                 bridge::connect(&servers, &first, &line).await.map_err(Failure::failed)?;
-            let stream = link.create_stream(replicas, bytes).await.map_err(|error| {
-                Failure::failed(format!("the stream {STREAM} cannot be created: {error}"))
-            })?;
-            line(&format!("the stream {STREAM} is there"));
             for host in &hosts {
                 let token = Token::of_host(host);
+                let name = subject::stream(&token);
                 let failed = |why: String| {
-                    Failure::failed(format!("the consumer of {host} cannot be created: {why}"))
+                    Failure::failed(format!("the stream {name} cannot be created: {why}"))
                 };
+                let stream = link.create_stream(&token, replicas, bytes).await;
+                let stream = stream.map_err(|error| failed(error.to_string()))?;
                 let info = link.create_consumer(&token, &stream).await;
                 let info = info.map_err(|error| failed(error.to_string()))?;
                 if let Some(why) = info.config.unusable(&token) {
-                    return Err(failed(format!("{why}; delete it first")));
+                    return Err(failed(format!("{why} (its consumer); delete it first")));
                 }
-                line(&format!("the consumer of {host} is there"));
+                line(&format!("{host} is set up: stream {name}"));
             }
             // Before the connection ends with the process, what was created is confirmed.
             Ok(())
@@ -87,4 +86,4 @@ impl Setup {
     }
 }
 
-const _: () = assert!(js::STREAM_BYTES == 1024 << 20);
+const _: () = assert!(js::STREAM_BYTES == 256 << 20);

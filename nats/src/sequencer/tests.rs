@@ -74,6 +74,7 @@ impl Server {
             created: "one".to_owned(),
             consumer: self.leader.dseq,
             stream: self.leader.sseq,
+            floor: self.leader.pending.first().map_or(self.leader.sseq, |stream| stream - 1),
             pending: self.leader.pending.len(),
         }
     }
@@ -264,7 +265,7 @@ fn delivery(stream: u64, consumer: u64) -> Input<u64> {
 }
 
 fn info(consumer: u64, stream: u64, pending: usize) -> Input<u64> {
-    Input::Info(Some(Info { created: "one".to_owned(), consumer, stream, pending }))
+    Input::Info(Some(Info { created: "one".to_owned(), consumer, stream, floor: 0, pending }))
 }
 
 fn after(
@@ -300,13 +301,25 @@ fn stream_that_was_created_anew_loses_nothing() {
     after(&mut sequencer, now, [Input::Acknowledged(1, true), delivery(2, 2)]);
     // The new stream's first message has the number of one that was acknowledged.
     let anew = |consumer, stream, pending| {
-        Input::Info(Some(Info { created: "two".to_owned(), consumer, stream, pending }))
+        Input::Info(Some(Info { created: "two".to_owned(), consumer, stream, floor: 0, pending }))
     };
     let outputs = after(&mut sequencer, now, [delivery(1, 1), anew(1, 1, 1)]);
     assert_eq!(outputs, [Output::AskInfo, Output::Replaced, Output::AskInfo]);
     let later = now + ASK_AGAIN;
     let outputs = after(&mut sequencer, later, [delivery(1, 2), anew(2, 1, 1)]);
     assert_eq!(outputs, [Output::Pass(1, 1)]);
+}
+
+#[test]
+fn message_that_a_new_leader_has_not_delivered_is_acknowledged_when_it_comes_again() {
+    let now = Instant::now();
+    let mut sequencer = Sequencer::new(now);
+    after(&mut sequencer, now, [Input::Tick, info(0, 0, 0), delivery(1, 1), delivery(2, 2)]);
+    let inputs = [Input::Interrupted, info(1, 1, 1), Input::Settled(2), Input::Settled(1)];
+    let outputs = after(&mut sequencer, now, inputs);
+    assert_eq!(outputs, [Output::AskInfo, Output::Acknowledge(1, "1".to_owned())]);
+    let outputs = after(&mut sequencer, now, [delivery(2, 2)]);
+    assert_eq!(outputs, [Output::Acknowledge(2, "2".to_owned())]);
 }
 
 #[test]

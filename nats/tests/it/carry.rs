@@ -49,10 +49,12 @@ fn message_and_answer_cross_and_leave_nothing_in_the_stream() {
         assert_eq!(answer.from, "Bob@pi.1");
         assert_eq!(answer.response, Some(true));
     });
-    until("an empty stream", || {
-        let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY")?;
-        (info["state"]["messages"] == 0).then_some(())
-    });
+    for host in ["desk", "pi~1"] {
+        until("an empty stream", || {
+            let info = api(&nats.urls(), &format!("$JS.API.STREAM.INFO.RELAY_{host}"))?;
+            (info["state"]["messages"] == 0).then_some(())
+        });
+    }
 }
 
 #[test]
@@ -74,6 +76,33 @@ fn message_larger_than_nats_carries_is_refused_with_the_limit() {
     ann.send(Outgoing::message("Bob@pi.1", "x".repeat(100_000))).unwrap();
     let why = refusal(&ann);
     assert!(why.contains("max_payload is 65536"), "{why}");
+}
+
+#[test]
+fn messages_of_a_host_that_is_gone_arrive_in_order() {
+    let nats = Nats::one();
+    let [mut desk, mut pi] = two(&nats);
+    let ann = desk.join("Ann");
+    pi.kill_bridge();
+    for number in 0..5 {
+        ann.send(Outgoing::message("Bob@pi.1", number.to_string())).unwrap();
+    }
+    until("five messages in the stream", || {
+        // Messages that wait for a publish share one, so the daemon is asked.
+        let rows = desk.command(&["inbox", "--as", "Bob@pi.1"]);
+        let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY_pi~1")?;
+        let waits = rows.iter().any(|row| row.contains("Ann"));
+        (!waits && info["state"]["messages"] != 0).then_some(())
+    });
+    desk.kill_bridge();
+    let bob = pi.join("Bob");
+    pi.start_bridge();
+    for number in 0..5 {
+        let next = delivery(&bob);
+        // Nobody says how the host spells its name.
+        assert_eq!((next.from.as_str(), next.body.as_str()), ("Ann@desk", &*number.to_string()));
+        bob.acknowledge(&next.id);
+    }
 }
 
 #[test]

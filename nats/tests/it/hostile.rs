@@ -171,7 +171,7 @@ fn full_stream_refuses_with_its_size() {
     pi.bridge().signal("CONT");
     let bob = pi.join("Bob");
     until("a delivery", || match bob.events().try_recv() {
-        Ok(Event::Delivered(delivery)) => Some(bob.acknowledge(&delivery.id)),
+        Ok(Event::Delivered(delivery)) => Some(delivery),
         _ => None,
     });
 }

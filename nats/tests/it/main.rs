@@ -1,5 +1,12 @@
 //! Bridges between real daemons over real NATS servers.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy recognizes only functions with `#[test]` as tests"
+)]
+#![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

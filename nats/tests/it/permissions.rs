@@ -139,18 +139,19 @@ fn host_can_neither_send_as_another_nor_read_its_messages_nor_change_the_stream(
             js::consumer_info_subject(&token("pi")),
             js::create_consumer_subject(&token("pi")),
             js::create_consumer_subject(&token("desk")),
-            js::create_stream_subject(),
-            js::stream_info_subject(),
-            "$JS.API.CONSUMER.DURABLE.CREATE.RELAY.x".to_owned(),
-            "$JS.API.CONSUMER.CREATE.RELAY".to_owned(),
-            "$JS.API.CONSUMER.DELETE.RELAY.pi".to_owned(),
-            "$JS.API.STREAM.PURGE.RELAY".to_owned(),
-            "$JS.API.STREAM.DELETE.RELAY".to_owned(),
-            "$JS.API.STREAM.UPDATE.RELAY".to_owned(),
-            "$JS.API.STREAM.MSG.GET.RELAY".to_owned(),
-            "$JS.API.STREAM.MSG.DELETE.RELAY".to_owned(),
-            "$JS.API.DIRECT.GET.RELAY".to_owned(),
-            "$JS.ACK.RELAY.pi.1.1.1.1.0".to_owned(),
+            js::create_stream_subject(&token("desk")),
+            js::create_stream_subject(&token("pi")),
+            js::stream_info_subject(&token("pi")),
+            js::purge_subject(&token("pi")),
+            "$JS.API.CONSUMER.DURABLE.CREATE.RELAY_pi.x".to_owned(),
+            "$JS.API.CONSUMER.CREATE.RELAY_pi".to_owned(),
+            "$JS.API.CONSUMER.DELETE.RELAY_pi.pi".to_owned(),
+            "$JS.API.STREAM.DELETE.RELAY_pi".to_owned(),
+            "$JS.API.STREAM.UPDATE.RELAY_pi".to_owned(),
+            "$JS.API.STREAM.MSG.GET.RELAY_pi".to_owned(),
+            "$JS.API.STREAM.MSG.DELETE.RELAY_pi".to_owned(),
+            "$JS.API.DIRECT.GET.RELAY_pi".to_owned(),
+            "$JS.ACK.RELAY_pi.pi.1.1.1.1.0".to_owned(),
             "_INBOX_pi.x".to_owned(),
         ] {
             assert!(intruder.is_refused(&subject).await, "{subject} is allowed");
@@ -171,7 +172,7 @@ fn host_cannot_make_the_server_send_for_another() {
         let intruder = Intruder::new(&nats, "desk").await;
         let next = js::next_subject(&token("desk"));
         let info = js::consumer_info_subject(&token("desk"));
-        for reply in ["relay.pi.lab.bob", "relay-here.lab", "$JS.API.STREAM.DELETE.RELAY"] {
+        for reply in ["relay.pi.lab.bob", "relay-here.lab", "$JS.API.STREAM.DELETE.RELAY_pi"] {
             let own = Request::new().payload("".into());
             intruder.client.send_request("relay.desk.desk.x", own).await.unwrap();
             for (subject, request) in [(&next, r#"{"batch":1}"#), (&info, "")] {
@@ -181,7 +182,7 @@ fn host_cannot_make_the_server_send_for_another() {
             }
             intruder.client.flush().await.unwrap();
         }
-        let ack = ("$JS.ACK.RELAY.pi.1.1.1.1.0".to_owned(), next.clone());
+        let ack = ("$JS.ACK.RELAY_pi.pi.1.1.1.1.0".to_owned(), next.clone());
         intruder.client.publish_with_reply(ack.1, ack.0, "".into()).await.unwrap();
         intruder.until_violation("Publish with Reply").await;
     });

@@ -64,9 +64,9 @@ impl Nats {
                  jetstream {{ store_dir: {store:?} }}\n"
             );
             if count > 1 {
-                write!(
+                writeln!(
                     text,
-                    "cluster {{ name: c, listen: 127.0.0.1:{}, routes: [{}] }}\n",
+                    "cluster {{ name: c, listen: 127.0.0.1:{}, routes: [{}] }}",
                     routes[index],
                     urls.join(", ")
                 )

@@ -8,11 +8,14 @@ use std::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The messages of one agent that its daemon has not accepted yet.
 const WINDOW: usize = 8;
+
+/// The pause between two looks at whether a message is due.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What was sent and received.
 #[derive(Debug, Default)]
@@ -38,21 +41,21 @@ impl Traffic {
         self.faults.lock().unwrap().push(fault);
     }
 
-    /// Runs an agent: it sends `each` messages to each of `others`, and receives until `stop`.
+    /// Runs the agent `me`: it sends `each` messages to each of `others`, evenly over at least `time`, and
+    /// receives until `stop`.
     pub(crate) fn run(
         &self,
-        host: &str,
-        agent: &str,
+        me: &str,
         client: &Client,
         others: &[String],
-        each: usize,
+        (each, time): (usize, Duration),
         stop: &dyn Fn() -> bool,
     ) {
-        let me = format!("{agent}@{host}");
-        let mut next = 0;
-        let mut open = 0;
+        let (mut next, mut open, begun) = (0, 0, Instant::now());
+        let count = each * others.len();
         while !stop() {
-            while open < WINDOW && next < each * others.len() {
+            let is_due = |next: usize| begun.elapsed() * count as u32 >= time * next as u32;
+            while open < WINDOW && next < count && is_due(next) {
                 let (to, number) = (&others[next % others.len()], next / others.len());
                 let message = Outgoing::message(to, format!("{me} {to} {number}"));
                 match client.send(message) {
@@ -60,9 +63,9 @@ impl Traffic {
                     Err(error) => self.fault(format!("{me} cannot send: {error}")),
                 }
             }
-            match client.events().recv_timeout(Duration::from_millis(100)) {
+            match client.events().recv_timeout(LOOK) {
                 Ok(Event::Delivered(delivery)) => {
-                    self.receive(&me, &delivery.from, &delivery.body);
+                    self.receive(me, &delivery.from, &delivery.body);
                     client.acknowledge(&delivery.id);
                 }
                 Ok(Event::Accepted { .. }) => open -= 1,
