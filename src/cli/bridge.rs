@@ -15,12 +15,13 @@ use crate::{
     protocol::{
         calendar::time_limit,
         name::{Host, Name},
+        secret::Secret,
     },
 };
 use argh::{ArgsInfo, FromArgs};
 use command::Running;
 use crossbeam_channel::RecvTimeoutError;
-use platform::clock;
+use platform::{clock, random};
 use std::{ffi::OsString, time::Duration};
 
 /// The first wait before the command is run again, in milliseconds. Each further wait is twice as
@@ -42,18 +43,18 @@ const STEADY_MS: u64 = 10_000;
     usage = "<host> --export <name> [--import <name>] -- <command...>",
     example = "agent-relay bridge pi --export Ann -- ssh pi agent-relay stdio --peer laptop --export Bob",
     example = "agent-relay bridge box --export Ann -- docker exec -i box agent-relay stdio --peer host --export Bob",
-    note = "Ann then writes to Bob@pi, and Bob to Ann@laptop. Ctrl-C ends the link. docs/MACHINES.md has more."
+    note = "Ann then writes to Bob@pi, and Bob to Ann@laptop: each side chooses the name of the other machine. A link that is lost is made again, until Ctrl-C. docs/MACHINES.md has more."
 )]
 pub(super) struct Bridge {
     /// the name of the other machine here: its agents are called NAME@HOST
     #[argh(positional, from_str_fn(host))]
     host: Host,
 
-    /// an agent of this machine that the other one may talk to; may be repeated
+    /// an agent of this machine that the other one may talk to; required, up to 20 times
     #[argh(option, arg_name = "name", from_str_fn(local_agent))]
     export: Vec<Name>,
 
-    /// an agent of the other machine to link; default: all that it exports; may be repeated
+    /// an agent of the other machine to link, up to 20 times; default: all that it exports
     #[argh(option, arg_name = "name", from_str_fn(local_agent))]
     import: Vec<Name>,
 
@@ -77,7 +78,8 @@ impl Bridge {
             let message = format!("no command that reaches {}", self.host);
             return Err(Failure::usage(message).hint(hint));
         }
-        let side = Side::begin(options, self.host, self.export, self.import)?;
+        let secret = Secret::from_random(random::bytes().map_err(Failure::because)?);
+        let side = Side::begin(options, self.host, self.export, self.import, Some(secret))?;
         let (mut was_linked, mut wait_ms) = (false, RETRY_MS);
         loop {
             let began = clock::monotonic_ms();
@@ -104,7 +106,7 @@ fn link(
     was_linked: &mut bool,
 ) -> Result<Option<String>, Failure> {
     let peer = &side.agents.peer;
-    let (mut running, input, output) = Running::start(command, peer)?;
+    let (running, input, output) = Running::start(command, peer)?;
     let Ended { was_open, end } = side.link(output, input)?;
     *was_linked |= was_open;
     let exit = running.end();

@@ -15,7 +15,10 @@ use crate::{
         link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
         local::{Daemon, Local, now},
     },
-    protocol::name::{Host, Name},
+    protocol::{
+        name::{Host, Name},
+        secret::Secret,
+    },
 };
 use crossbeam_channel::{Receiver, bounded};
 use platform::stop_signals::{self, Listening, Signal};
@@ -27,6 +30,7 @@ const EVENTS_MAX: usize = 64;
 /// This machine's side.
 pub(super) struct Side {
     pub(super) agents: Agents,
+    identity: Identity,
     daemon: Daemon,
     frame_bytes_max: u64,
     /// A message comes through this channel when this process is asked to stop.
@@ -50,6 +54,7 @@ impl Side {
         peer: Host,
         exports: Vec<Name>,
         imports: Vec<Name>,
+        bridge: Option<Secret>,
     ) -> Result<Self, Failure> {
         if let Some(agent) = agent_around() {
             let message = format!("{} would link machines: only a person does", escaped(&agent));
@@ -60,6 +65,11 @@ impl Side {
                 return Err(Failure::usage(format!(
                     "{option} is given more than {AGENTS_MAX} times"
                 )));
+            }
+            if let Some((_, twice)) =
+                names.iter().enumerate().find(|(at, it)| names[..*at].contains(it))
+            {
+                return Err(Failure::usage(format!("{option} {twice} is given twice")));
             }
         }
         if exports.is_empty() {
@@ -86,7 +96,13 @@ impl Side {
             }
         });
         Ok(Self {
-            agents: Agents { peer, exports, imports: Some(imports).filter(|all| !all.is_empty()) },
+            agents: Agents {
+                peer,
+                exports,
+                imports: Some(imports).filter(|all| !all.is_empty()),
+                bridge,
+            },
+            identity,
             daemon,
             frame_bytes_max: welcome.server.max_frame_bytes,
             stopped,
@@ -107,10 +123,15 @@ impl Side {
             .map_err(Failure::because)?;
         let log = |line: &str| eprint_line(escaped(line));
         let mut link = Link::begin(now(), &self.agents, pipe, self.frame_bytes_max, log);
-        let mut local = Local::new(self.daemon.clone(), self.agents.exports.iter().cloned());
+        // The daemon may have made another key since.
+        let key = self.identity.operator_key(&self.daemon.endpoint)?;
+        let daemon = Daemon { key, ..self.daemon.clone() };
+        let mut local = Local::new(daemon, self.agents.exports.iter().cloned());
         let end = local.run(&mut link, &events, &self.stopped);
-        if end.is_none() {
-            link.leave(now(), "it was stopped");
+        match &end {
+            None => link.leave(now(), "it was stopped", false),
+            Some(End::Refused(why)) => link.leave(now(), why, true),
+            Some(End::Lost(_)) => {}
         }
         Ok(Ended { was_open: link.is_open(), end })
     }

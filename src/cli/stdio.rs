@@ -21,6 +21,7 @@ use std::io;
     subcommand,
     name = "stdio",
     help_triggers("--help"),
+    usage = "--peer <host> --export <name> [--import <name>]",
     example = "agent-relay stdio --peer laptop --export Bob",
     note = "`agent-relay bridge` on the other machine starts this, for example through ssh. docs/MACHINES.md has more."
 )]
@@ -29,11 +30,11 @@ pub(super) struct Stdio {
     #[argh(option, arg_name = "host", from_str_fn(host))]
     peer: Host,
 
-    /// an agent of this machine that the other one may talk to; may be repeated
+    /// an agent of this machine that the other one may talk to; required, up to 20 times
     #[argh(option, arg_name = "name", from_str_fn(local_agent))]
     export: Vec<Name>,
 
-    /// an agent of the other machine to link; default: all that it exports; may be repeated
+    /// an agent of the other machine to link, up to 20 times; default: all that it exports
     #[argh(option, arg_name = "name", from_str_fn(local_agent))]
     import: Vec<Name>,
 }
@@ -44,7 +45,7 @@ impl Stdio {
             let failure = Failure::usage("stdio speaks with a bridge, and not with a person");
             return Err(failure.hint("run `agent-relay bridge` on the other machine"));
         }
-        let side = Side::begin(options, self.peer, self.export, self.import)?;
+        let side = Side::begin(options, self.peer, self.export, self.import, None)?;
         match side.link(io::stdin(), io::stdout())? {
             Ended { end: None, .. } | Ended { end: Some(End::Lost(_)), was_open: true } => Ok(DONE),
             Ended { end: Some(end), .. } => Err(Failure::failed(escaped(&end.to_string()))),

@@ -18,7 +18,7 @@ pub struct Settings {
     pub capabilities: Capabilities,
     /// The key of the name, or of the operator.
     pub key: Option<Secret>,
-    /// The key that an agent and its companions share.
+    /// The key that an agent and its companions share, or the one that a bridge is known by.
     pub companion_key: Option<Secret>,
     /// The number of attempts before [`Client::join`](super::Client::join) fails.
     pub first_attempts: u32,
@@ -112,13 +112,18 @@ impl Settings {
         Self { key, ..Self::new(endpoint.into(), Mode::Operator, Capabilities::default()) }
     }
 
-    /// Settings of a bridge under the name of an agent of another machine, with the operator's key,
-    /// that tries to join once.
+    /// Settings of a bridge under the name of an agent of another machine, with the operator's key
+    /// and the bridge's own, that tries to join once.
     #[must_use]
-    pub fn bridge(endpoint: impl Into<String>, name: impl Into<String>, key: Secret) -> Self {
+    pub fn bridge(
+        endpoint: impl Into<String>,
+        name: impl Into<String>,
+        (key, bridge): (Secret, Secret),
+    ) -> Self {
         let capabilities = Capabilities { resume: true, ..Capabilities::default() };
-        let key = Some(key);
-        Self { key, ..Self::new(endpoint.into(), Mode::Bridge(name.into()), capabilities) }
+        let (key, companion_key) = (Some(key), Some(bridge));
+        let mode = Mode::Bridge(name.into());
+        Self { key, companion_key, ..Self::new(endpoint.into(), mode, capabilities) }
     }
 
     fn new(endpoint: String, mode: Mode, capabilities: Capabilities) -> Self {

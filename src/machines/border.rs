@@ -42,6 +42,12 @@ pub const IN_FLIGHT_MAX: u64 = 64;
 /// the id of their message.
 const ID_BYTES_MAX: usize = 64;
 
+/// The longest sentence of another machine that goes into a refusal, in characters.
+const TEXT_MAX: usize = 300;
+
+/// The most messages by which agents are notified of late refusals, while a machine is present.
+const NOTICES_MAX: usize = 1_000;
+
 /// A number by which the transport recognizes a message that it has passed to the border.
 pub type Ticket = u64;
 
@@ -99,8 +105,8 @@ pub enum Outcome {
     Accepted(String),
     /// The message was refused; a [`Carry`] has the refusal.
     Refused,
-    /// The frame is no message, so it needs no acknowledgement.
-    Taken,
+    /// The frame was no valid message. Answers and refusals count as such, too.
+    Dropped,
 }
 
 /// A frame for another machine.
@@ -134,6 +140,8 @@ struct Remote {
     /// The at-least-once deliveries that the other machine has not accepted: their recipients there.
     on_way: HashMap<String, Name>,
     pairs: Pairs,
+    /// The late refusals that agents were notified of.
+    notices: usize,
 }
 
 /// The state machine of a border.
@@ -324,10 +332,19 @@ fn refuse(
     out: &mut Vec<Output>,
 ) {
     let id = format!("refusal-{message_id}");
+    let (from, to) = (way.from, way.to);
+    // The daemon's own sentences tell more about this machine than another one may know.
+    let why = match NackCode::parse(code) {
+        Some(NackCode::UnknownAgent) => format!("no agent {from} was ever there"),
+        Some(NackCode::Forbidden) if why.contains("policy.toml") => {
+            format!("a rule there forbids messages from {to} to {from}")
+        }
+        _ => why.chars().take(TEXT_MAX).collect(),
+    };
     let nack = Nack {
         ack_id: message_id.to_owned(),
         code: code.to_owned(),
-        message: why.to_owned(),
+        message: why,
         ..Nack::default()
     };
     let frame = way.refusal(now, &id, &nack);
@@ -365,7 +382,7 @@ impl Border {
         if let Err(why) = outcome {
             out.push(Output::Log(format!("a frame of {host} is dropped: {why}")));
         }
-        out.push(Output::Settled(host.clone(), ticket, Outcome::Taken));
+        out.push(Output::Settled(host.clone(), ticket, Outcome::Dropped));
     }
 
     /// Reads a frame, and checks that it is from an agent that was joined for this machine to one
@@ -434,6 +451,10 @@ impl Border {
         if !self.exports.contains(to) {
             return Err((NackCode::Forbidden, format!("{to} is not exported to {host}")));
         }
+        if self.remotes[host].pairs.contains(from, &envelope.id) {
+            let why = "an earlier message of this id is not answered yet";
+            return Err((NackCode::Invalid, why.to_owned()));
+        }
         let meta: SendMeta = match envelope.payload_meta {
             Some(meta) => envelope
                 .decode_member(meta)
@@ -476,10 +497,16 @@ impl Border {
     ) -> Result<(), String> {
         let Nack { ack_id, code, message, .. } =
             envelope.decode_member(envelope.payload).map_err(|violation| violation.message)?;
-        let why = format!("{message} ({code})");
+        let cut = |text: &str, most| text.chars().take(most).collect::<String>();
+        let why = format!("{} ({})", cut(&message, TEXT_MAX), cut(&code, 32));
         match self.delivery_on_way(host, &ack_id) {
             Some(agent) => out.push(Output::Return(host.clone(), agent, ack_id, why)),
             None => {
+                let remote = self.remotes.get_mut(host).ok_or("the machine has left")?;
+                remote.notices += 1;
+                if remote.notices > NOTICES_MAX {
+                    return Err("it refuses too much".to_owned());
+                }
                 let body = format!("your message to {from}@{host} was not delivered: {why}");
                 let meta = Meta { requires_ack: true, reply_to: Some(ack_id), ..Meta::default() };
                 let notice = Outgoing { meta, ..Outgoing::message(to.as_str(), body) };

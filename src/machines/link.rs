@@ -20,24 +20,30 @@ use crate::{
     protocol::{
         Moment, Now,
         calendar::time_limit,
+        code::NackCode,
         envelope::{Envelope, Header, Kind},
         name::{Host, Name},
-        payload::{Ack, Bye, Empty, Nack},
+        payload::{Ack, Empty, Nack},
+        secret::Secret,
         text::Quoted,
     },
 };
-use hello::LinkHello;
+use hello::{LinkBye, LinkHello};
 use serde::Serialize;
-use std::{cmp::Ordering, collections::HashMap, fmt, ops::ControlFlow};
+use std::{cmp::Ordering, collections::HashMap, fmt, hash::Hash, ops::ControlFlow};
 
-/// The most messages that one side has sent and the other has not answered.
-const WINDOW_MESSAGES: usize = 1_024;
+/// The most messages to one agent that one side has sent and the other has not answered. Each agent
+/// has its own window, so that one that is slow delays no other.
+const WINDOW_MESSAGES: usize = 64;
 
 /// The most bytes of these messages. A single message may always be sent.
-const WINDOW_BYTES: usize = 16 << 20;
+const WINDOW_BYTES: usize = 2 << 20;
 
-/// The most bytes that wait to be written before no more deliveries are taken.
-const UNWRITTEN_BYTES_MAX: usize = 4 << 20;
+/// The most bytes that wait to be written before no more messages are sent.
+const UNWRITTEN_BYTES_MAX: usize = 1 << 20;
+
+/// The most bytes of answers that wait to be written besides, since the other side causes them.
+const UNWRITTEN_ANSWERS_MAX: usize = 8 << 20;
 
 /// The silence after which a side sends PING.
 const PING_MS: u64 = 5_000;
@@ -45,11 +51,18 @@ const PING_MS: u64 = 5_000;
 /// The time without a byte from the other side, or with none written, after which the link is lost.
 const SILENT_MS: u64 = 15_000;
 
+/// The time before the other side's HELLO after which this side says that it waits.
+const WAITING_MS: u64 = 3_000;
+
+/// The longest text of the other side that is shown, in characters.
+const TEXT_MAX: usize = 300;
+
 /// The time without a byte before the other side's HELLO: a person may have to type a password.
 const GREETING_MS: u64 = 120_000;
 
-/// The most lines that a link writes to the log, since the other side can cause them.
-const LOG_LINES_MAX: usize = 100;
+/// The most lines that a link writes to the log in a minute, since the other side can cause them.
+const LOG_LINES_MAX: usize = 50;
+const LOG_MS: u64 = 60_000;
 
 /// The most bytes of a longest frame beyond `max_frame_bytes`, for refusals.
 pub const FRAME_EXTRA_BYTES: usize = 4_096;
@@ -80,6 +93,9 @@ pub struct Agents {
     pub exports: Vec<Name>,
     /// The agents that this side wants of those that the other exports; all if absent.
     pub imports: Option<Vec<Name>>,
+    /// The secret by which the daemons know this bridge, on the side that has started the link. The
+    /// other side uses the same.
+    pub bridge: Option<Secret>,
 }
 
 /// The messages that were sent in one direction and are not answered.
@@ -104,9 +120,44 @@ impl Window {
         self.messages >= WINDOW_MESSAGES || self.bytes >= WINDOW_BYTES
     }
 
-    /// Whether the window has more than a side that obeys the rules would send.
-    const fn is_exceeded(&self) -> bool {
-        self.messages > 2 * WINDOW_MESSAGES || self.messages > 1 && self.bytes > 3 * WINDOW_BYTES
+    /// Whether the window has more than a side that obeys the rules would send, the last of which
+    /// has this number of bytes.
+    const fn is_exceeded(&self, last: usize) -> bool {
+        self.messages > WINDOW_MESSAGES || self.bytes - last >= WINDOW_BYTES && self.messages > 1
+    }
+}
+
+/// The messages that were sent in one direction and are not answered, by `K`.
+#[derive(Debug)]
+struct Unanswered<K> {
+    /// The recipients of the messages, and their bytes.
+    messages: HashMap<K, (Name, usize)>,
+    windows: HashMap<Name, Window>,
+}
+
+impl<K: Eq + Hash> Unanswered<K> {
+    fn new() -> Self {
+        Self { messages: HashMap::new(), windows: HashMap::new() }
+    }
+
+    /// Adds a message. Returns the window of its recipient.
+    fn add(&mut self, key: K, to: Name, bytes: usize) -> &Window {
+        let window = self.windows.entry(to.clone()).or_default();
+        window.add(bytes);
+        self.messages.insert(key, (to, bytes));
+        window
+    }
+
+    /// Removes a message. Returns whether it was there.
+    fn remove(&mut self, key: &K) -> bool {
+        let Some((to, bytes)) = self.messages.remove(key) else { return false };
+        if let Some(window) = self.windows.get_mut(&to) {
+            window.remove(bytes);
+            if window.messages == 0 {
+                self.windows.remove(&to);
+            }
+        }
+        true
     }
 }
 
@@ -117,20 +168,26 @@ pub struct Link<'a> {
     pipe: Pipe,
     /// The other side's longest frame, once its HELLO came.
     frame_bytes_max: Option<usize>,
-    /// The messages that were sent and not answered: their bytes by their ids.
-    sent: HashMap<String, usize>,
-    sent_window: Window,
-    /// The messages that came and are not answered: their bytes by their tickets.
-    received: HashMap<Ticket, usize>,
-    received_window: Window,
+    /// The agents that this side has joined.
+    joined: Vec<Name>,
+    /// Whether the other side has joined its daemon, too.
+    is_open: bool,
+    says_waiting: bool,
+    sent: Unanswered<String>,
+    received: Unanswered<Ticket>,
+    /// The ids of the messages that came and are not answered.
+    received_ids: HashMap<Ticket, String>,
     next_ticket: Ticket,
     next_id: u64,
     last_read: Moment,
     /// The last time at which something was written, or nothing was left to be written.
     last_written: Moment,
     last_sent: Moment,
+    began: Moment,
     log: fn(&str),
     logged: usize,
+    logged_since: Moment,
+    now: Moment,
 }
 
 impl<'a> Link<'a> {
@@ -146,32 +203,39 @@ impl<'a> Link<'a> {
             agents,
             pipe,
             frame_bytes_max: None,
-            sent: HashMap::new(),
-            sent_window: Window::default(),
-            received: HashMap::new(),
-            received_window: Window::default(),
+            joined: Vec::new(),
+            is_open: false,
+            says_waiting: agents.bridge.is_none(),
+            sent: Unanswered::new(),
+            received: Unanswered::new(),
+            received_ids: HashMap::new(),
             next_ticket: 0,
             next_id: 0,
             last_read: now.monotonic,
             last_written: now.monotonic,
             last_sent: now.monotonic,
+            began: now.monotonic,
             log,
             logged: 0,
+            logged_since: now.monotonic,
+            now: now.monotonic,
         };
-        let hello = LinkHello::new(&agents.exports, frame_bytes_max);
+        let hello = LinkHello::new(&agents.exports, agents.bridge.as_ref(), frame_bytes_max);
         link.write(now, Kind::Hello, &hello);
         link
     }
 
-    /// Whether both sides have introduced themselves.
+    /// Whether both sides have joined their daemons.
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        self.frame_bytes_max.is_some()
+        self.is_open
     }
 
-    /// Says that this side leaves.
-    pub fn leave(&mut self, now: Now, reason: &str) {
-        self.write(now, Kind::Bye, &Bye { reason: reason.to_owned(), retry_after_ms: None });
+    /// Says that this side leaves, for this reason. After a `refusal`, another link would end in the
+    /// same way.
+    pub fn leave(&mut self, now: Now, reason: &str, refusal: bool) {
+        let reason = reason.chars().take(TEXT_MAX).collect();
+        self.write(now, Kind::Bye, &LinkBye { reason, refusal });
     }
 
     fn write(&mut self, now: Now, kind: Kind, payload: &impl Serialize) {
@@ -201,25 +265,32 @@ impl<'a> Link<'a> {
             };
         }
         match envelope.kind {
-            Kind::Send => return self.message(now, json, local),
+            Kind::Welcome => self.opened(),
+            Kind::Send => return self.message(&envelope, json, now, local),
             Kind::Ack if envelope.to.is_none() => {
                 if let Ok(ack) = envelope.decode_member::<Ack<'_>>(envelope.payload) {
-                    self.answered(&ack.ack_id);
-                    local.input(now, Input::Carried(&self.agents.peer, ack.ack_id.into_owned()));
+                    let id = ack.ack_id.into_owned();
+                    self.sent.remove(&id);
+                    local.input(now, Input::Carried(&self.agents.peer, id));
                 }
             }
             Kind::Ack => local.input(now, Input::Frame(&self.agents.peer, json, 0)),
             Kind::Nack => {
                 if let Ok(nack) = envelope.decode_member::<Nack>(envelope.payload) {
-                    self.answered(&nack.ack_id);
+                    self.sent.remove(&nack.ack_id);
                 }
                 local.input(now, Input::Frame(&self.agents.peer, json, 0));
             }
             Kind::Ping => self.write(now, Kind::Pong, &Empty {}),
             Kind::Bye => {
-                let bye = envelope.decode_member::<Bye>(envelope.payload).unwrap_or_default();
-                let peer = &self.agents.peer;
-                return ControlFlow::Break(End::Lost(format!("{peer} left: {}", bye.reason)));
+                let bye: LinkBye = envelope.decode_member(envelope.payload).unwrap_or_default();
+                let reason: String = bye.reason.chars().take(TEXT_MAX).collect();
+                let why = format!("{} left: {reason}", self.agents.peer);
+                return ControlFlow::Break(if bye.refusal {
+                    End::Refused(why)
+                } else {
+                    End::Lost(why)
+                });
             }
             // A later version may send more.
             _ => {}
@@ -230,13 +301,16 @@ impl<'a> Link<'a> {
     fn hello(&mut self, now: Now, envelope: &Envelope<'_>, local: &mut Local) -> ControlFlow<End> {
         let hello = envelope.decode_member(envelope.payload).map_err(|why| why.message);
         let Agents { peer, imports, .. } = self.agents;
-        let agents = match hello.and_then(|hello: LinkHello| hello.check()) {
-            Ok((agents, frame_bytes_max)) => {
-                self.frame_bytes_max = Some(frame_bytes_max);
-                agents
-            }
+        let hello = match hello.and_then(|hello: LinkHello| hello.check()) {
+            Ok(hello) => hello,
             Err(why) => return self.refuse(&why),
         };
+        self.frame_bytes_max = Some(hello.frame_bytes_max);
+        let Some(bridge) = self.agents.bridge.clone().or(hello.bridge) else {
+            return self
+                .refuse("neither side has started the link: run `agent-relay bridge` on one");
+        };
+        let agents = hello.agents;
         for missing in imports.iter().flatten().filter(|name| !agents.contains(name)) {
             (self.log)(&format!("{peer} does not export {missing}"));
         }
@@ -245,38 +319,51 @@ impl<'a> Link<'a> {
         if agents.is_empty() {
             return self.refuse("it exports no agent that this side imports");
         }
-        if let Err(refused) = local.present(now, peer, &agents) {
+        if let Err(refused) = local.present(now, peer, &agents, &bridge) {
             let why =
                 format!("cannot join the daemon here as {}: {}", refused.agent, refused.error);
             return ControlFlow::Break(match refused.error {
-                ClientError::NoDaemon { .. } | ClientError::TimedOut { .. } => End::Lost(why),
-                _ => End::Refused(why),
+                ClientError::Ended(Ended::Error(_)) => End::Refused(why),
+                _ => End::Lost(why),
             });
         }
-        let here: Vec<_> = agents.iter().map(|name| name.at(peer).to_string()).collect();
-        let there: Vec<_> = self.agents.exports.iter().map(Name::to_string).collect();
-        let (here, there) = (here.join(", "), there.join(", "));
-        (self.log)(&format!("linked to {peer}: {here} here, {there} there"));
+        self.joined = agents;
+        self.write(now, Kind::Welcome, &Empty {});
         ControlFlow::Continue(())
     }
 
-    fn message(&mut self, now: Now, json: &[u8], local: &mut Local) -> ControlFlow<End> {
+    /// Notes that the other side has joined its daemon.
+    fn opened(&mut self) {
+        self.is_open = true;
+        let Agents { peer, exports, bridge, .. } = self.agents;
+        // The other side's messages are shown beside this one's.
+        if bridge.is_none() {
+            return;
+        }
+        let here: Vec<_> = self.joined.iter().map(|name| name.at(peer).to_string()).collect();
+        let there: Vec<_> = exports.iter().map(Name::to_string).collect();
+        let (here, there) = (here.join(", "), there.join(", "));
+        (self.log)(&format!("linked to {peer}: {here} here, {there} there"));
+    }
+
+    fn message(
+        &mut self,
+        envelope: &Envelope<'_>,
+        json: &[u8],
+        now: Now,
+        local: &mut Local,
+    ) -> ControlFlow<End> {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
-        self.received.insert(ticket, json.len());
-        self.received_window.add(json.len());
-        if self.received_window.is_exceeded() {
+        self.received_ids.insert(ticket, envelope.id.clone().into_owned());
+        // A message without a valid recipient is refused at once, so it needs no window.
+        if let Some(to) = envelope.to.as_deref().and_then(|to| Name::parse(to).ok())
+            && self.received.add(ticket, to, json.len()).is_exceeded(json.len())
+        {
             return self.refuse("it sends more than a link allows");
         }
         local.input(now, Input::Frame(&self.agents.peer, json, ticket));
         ControlFlow::Continue(())
-    }
-
-    /// Notes that the other side has answered a message.
-    fn answered(&mut self, id: &str) {
-        if let Some(bytes) = self.sent.remove(id) {
-            self.sent_window.remove(bytes);
-        }
     }
 
     /// Ends the link because of what the other side sent.
@@ -287,7 +374,13 @@ impl<'a> Link<'a> {
 
     /// The time without a byte after which the link is lost.
     const fn silent_ms(&self) -> u64 {
-        if self.is_open() { SILENT_MS } else { GREETING_MS }
+        if self.frame_bytes_max.is_some() { SILENT_MS } else { GREETING_MS }
+    }
+
+    /// Whether what the other side causes to be written grows without being read.
+    fn is_flooded(&self) -> bool {
+        let longest = self.frame_bytes_max.unwrap_or_default();
+        self.pipe.unwritten() > UNWRITTEN_BYTES_MAX + UNWRITTEN_ANSWERS_MAX + longest
     }
 
     fn lost_at(&self) -> Moment {
@@ -305,6 +398,7 @@ impl Transport for Link<'_> {
     type End = End;
 
     fn event(&mut self, now: Now, event: Event, local: &mut Local) -> ControlFlow<End> {
+        self.now = now.monotonic;
         match event {
             Event::Read(batch) => {
                 self.last_read = now.monotonic;
@@ -312,8 +406,8 @@ impl Transport for Link<'_> {
                     self.frame(now, frame, local)?;
                 }
             }
-            Event::Written => {
-                self.pipe.written();
+            Event::Written(bytes) => {
+                self.pipe.written(bytes);
                 self.last_written = now.monotonic;
             }
             Event::NoFrames(first_bytes) => {
@@ -322,6 +416,9 @@ impl Transport for Link<'_> {
                 return self.refuse(&what);
             }
             Event::Closed(why) => return ControlFlow::Break(End::Lost(why)),
+        }
+        if self.is_flooded() {
+            return self.refuse("it does not read the answers to what it sends");
         }
         ControlFlow::Continue(())
     }
@@ -332,21 +429,29 @@ impl Transport for Link<'_> {
             let why = format!("nothing came from {peer}, or reached it, for {limit}");
             return ControlFlow::Break(End::Lost(why));
         }
-        if self.is_open() && now.monotonic >= self.last_sent.plus(PING_MS) {
+        self.now = now.monotonic;
+        if self.frame_bytes_max.is_some() && now.monotonic >= self.last_sent.plus(PING_MS) {
             self.write(now, Kind::Ping, &Empty {});
+        }
+        if !self.says_waiting && now.monotonic >= self.began.plus(WAITING_MS) {
+            self.says_waiting = true;
+            if self.frame_bytes_max.is_none() {
+                (self.log)(&format!("waiting for {}", self.agents.peer));
+            }
         }
         ControlFlow::Continue(())
     }
 
     fn deadline(&self) -> Option<Moment> {
-        let ping = self.last_sent.plus(PING_MS);
-        Some(if self.is_open() { self.lost_at().min(ping) } else { self.lost_at() })
+        let ping = self.frame_bytes_max.map(|_| self.last_sent.plus(PING_MS));
+        let waiting = (!self.says_waiting).then(|| self.began.plus(WAITING_MS));
+        [Some(self.lost_at()), ping, waiting].into_iter().flatten().min()
     }
 
-    fn is_congested(&self) -> bool {
-        !self.is_open()
-            || self.sent_window.is_full()
-            || self.pipe.unwritten() >= UNWRITTEN_BYTES_MAX
+    fn has_room(&self, _: &Host, agent: &Name) -> bool {
+        self.is_open
+            && self.pipe.unwritten() < UNWRITTEN_BYTES_MAX
+            && !self.sent.windows.get(agent).is_some_and(Window::is_full)
     }
 
     fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String> {
@@ -357,20 +462,28 @@ impl Transport for Link<'_> {
             return Err(format!("{bytes} bytes are over max_frame_bytes of {peer} ({most})"));
         }
         if carry.is_message {
-            self.sent.insert(carry.id, bytes);
-            self.sent_window.add(bytes);
+            self.sent.add(carry.id, carry.to, bytes);
         }
         self.write_frame(now, with_length(&carry.frame));
         Ok(())
     }
 
     fn settled(&mut self, now: Now, _: &Host, ticket: Ticket, outcome: Outcome) {
-        if let Some(bytes) = self.received.remove(&ticket) {
-            self.received_window.remove(bytes);
-        }
-        if let Outcome::Accepted(id) = outcome {
-            let state = Some("accepted".into());
-            self.write(now, Kind::Ack, &Ack { ack_id: id.into(), state, ..Ack::default() });
+        self.received.remove(&ticket);
+        let id = self.received_ids.remove(&ticket);
+        match outcome {
+            Outcome::Accepted(id) => {
+                let state = Some("accepted".into());
+                self.write(now, Kind::Ack, &Ack { ack_id: id.into(), state, ..Ack::default() });
+            }
+            Outcome::Refused => {}
+            // It was no valid message, but the other side waits for an answer.
+            Outcome::Dropped => {
+                if let Some(id) = id {
+                    let why = "it is no message from one agent to another";
+                    self.write(now, Kind::Nack, &Nack::new(id, NackCode::Invalid, why));
+                }
+            }
         }
     }
 
@@ -379,10 +492,13 @@ impl Transport for Link<'_> {
     }
 
     fn log(&mut self, line: String) {
+        if self.now >= self.logged_since.plus(LOG_MS) {
+            (self.logged, self.logged_since) = (0, self.now);
+        }
         self.logged += 1;
         match self.logged.cmp(&LOG_LINES_MAX) {
             Ordering::Less => (self.log)(&line),
-            Ordering::Equal => (self.log)("further lines of this link are not shown"),
+            Ordering::Equal => (self.log)("further lines of this minute are not shown"),
             Ordering::Greater => {}
         }
     }

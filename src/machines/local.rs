@@ -3,7 +3,7 @@
 
 use super::border::{self, AGENTS_MAX, Border, Carry, IN_FLIGHT_MAX, Outcome, Ticket};
 use crate::{
-    client::{Client, ClientError, Ended, Event, Forwarded, Settings, WhenAbsent},
+    client::{Client, ClientError, Delivery, Ended, Event, Forwarded, Settings, WhenAbsent},
     protocol::{
         Moment, Now,
         code::NackCode,
@@ -14,7 +14,10 @@ use crate::{
 };
 use crossbeam_channel::{Receiver, Select, TryRecvError};
 use platform::{clock, peer::User};
-use std::{ops::ControlFlow, time::Duration};
+use std::{collections::VecDeque, ops::ControlFlow, time::Duration};
+
+/// The most deliveries to one agent that wait for a transport.
+const HELD_MAX: usize = 256;
 
 /// The time after which a client that the daemon refused tries again, in milliseconds.
 const RETRY_CYCLE_MS: u64 = 30_000;
@@ -33,8 +36,9 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn settings(&self, name: &Name) -> Settings {
-        let bridge = Settings::bridge(&self.endpoint, name.as_str(), self.key.clone());
+    fn settings(&self, name: &Name, bridge: &Secret) -> Settings {
+        let keys = (self.key.clone(), bridge.clone());
+        let bridge = Settings::bridge(&self.endpoint, name.as_str(), keys);
         let capabilities = Capabilities { max_inflight: IN_FLIGHT_MAX, ..bridge.capabilities };
         Settings {
             server: self.server.clone(),
@@ -63,8 +67,9 @@ pub trait Transport {
     /// The moment at which the transport needs [`tick`](Self::tick).
     fn deadline(&self) -> Option<Moment>;
 
-    /// Whether the transport can carry nothing more for now.
-    fn is_congested(&self) -> bool;
+    /// Whether the transport takes another message for an agent of a machine. Answers and refusals
+    /// are always taken.
+    fn has_room(&self, host: &Host, agent: &Name) -> bool;
 
     /// Carries a frame. The error is a sentence that says why the frame cannot be carried.
     fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String>;
@@ -86,6 +91,17 @@ struct Joined {
     /// The agent's name on its machine.
     name: Name,
     client: Client,
+    /// Deliveries that wait until the transport has room. What else the daemon says must not wait:
+    /// the other side's room depends on it.
+    held: VecDeque<Box<Delivery>>,
+}
+
+impl Joined {
+    /// Whether a delivery would have to wait too long: those at least once are bounded by
+    /// [`IN_FLIGHT_MAX`], the others are dropped.
+    fn is_full(&self, delivery: &Delivery) -> bool {
+        !delivery.requires_ack && self.held.len() >= HELD_MAX
+    }
 }
 
 /// The local daemon's side of a border.
@@ -106,16 +122,25 @@ impl Local {
     }
 
     /// Joins the daemon for the agents of a machine, in place of those that were joined before.
+    /// `bridge` is a secret of the bridge: with it, a name is taken over from an older connection,
+    /// and left alone if another bridge has it.
     ///
     /// # Errors
     /// If the daemon refuses one; none of the machine's agents is joined then.
-    pub fn present(&mut self, now: Now, host: &Host, agents: &[Name]) -> Result<(), JoinError> {
+    pub fn present(
+        &mut self,
+        now: Now,
+        host: &Host,
+        agents: &[Name],
+        bridge: &Secret,
+    ) -> Result<(), JoinError> {
         self.absent(now, host);
         for name in agents.iter().take(AGENTS_MAX) {
             let agent = name.at(host);
-            match Client::join(self.daemon.settings(&agent)) {
+            match Client::join(self.daemon.settings(&agent, bridge)) {
                 Ok(client) => {
-                    self.joined.push(Joined { host: host.clone(), name: name.clone(), client });
+                    let (host, name, held) = (host.clone(), name.clone(), VecDeque::new());
+                    self.joined.push(Joined { host, name, client, held });
                 }
                 Err(error) => {
                     self.absent(now, host);
@@ -167,6 +192,7 @@ impl Local {
                 end @ ControlFlow::Break(_) => end,
             };
             self.carry_out(now, transport);
+            self.release(now, transport);
             if let ControlFlow::Break(end) = step {
                 return Some(end);
             }
@@ -182,10 +208,8 @@ impl Local {
         let mut select = Select::new();
         select.recv(events);
         select.recv(stop);
-        if !transport.is_congested() {
-            for joined in &self.joined {
-                select.recv(joined.client.events());
-            }
+        for joined in &self.joined {
+            select.recv(joined.client.events());
         }
         let deadline = self.border.deadline().into_iter().chain(transport.deadline()).min();
         let ready = match deadline {
@@ -219,11 +243,24 @@ impl Local {
         index: usize,
         transport: &mut T,
     ) -> ControlFlow<T::End> {
-        let Joined { host, name, client } = &self.joined[index];
-        let Ok(event) = client.events().try_recv() else { return ControlFlow::Continue(()) };
-        let name = name.clone();
+        let joined = &mut self.joined[index];
+        let event = match joined.client.events().try_recv() {
+            Ok(event) => event,
+            Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
+            // Its thread has panicked.
+            Err(TryRecvError::Disconnected) => Event::Ended(Ended::Closed),
+        };
+        let (host, name) = (&joined.host, joined.name.clone());
         let input = match event {
-            Event::Delivered(delivery) => border::Input::Delivered(host, name, delivery),
+            Event::Delivered(delivery) => {
+                if joined.is_full(&delivery) {
+                    let agent = name.at(host);
+                    transport.log(format!("too many messages for {agent}: one is dropped"));
+                } else {
+                    joined.held.push_back(delivery);
+                }
+                return ControlFlow::Continue(());
+            }
             Event::Accepted { send_id, .. } => border::Input::Accepted(host, name, send_id),
             Event::Refused { nack, .. } => border::Input::Refused(host, name, nack),
             Event::Answered { send_id, correlation_id, answer } => {
@@ -244,6 +281,22 @@ impl Local {
         };
         self.border.handle(now, input, &mut self.outputs);
         ControlFlow::Continue(())
+    }
+
+    /// Passes deliveries to the border for which the transport has room.
+    fn release<T: Transport>(&mut self, now: Now, transport: &mut T) {
+        for index in 0..self.joined.len() {
+            loop {
+                let joined = &mut self.joined[index];
+                if !transport.has_room(&joined.host, &joined.name) {
+                    break;
+                }
+                let Some(delivery) = joined.held.pop_front() else { break };
+                let input = border::Input::Delivered(&joined.host, joined.name.clone(), delivery);
+                self.border.handle(now, input, &mut self.outputs);
+                self.carry_out(now, transport);
+            }
+        }
     }
 
     /// Carries out what the border has decided.

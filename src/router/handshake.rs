@@ -132,12 +132,7 @@ impl Router {
         let holder = agent.and_then(|agent| Some((agent, self.directory.client(agent)?)));
         match self.ctx.planted.holder(holder) {
             Some((agent, holder)) => {
-                // Often, only writing to a dead connection shows that it is dead. One PING serves
-                // all clients that wait for the name.
-                if self.connections.wait_for_name(&self.ctx, id, applicant, agent) {
-                    self.connections.ping(&mut self.ctx, holder);
-                }
-                self.connections.pause_for_name(&mut self.ctx, id);
+                self.wait_for_name(id, applicant, agent, holder);
                 Ok(())
             }
             None => self.join_free_name(id, applicant),
@@ -190,20 +185,52 @@ impl Router {
     }
 
     /// Admits a bridge under the name of an agent of another machine. The operator's key proves
-    /// more than a token would, so the name's session continues without one.
+    /// more than a token would, so the name's session continues without one; but not while another
+    /// bridge has the name.
     fn hello_of_bridge(&mut self, id: ClientId, hello: Hello) -> Result<(), Refusal> {
         self.check_operator_key(hello.auth.as_ref())?;
         let name = name_in(&hello, Name::parse_remote)?;
         let capabilities = Capabilities { supports_topics: false, ..hello.capabilities };
-        let applicant = Applicant { name, capabilities, proof: Proof::Bridge, companion_key: None };
-        let agent = self.directory.find(applicant.name.as_str()).filter(|agent| {
-            let session = self.directory.session(*agent);
-            session.is_some_and(|session| session.is_good_at(self.ctx.now.monotonic))
-        });
-        match agent {
-            Some(agent) => self.take_over(id, agent, applicant),
-            None => self.join_free_name(id, applicant),
+        let companion_key = companion_key_in(&hello);
+        let applicant = Applicant { name, capabilities, proof: Proof::Bridge, companion_key };
+        let Some(agent) = self.directory.find(applicant.name.as_str()) else {
+            return self.join_free_name(id, applicant);
+        };
+        let holder = self.directory.client(agent);
+        if let Some(holder) = holder.filter(|_| !self.is_of_bridge(agent, companion_key)) {
+            self.wait_for_name(id, applicant, agent, holder);
+            return Ok(());
         }
+        if self.has_good_session(agent) {
+            return self.take_over(id, agent, applicant);
+        }
+        self.join_free_name(id, applicant)
+    }
+
+    /// Whether the bridge with this key has joined as an agent of another machine.
+    fn is_of_bridge(&self, agent: AgentKey, key: Option<Hash>) -> bool {
+        key.is_some_and(|key| self.has_companion(agent, &key))
+    }
+
+    fn has_good_session(&self, agent: AgentKey) -> bool {
+        let session = self.directory.session(agent);
+        session.is_some_and(|session| session.is_good_at(self.ctx.now.monotonic))
+    }
+
+    /// Lets a client wait for a name until the client that has the name proves to be closed.
+    fn wait_for_name(
+        &mut self,
+        id: ClientId,
+        applicant: Applicant,
+        agent: AgentKey,
+        holder: ClientId,
+    ) {
+        // Often, only writing to a dead connection shows that it is dead. One PING serves all
+        // clients that wait for the name.
+        if self.connections.wait_for_name(&self.ctx, id, applicant, agent) {
+            self.connections.ping(&mut self.ctx, holder);
+        }
+        self.connections.pause_for_name(&mut self.ctx, id);
     }
 
     fn check_operator_key(&self, auth: Option<&Auth>) -> Result<(), Refusal> {
@@ -260,7 +287,8 @@ impl Router {
             let Some((id, applicant)) = self.connections.next_waiting(&self.ctx, agent) else {
                 continue;
             };
-            match self.join(id, applicant, false) {
+            let resumes = applicant.proof == Proof::Bridge && self.has_good_session(agent);
+            match self.join(id, applicant, resumes) {
                 Ok(()) => self.notify_presence(agent),
                 Err((code, message)) => self.violated(id, Violation::new(code, message)),
             }

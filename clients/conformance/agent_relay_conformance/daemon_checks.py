@@ -596,7 +596,11 @@ def bridge_needs_the_key(run: DaemonRun) -> None:
 def bridge_resumes_without_a_token(run: DaemonRun) -> None:
     bob, agent = run.join("Bob"), run.name("Ann") + "@kit"
     one = run.bridge(agent)
+    one.welcome()
+    run.bridge(agent, "another").expect_fatal("NAME_IN_USE")
     two = run.bridge(agent)
+    two.welcome()
+    one.expect_ping()
     one.expect_fatal("SESSION_REPLACED")
     two.message(bob.name, "from afar")
     whole = bob.receive("from afar")
@@ -608,6 +612,7 @@ def bridge_resumes_without_a_token(run: DaemonRun) -> None:
 
 def bridge_gets_no_broadcasts(run: DaemonRun) -> None:
     bob, ann = run.join("Bob"), run.bridge(run.name("Ann") + "@kit")
+    ann.welcome()
     bob.message("*", "to everyone")
     bob.message(ann.name, "to one")
     ann.receive("to one")

@@ -407,8 +407,8 @@ DAEMON_RULES = (
         "otherwise."),
     of_daemon(
         "6.26", "Modes", "1.1", daemon.bridge_resumes_without_a_token,
-        "HELLO resumes the name's session, if there is one, without a token, also from another "
-        "connection.", needs="start"),
+        "HELLO resumes the name's session without a token; of an open connection only with the "
+        "`companion_key` that this one stated.", needs="start"),
     of_daemon(
         "6.27", "Modes", "1.1", daemon.bridge_gets_no_broadcasts,
         "`supports_topics` is granted as false, and messages to `*` do not reach it.",

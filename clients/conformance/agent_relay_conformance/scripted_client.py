@@ -310,16 +310,18 @@ class DaemonRun:
 
     def operator(self) -> Peer:
         """Joins as an operator of a daemon that the kit has started."""
-        return self.with_key(mode="operator")
+        peer = self.with_key(mode="operator")
+        peer.welcome()
+        return peer
 
-    def bridge(self, agent: str) -> Peer:
-        """Joins a daemon that the kit has started, as an agent of another machine."""
-        return self.with_key(mode="bridge", agent=agent, capabilities={"resume": True})
+    def bridge(self, agent: str, key: str = "kit") -> Peer:
+        """Asks to join a daemon that the kit has started, as an agent of another machine."""
+        return self.with_key(mode="bridge", agent=agent, companion_key=key,
+                             capabilities={"resume": True})
 
     def with_key(self, **payload: Any) -> Peer:
         with open(self.home + "/operator.key", encoding="ascii") as file:
             key = file.read().strip()
         peer = self.connect()
         peer.send("HELLO", {"auth": {"key": key}, **payload})
-        peer.welcome()
         return peer

@@ -463,7 +463,8 @@ class Daemon:
         self.require(mode in (None, "companion", "bridge"), "`mode` is not known")
         self.require(name is not None, "`agent` is missing")
         if mode == "bridge":
-            return self.on_bridge(connection, name, key, {**caps, "supports_topics": False})
+            own = payload.get("companion_key")
+            return self.on_bridge(connection, name, (key, own), {**caps, "supports_topics": False})
         reserved = name in RESERVED if FLAG == "spelling" else name.lower() in RESERVED
         is_valid = is_name(name) or FLAG == "any-machine" and is_remote_name(name)
         if not is_valid or reserved:
@@ -494,12 +495,17 @@ class Daemon:
         self.waiting.append(waiter)
         self.at(0.25, lambda: self.give_up(waiter))
 
-    def on_bridge(self, connection, name, key, caps):
+    def on_bridge(self, connection, name, keys, caps):
+        key, own = keys
         if key != self.operator_key and FLAG != "any-bridge":
             raise Error("UNAUTHORIZED", "the operator's key is wrong", True)
         if not is_remote_name(name):
             raise Error("INVALID_NAME", "the name is not NAME@HOST", True)
         agent = self.agents.setdefault(name.lower(), Agent(name))
+        if agent.here and agent.companion_key != own:
+            agent.here.put("PING", {"nonce": "alive"})
+            raise Error("NAME_IN_USE", "another bridge has this name", True)
+        agent.companion_key = own
         if not agent.session:
             self.begin(agent, caps)
         self.take_over(connection, agent, caps)

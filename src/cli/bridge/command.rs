@@ -8,17 +8,23 @@ use crate::{
     },
     protocol::name::Host,
 };
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use platform::clock;
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
-/// The time that the command has to end after its input has ended.
-const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time that the command has to end after its input has ended, in milliseconds.
+const END_MS: u64 = 2_000;
+
+/// The pause between two looks whether the command has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The most lines of the command's messages that are shown.
+const LINES_MAX: usize = 500;
 
 /// The longest line of the command's messages that is shown whole, in bytes.
 const LINE_BYTES_MAX: u64 = 1_024;
@@ -30,13 +36,11 @@ const NOT_FOUND: i32 = 127;
 pub(super) struct Running {
     child: Child,
     name: String,
-    /// The thread that shows the command's messages. The channel is disconnected at their end.
-    messages: Option<JoinHandle<()>>,
-    messages_ended: Receiver<()>,
 }
 
 impl Running {
-    /// Starts the command. Its messages are shown with the machine's name.
+    /// Starts the command. Its messages are shown with the machine's name, as long as anything can
+    /// write them: also a process that the command has left behind.
     pub(super) fn start(
         command: &[OsString],
         host: &Host,
@@ -50,34 +54,29 @@ impl Running {
             .spawn()
             .map_err(|error| Failure::failed(format!("cannot run {name}: {error}")))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let running = Self { child, name };
         let (Some(input), Some(output), Some(errors)) = pipes else {
             unreachable!("all three were asked for");
         };
-        let (ended, messages_ended) = bounded(0);
-        let mut running = Self { child, name, messages: None, messages_ended };
         let host = host.clone();
-        let show = move || {
-            show_messages(&host, errors);
-            drop(ended);
-        };
+        let show = move || show_messages(&host, errors);
         let thread = thread::Builder::new().name("link messages".to_owned()).spawn(show);
-        running.messages = Some(thread.map_err(Failure::because)?);
+        thread.map_err(Failure::because)?;
         Ok((running, input, output))
     }
 
-    /// Waits for the end of the command, whose input has ended, and ends it if that takes too long.
-    /// Returns what its exit code says, if it failed.
-    pub(super) fn end(&mut self) -> Option<String> {
-        if self.messages_ended.recv_timeout(END_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
-            // A command that has ended already cannot be killed.
-            drop(self.child.kill());
+    /// Waits for the end of the command, whose input has ended, and kills it if that takes too long.
+    /// Returns what its exit code says, if it ended by itself and failed.
+    pub(super) fn end(mut self) -> Option<String> {
+        let until = clock::monotonic_ms() + END_MS;
+        while clock::monotonic_ms() < until {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return self.describe(status),
+                Ok(None) => thread::sleep(POLL_INTERVAL),
+                Err(_) => break,
+            }
         }
-        let status = self.child.wait().ok()?;
-        if let Some(thread) = self.messages.take() {
-            // A panic of the thread was reported by the panic hook.
-            drop(thread.join());
-        }
-        self.describe(status)
+        None
     }
 
     fn describe(&self, status: ExitStatus) -> Option<String> {
@@ -85,8 +84,8 @@ impl Running {
         match status.code() {
             Some(0) => None,
             Some(NOT_FOUND) => Some(format!(
-                "{name} ended with code {NOT_FOUND}: agent-relay is not found on the other \
-                 machine; install it there, or state its path"
+                "{name} ended with code {NOT_FOUND}: a command is not found, probably agent-relay \
+                 on the other machine; install it there, or state its path"
             )),
             Some(code) => Some(format!("{name} ended with code {code}")),
             None => Some(format!("{name} was ended")),
@@ -96,10 +95,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if self.messages.is_some() {
-            drop(self.child.kill());
-            self.end();
-        }
+        // A command that has ended already cannot be killed.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -107,12 +105,17 @@ impl Drop for Running {
 fn show_messages(host: &Host, errors: ChildStderr) {
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
+    let mut shown = 0;
     while let Ok(1..) = errors.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
         let text = text.strip_prefix(LINE_PREFIX).unwrap_or(text);
-        if !text.is_empty() {
+        shown += usize::from(!text.is_empty());
+        if !text.is_empty() && shown < LINES_MAX {
             eprint_line(format_args!("{host}: {}", escaped(text)));
+        } else if shown == LINES_MAX {
+            eprint_line(format_args!("{host}: further messages are not shown"));
+            shown += 1;
         }
         line.clear();
     }

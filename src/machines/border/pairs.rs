@@ -8,7 +8,7 @@ use crate::{
     client::Forwarded,
     protocol::{Moment, name::Name},
 };
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The first wait after a refusal that may pass, in milliseconds. Each further wait is twice as
 /// long.
@@ -42,12 +42,20 @@ pub(super) struct Pairs {
     lanes: HashMap<Pair, Lane>,
     /// The recipients of the messages that are with the daemon, by sender and id.
     sent: HashMap<(Name, String), Name>,
+    /// The senders and ids of all messages.
+    ids: HashSet<(Name, String)>,
 }
 
 impl Pairs {
     /// Appends a message.
     pub(super) fn push(&mut self, pair: &Pair, arrived: Arrived) {
+        self.ids.insert((pair.0.clone(), arrived.message.id.0.clone()));
         self.lanes.entry(pair.clone()).or_default().messages.push_back(arrived);
+    }
+
+    /// Whether a message of this sender and id is here.
+    pub(super) fn contains(&self, sender: &Name, id: &str) -> bool {
+        self.ids.contains(&(sender.clone(), id.to_owned()))
     }
 
     /// Returns the pair's next message if the daemon may have it now. Later messages of the pair
@@ -72,6 +80,7 @@ impl Pairs {
     /// Removes a message that the daemon has accepted or refused for good.
     pub(super) fn take(&mut self, sender: &Name, id: &str) -> Option<(Pair, Arrived)> {
         let pair = self.answered(sender, id)?;
+        self.ids.remove(&(sender.clone(), id.to_owned()));
         let lane = self.lanes.get_mut(&pair).expect("a message that was sent is in a lane");
         let arrived = lane.messages.pop_front().expect("a lane begins with the sent message");
         if lane.messages.is_empty() {

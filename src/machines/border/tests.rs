@@ -222,10 +222,10 @@ fn later_failure_is_carried_back_and_told_to_the_sender() {
             to pi: {"v":1,"type":"SEND","id":"d-1","ts":0,"from":"Ann","to":"Bob","payload":{"b": 1.0 },"payload_meta":{"requires_ack":true}}
         frame pi {"v":1,"type":"NACK","id":"r-1","ts":1,"from":"Bob","to":"Ann","payload":{"ack_id":"d-1","code":"UNKNOWN_AGENT","message":"no Bob here"}}
             Bob@pi returns d-1: no Bob here (UNKNOWN_AGENT)
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"NACK","id":"r-1","ts":1,"from":"Bob","to":"Ann","payload":{"ack_id":"d-1","code":"EXPIRED","message":"too late"}}
             Bob@pi notifies Ann: your message to Bob@pi was not delivered: too late (EXPIRED)
-            pi settled Taken
+            pi settled Dropped
     "#]]);
 }
 
@@ -236,10 +236,10 @@ fn answers_cross_in_both_directions() {
             to pi: {"v":1,"type":"ACK","id":"answer-x-1","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-1","correlationId":"c","response":true}}
         frame pi {"v":1,"type":"ACK","id":"answer-d-1","ts":1,"from":"Bea","to":"Ann","payload":{"ack_id":"d-1","correlationId":"c-1","response":false}}
             Bea@pi answers d-1 c-1: Some(false)
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"ACK","id":"answer-d-1","ts":1,"from":"Bea","to":"Ann","payload":{"ack_id":"d-1"}}
             log: a frame of pi is dropped: it has no `correlationId`
-            pi settled Taken
+            pi settled Dropped
     "#]]);
 }
 
@@ -260,34 +260,34 @@ fn machine_cannot_speak_for_others_or_reach_them() {
             pi settled Refused
         frame pi {"v":1,"type":"SEND","id":"x-4","ts":1,"from":"Bob@pi","to":"Ann","payload":{}}
             log: a frame of pi is dropped: `from` "Bob@pi": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"SEND","id":"x-5","ts":1,"from":"@operator","to":"Ann","payload":{}}
             log: a frame of pi is dropped: `from` "@operator": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"SEND","id":"x-6","ts":1,"from":"Bob","to":"*","payload":{}}
             log: a frame of pi is dropped: `to` "*": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"SEND","id":"x-7","ts":1,"from":"Bob","to":"@relay","payload":{}}
             log: a frame of pi is dropped: `to` "@relay": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"SEND","id":"x-8","ts":1,"from":"Bob","topic":"t","payload":{}}
             log: a frame of pi is dropped: it has no `to`
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"SEND","id":"x-9","ts":1,"from":"Bob","to":"Ann","payload":{},"payload_meta":{"ttl_ms":"x"}}
             to pi: {"v":1,"type":"NACK","id":"refusal-x-9","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-9","code":"INVALID","message":"SEND: `ttl_ms` is not a whole number from 0 to 18446744073709551615, in digits"}}
             pi settled Refused
         frame pi {"v":1,"type":"ACK","id":"x","ts":1,"from":"Eve","to":"Ann","payload":{"ack_id":"d-1","correlationId":"c-1"}}
             log: a frame of pi is dropped: Eve of pi and Ann are not both exported
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"NACK","id":"x","ts":1,"from":"Bob","to":"Zoe","payload":{"ack_id":"d-1","code":"EXPIRED"}}
             log: a frame of pi is dropped: Bob of pi and Zoe are not both exported
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"SUBSCRIBE","id":"x","ts":1,"from":"Bob","to":"Ann","topic":">","payload":{}}
             log: a frame of pi is dropped: SUBSCRIBE does not cross a border
-            pi settled Taken
+            pi settled Dropped
         frame pi {"v":1,"type":"SEND","id":"x-10","ts":1,"from":"Bob","to":"Ann"
             log: a frame of pi is dropped: BAD_FRAME: the frame is not JSON: a comma or the object's end expected at byte 63
-            pi settled Taken
+            pi settled Dropped
         frame new {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"Ann","payload":{}}
             to new: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"Bob is not one of the agents that new exports"}}
             new settled Refused

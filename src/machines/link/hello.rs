@@ -2,7 +2,7 @@
 
 use crate::{
     machines::border::AGENTS_MAX,
-    protocol::{name::Name, text::Quoted},
+    protocol::{name::Name, secret::Secret, text::Quoted},
 };
 use serde::{Deserialize, Serialize};
 
@@ -23,21 +23,41 @@ pub(super) struct LinkHello {
     /// The longest frame that this side accepts.
     #[serde(default)]
     max_frame_bytes: u64,
+    /// The secret by which daemons know the bridge, from the side that has started the link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bridge: Option<String>,
+}
+
+/// BYE's payload.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct LinkBye {
+    #[serde(default)]
+    pub(super) reason: String,
+    /// Whether another link would end in the same way.
+    #[serde(default)]
+    pub(super) refusal: bool,
+}
+
+/// What the other side's HELLO says, checked.
+pub(super) struct Checked {
+    pub(super) agents: Vec<Name>,
+    pub(super) frame_bytes_max: usize,
+    pub(super) bridge: Option<Secret>,
 }
 
 impl LinkHello {
-    pub(super) fn new(exports: &[Name], max_frame_bytes: u64) -> Self {
+    pub(super) fn new(exports: &[Name], bridge: Option<&Secret>, max_frame_bytes: u64) -> Self {
         Self {
             link: VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
             agents: exports.iter().map(Name::to_string).collect(),
             max_frame_bytes,
+            bridge: bridge.map(|secret| secret.reveal().to_owned()),
         }
     }
 
-    /// Checks what the other side states. Returns its agents and its longest frame. The error
-    /// follows the machine's name.
-    pub(super) fn check(&self) -> Result<(Vec<Name>, usize), String> {
+    /// Checks what the other side states. The error follows the machine's name.
+    pub(super) fn check(&self) -> Result<Checked, String> {
         if self.link != VERSION {
             let program: String = self.program.chars().take(32).collect();
             return Err(format!(
@@ -56,7 +76,15 @@ impl LinkHello {
             Name::parse(text).map_err(|why| format!("it exports {}: {why}", Quoted(text)))
         });
         let agents: Vec<_> = agents.collect::<Result<_, _>>()?;
-        let most = usize::try_from(self.max_frame_bytes).unwrap_or(usize::MAX);
-        Ok((agents, most))
+        if let Some(twice) =
+            agents.iter().enumerate().find(|(at, name)| agents[..*at].contains(name))
+        {
+            return Err(format!("it exports {} twice", twice.1));
+        }
+        Ok(Checked {
+            agents,
+            frame_bytes_max: usize::try_from(self.max_frame_bytes).unwrap_or(usize::MAX),
+            bridge: self.bridge.as_deref().map(Secret::stated),
+        })
     }
 }

@@ -10,13 +10,16 @@ use std::{
 /// The most first bytes that an error shows of what does not speak as a link does.
 const SHOWN_BYTES_MAX: usize = 60;
 
+/// The most bytes that are written before that is reported.
+const PIECE_BYTES: usize = 16 << 10;
+
 /// What happens on a pipe.
 #[derive(Debug)]
 pub enum Event {
     /// Bytes came, which completed these frames.
     Read(Option<Batch>),
-    /// The last batch was written.
-    Written,
+    /// So many bytes were written.
+    Written(usize),
     /// The other side's first bytes are no frame.
     NoFrames(Vec<u8>),
     /// The pipe has ended, for this reason.
@@ -70,12 +73,16 @@ impl Pipe {
     pub(super) fn write(&mut self, frame: &[u8]) {
         self.waiting.extend_from_slice(frame);
         if self.writing == 0 {
-            self.written();
+            self.written(0);
         }
     }
 
-    /// Handles [`Event::Written`]: gives the writer what waits.
-    pub(super) fn written(&mut self) {
+    /// Handles [`Event::Written`]: gives the writer what waits, once it has written the rest.
+    pub(super) fn written(&mut self, bytes: usize) {
+        self.writing -= bytes;
+        if self.writing > 0 {
+            return;
+        }
         self.writing = self.waiting.len();
         if self.writing > 0 {
             // If the writer has ended, so has the pipe, which the reader reports.
@@ -121,9 +128,12 @@ fn read(mut input: impl Read, frame_bytes_max: usize, events: &Sender<Event>) {
 /// Writes batches until no more come, or the pipe ends, which the reader reports.
 fn write(mut output: impl Write, batches: &Receiver<Vec<u8>>, events: &Sender<Event>) {
     while let Ok(batch) = batches.recv() {
-        let written = output.write_all(&batch).and_then(|()| output.flush());
-        if written.is_err() || events.send(Event::Written).is_err() {
-            return;
+        // On a slow link, each piece shows that the other side still reads.
+        for piece in batch.chunks(PIECE_BYTES) {
+            let written = output.write_all(piece).and_then(|()| output.flush());
+            if written.is_err() || events.send(Event::Written(piece.len())).is_err() {
+                return;
+            }
         }
     }
 }

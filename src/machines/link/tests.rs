@@ -15,7 +15,12 @@ fn name(text: &str) -> Name {
 }
 
 fn agents() -> Agents {
-    Agents { peer: Host::parse("pi").unwrap(), exports: vec![name("Ann")], imports: None }
+    Agents {
+        peer: Host::parse("pi").unwrap(),
+        exports: vec![name("Ann")],
+        imports: None,
+        bridge: None,
+    }
 }
 
 const fn at(ms: u64) -> Now {
@@ -46,7 +51,7 @@ fn written(
     while let Ok(batch) = batches.try_recv() {
         let batch = Batch::of(batch);
         kinds.extend(batch.frames().map(|json| Envelope::read(json).unwrap().kind));
-        assert!(link.event(now, Event::Written, local).is_continue());
+        assert!(link.event(now, Event::Written(batch.bytes()), local).is_continue());
     }
     kinds
 }
@@ -93,34 +98,43 @@ fn link_is_lost_if_the_other_side_reads_nothing() {
 }
 
 #[test]
-fn deliveries_are_taken_only_while_the_window_has_room() {
+fn messages_are_sent_only_while_their_recipients_window_has_room() {
     let agents = agents();
     let (mut link, batches, mut local) = begin(&agents);
     written(&mut link, at(0), &batches, &mut local);
-    assert!(link.is_congested(), "before the other side's HELLO");
+    let (pi, bob, eve) = (Host::parse("pi").unwrap(), name("Bob"), name("Eve"));
     link.frame_bytes_max = Some(1 << 20);
-    assert!(!link.is_congested());
+    assert!(!link.has_room(&pi, &bob), "before the other side has joined");
+    let welcome = br#"{"v":1,"type":"WELCOME","id":"x","ts":1,"payload":{}}"#;
+    assert!(link.frame(at(0), welcome, &mut local).is_continue());
     for number in 0..WINDOW_MESSAGES {
-        assert!(!link.is_congested(), "{number}");
+        assert!(link.has_room(&pi, &bob), "{number}");
         link.carry(at(0), carry(&number.to_string(), 10)).unwrap();
-        batches.try_recv().unwrap();
-        assert!(link.event(at(0), Event::Written, &mut local).is_continue());
+        drain(&mut link, &batches, &mut local);
     }
-    assert!(link.is_congested());
+    assert!(!link.has_room(&pi, &bob));
+    assert!(link.has_room(&pi, &eve), "another agent has a window of its own");
     let accepted =
         br#"{"v":1,"type":"ACK","id":"x","ts":1,"payload":{"ack_id":"7","state":"accepted"}}"#;
     assert!(link.frame(at(0), accepted, &mut local).is_continue());
-    assert!(!link.is_congested());
+    assert!(link.has_room(&pi, &bob));
     let refused = br#"{"v":1,"type":"NACK","id":"x","ts":1,"from":"Bob","to":"Ann","payload":{"ack_id":"8","code":"LIMIT"}}"#;
     assert!(link.frame(at(0), refused, &mut local).is_continue());
     link.carry(at(0), carry("more", 10)).unwrap();
-    assert!(!link.is_congested());
-    link.carry(at(0), carry("large", WINDOW_BYTES)).unwrap_err();
+    assert!(link.has_room(&pi, &bob));
     link.frame_bytes_max = Some(WINDOW_BYTES);
     let why = link.carry(at(0), carry("too large", WINDOW_BYTES + 1)).unwrap_err();
-    assert_eq!(why, "16777217 bytes are over max_frame_bytes of pi (16777216)");
+    assert_eq!(why, "2097153 bytes are over max_frame_bytes of pi (2097152)");
     link.carry(at(0), carry("large", WINDOW_BYTES)).unwrap();
-    assert!(link.is_congested());
+    drain(&mut link, &batches, &mut local);
+    assert!(!link.has_room(&pi, &bob));
+}
+
+/// Lets the writer write everything.
+fn drain(link: &mut Link<'_>, batches: &Receiver<Vec<u8>>, local: &mut Local) {
+    while let Ok(batch) = batches.try_recv() {
+        assert!(link.event(at(0), Event::Written(batch.len()), local).is_continue());
+    }
 }
 
 #[test]
@@ -129,7 +143,7 @@ fn side_that_sends_more_than_the_window_is_refused() {
     let (mut link, _batches, mut local) = begin(&agents);
     link.frame_bytes_max = Some(1_000);
     let send = br#"{"v":1,"type":"SEND","id":"x","ts":1,"from":"Bob","to":"Ann","payload":{}}"#;
-    for _ in 0..2 * WINDOW_MESSAGES {
+    for _ in 0..WINDOW_MESSAGES {
         assert!(link.frame(at(0), send, &mut local).is_continue());
     }
     let end = link.frame(at(0), send, &mut local);
@@ -137,8 +151,28 @@ fn side_that_sends_more_than_the_window_is_refused() {
         matches!(&end, ControlFlow::Break(End::Refused(why)) if why.contains("sends more")),
         "{end:?}"
     );
-    for ticket in 1..=100 {
+    for ticket in 1..=2 {
         link.settled(at(0), &agents.peer, ticket, Outcome::Refused);
     }
     assert!(link.frame(at(0), send, &mut local).is_continue());
+}
+
+#[test]
+fn side_that_does_not_read_the_answers_that_it_causes_is_refused() {
+    let agents = agents();
+    let (mut link, _batches, mut local) = begin(&agents);
+    link.frame_bytes_max = Some(1_000);
+    let ping = br#"{"v":1,"type":"PING","id":"x","ts":1,"payload":{}}"#;
+    let mut pings = 0;
+    let end = loop {
+        pings += 1_000;
+        assert!(pings < 1_000_000, "PONGs take no memory?");
+        for _ in 0..1_000 {
+            assert!(link.frame(at(0), ping, &mut local).is_continue());
+        }
+        if let ControlFlow::Break(end) = link.event(at(0), Event::Read(None), &mut local) {
+            break end;
+        }
+    };
+    assert!(matches!(&end, End::Refused(why) if why.contains("does not read")), "{end:?}");
 }

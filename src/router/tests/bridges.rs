@@ -92,12 +92,12 @@ fn lost_connection_of_a_bridge_is_no_failure() {
 fn bridge_continues_the_session_of_its_name_without_a_token() {
     check(expect![[r#"
         here: bob
-        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"k","capabilities":{"resume":true}}
             ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
         ann>> Bob: a question's fate
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
             bob < DELIVER d1 Ann@pi -> Bob seq 1 requires_ack true {"body":"a question's fate"}
-        two joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+        two joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"k","capabilities":{"resume":true}}
             ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             ann close Fault(SessionReplaced)
             two < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s2"}
@@ -106,19 +106,25 @@ fn bridge_continues_the_session_of_its_name_without_a_token() {
         three connects
         three says RESUME {"resume_token":"two:1","streams":{}}
             three < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"this name is another machine's: send HELLO in mode bridge","ref":"x"}
-        four joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+        four joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"other","capabilities":{"resume":true}}
             four < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s2"}
             four < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-        wait 5000
-            ann hang up
-            bob < PING {}
-            three < ERROR {"code":"HANDSHAKE_TIMEOUT","fatal":true,"message":"no HELLO came within 5 s"}
-            three close Fault(HandshakeTimeout)
+        five joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"k"}
             four < PING {}
+            five waits
+        wait 250
+            five < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann@pi is connected already; choose another name, or end that one"}
+            five close Fault(NameInUse)
+        six joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"}}
+            four < PING {}
+            six waits
         four goes
+            six < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false},"session_id":"s2"}
+            six goes on
+        six goes
         sleep 700000
-        five joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
-            five < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
+        seven joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
+            seven < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false}}
     "#]]);
 }
 
