@@ -486,7 +486,8 @@ impl Bridge<'_> {
                 presence::Output::Present(host, names) => {
                     let names = self.settings.imported(&host, names);
                     let list: Vec<_> = names.iter().map(Name::as_str).collect();
-                    let list = if list.is_empty() { "nobody".to_owned() } else { list.join(", ") };
+                    let list =
+                        if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
                     (self.lines)(&format!("{host} is here: {list}"));
                     self.to_local.push_back(ToLocal::Present(host, names));
                 }

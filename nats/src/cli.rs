@@ -86,7 +86,7 @@ fn out(text: &str) -> Result<(), Failure> {
 
 /// Prints a line for a person on standard error.
 fn line(text: &str) {
-    // There is nobody to notify if standard error is closed.
+    // If standard error is closed, no other way to report is left.
     drop(writeln!(io::stderr(), "{text}"));
 }
 

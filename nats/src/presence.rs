@@ -222,7 +222,7 @@ impl Presence {
         }
     }
 
-    /// Reports a reason once. What the host said before stays until it is silent for too long.
+    /// Reports a reason once. The last valid beat counts until the host is silent.
     fn refuse(&mut self, host: &Token, why: String, outputs: &mut Vec<Output>) {
         let known = self.refused.get(host) == Some(&why);
         if known || self.refused.len() == HOSTS_MAX && !self.refused.contains_key(host) {

@@ -80,7 +80,7 @@ fn run(mut nats: Nats, replicas: usize) {
     let total = each * pairs.len();
     println!("{replicas} servers, {} agents, {total} messages", agents * HOSTS.len());
 
-    // Nobody sends before everybody is there.
+    // The agents send once all have joined.
     let mut clients = Vec::new();
     for host in &hosts {
         let joined =

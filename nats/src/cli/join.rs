@@ -7,10 +7,13 @@ use crate::{
 };
 use agent_relay::{
     machines::border::AGENTS_MAX,
-    protocol::name::{Host, Name},
+    protocol::{
+        name::{Host, Name},
+        secret::Secret,
+    },
 };
 use argh::FromArgs;
-use std::{path::PathBuf, thread};
+use std::{io, path::PathBuf, thread};
 use tokio::sync::watch;
 
 /// Join the agents of this machine with those of others over NATS JetStream. Agents here send to
@@ -18,7 +21,8 @@ use tokio::sync::watch;
 #[derive(Debug, FromArgs)]
 #[argh(
     help_triggers("--help"),
-    example = "agent-relay-nats --host desk --export Ann --server nats://broker:4222 --creds desk.creds",
+    example = "agent-relay-nats --host desk --export Ann --server nats://broker:4222 \
+               --creds desk.creds",
     note = "The command `agent-relay-nats setup` prepares NATS for hosts that may not do so.",
     error_code(1, "failed"),
     error_code(2, "the command line is wrong")
@@ -84,9 +88,10 @@ impl Join {
             // The local side may still wait for events when the bridge is gone.
             let _events = local.to.clone();
             let here = settings.clone();
+            let secret = Secret::from_random(platform::random::bytes().map_err(no_random)?);
             let side = thread::Builder::new()
                 .name("local".to_owned())
-                .spawn(move || side::run(daemon, &here, &remote))
+                .spawn(move || side::run(daemon, secret, &here, &remote))
                 .map_err(|error| Failure::failed(format!("no thread can start: {error}")))?;
             let end = bridge::run(&settings, started, local, &line, stop_came(stopped)).await;
             match end {
@@ -128,6 +133,10 @@ impl Join {
         });
         Ok(Settings { here, exports, imports: imports.collect::<Result<_, _>>()? })
     }
+}
+
+fn no_random(error: io::Error) -> Failure {
+    Failure::failed(format!("the system has no random numbers: {error}"))
 }
 
 fn agent(text: &str, option: &str) -> Result<Name, Failure> {

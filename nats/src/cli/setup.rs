@@ -14,8 +14,8 @@ use std::path::PathBuf;
 #[derive(Debug, FromArgs)]
 #[argh(
     help_triggers("--help"),
-    example = "agent-relay-nats setup --host desk --host pi --replicas 3 --server nats://broker:4222 \
-               --creds admin.creds",
+    example = "agent-relay-nats setup --host desk --host pi --replicas 3 \
+               --server nats://broker:4222 --creds admin.creds",
     error_code(1, "failed"),
     error_code(2, "the command line is wrong")
 )]

@@ -1,3 +1,5 @@
+//! Tests of the outbox.
+
 use super::*;
 use agent_relay::protocol::name::Name;
 

@@ -1,3 +1,5 @@
+//! Tests of presence.
+
 use super::*;
 use serde_json::{Value, json};
 

@@ -1,3 +1,5 @@
+//! Tests of the sequencer: scripts, and a model of a consumer whose servers fail at random.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
@@ -105,7 +107,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Redeliver),
         1 => (0..LAG, any::<bool>()).prop_map(|(back, lost)| Step::FailOver(back, lost)),
         6 => (0..8_usize).prop_map(Step::Settle),
-        6 => (any::<bool>(), any::<bool>()).prop_map(|(taken, known)| Step::Acknowledged(taken, known)),
+        6 => any::<(bool, bool)>().prop_map(|(taken, known)| Step::Acknowledged(taken, known)),
         3 => any::<bool>().prop_map(Step::Info),
         3 => Just(Step::Tick),
         1 => Just(Step::Restart),
@@ -250,7 +252,8 @@ proptest! {
             ] {
                 world.step(&step);
             }
-            if world.server.on_way.is_empty() && world.server.leader.pending.len() > world.to_settle.len() {
+            let pending = world.server.leader.pending.len();
+            if world.server.on_way.is_empty() && pending > world.to_settle.len() {
                 world.step(&Step::Redeliver);
             }
         }

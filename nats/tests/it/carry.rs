@@ -99,7 +99,7 @@ fn messages_of_a_host_that_is_gone_arrive_in_order() {
     pi.start_bridge();
     for number in 0..5 {
         let next = delivery(&bob);
-        // Nobody says how the host spells its name.
+        // The spelling of the name of a host that is gone is unknown.
         assert_eq!((next.from.as_str(), next.body.as_str()), ("Ann@desk", &*number.to_string()));
         bob.acknowledge(&next.id);
     }

@@ -22,7 +22,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// A peer that has said it is the host `evil`, with the agent Eve.
+    /// A peer that has announced the host `evil` with the agent Eve.
     fn new(nats: &Nats) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(async_nats::connect(nats.urls())).unwrap();

@@ -34,7 +34,7 @@ pub(crate) struct Nats {
 /// gives to connections, one of which could take the port of a server that is being restarted.
 const PORTS: (u16, u16) = (20_000, 12_000);
 
-/// `count` ports of the loopback that nobody listens on.
+/// `count` ports of the loopback without a listener.
 fn ports(count: usize) -> Vec<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let (first, range) = PORTS;

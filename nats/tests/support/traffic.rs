@@ -41,8 +41,8 @@ impl Traffic {
         self.faults.lock().unwrap().push(fault);
     }
 
-    /// Runs the agent `me`: it sends `each` messages to each of `others`, evenly over at least `time`, and
-    /// receives until `stop`.
+    /// Runs the agent `me`: it sends `each` messages to each of `others`, evenly over at least
+    /// `time`, and receives until `stop`.
     pub(crate) fn run(
         &self,
         me: &str,
