@@ -5,6 +5,9 @@
 //! this side keeps each incoming frame until it is settled, and passes it again when the host's
 //! agents have joined. The daemon recognizes what it has accepted already.
 //!
+//! A bridge that was killed may have published a message twice. While the first one is on its way
+//! to the daemon, this side holds the second, which is settled with the first.
+//!
 //! A host may be away while its messages wait here. Then their senders join for as long.
 
 use crate::{
@@ -20,7 +23,7 @@ use agent_relay::{
     },
     protocol::{
         Moment, Now,
-        envelope::Envelope,
+        envelope::{Envelope, Kind},
         name::{Host, Name},
         secret::Secret,
     },
@@ -75,7 +78,20 @@ struct Peer {
     /// The last line about a failure to join.
     failure: Option<String>,
     /// Frames that are not settled.
-    frames: BTreeMap<Ticket, Bytes>,
+    frames: BTreeMap<Ticket, Frame>,
+    /// The tickets of the messages among them.
+    messages: HashMap<MessageKey, Ticket>,
+}
+
+/// What distinguishes a message from others of its host: its sender, in lower case, and its id.
+type MessageKey = (String, String);
+
+/// A frame that is not settled.
+struct Frame {
+    bytes: Bytes,
+    key: Option<MessageKey>,
+    /// The tickets of the same message.
+    copies: Vec<Ticket>,
 }
 
 impl Peer {
@@ -86,7 +102,7 @@ impl Peer {
         }
         let mut senders: Vec<Name> = Vec::new();
         for frame in self.frames.values() {
-            let sender = sender(frame).filter(|sender| !senders.contains(sender));
+            let sender = sender(&frame.bytes).filter(|sender| !senders.contains(sender));
             senders.extend(sender.filter(|_| senders.len() < AGENTS_MAX));
         }
         // To leave for a sender that has nothing here any more would disturb the others.
@@ -99,6 +115,13 @@ impl Peer {
 /// The sender that a frame names. The border checks it.
 fn sender(frame: &[u8]) -> Option<Name> {
     Name::parse(Envelope::read(frame).ok()?.from.as_deref()?).ok()
+}
+
+/// The key of a frame that is a message.
+fn message_key(frame: &[u8]) -> Option<MessageKey> {
+    let envelope = Envelope::read(frame).ok().filter(|envelope| envelope.kind == Kind::Send)?;
+    let sender = envelope.from.as_deref()?.to_ascii_lowercase();
+    Some((sender, envelope.id.to_string()))
 }
 
 impl Side<'_> {
@@ -136,14 +159,21 @@ impl Side<'_> {
         peer.failure = None;
         peer.joined = Some(wanted);
         for (ticket, frame) in &peer.frames {
-            local.input(now, Input::Frame(host, frame, *ticket));
+            local.input(now, Input::Frame(host, &frame.bytes, *ticket));
         }
         true
     }
 
     fn incoming(&mut self, now: Now, host: &Host, frame: Bytes, ticket: Ticket, local: &mut Local) {
         let peer = self.hosts.entry(host.clone()).or_default();
-        peer.frames.insert(ticket, frame.clone());
+        let key = message_key(&frame);
+        let known = key.as_ref().and_then(|key| peer.messages.get(key));
+        if let Some(first) = known.and_then(|first| peer.frames.get_mut(first)) {
+            first.copies.push(ticket);
+            return;
+        }
+        peer.messages.extend(key.clone().map(|key| (key, ticket)));
+        peer.frames.insert(ticket, Frame { bytes: frame.clone(), key, copies: Vec::new() });
         if peer.exports.is_none() && self.adjust(now, host, local) {
             return;
         }
@@ -210,16 +240,22 @@ impl Transport for Side<'_> {
     }
 
     fn settled(&mut self, now: Now, host: &Host, ticket: Ticket, outcome: Outcome) {
+        // The border carries a refusal right before it settles the frame.
+        let after = self.refusal.take().filter(|_| outcome == Outcome::Refused);
+        let mut tickets = vec![ticket];
         if let Some(peer) = self.hosts.get_mut(host) {
-            peer.frames.remove(&ticket);
+            if let Some(frame) = peer.frames.remove(&ticket) {
+                tickets.extend(frame.copies);
+                frame.key.and_then(|key| peer.messages.remove(&key));
+            }
             if peer.exports.is_none() && peer.frames.is_empty() {
                 // Its agents leave.
                 peer.join_at = Some(now.monotonic);
             }
         }
-        // The border carries a refusal right before it settles the frame.
-        let after = self.refusal.take().filter(|_| outcome == Outcome::Refused);
-        self.to_bridge(FromLocal::Settled { ticket, after });
+        for ticket in tickets {
+            self.to_bridge(FromLocal::Settled { ticket, after: after.clone() });
+        }
     }
 
     fn client_ended(&mut self, agent: &Name, ended: &Ended) -> ControlFlow<Self::End> {
