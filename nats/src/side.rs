@@ -18,7 +18,7 @@ use agent_relay::{
         border::{AGENTS_MAX, Carry, Input, Outcome, Ticket},
         local::{Daemon, JoinError, Local, Transport},
     },
-    protocol::{Moment, Now, envelope::Envelope, name::Host, name::Name},
+    protocol::{Moment, Now, envelope::Envelope, name::Host, name::Name, secret::Secret},
 };
 use bytes::Bytes;
 use std::{
@@ -32,10 +32,11 @@ use tokio::sync::mpsc;
 const RETRY_MS: u64 = 1_000;
 
 /// Runs the local side until the bridge stops it, or the daemon no longer admits it.
-pub fn run(daemon: Daemon, settings: &Settings, remote: &Remote) {
+pub fn run(daemon: Daemon, bridge: Secret, settings: &Settings, remote: &Remote) {
     let mut local = Local::new(daemon, settings.exports.clone());
     let mut side = Side {
         settings,
+        bridge,
         to_bridge: remote.to.clone(),
         congested: &remote.congested,
         hosts: HashMap::new(),
@@ -49,6 +50,8 @@ pub fn run(daemon: Daemon, settings: &Settings, remote: &Remote) {
 
 struct Side<'a> {
     settings: &'a Settings,
+    /// The secret by which the daemon knows this bridge.
+    bridge: Secret,
     to_bridge: mpsc::Sender<FromLocal>,
     congested: &'a std::sync::atomic::AtomicBool,
     hosts: HashMap<Host, Peer>,
@@ -116,7 +119,7 @@ impl Side<'_> {
         }
         peer.join_at = None;
         peer.joined = None;
-        if let Err(JoinError { agent, error }) = local.present(now, host, &wanted) {
+        if let Err(JoinError { agent, error }) = local.present(now, host, &wanted, &self.bridge) {
             peer.join_at = Some(now.monotonic.plus(RETRY_MS));
             let line = format!("{agent} cannot join the daemon: {error}; trying again");
             if peer.failure.as_ref() != Some(&line) {
@@ -189,8 +192,8 @@ impl Transport for Side<'_> {
         self.hosts.values().filter_map(|peer| peer.join_at).min()
     }
 
-    fn is_congested(&self) -> bool {
-        self.congested.load(Ordering::Relaxed)
+    fn has_room(&self, _host: &Host, _agent: &Name) -> bool {
+        !self.congested.load(Ordering::Relaxed)
     }
 
     fn carry(&mut self, _now: Now, carry: Carry) -> Result<(), String> {

@@ -7,9 +7,13 @@ use crate::{
 };
 use agent_relay::{
     machines::border::AGENTS_MAX,
-    protocol::name::{Host, Name},
+    protocol::{
+        name::{Host, Name},
+        secret::Secret,
+    },
 };
 use argh::FromArgs;
+use platform::random;
 use std::{path::PathBuf, thread};
 use tokio::sync::watch;
 
@@ -73,6 +77,9 @@ impl Join {
         })
         .map_err(|error| Failure::failed(format!("signals cannot be awaited: {error}")))?;
         let replicas = self.replicas;
+        let secret = random::bytes()
+            .map(Secret::from_random)
+            .map_err(|error| Failure::failed(format!("no secret can be made: {error}")))?;
         runtime()?.block_on(async {
             let start = bridge::start(&settings, &servers, replicas, js::STREAM_BYTES, &line);
             let started = tokio::select! {
@@ -86,7 +93,7 @@ impl Join {
             let here = settings.clone();
             let side = thread::Builder::new()
                 .name("local".to_owned())
-                .spawn(move || side::run(daemon, &here, &remote))
+                .spawn(move || side::run(daemon, secret, &here, &remote))
                 .map_err(|error| Failure::failed(format!("no thread can start: {error}")))?;
             let end = bridge::run(&settings, started, local, &line, stop_came(stopped)).await;
             match end {

@@ -1,3 +1,5 @@
+//! Tests of what is published, and in which order.
+
 use super::*;
 use agent_relay::protocol::name::Name;
 

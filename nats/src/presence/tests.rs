@@ -1,3 +1,5 @@
+//! Tests of which hosts are present.
+
 use super::*;
 use serde_json::{Value, json};
 

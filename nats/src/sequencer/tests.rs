@@ -1,3 +1,5 @@
+//! Tests of the order of deliveries.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
