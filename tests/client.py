@@ -102,7 +102,7 @@ class Client:
     def take_commands(self):
         if (welcome := self.answers.get())["type"] != "WELCOME":
             return self.say("BYE", {"reason": "not welcome"})
-        self.longest = welcome["payload"]["server"]["max_frame_bytes"]
+        self.longest = welcome["payload"].get("server", {}).get("max_frame_bytes", self.longest)
         # Without a buffer, whose lock this thread would still hold when the program ends.
         for line in open(0, "rb", buffering=0):
             words = line.decode("utf-8", "replace").rstrip("\n").split(" ", 2)
