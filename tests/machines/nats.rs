@@ -20,8 +20,7 @@ struct Nats<'a> {
 
 impl<'a> Nats<'a> {
     fn start(sandbox: &'a Sandbox) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut nats = Self { sandbox, port, process: None };
+        let mut nats = Self { sandbox, port: free_port(), process: None };
         nats.restart();
         nats
     }
@@ -47,6 +46,12 @@ impl<'a> Nats<'a> {
         bridge.arg("--home").arg(machine.home());
         Running::start(bridge)
     }
+}
+
+/// A port that the system gives to no other connection, also not while the server is away.
+fn free_port() -> u16 {
+    let mut ports = 20_000..32_000;
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 /// The bridge's program, which `ci/machines` has built.
