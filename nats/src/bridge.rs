@@ -84,7 +84,8 @@ enum Done {
     Published(Lane, Published),
     Acknowledged(u64, bool),
     Info(Option<Info>),
-    Purged,
+    /// The removal has ended; false if JetStream could not.
+    Purged(bool),
 }
 
 /// The removal of what is acknowledged.
@@ -94,6 +95,8 @@ enum Purge {
     None,
     Wanted,
     Running,
+    /// More was acknowledged since it began.
+    RunningAndWanted,
 }
 
 struct Bridge<'a> {
@@ -226,13 +229,15 @@ impl Bridge<'_> {
                 self.carry(outbox::Input::Published(lane, published));
             }
             Done::Acknowledged(stream, confirmed) => {
-                if self.purge == Purge::None {
-                    self.purge = Purge::Wanted;
-                }
+                self.purge = match self.purge {
+                    Purge::None | Purge::Wanted => Purge::Wanted,
+                    Purge::Running | Purge::RunningAndWanted => Purge::RunningAndWanted,
+                };
                 self.sequence(sequencer::Input::Acknowledged(stream, confirmed));
             }
             Done::Info(info) => self.sequence(sequencer::Input::Info(info)),
-            Done::Purged => self.purge = Purge::None,
+            Done::Purged(true) if self.purge == Purge::Running => self.purge = Purge::None,
+            Done::Purged(_) => self.purge = Purge::Wanted,
         }
     }
 
@@ -450,9 +455,8 @@ impl Bridge<'_> {
             self.purge = Purge::Running;
             let link = self.link.clone();
             let purge = async move {
-                // What stays is removed with what is acknowledged later.
-                drop(link.purge().await);
-                Done::Purged
+                // If JetStream cannot, it is asked again.
+                Done::Purged(link.purge().await.is_ok())
             };
             self.work.push(purge.boxed());
         }

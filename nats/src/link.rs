@@ -244,7 +244,9 @@ impl Link {
     /// # Errors
     /// If JetStream cannot. Then a later call removes it, or the stream's limit of age.
     pub async fn purge(&self) -> Result<(), RequestError> {
-        let Info { floor, .. } = self.info().await?;
+        let Info { floor, stream, pending, .. } = self.info().await?;
+        // A server's floor can stay behind although all that it has delivered is acknowledged.
+        let floor = if pending == 0 { floor.max(stream) } else { floor };
         let Some(request) = js::purge(floor) else {
             return Ok(());
         };
