@@ -88,7 +88,7 @@ fn check_round_trip(envelope: &Envelope<'_>) {
     let members: Vec<_> =
         [Some(("payload", envelope.payload)), meta].into_iter().flatten().collect();
     let mut frame = Vec::new();
-    header.append_raw(&mut frame, &members);
+    header.append_raw(&mut frame, members);
     let reread = Envelope::read(&frame[PREFIX..]).expect("a written envelope is readable");
     assert_eq!((reread.kind, &reread.id), (envelope.kind, &envelope.id));
     assert_eq!(

@@ -45,7 +45,7 @@ const LEAVE: Duration = Duration::from_millis(500);
 /// The deliveries that wait for the loop; the window bounds them already.
 const DELIVERIES_MAX: usize = crate::js::WINDOW;
 
-/// What a bridge is called, and what it lets others reach.
+/// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// This host.
@@ -70,7 +70,7 @@ impl Settings {
 /// Why a bridge has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was stopped.
+    /// The bridge was stopped.
     Stopped,
     /// Another bridge of this host has run for longer.
     Taken,
@@ -91,7 +91,7 @@ enum Done {
 /// The removal of what is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purge {
-    /// Nothing was acknowledged since the last one.
+    /// Nothing was acknowledged since the last removal.
     None,
     Wanted,
     Running,
@@ -523,7 +523,7 @@ impl Bridge<'_> {
     }
 }
 
-/// What a bridge says of its host.
+/// The source of this bridge's announcements.
 struct Own<'a> {
     settings: &'a Settings,
     instance: &'a str,

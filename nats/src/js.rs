@@ -95,8 +95,8 @@ pub fn next_subject(host: &Token) -> String {
 
 /// The request that creates a host's stream.
 ///
-/// Its retention is by limits, and the host removes what it has acknowledged from the beginning.
-/// Retention as a work queue would remove single messages, and a server that was killed may then
+/// The stream's retention is by limits, and the host removes what it has acknowledged from the
+/// beginning. Retention as a work queue would remove single messages, and a server that was killed may then
 /// count some as pending that it has removed: these fill the consumer's window for ever.
 #[must_use]
 pub fn create_stream(host: &Token, replicas: usize, bytes: i64) -> Value {
@@ -183,7 +183,7 @@ pub fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, ApiError> {
 pub struct ConsumerInfo {
     /// The time at which it was created.
     pub created: String,
-    /// Its settings.
+    /// The consumer's settings.
     pub config: ConsumerConfig,
     /// The last delivery.
     pub delivered: Pair,
@@ -211,7 +211,7 @@ pub struct ConsumerConfig {
     /// The subjects that it delivers.
     #[serde(default)]
     pub filter_subject: String,
-    /// What is acknowledged.
+    /// The kind of acknowledgement.
     pub ack_policy: String,
     /// The greatest number of deliveries of a message, or -1.
     #[serde(default)]
@@ -261,7 +261,7 @@ impl ConsumerInfo {
 /// The settings of the stream that bound messages.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StreamConfig {
-    /// Its size, or -1.
+    /// The stream's size, or -1.
     #[serde(default)]
     pub max_bytes: i64,
 }
@@ -269,7 +269,7 @@ pub struct StreamConfig {
 /// The state of the stream.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StreamInfo {
-    /// Its settings.
+    /// The stream's settings.
     pub config: StreamConfig,
 }
 

@@ -27,7 +27,7 @@ const ID_HEADER: &str = "Nats-Msg-Id";
 /// The events of the connection that wait to be reported; further ones are dropped.
 const EVENTS_MAX: usize = 64;
 
-/// Where NATS is, and how to log in there.
+/// The NATS servers, and the login there.
 #[derive(Clone, Debug, Default)]
 pub struct Servers {
     /// The servers' URLs.

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 /// The capacity of the channels between a bridge and its local side.
 pub const CHANNEL_MAX: usize = 1024;
 
-/// What the local side is notified of.
+/// A notification to the local side.
 #[derive(Debug)]
 pub enum ToLocal {
     /// A host is present and exports these agents, in place of those that it exported before.
@@ -29,7 +29,7 @@ pub enum ToLocal {
     Stop,
 }
 
-/// What the local side asks for.
+/// A request of the local side.
 #[derive(Debug)]
 pub enum FromLocal {
     /// Carry a frame. The answer is [`ToLocal::Carried`] or [`ToLocal::Refused`].

@@ -37,7 +37,7 @@ pub const BEAT_BYTES_MAX: usize = 8 * 1024;
 /// The characters that a report quotes of a text that another host chose.
 const QUOTED_MAX: usize = 64;
 
-/// What a bridge says of its host.
+/// The announcement of a host by its bridge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Beat {
     /// The version of what it exchanges.

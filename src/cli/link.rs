@@ -16,7 +16,7 @@ use crate::{
         local::{Daemon, Local, now},
     },
     protocol::{
-        name::{Host, Name},
+        name::{Host, Name, first_repeated},
         secret::Secret,
     },
 };
@@ -66,9 +66,7 @@ impl Side {
                     "{option} is given more than {AGENTS_MAX} times"
                 )));
             }
-            if let Some((_, twice)) =
-                names.iter().enumerate().find(|(at, it)| names[..*at].contains(it))
-            {
+            if let Some(twice) = first_repeated(names) {
                 return Err(Failure::usage(format!("{option} {twice} is given twice")));
             }
         }

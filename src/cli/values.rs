@@ -215,7 +215,7 @@ pub(super) fn agent_of_any_machine(text: &str) -> Result<String, String> {
 
 /// Parses the name of an agent of this machine.
 pub(super) fn agent_name(text: &str) -> Result<String, String> {
-    Name::parse(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
+    local_agent(text).map(|name| name.as_str().to_owned())
 }
 
 /// Parses the name of an agent of this machine, for a bridge.

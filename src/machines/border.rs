@@ -66,7 +66,7 @@ pub enum Input<'a> {
     Refused(&'a Host, Name, Nack),
     /// A question of a machine's agent, with this `correlationId`, was answered.
     Answered(&'a Host, Name, SendId, String, Answer),
-    /// The transport is responsible for the message with this id, or the other machine is.
+    /// The message with this id is safe with the transport or the other machine.
     Carried(&'a Host, String),
     /// The transport could not carry the message with this id; a sentence says why.
     NotCarried(&'a Host, String, String),
@@ -105,7 +105,7 @@ pub enum Outcome {
     Accepted(String),
     /// The message was refused; a [`Carry`] has the refusal.
     Refused,
-    /// The frame was no valid message. Answers and refusals count as such, too.
+    /// The frame was no message, or no valid one.
     Dropped,
 }
 
@@ -138,7 +138,7 @@ impl Carry {
 struct Remote {
     agents: HashSet<Name>,
     /// The at-least-once deliveries that the other machine has not accepted: their recipients there.
-    on_way: HashMap<String, Name>,
+    in_flight: HashMap<String, Name>,
     pairs: Pairs,
     /// The late refusals that agents were notified of.
     notices: usize,
@@ -177,11 +177,11 @@ impl Border {
                 answered(now, host, &agent, (&id.0, correlation_id), &answer, out);
             }
             Input::Carried(host, id) => {
-                if let Some(agent) = self.delivery_on_way(host, &id) {
+                if let Some(agent) = self.take_in_flight(host, &id) {
                     out.push(Output::Acknowledge(host.clone(), agent, id));
                 }
             }
-            Input::NotCarried(host, id, why) => match self.delivery_on_way(host, &id) {
+            Input::NotCarried(host, id, why) => match self.take_in_flight(host, &id) {
                 Some(agent) => out.push(Output::Return(host.clone(), agent, id, why)),
                 None => out.push(Output::Log(format!("{id} for {host} is dropped: {why}"))),
             },
@@ -204,8 +204,8 @@ impl Border {
         }
     }
 
-    fn delivery_on_way(&mut self, host: &Host, id: &str) -> Option<Name> {
-        self.remotes.get_mut(host)?.on_way.remove(id)
+    fn take_in_flight(&mut self, host: &Host, id: &str) -> Option<Name> {
+        self.remotes.get_mut(host)?.in_flight.remove(id)
     }
 }
 
@@ -239,7 +239,7 @@ impl Border {
             }
         };
         if delivery.requires_ack {
-            remote.on_way.insert(delivery.id.clone(), to.clone());
+            remote.in_flight.insert(delivery.id.clone(), to.clone());
         }
         let envelope = Envelope::read(delivery.json().as_bytes()).expect("a delivery was read");
         let (topic, way) = (delivery.topic.as_deref(), Way { from: &from, to: &to });
@@ -499,7 +499,7 @@ impl Border {
             envelope.decode_member(envelope.payload).map_err(|violation| violation.message)?;
         let cut = |text: &str, most| text.chars().take(most).collect::<String>();
         let why = format!("{} ({})", cut(&message, TEXT_MAX), cut(&code, 32));
-        match self.delivery_on_way(host, &ack_id) {
+        match self.take_in_flight(host, &ack_id) {
             Some(agent) => out.push(Output::Return(host.clone(), agent, ack_id, why)),
             None => {
                 let remote = self.remotes.get_mut(host).ok_or("the machine has left")?;

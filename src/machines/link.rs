@@ -148,16 +148,15 @@ impl<K: Eq + Hash> Unanswered<K> {
         window
     }
 
-    /// Removes a message. Returns whether it was there.
-    fn remove(&mut self, key: &K) -> bool {
-        let Some((to, bytes)) = self.messages.remove(key) else { return false };
+    /// Removes a message, if it is there.
+    fn remove(&mut self, key: &K) {
+        let Some((to, bytes)) = self.messages.remove(key) else { return };
         if let Some(window) = self.windows.get_mut(&to) {
             window.remove(bytes);
             if window.messages == 0 {
                 self.windows.remove(&to);
             }
         }
-        true
     }
 }
 
@@ -240,17 +239,17 @@ impl<'a> Link<'a> {
 
     fn write(&mut self, now: Now, kind: Kind, payload: &impl Serialize) {
         self.next_id += 1;
-        let (id, mut frame) = (format!("l-{}", self.next_id), Vec::new());
-        Header::new(kind, &id, now.unix_ms).append(&mut frame, payload);
-        self.write_frame(now, frame);
+        let id = format!("l-{}", self.next_id);
+        let header = Header::new(kind, &id, now.unix_ms);
+        self.write_frame(now, |json| header.append_envelope(json, payload));
     }
 
-    fn write_frame(&mut self, now: Now, frame: Vec<u8>) {
+    fn write_frame(&mut self, now: Now, append: impl FnOnce(&mut Vec<u8>)) {
         if self.pipe.unwritten() == 0 {
             self.last_written = now.monotonic;
         }
         self.last_sent = now.monotonic;
-        self.pipe.write(&frame);
+        self.pipe.write(append);
     }
 
     fn frame(&mut self, now: Now, json: &[u8], local: &mut Local) -> ControlFlow<End> {
@@ -464,7 +463,7 @@ impl Transport for Link<'_> {
         if carry.is_message {
             self.sent.add(carry.id, carry.to, bytes);
         }
-        self.write_frame(now, with_length(&carry.frame));
+        self.write_frame(now, |json| json.extend_from_slice(&carry.frame));
         Ok(())
     }
 
@@ -502,12 +501,6 @@ impl Transport for Link<'_> {
             Ordering::Greater => {}
         }
     }
-}
-
-fn with_length(json: &[u8]) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(json.len() + 4);
-    crate::protocol::frame::append(&mut frame, |bytes| bytes.extend_from_slice(json));
-    frame
 }
 
 #[cfg(test)]

@@ -315,7 +315,7 @@ impl Local {
                     }
                     border::Output::Log(line) => transport.log(line),
                     output => {
-                        if let Err(line) = self.tell_daemon(now, output) {
+                        if let Err(line) = self.execute(now, output) {
                             transport.log(line);
                         }
                     }
@@ -325,7 +325,7 @@ impl Local {
     }
 
     /// Carries out an output for the daemon. The error is a line for the log.
-    fn tell_daemon(&mut self, now: Now, output: border::Output) -> Result<(), String> {
+    fn execute(&mut self, now: Now, output: border::Output) -> Result<(), String> {
         use border::Output;
         match output {
             Output::Acknowledge(host, name, id) => {

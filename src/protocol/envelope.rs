@@ -188,26 +188,40 @@ impl<'a> Header<'a> {
 
     /// Appends the whole frame.
     pub fn append(&self, bytes: &mut Vec<u8>, payload: &impl Serialize) {
-        frame::append(bytes, |json| {
-            self.append_members(json);
-            json.extend_from_slice(b",\"payload\":");
-            append_json(json, payload);
-            json.push(b'}');
-        });
+        frame::append(bytes, |json| self.append_envelope(json, payload));
+    }
+
+    /// Appends the envelope alone, without a frame's length.
+    pub fn append_envelope(&self, json: &mut Vec<u8>, payload: &impl Serialize) {
+        self.append_members(json);
+        json.extend_from_slice(b",\"payload\":");
+        append_json(json, payload);
+        json.push(b'}');
     }
 
     /// Appends the whole frame with further members that are JSON text.
-    pub fn append_raw(&self, bytes: &mut Vec<u8>, members: &[(&str, &str)]) {
-        frame::append(bytes, |json| {
-            self.append_members(json);
-            for (name, raw) in members {
-                json.extend_from_slice(b",\"");
-                json.extend_from_slice(name.as_bytes());
-                json.extend_from_slice(b"\":");
-                json.extend_from_slice(raw.as_bytes());
-            }
-            json.push(b'}');
-        });
+    pub fn append_raw<'m>(
+        &self,
+        bytes: &mut Vec<u8>,
+        members: impl IntoIterator<Item = (&'m str, &'m str)>,
+    ) {
+        frame::append(bytes, |json| self.append_raw_envelope(json, members));
+    }
+
+    /// Appends the envelope alone with further members that are JSON text.
+    pub fn append_raw_envelope<'m>(
+        &self,
+        json: &mut Vec<u8>,
+        members: impl IntoIterator<Item = (&'m str, &'m str)>,
+    ) {
+        self.append_members(json);
+        for (name, raw) in members {
+            json.extend_from_slice(b",\"");
+            json.extend_from_slice(name.as_bytes());
+            json.extend_from_slice(b"\":");
+            json.extend_from_slice(raw.as_bytes());
+        }
+        json.push(b'}');
     }
 
     fn append_members(&self, json: &mut Vec<u8>) {
@@ -608,7 +622,7 @@ mod tests {
         let header =
             Header { to: Some("B\"ob"), topic: Some("t"), ..Header::new(Kind::Bye, "i", 7) };
         header.append(&mut bytes, &serde_json::json!({"reason": "stop"}));
-        header.append_raw(&mut bytes, &[("payload", "{ }"), ("delivery", "{\"seq\":1}")]);
+        header.append_raw(&mut bytes, [("payload", "{ }"), ("delivery", "{\"seq\":1}")]);
         let first = 4 + u32::from_be_bytes(bytes[..4].try_into().unwrap()) as usize;
         let envelope = Envelope::read(&bytes[4..first]).unwrap();
         assert_eq!((envelope.kind, envelope.to.as_deref()), (Kind::Bye, Some("B\"ob")));

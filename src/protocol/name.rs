@@ -180,6 +180,13 @@ impl fmt::Display for Host {
     }
 }
 
+/// Returns the first of the names that stands in the list before.
+#[must_use]
+pub fn first_repeated(names: &[Name]) -> Option<&Name> {
+    let is_repeated = |(at, name): &(usize, &Name)| names[..*at].contains(name);
+    names.iter().enumerate().find(is_repeated).map(|(_, name)| name)
+}
+
 /// Whether a name has the form that the daemon assigns, which no agent's name has.
 #[must_use]
 pub fn is_daemons(text: &str) -> bool {

@@ -355,11 +355,8 @@ fn encode(now: Now, id: &SendId, outgoing: &Outgoing) -> Vec<u8> {
         topic: outgoing.topic.as_deref(),
         ..Header::new(Kind::Send, &id.0, now.unix_ms)
     };
-    let members = [("payload", payload.as_str()), ("payload_meta", meta.as_str())];
-    let count = if outgoing.meta.is_empty() { 1 } else { 2 };
-    let mut frame = Vec::new();
-    header.append_raw(&mut frame, &members[..count]);
-    frame
+    let meta = (!outgoing.meta.is_empty()).then_some(meta.as_str());
+    send_frame(&header, &payload, meta)
 }
 
 fn encode_forwarded(now: Now, message: &Forwarded) -> Vec<u8> {
@@ -368,9 +365,12 @@ fn encode_forwarded(now: Now, message: &Forwarded) -> Vec<u8> {
         topic: message.topic.as_deref(),
         ..Header::new(Kind::Send, &message.id.0, now.unix_ms)
     };
-    let meta = message.meta.as_deref().map(|meta| ("payload_meta", meta));
-    let members: Vec<_> = [("payload", &*message.payload)].into_iter().chain(meta).collect();
+    send_frame(&header, &message.payload, message.meta.as_deref())
+}
+
+fn send_frame(header: &Header<'_>, payload: &str, meta: Option<&str>) -> Vec<u8> {
+    let meta = meta.map(|meta| ("payload_meta", meta));
     let mut frame = Vec::new();
-    header.append_raw(&mut frame, &members);
+    header.append_raw(&mut frame, [("payload", payload)].into_iter().chain(meta));
     frame
 }

@@ -1,9 +1,9 @@
-//! The frames that cross a border: messages, their refusals, and answers to questions.
+//! The frames that cross a border: messages, their refusals, and answers to questions. They have no
+//! length, since not every way between machines needs one.
 
 use crate::protocol::{
     Now,
     envelope::{Header, Kind},
-    frame::PREFIX,
     name::Name,
     payload::{Ack, Nack},
 };
@@ -32,29 +32,22 @@ impl<'a> Way<'a> {
     ) -> Vec<u8> {
         let header = Header { topic, ..self.header(now, Kind::Send, id) };
         let meta = meta.map(|meta| ("payload_meta", meta));
-        let members: Vec<_> = [("payload", payload)].into_iter().chain(meta).collect();
-        let mut frame = Vec::new();
-        header.append_raw(&mut frame, &members);
-        without_length(frame)
+        let mut json = Vec::new();
+        header.append_raw_envelope(&mut json, [("payload", payload)].into_iter().chain(meta));
+        json
     }
 
     /// An answer to a question, which is the message with the id `ack.ack_id`.
     pub(super) fn answer(self, now: Now, id: &str, ack: &Ack<'_>) -> Vec<u8> {
-        let mut frame = Vec::new();
-        self.header(now, Kind::Ack, id).append(&mut frame, ack);
-        without_length(frame)
+        let mut json = Vec::new();
+        self.header(now, Kind::Ack, id).append_envelope(&mut json, ack);
+        json
     }
 
     /// The refusal of the message with the id `nack.ack_id`.
     pub(super) fn refusal(self, now: Now, id: &str, nack: &Nack) -> Vec<u8> {
-        let mut frame = Vec::new();
-        self.header(now, Kind::Nack, id).append(&mut frame, nack);
-        without_length(frame)
+        let mut json = Vec::new();
+        self.header(now, Kind::Nack, id).append_envelope(&mut json, nack);
+        json
     }
-}
-
-/// Removes the length, since not every way between machines needs one.
-fn without_length(mut frame: Vec<u8>) -> Vec<u8> {
-    frame.drain(..PREFIX);
-    frame
 }

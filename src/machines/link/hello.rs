@@ -2,7 +2,11 @@
 
 use crate::{
     machines::border::AGENTS_MAX,
-    protocol::{name::Name, secret::Secret, text::Quoted},
+    protocol::{
+        name::{Name, first_repeated},
+        secret::Secret,
+        text::Quoted,
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,10 +80,8 @@ impl LinkHello {
             Name::parse(text).map_err(|why| format!("it exports {}: {why}", Quoted(text)))
         });
         let agents: Vec<_> = agents.collect::<Result<_, _>>()?;
-        if let Some(twice) =
-            agents.iter().enumerate().find(|(at, name)| agents[..*at].contains(name))
-        {
-            return Err(format!("it exports {} twice", twice.1));
+        if let Some(twice) = first_repeated(&agents) {
+            return Err(format!("it exports {twice} twice"));
         }
         Ok(Checked {
             agents,

@@ -1,6 +1,6 @@
 //! The threads between a link and a pipe: one reads frames, one writes them.
 
-use crate::protocol::frame::{Batch, Decoder};
+use crate::protocol::frame::{self, Batch, Decoder};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::{
     io::{self, Read, Write},
@@ -69,9 +69,9 @@ impl Pipe {
         self.waiting.len() + self.writing
     }
 
-    /// Queues a frame. The link bounds what is queued.
-    pub(super) fn write(&mut self, frame: &[u8]) {
-        self.waiting.extend_from_slice(frame);
+    /// Queues a frame, whose JSON `append` appends. The link bounds what is queued.
+    pub(super) fn write(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        frame::append(&mut self.waiting, append);
         if self.writing == 0 {
             self.written(0);
         }

@@ -162,7 +162,7 @@ fn frame(
     let mut members = vec![("payload", payload.as_str())];
     members.extend(meta.as_deref().map(|meta| ("payload_meta", meta)));
     let mut bytes = Vec::new();
-    Header { to, topic, ..Header::new(kind, id, 1) }.append_raw(&mut bytes, &members);
+    Header { to, topic, ..Header::new(kind, id, 1) }.append_raw(&mut bytes, members);
     bytes.split_off(4)
 }
 

@@ -451,7 +451,7 @@ impl World {
             members.push(("payload_meta", &meta));
         }
         let mut bytes = Vec::new();
-        Header { to, topic, ..Header::new(Kind::Send, &id, 1) }.append_raw(&mut bytes, &members);
+        Header { to, topic, ..Header::new(Kind::Send, &id, 1) }.append_raw(&mut bytes, members);
         actor.last = bytes[4..].to_vec();
         self.frame(client, bytes[4..].to_vec());
     }
@@ -477,7 +477,7 @@ impl World {
             members.push(("payload_meta", meta));
         }
         let mut bytes = Vec::new();
-        header.append_raw(&mut bytes, &members);
+        header.append_raw(&mut bytes, members);
         self.frame(client, bytes[4..].to_vec());
     }
 
