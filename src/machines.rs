@@ -7,3 +7,4 @@
 pub mod border;
 pub mod link;
 pub mod local;
+pub mod window;

@@ -10,25 +10,24 @@ use crate::{
     presence::{self, BEAT, Beat, Presence, VERSION},
     pull::{self, Received},
     reports::{Reports, printable},
-    sequencer::{self, Info, Sequencer},
     subject::{self, Token},
 };
 use agent_relay::{
-    machines::border::Ticket,
+    machines::border,
     protocol::name::{Host, Name},
 };
-use async_nats::{Event, Subscriber};
+use async_nats::{Event, Message, Subscriber};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use serde::{Deserialize, Serialize};
 pub use start::{Started, connect, start, taken};
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::atomic::Ordering,
+    collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
 };
 use tokio::{sync::mpsc, time};
 
-/// The bytes that wait for NATS from which on the local side carries nothing more.
-const CONGESTED: usize = 32 * 1024 * 1024;
+/// The notifications that wait for the local side; while there are more, nothing is received.
+const TO_LOCAL_MAX: usize = 1024;
 
 /// The pause after which a full channel to the local side is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -42,8 +41,20 @@ const BEAT_MIN: Duration = Duration::from_millis(100);
 /// The time in which a bridge that ends says so.
 const LEAVE: Duration = Duration::from_millis(500);
 
-/// The deliveries that wait for the loop; the window bounds them already.
-const DELIVERIES_MAX: usize = crate::js::WINDOW;
+/// The period in which what is acknowledged is removed from the stream.
+const PURGE: Duration = Duration::from_secs(1);
+
+/// The deliveries that wait for the loop.
+const DELIVERIES_MAX: usize = 128;
+
+/// The requests of the local side that are handled before what they confirm is sent.
+const REQUESTS_MAX: usize = 64;
+
+/// The ids in a message of confirmations at most.
+const CONFIRMED_MAX: usize = 256;
+
+/// The largest message of confirmations that is read, in bytes.
+const CONFIRMATIONS_BYTES_MAX: usize = 64 * 1024;
 
 /// The settings of a bridge.
 #[derive(Clone, Debug)]
@@ -82,10 +93,16 @@ pub enum End {
 #[derive(Debug)]
 enum Done {
     Published(Lane, Published),
-    Acknowledged(u64, bool),
-    Info(Option<Info>),
     /// The removal has ended; false if JetStream could not.
     Purged(bool),
+}
+
+/// The ids of frames that are dealt with. They go by core NATS, since a frame whose confirmation is
+/// lost comes again.
+#[derive(Debug, Serialize, Deserialize)]
+struct Confirmations {
+    version: u32,
+    ids: Vec<String>,
 }
 
 /// The removal of what is acknowledged.
@@ -102,7 +119,7 @@ enum Purge {
 struct Bridge<'a> {
     settings: &'a Settings,
     here: Token,
-    instance: String,
+    instance: u64,
     link: Link,
     stream_bytes: Option<i64>,
     local: Local,
@@ -110,13 +127,8 @@ struct Bridge<'a> {
     reports: Reports,
     presence: Presence,
     outbox: Outbox,
-    sequencer: Sequencer<Received>,
-    /// The sequences of the tickets, and the number of open tickets of each sequence.
-    tickets: HashMap<Ticket, u64>,
-    open: HashMap<u64, usize>,
-    next_ticket: Ticket,
-    /// Refusals and answers that are not carried yet, with the tickets that wait for each.
-    refusals: HashMap<(Host, String), Vec<Ticket>>,
+    /// The ids that are to be confirmed, by host.
+    confirmations: BTreeMap<Token, Vec<String>>,
     to_local: VecDeque<ToLocal>,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     last_beat: Instant,
@@ -132,7 +144,7 @@ pub async fn run(
     lines: &dyn Fn(&str),
     stop: impl Future<Output = ()>,
 ) -> End {
-    let Started { link, mut events, mut beats, instance, presence, stream_bytes } = started;
+    let Started { link, mut events, mut subscribers, instance, presence, stream_bytes } = started;
     let now = Instant::now();
     let here = Token::of_host(&settings.here);
     let limit = limit(&link);
@@ -146,12 +158,8 @@ pub async fn run(
         lines,
         reports: Reports::default(),
         presence,
-        outbox: Outbox::new(here.clone(), limit),
-        sequencer: Sequencer::new(now),
-        tickets: HashMap::new(),
-        open: HashMap::new(),
-        next_ticket: 0,
-        refusals: HashMap::new(),
+        outbox: Outbox::new(here.clone(), instance, limit),
+        confirmations: BTreeMap::new(),
         to_local: VecDeque::new(),
         work: FuturesUnordered::new(),
         last_beat: now,
@@ -161,10 +169,17 @@ pub async fn run(
     };
     let (deliveries_sender, mut deliveries) = mpsc::channel(DELIVERIES_MAX);
     let pull = tokio::spawn(pull::run(link, here, deliveries_sender));
-    bridge.events(&mut beats, &mut events, &mut deliveries, stop).await;
+    bridge.events(&mut subscribers, &mut events, &mut deliveries, stop).await;
     pull.abort();
     drop(time::timeout(LEAVE, bridge.leave()).await);
     bridge.end.unwrap_or(End::Stopped)
+}
+
+/// The subscriptions of a bridge, besides that of its stream.
+#[derive(Debug)]
+struct Subscribers {
+    beats: Subscriber,
+    confirmations: Subscriber,
 }
 
 /// The greatest size of a message that the server accepts.
@@ -175,49 +190,45 @@ fn limit(link: &Link) -> Limit {
 impl Bridge<'_> {
     async fn events(
         &mut self,
-        beats: &mut Subscriber,
+        Subscribers { beats, confirmations }: &mut Subscribers,
         events: &mut mpsc::Receiver<Event>,
-        deliveries: &mut mpsc::Receiver<pull::Event>,
+        deliveries: &mut mpsc::Receiver<Received>,
         stop: impl Future<Output = ()>,
     ) {
         let mut beat = time::interval(BEAT);
-        let mut progress = time::interval(crate::js::PROGRESS);
+        let mut purge = time::interval(PURGE);
+        let mut requests = Vec::new();
         tokio::pin!(stop);
-        self.sequence(sequencer::Input::Tick);
         while self.end.is_none() {
             let deadline = self.deadline();
+            let has_room = self.to_local.len() < TO_LOCAL_MAX;
             tokio::select! {
                 () = &mut stop => self.end = Some(End::Stopped),
                 Some(done) = self.work.next() => self.done(done),
-                from = self.local.from.recv() => match from {
-                    Some(from) => self.local_event(from),
-                    None => self.end = Some(End::Local("the local side has ended".to_owned())),
+                count = self.local.from.recv_many(&mut requests, REQUESTS_MAX) => match count {
+                    0 => self.end = Some(End::Local("the local side has ended".to_owned())),
+                    _ => requests.drain(..).for_each(|request| self.local_event(request)),
                 },
-                Some(event) = deliveries.recv() => self.sequence(match event {
-                    pull::Event::Delivered(delivery) => sequencer::Input::Delivered(delivery),
-                    pull::Event::Interrupted => sequencer::Input::Interrupted,
-                }),
-                Some(message) = beats.next() => self.beat_came(&message).await,
+                Some(received) = deliveries.recv(), if has_room => self.received(&received),
+                Some(message) = confirmations.next(), if has_room => self.confirmed(&message),
+                Some(message) = beats.next(), if has_room => self.beat_came(&message),
                 Some(event) = events.recv() => self.link_event(&event),
-                _ = beat.tick() => self.beat(false, false).await,
-                _ = progress.tick() => self.progress().await,
+                _ = beat.tick() => self.beat(false, false),
+                _ = purge.tick() => self.purge(),
                 () = sleep_until(deadline) => self.tick(),
             }
+            self.confirm();
             self.flush();
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         let full = (!self.to_local.is_empty()).then(|| Instant::now() + FULL_PAUSE);
-        [self.outbox.deadline(), self.sequencer.deadline(), self.presence.deadline(), full]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.outbox.deadline(), self.presence.deadline(), full].into_iter().flatten().min()
     }
 
     fn tick(&mut self) {
         self.carry(outbox::Input::Tick);
-        self.sequence(sequencer::Input::Tick);
         let mut outputs = Vec::new();
         self.presence.handle(Instant::now(), presence::Input::Tick, &mut outputs);
         self.present(outputs);
@@ -228,14 +239,6 @@ impl Bridge<'_> {
             Done::Published(lane, published) => {
                 self.carry(outbox::Input::Published(lane, published));
             }
-            Done::Acknowledged(stream, confirmed) => {
-                self.purge = match self.purge {
-                    Purge::None | Purge::Wanted => Purge::Wanted,
-                    Purge::Running | Purge::RunningAndWanted => Purge::RunningAndWanted,
-                };
-                self.sequence(sequencer::Input::Acknowledged(stream, confirmed));
-            }
-            Done::Info(info) => self.sequence(sequencer::Input::Info(info)),
             Done::Purged(true) if self.purge == Purge::Running => self.purge = Purge::None,
             Done::Purged(_) => self.purge = Purge::Wanted,
         }
@@ -245,7 +248,6 @@ impl Bridge<'_> {
         match event {
             Event::Connected => {
                 self.carry(outbox::Input::Limit(limit(&self.link)));
-                self.sequence(sequencer::Input::Interrupted);
                 let server = self.link.server().0;
                 (self.lines)(&printable(&format!("joined to NATS server {server}")));
             }
@@ -271,16 +273,13 @@ impl Bridge<'_> {
         }
     }
 
-    /// Says that this bridge ends, and lets JetStream redeliver at once.
+    /// Says that this bridge ends.
     async fn leave(&mut self) {
         // If the local side is gone, it needs no notice.
         drop(self.local.to.try_send(ToLocal::Stop));
         self.last_beat -= BEAT_MIN;
-        self.beat(false, true).await;
-        for reply in self.sequencer.unsettled() {
-            self.link.note(reply.to_owned(), "-NAK").await;
-        }
-        // Without the flush, the hosts notice the silence and JetStream waits.
+        self.beat(false, true);
+        // Without the flush, the hosts notice the silence.
         drop(self.link.client().flush().await);
     }
 }
@@ -292,34 +291,21 @@ impl Bridge<'_> {
             FromLocal::Carry(carry) => {
                 let lane =
                     Lane { host: Token::of_host(&carry.host), agent: Token::of_agent(&carry.to) };
-                if !carry.requires_ack {
-                    self.refusals.entry((carry.host.clone(), carry.id.clone())).or_default();
-                }
-                let carry = outbox::Carry { host: carry.host, id: carry.id, frame: carry.frame };
+                let border::Carry { host, id, is_message, frame, .. } = carry;
+                let carry = outbox::Carry { host, id, is_message, frame: frame.into() };
                 self.carry(outbox::Input::Carry(lane, carry));
             }
-            FromLocal::Settled { ticket, after } => {
-                match after.and_then(|refusal| self.refusals.get_mut(&refusal)) {
-                    Some(waiting) => waiting.push(ticket),
-                    None => self.settle(ticket),
-                }
+            FromLocal::Confirm(host, id) => {
+                self.confirmations.entry(Token::of_host(&host)).or_default().push(id);
+            }
+            FromLocal::Refused(host, id) => {
+                self.carry(outbox::Input::Refused(Token::of_host(&host), id));
             }
             FromLocal::Line(line) => {
                 let topic: String = line.chars().take(TOPIC_CHARS).collect();
                 self.report(&topic, &line);
             }
             FromLocal::Ended(why) => self.end = Some(End::Local(why)),
-        }
-    }
-
-    fn settle(&mut self, ticket: Ticket) {
-        // A ticket of a consumer that was replaced is unknown.
-        let Some(stream) = self.tickets.remove(&ticket) else { return };
-        let Some(open) = self.open.get_mut(&stream) else { return };
-        *open -= 1;
-        if *open == 0 {
-            self.open.remove(&stream);
-            self.sequence(sequencer::Input::Settled(stream));
         }
     }
 
@@ -338,90 +324,41 @@ impl Bridge<'_> {
                     self.work.push(publish.boxed());
                 }
                 outbox::Output::Carried { host, id } => {
-                    self.carried(host.clone(), id.clone());
                     self.to_local.push_back(ToLocal::Carried(host, id));
                 }
                 outbox::Output::Refused { host, id, refusal } => {
                     let line = format!("a message to {host} is refused: {}", refusal.message);
                     self.report(&format!("to {host}"), &line);
-                    self.carried(host.clone(), id.clone());
                     self.to_local.push_back(ToLocal::Refused(host, id, refusal));
                 }
             }
         }
-        let congested = self.outbox.bytes() > CONGESTED;
-        self.local.congested.store(congested, Ordering::Relaxed);
-    }
-
-    fn carried(&mut self, host: Host, id: String) {
-        for ticket in self.refusals.remove(&(host, id)).unwrap_or_default() {
-            self.settle(ticket);
-        }
     }
 }
 
-/// From the stream.
+/// From other hosts.
 impl Bridge<'_> {
-    fn sequence(&mut self, input: sequencer::Input<Received>) {
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            let mut outputs = Vec::new();
-            self.sequencer.handle(Instant::now(), input, &mut outputs);
-            for output in outputs {
-                inputs.extend(self.sequenced(output));
-            }
+    /// Acknowledges a message of the stream, and passes it to the local side. If it gets lost here,
+    /// its sender publishes it again.
+    fn received(&mut self, received: &Received) {
+        self.link.note(received.reply.clone(), "+ACK".into());
+        self.purge = match self.purge {
+            Purge::None | Purge::Wanted => Purge::Wanted,
+            Purge::Running | Purge::RunningAndWanted => Purge::RunningAndWanted,
+        };
+        if let Err((host, why)) = self.pass(received) {
+            let line = format!("a message of {host} is dropped: {why}");
+            self.report(&format!("from {host}"), &line);
         }
     }
 
-    /// Carries out an output of the sequencer. Returns an input that follows from it.
-    fn sequenced(
-        &mut self,
-        output: sequencer::Output<Received>,
-    ) -> Option<sequencer::Input<Received>> {
-        let link = self.link.clone();
-        match output {
-            sequencer::Output::Pass(stream, received) => {
-                if let Err((host, why)) = self.pass(stream, &received) {
-                    let line = format!("a message of {host} is dropped: {why}");
-                    self.report(&format!("from {host}"), &line);
-                    return Some(sequencer::Input::Settled(stream));
-                }
-            }
-            sequencer::Output::Acknowledge(stream, reply) => {
-                let acknowledge = async move {
-                    let confirmed = link.acknowledge(reply).await;
-                    Done::Acknowledged(stream, confirmed)
-                };
-                self.work.push(acknowledge.boxed());
-            }
-            sequencer::Output::AskInfo => {
-                let ask = async move { Done::Info(link.info().await.ok()) };
-                self.work.push(ask.boxed());
-            }
-            sequencer::Output::Replaced => {
-                self.tickets.clear();
-                self.open.clear();
-                (self.lines)("the stream or this host's consumer was created anew");
-            }
-            sequencer::Output::GaveUp(missing) => {
-                let line = format!("{missing} messages that NATS counts did not come; going on");
-                (self.lines)(&line);
-            }
-        }
-        None
-    }
-
-    /// Passes the frames of a message to the local side. The error names the host and the reason.
-    fn pass(&mut self, stream: u64, received: &Received) -> Result<(), (String, String)> {
-        let Some(sender) = subject::sender(&received.subject, &self.here) else {
+    /// Passes a batch to the local side. The error names the host and the reason.
+    fn pass(&mut self, received: &Received) -> Result<(), (String, String)> {
+        let Some((sender, agent)) = subject::sender(&received.subject, &self.here) else {
             let why = format!("its subject is {:?}", received.subject);
             return Err(("an unknown host".to_owned(), why));
         };
-        let host = self.presence.host(&sender).cloned().or_else(|| sender.host());
-        let Some(host) = host.filter(|_| sender != self.here) else {
-            return Err((sender.to_string(), "it is this host".to_owned()));
-        };
-        let failed = |why: String| (host.to_string(), why);
+        let failed = |why: String| (sender.to_string(), why);
         match received.version.as_deref() {
             None => return Err(failed("no bridge has sent it".to_owned())),
             Some(version) if version != VERSION.to_string() => {
@@ -432,43 +369,60 @@ impl Bridge<'_> {
             }
             Some(_) => {}
         }
-        let frames = batch::frames(&received.batch).map_err(|why| failed(why.to_string()))?;
-        self.open.insert(stream, frames.len());
-        for frame in frames {
-            let ticket = self.next_ticket;
-            self.next_ticket += 1;
-            self.tickets.insert(ticket, stream);
-            let frame = received.batch.slice_ref(frame);
-            self.to_local.push_back(ToLocal::Incoming(host.clone(), frame, ticket));
+        let batch = batch::read(received.batch.clone()).map_err(|why| failed(why.to_string()))?;
+        // What another instance has sent, or a host that is absent, comes again when it is here.
+        if self.presence.is_instance(&sender, batch.instance)
+            && let Some(host) = self.presence.host(&sender)
+        {
+            self.to_local.push_back(ToLocal::Incoming(host.clone(), agent, batch));
         }
         Ok(())
     }
 
-    async fn progress(&mut self) {
-        if let Some((since, missing)) = self.sequencer.recovering()
-            && since.elapsed() > 2 * crate::js::ACK_WAIT
-        {
-            let line = format!("waiting for {missing} messages that NATS has delivered before");
-            self.report("recovery", &line);
+    /// Notes what another host confirms.
+    fn confirmed(&mut self, message: &Message) {
+        let Some(host) = subject::confirmer(&message.subject, &self.here) else { return };
+        let is_short = message.payload.len() <= CONFIRMATIONS_BYTES_MAX;
+        match serde_json::from_slice(&message.payload) {
+            Ok(Confirmations { version: VERSION, ids }) if is_short => {
+                for id in ids {
+                    self.carry(outbox::Input::Confirmed(host.clone(), id));
+                }
+            }
+            _ => self.report(
+                &format!("confirmed {host}"),
+                &format!("{host} confirms nothing that is readable"),
+            ),
         }
+    }
+
+    /// Confirms what the local side has dealt with.
+    fn confirm(&mut self) {
+        for (host, ids) in std::mem::take(&mut self.confirmations) {
+            for ids in ids.chunks(CONFIRMED_MAX) {
+                let confirmations = Confirmations { version: VERSION, ids: ids.to_vec() };
+                let bytes = serde_json::to_vec(&confirmations).expect("ids are JSON");
+                let subject = subject::confirmations(&host, self.here.as_str());
+                self.link.note(subject, bytes.into());
+            }
+        }
+    }
+
+    /// Removes from the stream what is acknowledged.
+    fn purge(&mut self) {
         if self.purge == Purge::Wanted {
             self.purge = Purge::Running;
             let link = self.link.clone();
-            let purge = async move {
-                // If JetStream cannot, it is asked again.
-                Done::Purged(link.purge().await.is_ok())
-            };
+            // If JetStream cannot, it is asked again.
+            let purge = async move { Done::Purged(link.purge().await.is_ok()) };
             self.work.push(purge.boxed());
-        }
-        for reply in self.sequencer.in_progress() {
-            self.link.note(reply.to_owned(), "+WPI").await;
         }
     }
 }
 
 /// Presence.
 impl Bridge<'_> {
-    async fn beat_came(&mut self, message: &async_nats::Message) {
+    fn beat_came(&mut self, message: &Message) {
         // The subject shows who published; others may have made the server send it here.
         let Some(host) = subject::present(&message.subject) else {
             self.report("presence", "a message that is no beat came as one; ignored");
@@ -480,7 +434,7 @@ impl Bridge<'_> {
         let asked = outputs.contains(&presence::Output::Answer);
         self.present(outputs);
         if asked {
-            self.beat(false, false).await;
+            self.beat(false, false);
         }
     }
 
@@ -492,13 +446,15 @@ impl Bridge<'_> {
                     let list: Vec<_> = names.iter().map(Name::as_str).collect();
                     let list =
                         if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
-                    (self.lines)(&format!("{host} is here: {list}"));
+                    self.report(&format!("here {host} {list}"), &format!("{host} is here: {list}"));
                     self.to_local.push_back(ToLocal::Present(host, names));
                 }
                 presence::Output::Absent(host) => {
-                    (self.lines)(&format!("{host} is gone"));
+                    self.report(&format!("gone {host}"), &format!("{host} is gone"));
+                    self.carry(outbox::Input::Absent(Token::of_host(&host)));
                     self.to_local.push_back(ToLocal::Absent(host));
                 }
+                presence::Output::Restarted(host) => self.carry(outbox::Input::Restarted(host)),
                 presence::Output::Refused(host, why) => {
                     let line = format!("{host} is refused: {why}");
                     self.report(&format!("beat {host}"), &line);
@@ -509,7 +465,7 @@ impl Bridge<'_> {
         }
     }
 
-    async fn beat(&mut self, ask: bool, bye: bool) {
+    fn beat(&mut self, ask: bool, bye: bool) {
         let now = Instant::now();
         if now.saturating_duration_since(self.last_beat) < BEAT_MIN || !self.link.is_connected() {
             return;
@@ -517,16 +473,16 @@ impl Bridge<'_> {
         self.last_beat = now;
         let age = self.presence.age(now);
         let (settings, stream_bytes) = (self.settings, self.stream_bytes);
-        let beat = Own { settings, instance: &self.instance, stream_bytes }.beat(age, ask, bye);
+        let beat = Own { settings, instance: self.instance, stream_bytes }.beat(age, ask, bye);
         // Without this beat, the next one or the silence counts.
-        drop(self.link.client().publish(subject::presence(&self.here), beat).await);
+        self.link.note(subject::presence(&self.here), beat);
     }
 }
 
 /// The source of this bridge's announcements.
 struct Own<'a> {
     settings: &'a Settings,
-    instance: &'a str,
+    instance: u64,
     stream_bytes: Option<i64>,
 }
 
@@ -536,7 +492,7 @@ impl Own<'_> {
         let beat = Beat {
             version: VERSION,
             host: self.settings.here.to_string(),
-            instance: self.instance.to_owned(),
+            instance: presence::instance(self.instance),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
             exports: self.settings.exports.iter().map(ToString::to_string).collect(),
             stream_bytes: self.stream_bytes,

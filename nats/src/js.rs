@@ -2,29 +2,25 @@
 
 use crate::{
     outbox::{Published, Refusal, RefusalKind},
-    sequencer::Info,
     subject::{self, Token},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The time after which JetStream redelivers what was not acknowledged.
-///
-/// After a crash, the order waits for what the crashed process had, so for this long.
+/// The time after which JetStream delivers again what was not acknowledged. A bridge acknowledges
+/// what it has received, so only what is lost on the way comes again.
 pub const ACK_WAIT: Duration = Duration::from_secs(3);
 
-/// The period of `+WPI` for messages that are not settled: well within [`ACK_WAIT`].
-pub const PROGRESS: Duration = Duration::from_secs(1);
-
-/// The greatest number of messages that a host has not acknowledged.
-pub const WINDOW: usize = 128;
+/// The greatest number of messages that JetStream has delivered to a host without an
+/// acknowledgement.
+pub const WINDOW: usize = 1024;
 
 /// The time in which the stream recognizes a repeated `Nats-Msg-Id`.
 pub const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 
-/// How long a message waits for its host, at most.
-pub const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long a message waits for its host, at most. Its sender has it until it is confirmed.
+pub const AGE_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// The size of a host's stream, unless another one is given.
 pub const STREAM_BYTES: i64 = 256 << 20;
@@ -178,26 +174,22 @@ pub fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, ApiError> {
     error.map_or_else(|| serde_json::from_slice(answer).map_err(unreadable), Err)
 }
 
-/// The state of a consumer, and the settings that the order depends on.
+/// The state of a consumer, and its settings.
 #[derive(Debug, Deserialize)]
 pub struct ConsumerInfo {
-    /// The time at which it was created.
-    pub created: String,
     /// The consumer's settings.
     pub config: ConsumerConfig,
     /// The last delivery.
-    pub delivered: Pair,
+    pub delivered: Place,
     /// The last delivery before which all are acknowledged.
-    pub ack_floor: Pair,
+    pub ack_floor: Place,
     /// The number of messages that are delivered and not acknowledged.
     pub num_ack_pending: usize,
 }
 
-/// A number of a delivery, and a sequence of the stream.
+/// A place in the stream.
 #[derive(Debug, Deserialize)]
-pub struct Pair {
-    /// The number in the consumer.
-    pub consumer_seq: u64,
+pub struct Place {
     /// The sequence in the stream.
     pub stream_seq: u64,
 }
@@ -245,16 +237,12 @@ impl ConsumerConfig {
 }
 
 impl ConsumerInfo {
-    /// The state without the settings.
+    /// The last sequence up to which all is acknowledged.
     #[must_use]
-    pub fn state(self) -> Info {
-        Info {
-            created: self.created,
-            consumer: self.delivered.consumer_seq,
-            stream: self.delivered.stream_seq,
-            floor: self.ack_floor.stream_seq,
-            pending: self.num_ack_pending,
-        }
+    pub fn floor(&self) -> u64 {
+        let floor = self.ack_floor.stream_seq;
+        // A server's floor can stay behind although all that it has delivered is acknowledged.
+        if self.num_ack_pending == 0 { floor.max(self.delivered.stream_seq) } else { floor }
     }
 }
 
@@ -301,21 +289,17 @@ pub fn published(host: &Token, answer: &[u8], bytes: Option<i64>) -> Published {
     Published::Refused(Refusal { kind, message })
 }
 
-/// The sequence in the stream and the number in the consumer, from the subject on which a delivery
-/// of `host` is acknowledged.
+/// Whether a subject is one on which a delivery to `host` is acknowledged.
 #[must_use]
-pub fn numbers(host: &Token, reply: &str) -> Option<(u64, u64)> {
+pub fn is_acknowledgement(host: &Token, reply: &str) -> bool {
     let tokens: Vec<_> = reply.split('.').collect();
     // Either `$JS.ACK` and seven tokens, or with a domain and an account before these.
     let at = match tokens.len() {
         9 => 2,
         11.. => 4,
-        _ => return None,
+        _ => return false,
     };
-    if tokens[..2] != ["$JS", "ACK"] || tokens[at] != subject::stream(host) {
-        return None;
-    }
-    Some((tokens[at + 3].parse().ok()?, tokens[at + 4].parse().ok()?))
+    tokens[..2] == ["$JS", "ACK"] && tokens[at] == subject::stream(host)
 }
 
 #[cfg(test)]
@@ -328,12 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_from_both_forms_of_subject() {
+    fn subject_of_acknowledgement_has_two_forms() {
         let pi = pi();
-        assert_eq!(numbers(&pi, "$JS.ACK.RELAY_pi.pi.1.7.3.1795730015892832530.0"), Some((7, 3)));
-        assert_eq!(numbers(&pi, "$JS.ACK._.hash.RELAY_pi.pi.1.7.3.179573.0.x"), Some((7, 3)));
-        for other in ["", "$JS.ACK.RELAY_x.pi.1.7.3.1.0", "$JS.ACK.RELAY_pi.pi.1.x.3.1.0", "a.b"] {
-            assert_eq!(numbers(&pi, other), None, "{other}");
+        assert!(is_acknowledgement(&pi, "$JS.ACK.RELAY_pi.pi.1.7.3.1795730015892832530.0"));
+        assert!(is_acknowledgement(&pi, "$JS.ACK._.hash.RELAY_pi.pi.1.7.3.179573.0.x"));
+        for other in ["", "$JS.ACK.RELAY_x.pi.1.7.3.1.0", "$JS.API.RELAY_pi.pi.1.7.3.1.0", "a.b"] {
+            assert!(!is_acknowledgement(&pi, other), "{other}");
         }
     }
 

@@ -4,12 +4,12 @@ use crate::{
     js::{self, ApiError, ConsumerInfo, StreamInfo},
     outbox::{Publish, Published},
     presence::VERSION,
-    sequencer::Info,
     subject::Token,
 };
 use async_nats::{
     Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, connection::State,
 };
+use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::{fmt, fs, io, path::PathBuf, time::Duration};
@@ -93,6 +93,8 @@ pub enum RequestError {
     Api(ApiError),
     /// There is no answer: no connection, no leader, or no permission.
     NoAnswer(String),
+    /// Nothing receives requests on the subject at present.
+    NoResponders,
 }
 
 impl fmt::Display for RequestError {
@@ -100,6 +102,7 @@ impl fmt::Display for RequestError {
         match self {
             Self::Api(error) => f.write_str(&error.description),
             Self::NoAnswer(why) => f.write_str(why),
+            Self::NoResponders => f.write_str("JetStream is not there"),
         }
     }
 }
@@ -168,30 +171,17 @@ impl Link {
             .timeout(Some(REQUEST_TIMEOUT));
         match self.send(publish.subject.clone(), request).await {
             Ok(answer) => js::published(host, &answer, stream_bytes),
+            Err(RequestError::NoResponders) => Published::NoStream,
             Err(_) => Published::Unknown,
         }
     }
 
-    /// Acknowledges a delivery. Returns whether JetStream has confirmed it.
-    pub async fn acknowledge(&self, reply: String) -> bool {
-        let request = Request::new().payload("+ACK".into()).timeout(Some(REQUEST_TIMEOUT));
-        self.send(reply, request).await.is_ok()
-    }
-
-    /// Publishes on the subject of a delivery, without waiting: `+WPI` or `-NAK`.
-    pub async fn note(&self, reply: String, text: &'static str) {
+    /// Publishes without waiting. Whatever is lost is repeated by those that need it.
+    pub fn note(&self, subject: String, bytes: bytes::Bytes) {
         if self.is_connected() {
-            // Without this note, JetStream redelivers.
-            drop(self.client.publish(reply, text.into()).await);
+            // It is dropped if much waits to be sent.
+            drop(self.client.publish(subject, bytes).now_or_never());
         }
-    }
-
-    /// The state of this host's consumer.
-    ///
-    /// # Errors
-    /// If there is no answer, or no consumer.
-    pub async fn info(&self) -> Result<Info, RequestError> {
-        Ok(self.consumer().await?.state())
     }
 
     /// The state and the settings of this host's consumer.
@@ -244,10 +234,7 @@ impl Link {
     /// # Errors
     /// If JetStream cannot. Then a later call removes it, or the stream's limit of age.
     pub async fn purge(&self) -> Result<(), RequestError> {
-        let Info { floor, stream, pending, .. } = self.info().await?;
-        // A server's floor can stay behind although all that it has delivered is acknowledged.
-        let floor = if pending == 0 { floor.max(stream) } else { floor };
-        let Some(request) = js::purge(floor) else {
+        let Some(request) = js::purge(self.consumer().await?.floor()) else {
             return Ok(());
         };
         self.ask::<Value>(js::purge_subject(&self.here), Some(request)).await.map(drop)
@@ -270,11 +257,13 @@ impl Link {
         }
         match self.client.send_request(subject, request).await {
             Ok(answer) => Ok(answer.payload),
-            Err(error) => Err(RequestError::NoAnswer(match error.kind() {
-                RequestErrorKind::TimedOut => "there is no answer".to_owned(),
-                RequestErrorKind::NoResponders => "JetStream is not there".to_owned(),
-                _ => error.to_string(),
-            })),
+            Err(error) => Err(match error.kind() {
+                RequestErrorKind::TimedOut => {
+                    RequestError::NoAnswer("there is no answer".to_owned())
+                }
+                RequestErrorKind::NoResponders => RequestError::NoResponders,
+                _ => RequestError::NoAnswer(error.to_string()),
+            }),
         }
     }
 }

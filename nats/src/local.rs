@@ -1,12 +1,10 @@
 //! The local side of a bridge, which talks to this host's daemon.
 
-use crate::outbox::Refusal;
+use crate::{batch::Batch, outbox::Refusal, subject::Token};
 use agent_relay::{
-    machines::border::{Carry, Ticket},
+    machines::border::Carry,
     protocol::name::{Host, Name},
 };
-use bytes::Bytes;
-use std::sync::{Arc, atomic::AtomicBool};
 use tokio::sync::mpsc;
 
 /// The capacity of the channels between a bridge and its local side.
@@ -19,11 +17,11 @@ pub enum ToLocal {
     Present(Host, Vec<Name>),
     /// A host is absent.
     Absent(Host),
-    /// A frame has come from a host, which may be anything. The answer is [`FromLocal::Settled`].
-    Incoming(Host, Bytes, Ticket),
-    /// NATS has taken the frame of this id.
+    /// A batch has come from a host for an agent. Its frames may be anything.
+    Incoming(Host, Token, Batch),
+    /// The other host has confirmed the frame of this id.
     Carried(Host, String),
-    /// NATS does not take the frame of this id.
+    /// The frame of this id is not carried.
     Refused(Host, String, Refusal),
     /// The bridge ends.
     Stop,
@@ -34,14 +32,10 @@ pub enum ToLocal {
 pub enum FromLocal {
     /// Carry a frame. The answer is [`ToLocal::Carried`] or [`ToLocal::Refused`].
     Carry(Carry),
-    /// The daemon has accepted or refused an incoming frame for good. The refusal is the frame of
-    /// this id, which must be carried first.
-    Settled {
-        /// The ticket of the incoming frame.
-        ticket: Ticket,
-        /// The host of the refusal, and its id.
-        after: Option<(Host, String)>,
-    },
+    /// The frame of this id of a host is dealt with, and not refused.
+    Confirm(Host, String),
+    /// A host has refused the message of this id.
+    Refused(Host, String),
     /// A line for a person.
     Line(String),
     /// The local side has ended, for this reason.
@@ -55,8 +49,6 @@ pub struct Local {
     pub to: crossbeam_channel::Sender<ToLocal>,
     /// From the local side.
     pub from: mpsc::Receiver<FromLocal>,
-    /// Whether too much waits for NATS, so that the local side should carry nothing more.
-    pub congested: Arc<AtomicBool>,
 }
 
 /// The local side's ends of the channels to its bridge.
@@ -66,8 +58,6 @@ pub struct Remote {
     pub from: crossbeam_channel::Receiver<ToLocal>,
     /// To the bridge.
     pub to: mpsc::Sender<FromLocal>,
-    /// Whether too much waits for NATS.
-    pub congested: Arc<AtomicBool>,
 }
 
 /// Both ends of the channels between a bridge and its local side.
@@ -75,7 +65,5 @@ pub struct Remote {
 pub fn channels() -> (Local, Remote) {
     let (to_local, from_bridge) = crossbeam_channel::bounded(CHANNEL_MAX);
     let (to_bridge, from_local) = mpsc::channel(CHANNEL_MAX);
-    let congested = Arc::new(AtomicBool::new(false));
-    let local = Local { to: to_local, from: from_local, congested: Arc::clone(&congested) };
-    (local, Remote { from: from_bridge, to: to_bridge, congested })
+    (Local { to: to_local, from: from_local }, Remote { from: from_bridge, to: to_bridge })
 }

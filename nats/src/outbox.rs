@@ -1,36 +1,56 @@
-//! Messages on their way to the stream.
+//! Frames on their way to other hosts.
 //!
-//! A *lane* is everything for one agent of one host. One publish of a lane is in flight at a time:
-//! a publish whose outcome is unknown is repeated before anything else of its lane, so the lane's
-//! order is that of the stream. NATS recognizes the repetition by its `Nats-Msg-Id`; beyond the
-//! stream's window, the receiving daemon recognizes each frame.
+//! A *lane* is everything for one agent of one host. The frames of a lane have numbers, by which the
+//! receiving bridge restores their order. Each is published again until that bridge confirms it:
+//! that the daemon there has accepted a message, or that the border has handled an answer or a
+//! refusal. A message that is refused is answered by a refusal instead. So nothing depends on what
+//! NATS keeps or repeats; the receiver recognizes what comes twice.
+//!
+//! One publish of a lane is in flight at a time; what comes meanwhile shares the next.
 
 use crate::{
     batch,
     subject::{self, Token},
 };
 use agent_relay::protocol::name::Host;
-use sha2::{Digest, Sha256};
+use bytes::Bytes;
 use std::{
-    collections::{BTreeMap, VecDeque},
-    fmt::Write,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-/// The bytes that wait for the stream at most; further frames are refused.
+/// The bytes on their way at most; further frames are refused.
 ///
-/// The daemon's windows bound what waits at least once, so only a flood reaches this.
+/// The windows of the agents bound what waits at least once, so only a flood reaches this.
 pub const BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The room that headers take of NATS's `max_payload`.
 pub const HEADER_ROOM: usize = 512;
 
-/// The pause before a publish is repeated, at first. It doubles with each repetition.
+/// The pause before a publish without an answer is repeated, at first. It doubles with each
+/// repetition.
 pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest pause before a publish is repeated.
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The time after which a frame is published again if it is not confirmed, at first. It doubles
+/// with each repetition, up to [`AGAIN_DOUBLED`] times.
+pub const AGAIN: Duration = Duration::from_secs(5);
+
+/// How often [`AGAIN`] doubles.
+pub const AGAIN_DOUBLED: u32 = 4;
+
+/// The period in which frames are looked at that may have to be published again.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The time after which an answer or a refusal that is not confirmed is dropped.
+pub const REPLY_MAX: Duration = Duration::from_secs(600);
+
+/// The time after which messages for a host without a stream are refused. A cluster may need some
+/// of it to choose a leader.
+pub const STREAM_MAX: Duration = Duration::from_secs(60);
 
 /// Everything for one agent of one host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,10 +66,12 @@ pub struct Lane {
 pub struct Carry {
     /// The receiving host.
     pub host: Host,
-    /// The id by which the outcome is reported.
+    /// The frame's id, by which the other host confirms it.
     pub id: String,
+    /// Whether it is a message, rather than an answer or a refusal.
+    pub is_message: bool,
     /// The frame.
-    pub frame: Vec<u8>,
+    pub frame: Bytes,
 }
 
 /// A message for the stream.
@@ -60,7 +82,7 @@ pub struct Publish {
     /// The `Nats-Msg-Id`.
     pub id: String,
     /// The batch.
-    pub batch: bytes::Bytes,
+    pub batch: Bytes,
 }
 
 /// The outcome of a publish.
@@ -72,6 +94,8 @@ pub enum Published {
     Refused(Refusal),
     /// The stream may or may not have the message.
     Unknown,
+    /// Nothing receives messages on the subject at present.
+    NoStream,
 }
 
 /// Why a frame is not carried.
@@ -90,6 +114,8 @@ pub enum RefusalKind {
     TooLarge,
     /// The stream or the bridge is full.
     Full,
+    /// The host has no stream.
+    NoStream,
 }
 
 /// What an [`Outbox`] is notified of.
@@ -99,6 +125,14 @@ pub enum Input {
     Carry(Lane, Carry),
     /// A publish has ended.
     Published(Lane, Published),
+    /// A host confirms the frame of this id.
+    Confirmed(Token, String),
+    /// A host has refused the message of this id.
+    Refused(Token, String),
+    /// A host's bridge was started again: what it had not confirmed, it may have lost.
+    Restarted(Token),
+    /// A host is absent: what waits for it is with the daemon.
+    Absent(Token),
     /// NATS accepts messages of at most so many bytes.
     Limit(Limit),
     /// The deadline has passed.
@@ -110,7 +144,7 @@ pub enum Input {
 pub enum Output {
     /// Publish a message, and report the outcome.
     Publish(Lane, Arc<Publish>),
-    /// The stream has the frame of this host and id.
+    /// The other host has confirmed the frame of this host and id.
     Carried {
         /// The receiving host.
         host: Host,
@@ -137,92 +171,129 @@ pub struct Limit {
     pub bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Queue {
-    frames: VecDeque<Carry>,
+    last_number: u64,
+    /// The frames that are not confirmed, by number.
+    frames: BTreeMap<u64, Frame>,
+    /// Those that are to be published.
+    due: BTreeSet<u64>,
     in_flight: Option<InFlight>,
+}
+
+#[derive(Debug)]
+struct Frame {
+    carry: Carry,
+    begun: Instant,
+    published: u32,
+    /// When to publish it again.
+    again_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct InFlight {
     publish: Arc<Publish>,
-    /// The ids of its frames, with their hosts.
-    frames: Vec<(Host, String)>,
-    bytes: usize,
+    numbers: Vec<u64>,
     pause: Duration,
     /// The time of the repetition, after an unknown outcome.
     repeat_at: Option<Instant>,
+    /// Since when there is no stream.
+    no_stream_since: Option<Instant>,
 }
 
-/// The messages on their way to the stream. The module describes it.
+/// The frames on their way to other hosts. The module describes it.
 #[derive(Debug)]
 pub struct Outbox {
     here: Token,
+    instance: u64,
     limit: Limit,
     queues: BTreeMap<Lane, Queue>,
+    /// The places of the frames, by host and id.
+    places: HashMap<(Token, String), (Lane, u64)>,
     bytes: usize,
+    publishes: u64,
+    look_at: Option<Instant>,
 }
 
 impl Outbox {
-    /// An empty outbox of the host `here`.
+    /// An empty outbox of the bridge `instance` of the host `here`.
     #[must_use]
-    pub fn new(here: Token, limit: Limit) -> Self {
-        Self { here, limit, queues: BTreeMap::new(), bytes: 0 }
+    pub fn new(here: Token, instance: u64, limit: Limit) -> Self {
+        let (queues, places) = (BTreeMap::new(), HashMap::new());
+        Self { here, instance, limit, queues, places, bytes: 0, publishes: 0, look_at: None }
     }
 
     /// The time of the next [`Input::Tick`].
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.queues.values().filter_map(|queue| queue.in_flight.as_ref()?.repeat_at).min()
-    }
-
-    /// The bytes that wait for the stream.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
+        let in_flight = self.queues.values().filter_map(|queue| queue.in_flight.as_ref());
+        in_flight.filter_map(|it| it.repeat_at).chain(self.look_at).min()
     }
 
     /// Handles an input at a time.
     pub fn handle(&mut self, now: Instant, input: Input, outputs: &mut Vec<Output>) {
         match input {
-            Input::Carry(lane, carry) => self.carry(lane, carry, outputs),
-            Input::Published(lane, published) => self.published(now, lane, published, outputs),
+            Input::Carry(lane, carry) => self.carry(now, lane, carry, outputs),
+            Input::Published(lane, published) => self.published(now, &lane, published, outputs),
+            Input::Confirmed(host, id) => {
+                if let Some((lane, carry)) = self.take(host, id) {
+                    outputs.push(Output::Carried { host: carry.host, id: carry.id });
+                    self.publish_next(&lane, outputs);
+                }
+            }
+            Input::Refused(host, id) => {
+                if let Some((lane, _)) = self.take(host, id) {
+                    self.publish_next(&lane, outputs);
+                }
+            }
+            Input::Restarted(host) => self.restarted(&host, outputs),
+            Input::Absent(host) => self.absent(&host, outputs),
             Input::Limit(limit) => self.limit = limit,
-            Input::Tick => self.repeat(now, outputs),
+            Input::Tick => self.tick(now, outputs),
         }
+        self.look_at = match self.look_at {
+            _ if self.places.is_empty() => None,
+            None => Some(now + LOOK),
+            known => known,
+        };
     }
 
-    fn carry(&mut self, lane: Lane, carry: Carry, outputs: &mut Vec<Output>) {
-        let size = batch::size_of(&carry.frame);
-        if let Some(refusal) = self.refusal(&lane, &carry, size) {
+    fn carry(&mut self, now: Instant, lane: Lane, carry: Carry, outputs: &mut Vec<Output>) {
+        let key = (lane.host.clone(), carry.id.clone());
+        if self.places.contains_key(&key) {
+            // It is on its way already.
+            return;
+        }
+        if let Some(refusal) = self.refusal(&lane, &carry) {
             outputs.push(Output::Refused { host: carry.host, id: carry.id, refusal });
             return;
         }
-        self.bytes += size;
-        let queue = self
-            .queues
-            .entry(lane.clone())
-            .or_insert_with(|| Queue { frames: VecDeque::new(), in_flight: None });
-        queue.frames.push_back(carry);
-        self.publish_next(lane, outputs);
+        self.bytes += carry.frame.len();
+        let queue = self.queues.entry(lane.clone()).or_default();
+        queue.last_number += 1;
+        let number = queue.last_number;
+        queue.frames.insert(number, Frame { carry, begun: now, published: 0, again_at: None });
+        queue.due.insert(number);
+        self.places.insert(key, (lane.clone(), number));
+        self.publish_next(&lane, outputs);
     }
 
-    fn refusal(&self, lane: &Lane, carry: &Carry, size: usize) -> Option<Refusal> {
-        let room = self.room();
-        if size > room {
+    fn refusal(&self, lane: &Lane, carry: &Carry) -> Option<Refusal> {
+        let (room, length) = (self.room(), carry.frame.len());
+        if batch::HEAD_BYTES + batch::size_of(&carry.frame) > room {
             let Limit { name, bytes } = &self.limit;
             let message = format!(
-                "the message has {} bytes, and NATS carries at most {room} to {}: its {name} is \
-                 {bytes}; shorten the message, or raise {name}",
-                carry.frame.len(),
+                "the message has {length} bytes, and NATS carries at most {room} to {}: its {name} \
+                 is {bytes}; shorten the message, or raise {name}",
                 carry.host
             );
             return Some(Refusal { kind: RefusalKind::TooLarge, message });
         }
         // A lane that has nothing is never refused, or a full bridge could block it for long.
-        if self.bytes + size > BYTES_MAX && self.queues.contains_key(lane) {
+        let is_empty = self.queues.get(lane).is_none_or(|queue| queue.frames.is_empty());
+        if self.bytes + length > BYTES_MAX && !is_empty {
             let message = format!(
-                "{} bytes wait for NATS already, of at most {BYTES_MAX}; send it again later",
+                "{} bytes are on their way already, of at most {BYTES_MAX}; send it again later",
                 self.bytes
             );
             return Some(Refusal { kind: RefusalKind::Full, message });
@@ -235,77 +306,142 @@ impl Outbox {
     }
 
     /// Publishes the next batch of a lane, unless one is in flight.
-    fn publish_next(&mut self, lane: Lane, outputs: &mut Vec<Output>) {
+    fn publish_next(&mut self, lane: &Lane, outputs: &mut Vec<Output>) {
         let wanted = batch::BYTES_WANTED.min(self.room());
-        let Some(queue) = self.queues.get_mut(&lane) else {
-            return;
-        };
-        if queue.in_flight.is_some() {
-            return;
-        }
-        let (mut batch, mut frames, mut ids) = (Vec::new(), Vec::new(), Sha256::new());
-        while let Some(next) = queue.frames.pop_front_if(|next| {
-            frames.is_empty()
-                || frames.len() < batch::FRAMES_MAX
-                    && batch.len() + batch::size_of(&next.frame) <= wanted
-        }) {
-            batch::append(&mut batch, &next.frame);
-            ids.update(next.id.as_bytes());
-            ids.update([0]);
-            frames.push((next.host, next.id));
-        }
-        if frames.is_empty() {
-            self.queues.remove(&lane);
+        let Some(queue) = self.queues.get_mut(lane) else { return };
+        queue.forget_in_flight();
+        let Some((&base, _)) = queue.frames.first_key_value() else { return };
+        if queue.in_flight.is_some() || queue.due.is_empty() {
             return;
         }
+        let (mut batch, mut numbers) = (batch::begin(self.instance, base), Vec::new());
+        while let Some(&number) = queue.due.first() {
+            let frame = &queue.frames[&number].carry.frame;
+            let fits =
+                numbers.len() < batch::FRAMES_MAX && batch.len() + batch::size_of(frame) <= wanted;
+            if !numbers.is_empty() && !fits {
+                break;
+            }
+            batch::append(&mut batch, number, frame);
+            numbers.push(number);
+            queue.due.remove(&number);
+        }
+        self.publishes += 1;
         let publish = Arc::new(Publish {
             subject: subject::messages(&lane.host, &self.here, &lane.agent),
-            id: message_id(&self.here, &lane, &ids.finalize()),
+            id: format!("{:016x}-{}", self.instance, self.publishes),
             batch: batch.into(),
         });
-        let bytes = publish.batch.len();
         queue.in_flight = Some(InFlight {
             publish: Arc::clone(&publish),
-            frames,
-            bytes,
+            numbers,
             pause: PAUSE,
             repeat_at: None,
+            no_stream_since: None,
         });
-        outputs.push(Output::Publish(lane, publish));
+        outputs.push(Output::Publish(lane.clone(), publish));
     }
 
     fn published(
         &mut self,
         now: Instant,
-        lane: Lane,
+        lane: &Lane,
         published: Published,
         outputs: &mut Vec<Output>,
     ) {
-        let Some(queue) = self.queues.get_mut(&lane) else {
-            return;
-        };
-        let Some(in_flight) = queue.in_flight.as_mut() else {
-            return;
-        };
+        let Some(queue) = self.queues.get_mut(lane) else { return };
+        let Some(in_flight) = queue.in_flight.as_mut() else { return };
         let refusal = match published {
-            Published::Unknown => {
-                in_flight.repeat_at = Some(now + in_flight.pause);
-                in_flight.pause = (in_flight.pause * 2).min(PAUSE_MAX);
-                return;
-            }
             Published::Stored => None,
             Published::Refused(refusal) => Some(refusal),
+            Published::Unknown | Published::NoStream => {
+                in_flight.repeat_at = Some(now + in_flight.pause);
+                in_flight.pause = (in_flight.pause * 2).min(PAUSE_MAX);
+                let since = *in_flight.no_stream_since.get_or_insert(now);
+                if published == Published::Unknown {
+                    in_flight.no_stream_since = None;
+                } else if now.saturating_duration_since(since) >= STREAM_MAX {
+                    self.refuse_all(lane, outputs);
+                }
+                return self.publish_next(lane, outputs);
+            }
         };
-        self.bytes -= in_flight.bytes;
-        outputs.extend(in_flight.frames.drain(..).map(|(host, id)| match refusal.clone() {
-            None => Output::Carried { host, id },
-            Some(refusal) => Output::Refused { host, id, refusal },
-        }));
-        queue.in_flight = None;
+        let numbers = queue.in_flight.take().map(|it| it.numbers).unwrap_or_default();
+        for number in numbers {
+            let Some(frame) = queue.frames.get_mut(&number) else { continue };
+            match &refusal {
+                Some(refusal) if frame.carry.is_message || refusal.is_final() => {
+                    let (host, id) = (frame.carry.host.clone(), frame.carry.id.clone());
+                    self.places.remove(&(lane.host.clone(), id.clone()));
+                    self.bytes -= frame.carry.frame.len();
+                    queue.frames.remove(&number);
+                    outputs.push(Output::Refused { host, id, refusal: refusal.clone() });
+                }
+                _ => {
+                    let wait = AGAIN * 2_u32.pow(frame.published.min(AGAIN_DOUBLED));
+                    frame.published += 1;
+                    frame.again_at = Some(now + wait);
+                }
+            }
+        }
         self.publish_next(lane, outputs);
     }
 
-    fn repeat(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+    /// Refuses all messages of a lane whose host has no stream.
+    fn refuse_all(&mut self, lane: &Lane, outputs: &mut Vec<Output>) {
+        for Carry { host, id, .. } in self.take_messages(lane) {
+            let message = format!(
+                "NATS has no stream {} for {host}; run `agent-relay-nats setup --host {host}`",
+                subject::stream(&lane.host)
+            );
+            let refusal = Refusal { kind: RefusalKind::NoStream, message };
+            outputs.push(Output::Refused { host, id, refusal });
+        }
+    }
+
+    /// Removes a frame, wherever it is.
+    fn take(&mut self, host: Token, id: String) -> Option<(Lane, Carry)> {
+        let (lane, number) = self.places.remove(&(host, id))?;
+        let queue = self.queues.get_mut(&lane)?;
+        queue.due.remove(&number);
+        let Frame { carry, .. } = queue.frames.remove(&number)?;
+        self.bytes -= carry.frame.len();
+        Some((lane, carry))
+    }
+
+    /// Removes all messages of a lane, but not answers and refusals.
+    fn take_messages(&mut self, lane: &Lane) -> Vec<Carry> {
+        let Some(queue) = self.queues.get(lane) else { return Vec::new() };
+        let messages = queue.frames.values().filter(|frame| frame.carry.is_message);
+        let ids: Vec<_> = messages.map(|frame| frame.carry.id.clone()).collect();
+        let taken = ids.into_iter().filter_map(|id| self.take(lane.host.clone(), id));
+        taken.map(|(_, carry)| carry).collect()
+    }
+
+    fn lanes(&self, host: &Token) -> Vec<Lane> {
+        self.queues.keys().filter(|lane| lane.host == *host).cloned().collect()
+    }
+
+    fn restarted(&mut self, host: &Token, outputs: &mut Vec<Output>) {
+        for lane in self.lanes(host) {
+            if let Some(queue) = self.queues.get_mut(&lane) {
+                let in_flight = queue.in_flight.as_ref().map(|it| it.numbers.as_slice());
+                let in_flight = in_flight.unwrap_or_default();
+                let numbers = queue.frames.keys().filter(|number| !in_flight.contains(number));
+                queue.due.extend(numbers);
+            }
+            self.publish_next(&lane, outputs);
+        }
+    }
+
+    fn absent(&mut self, host: &Token, outputs: &mut Vec<Output>) {
+        for lane in self.lanes(host) {
+            self.take_messages(&lane);
+            self.publish_next(&lane, outputs);
+        }
+    }
+
+    fn tick(&mut self, now: Instant, outputs: &mut Vec<Output>) {
         for (lane, queue) in &mut self.queues {
             if let Some(in_flight) = &mut queue.in_flight
                 && in_flight.repeat_at.is_some_and(|at| at <= now)
@@ -314,18 +450,49 @@ impl Outbox {
                 outputs.push(Output::Publish(lane.clone(), Arc::clone(&in_flight.publish)));
             }
         }
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.look(now, outputs);
+        }
+    }
+
+    /// Publishes again what was not confirmed in time, and drops answers that nobody wants.
+    fn look(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+        let mut late = Vec::new();
+        for queue in self.queues.values_mut() {
+            for (number, frame) in &mut queue.frames {
+                if frame.again_at.take_if(|at| *at <= now).is_some() {
+                    queue.due.insert(*number);
+                }
+                if !frame.carry.is_message && now >= frame.begun + REPLY_MAX {
+                    late.push((Token::of_host(&frame.carry.host), frame.carry.id.clone()));
+                }
+            }
+        }
+        for (host, id) in late {
+            self.take(host, id);
+        }
+        for lane in self.queues.keys().cloned().collect::<Vec<_>>() {
+            self.publish_next(&lane, outputs);
+        }
     }
 }
 
-/// A `Nats-Msg-Id` of a batch: the same for the same frames of the same lane.
-///
-/// It has all of the ids, or a batch with more frames would be taken for one with fewer.
-fn message_id(here: &Token, lane: &Lane, ids: &[u8]) -> String {
-    let mut id = format!("{here}.{}.{}.", lane.host, lane.agent);
-    for byte in &ids[..16] {
-        write!(id, "{byte:02x}").expect("a String accepts everything");
+impl Queue {
+    /// Repeats no publish all of whose frames are confirmed or dropped.
+    fn forget_in_flight(&mut self) {
+        let frames = &self.frames;
+        self.in_flight.take_if(|it| {
+            it.repeat_at.is_some() && !it.numbers.iter().any(|number| frames.contains_key(number))
+        });
     }
-    id
+}
+
+impl Refusal {
+    /// Whether a repetition would be refused, too.
+    fn is_final(&self) -> bool {
+        self.kind == RefusalKind::TooLarge
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,10 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(7);
 /// The time that a bridge waits for answers before it takes part.
 pub const FIRST_ANSWERS: Duration = Duration::from_millis(500);
 
+/// The shortest time between two changes of a host that count, so that one that comes and goes
+/// keeps nobody busy.
+pub const CHANGE_MIN: Duration = Duration::from_secs(1);
+
 /// The greatest number of hosts.
 pub const HOSTS_MAX: usize = 256;
 
@@ -84,6 +88,8 @@ pub enum Output {
     Present(Host, Vec<Name>),
     /// A host is absent.
     Absent(Host),
+    /// The bridge of a host was started again.
+    Restarted(Token),
     /// A beat is refused for this reason, which was not reported of this host before.
     Refused(Token, String),
     /// Send a beat now.
@@ -101,6 +107,13 @@ struct Peer {
     absent_at: Instant,
 }
 
+impl Peer {
+    /// Whether another one has the same name and exports the same agents.
+    fn is_like(&self, other: &Self) -> bool {
+        self.host.as_str() == other.host.as_str() && self.exports == other.exports
+    }
+}
+
 /// The present hosts. The module describes it.
 #[derive(Debug)]
 pub struct Presence {
@@ -108,6 +121,8 @@ pub struct Presence {
     instance: String,
     begun: Instant,
     peers: BTreeMap<Token, Peer>,
+    /// When each host last came, went or changed.
+    changed: BTreeMap<Token, Instant>,
     refused: BTreeMap<Token, String>,
 }
 
@@ -115,7 +130,8 @@ impl Presence {
     /// The presence as the bridge `instance` of the host `here` knows it at first.
     #[must_use]
     pub fn new(here: Token, instance: String, now: Instant) -> Self {
-        Self { here, instance, begun: now, peers: BTreeMap::new(), refused: BTreeMap::new() }
+        let (peers, changed, refused) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { here, instance, begun: now, peers, changed, refused }
     }
 
     /// The time of the next [`Input::Tick`].
@@ -128,6 +144,13 @@ impl Presence {
     #[must_use]
     pub fn host(&self, token: &Token) -> Option<&Host> {
         Some(&self.peers.get(token)?.host)
+    }
+
+    /// Whether a present host's bridge is this instance.
+    #[must_use]
+    pub fn is_instance(&self, token: &Token, instance: u64) -> bool {
+        let known = self.peers.get(token).map(|peer| u64::from_str_radix(&peer.instance, 16));
+        known == Some(Ok(instance))
     }
 
     /// The size of a present host's stream, if that host knows it.
@@ -170,7 +193,7 @@ impl Presence {
         }
         if beat.bye {
             if self.peers.get(token).is_some_and(|peer| peer.instance == beat.instance) {
-                self.remove(token, outputs);
+                self.remove(now, token, outputs);
             }
             return;
         }
@@ -179,21 +202,37 @@ impl Presence {
             return;
         }
         self.refused.remove(token);
-        let (instance, absent_at) = (beat.instance.clone(), now + SILENCE_MAX);
-        let stream_bytes = beat.stream_bytes;
         let peer = Peer {
-            host: host.clone(),
-            instance,
-            exports: exports.clone(),
-            stream_bytes,
-            absent_at,
+            host,
+            instance: beat.instance.clone(),
+            exports,
+            stream_bytes: beat.stream_bytes,
+            absent_at: now + SILENCE_MAX,
         };
-        let known = self.peers.insert(token.clone(), peer);
-        let is_known = known
-            .is_some_and(|known| known.exports == exports && known.host.as_str() == host.as_str());
-        if !is_known {
-            outputs.push(Output::Present(host, exports));
+        let known = self.peers.get_mut(token);
+        let is_changed = known.as_ref().is_none_or(|known| !known.is_like(&peer));
+        let is_restarted = known.as_ref().is_some_and(|known| known.instance != peer.instance);
+        if is_changed && !self.may_change(now, token) {
+            // Its next beat counts.
+            return;
         }
+        if is_restarted {
+            outputs.push(Output::Restarted(token.clone()));
+        }
+        if is_changed {
+            outputs.push(Output::Present(peer.host.clone(), peer.exports.clone()));
+        }
+        self.peers.insert(token.clone(), peer);
+    }
+
+    /// Whether a change of a host counts now. If so, no other one does for some time.
+    fn may_change(&mut self, now: Instant, token: &Token) -> bool {
+        self.changed.retain(|_, at| now < *at + CHANGE_MIN);
+        let may = !self.changed.contains_key(token);
+        if may {
+            self.changed.insert(token.clone(), now);
+        }
+        may
     }
 
     /// Handles a beat for this host: its own, or of another bridge.
@@ -212,12 +251,13 @@ impl Presence {
     fn expire(&mut self, now: Instant, outputs: &mut Vec<Output>) {
         let silent = self.peers.iter().filter(|(_, peer)| peer.absent_at <= now);
         for host in silent.map(|(host, _)| host.clone()).collect::<Vec<_>>() {
-            self.remove(&host, outputs);
+            self.remove(now, &host, outputs);
         }
     }
 
-    fn remove(&mut self, token: &Token, outputs: &mut Vec<Output>) {
+    fn remove(&mut self, now: Instant, token: &Token, outputs: &mut Vec<Output>) {
         if let Some(peer) = self.peers.remove(token) {
+            self.changed.insert(token.clone(), now);
             outputs.push(Output::Absent(peer.host));
         }
     }
@@ -231,6 +271,12 @@ impl Presence {
         self.refused.insert(host.clone(), why.clone());
         outputs.push(Output::Refused(host.clone(), why));
     }
+}
+
+/// A bridge's instance, as a beat states it.
+#[must_use]
+pub fn instance(number: u64) -> String {
+    format!("{number:016x}")
 }
 
 /// Reads a beat that came on the subject of a host, with the host and the agents that it names.

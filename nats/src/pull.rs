@@ -3,7 +3,6 @@
 use crate::{
     js,
     link::{Link, VERSION_HEADER},
-    sequencer::Delivery,
     subject::Token,
 };
 use async_nats::{Message, StatusCode, Subscriber};
@@ -13,7 +12,7 @@ use std::time::Duration;
 use tokio::{sync::mpsc, time};
 
 /// The number of messages that a request asks for.
-const BATCH: usize = js::WINDOW;
+const BATCH: usize = 128;
 
 /// The time after which a request ends.
 const EXPIRES: Duration = Duration::from_secs(30);
@@ -30,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A message that came from the stream.
 #[derive(Debug)]
 pub struct Received {
+    /// The subject to which it is acknowledged.
+    pub reply: String,
     /// The subject.
     pub subject: String,
     /// The version of the batch, or `None` if the message is not a bridge's.
@@ -38,21 +39,11 @@ pub struct Received {
     pub batch: Bytes,
 }
 
-/// What comes of the requests.
-#[derive(Debug)]
-pub enum Event {
-    /// A message.
-    Delivered(Delivery<Received>),
-    /// The requests so far are lost.
-    Interrupted,
-}
-
 /// Asks for messages until the receiver of `deliveries` is gone.
-pub async fn run(link: Link, here: Token, deliveries: mpsc::Sender<Event>) {
+pub async fn run(link: Link, here: Token, deliveries: mpsc::Sender<Received>) {
     while !deliveries.is_closed() {
         if link.is_connected()
             && let Ok(inbox) = subscribe(&link).await
-            && deliveries.send(Event::Interrupted).await.is_ok()
         {
             requests(&link, &here, inbox, &deliveries).await;
         }
@@ -72,7 +63,7 @@ async fn requests(
     link: &Link,
     here: &Token,
     (inbox, mut subscriber): (String, Subscriber),
-    deliveries: &mpsc::Sender<Event>,
+    deliveries: &mpsc::Sender<Received>,
 ) {
     let request = js::next(BATCH, EXPIRES, HEARTBEAT).to_string();
     let subject = js::next_subject(here);
@@ -96,8 +87,8 @@ async fn requests(
         match message.status {
             None | Some(StatusCode::OK) => {
                 asked = asked.saturating_sub(1);
-                if let Some(delivery) = delivery(here, message)
-                    && deliveries.send(Event::Delivered(delivery)).await.is_err()
+                if let Some(received) = received(here, message)
+                    && deliveries.send(received).await.is_err()
                 {
                     return;
                 }
@@ -106,9 +97,6 @@ async fn requests(
             Some(status) => {
                 asked = asked.saturating_sub(remaining(&message));
                 if status != StatusCode::TIMEOUT {
-                    if deliveries.send(Event::Interrupted).await.is_err() {
-                        return;
-                    }
                     time::sleep(PAUSE).await;
                 }
             }
@@ -123,15 +111,14 @@ fn remaining(message: &Message) -> usize {
     header.and_then(|header| header.as_str().parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// A message as a delivery, or `None` if JetStream did not deliver it.
-fn delivery(here: &Token, message: Message) -> Option<Delivery<Received>> {
+/// A message of the stream, or `None` if JetStream did not deliver it.
+fn received(here: &Token, message: Message) -> Option<Received> {
     let reply = message.reply?.to_string();
-    let (stream, consumer) = js::numbers(here, &reply)?;
     let version = message.headers.as_ref().and_then(|headers| headers.get(VERSION_HEADER));
-    let received = Received {
+    js::is_acknowledgement(here, &reply).then(|| Received {
+        reply,
         subject: message.subject.to_string(),
         version: version.map(|version| version.as_str().to_owned()),
         batch: message.payload,
-    };
-    Some(Delivery { stream, consumer, reply, message: received })
+    })
 }

@@ -1,209 +1,287 @@
 //! The local side of a bridge: it passes frames between the bridge and the border to this host's
 //! daemon.
 //!
-//! The border forgets what is on its way for a host when that host's agents leave or change, so
-//! this side keeps each incoming frame until it is settled, and passes it again when the host's
-//! agents have joined. The daemon recognizes what it has accepted already.
-//!
-//! A bridge that was killed may have published a message twice. While the first one is on its way
-//! to the daemon, this side holds the second, which is settled with the first.
-//!
-//! A host may be away while its messages wait here. Then their senders join for as long.
+//! A host's frames are passed while its agents have joined the daemon; at any other time they are
+//! dropped, since the host sends them again. What is on its way from a host is forgotten when its
+//! agents leave or change, and its lanes begin anew.
 
 use crate::{
+    batch::Batch,
     bridge::Settings,
+    inbox::{Arrived, Inbox},
     local::{FromLocal, Remote, ToLocal},
     outbox::Refusal,
+    subject::Token,
 };
 use agent_relay::{
-    client::Ended,
+    client::{ClientError, Ended},
     machines::{
-        border::{AGENTS_MAX, Carry, Input, Outcome, Ticket},
+        border::{Carry, Input, Outcome, Ticket},
         local::{Daemon, JoinError, Local, Transport},
+        window::Unanswered,
     },
     protocol::{
         Moment, Now,
         envelope::{Envelope, Kind},
         name::{Host, Name},
+        payload::Nack,
         secret::Secret,
     },
 };
 use bytes::Bytes;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{HashMap, HashSet},
     ops::ControlFlow,
-    sync::atomic::Ordering,
 };
 use tokio::sync::mpsc;
 
 /// The pause before the daemon is asked again to admit a host's agents, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
-/// Runs the local side, of a bridge with this secret, until the bridge stops it, or the daemon no longer admits it.
+/// The time after which a host's other agents join without one that the daemon refuses, in
+/// milliseconds. An earlier bridge of this host may still have the name for some of it.
+const REFUSED_MS: u64 = 10_000;
+
+/// The pause before the daemon is asked again for an agent that it has refused, in milliseconds.
+const REFUSED_RETRY_MS: u64 = 30_000;
+
+/// Runs the local side of a bridge with this secret, until the bridge stops it or the daemon no
+/// longer admits it.
 pub fn run(daemon: Daemon, secret: Secret, settings: &Settings, remote: &Remote) {
     let mut local = Local::new(daemon, settings.exports.clone());
-    let mut side = Side {
-        settings,
-        secret,
-        to_bridge: remote.to.clone(),
-        congested: &remote.congested,
-        hosts: HashMap::new(),
-        refusal: None,
-    };
+    let mut side = Side { secret, to_bridge: remote.to.clone(), hosts: HashMap::new(), tickets: 0 };
     let never = crossbeam_channel::never();
     if let Some(Some(why)) = local.run(&mut side, &remote.from, &never) {
         side.to_bridge(FromLocal::Ended(why));
     }
 }
 
-struct Side<'a> {
-    settings: &'a Settings,
+struct Side {
     /// The secret by which the daemon recognizes this bridge.
     secret: Secret,
     to_bridge: mpsc::Sender<FromLocal>,
-    congested: &'a std::sync::atomic::AtomicBool,
+    /// The hosts that are present.
     hosts: HashMap<Host, Peer>,
-    /// The last frame without an acknowledgement that the border has carried.
-    refusal: Option<(Host, String)>,
+    tickets: Ticket,
 }
 
-/// A host, and what has come from it.
+/// A host that is present, and what is on its way from and to it.
 #[derive(Default)]
 struct Peer {
-    /// The agents that it exports, if it is present.
-    exports: Option<Vec<Name>>,
-    joined: Option<Vec<Name>>,
+    exports: Vec<Name>,
+    is_joined: bool,
+    /// The agents that the daemon refuses.
+    refused: Vec<Name>,
     /// When to try again to join.
     join_at: Option<Moment>,
+    failing_since: Option<Moment>,
     /// The last line about a failure to join.
     failure: Option<String>,
-    /// Frames that are not settled.
-    frames: BTreeMap<Ticket, Frame>,
-    /// The tickets of the messages among them.
-    messages: HashMap<MessageKey, Ticket>,
+    inbox: Inbox,
+    /// The frames that were passed to the border.
+    passed: HashMap<Ticket, Passed>,
+    /// The messages among them.
+    messages: HashSet<MessageKey>,
+    /// The messages that the host has not confirmed.
+    sent: Unanswered<String, Name>,
 }
 
 /// What distinguishes a message from others of its host: its sender, in lower case, and its id.
 type MessageKey = (String, String);
 
-/// A frame that is not settled.
-struct Frame {
-    bytes: Bytes,
-    key: Option<MessageKey>,
-    /// The tickets of the same message.
-    copies: Vec<Ticket>,
+/// A frame that the border has not settled.
+struct Passed {
+    agent: Token,
+    bytes: usize,
+    /// The frame's id, if it is readable.
+    id: Option<String>,
+    message: Option<MessageKey>,
 }
 
 impl Peer {
-    /// The agents to join: those that the host exports, or the senders of what it has left here.
-    fn wanted(&self) -> Option<Vec<Name>> {
-        if let Some(exports) = &self.exports {
-            return Some(exports.clone());
-        }
-        let mut senders: Vec<Name> = Vec::new();
-        for frame in self.frames.values() {
-            let sender = sender(&frame.bytes).filter(|sender| !senders.contains(sender));
-            senders.extend(sender.filter(|_| senders.len() < AGENTS_MAX));
-        }
-        // To leave for a sender that has nothing here any more would disturb the others.
-        let joined = self.joined.as_ref();
-        let joined = joined.filter(|joined| senders.iter().all(|sender| joined.contains(sender)));
-        (!self.frames.is_empty()).then(|| joined.cloned().unwrap_or(senders))
+    /// Forgets what came from the host: its agents join anew.
+    fn begin(&mut self) {
+        self.inbox = Inbox::default();
+        self.passed.clear();
+        self.messages.clear();
+        self.join_at = None;
+    }
+
+    fn joining(&self) -> Vec<Name> {
+        self.exports.iter().filter(|name| !self.refused.contains(name)).cloned().collect()
     }
 }
 
-/// The sender that a frame names. The border checks it.
-fn sender(frame: &[u8]) -> Option<Name> {
-    Name::parse(Envelope::read(frame).ok()?.from.as_deref()?).ok()
-}
-
-/// The key of a frame that is a message.
-fn message_key(frame: &[u8]) -> Option<MessageKey> {
-    let envelope = Envelope::read(frame).ok().filter(|envelope| envelope.kind == Kind::Send)?;
-    let sender = envelope.from.as_deref()?.to_ascii_lowercase();
-    Some((sender, envelope.id.to_string()))
-}
-
-impl Side<'_> {
+impl Side {
     fn to_bridge(&self, from: FromLocal) {
         // Without a bridge, this side is about to end.
         drop(self.to_bridge.blocking_send(from));
     }
 
-    /// Joins or leaves as a host's presence and frames require. If that joins, it passes the
-    /// host's frames to the border, and returns true.
-    fn adjust(&mut self, now: Now, host: &Host, local: &mut Local) -> bool {
-        let Some(peer) = self.hosts.get_mut(host) else { return false };
-        let Some(wanted) = peer.wanted() else {
-            if peer.joined.is_some() {
-                local.absent(now, host);
+    /// Joins the daemon for a host's agents, in place of those that have joined before.
+    fn join(&mut self, now: Now, host: &Host, local: &mut Local) {
+        let Some(peer) = self.hosts.get_mut(host) else { return };
+        peer.begin();
+        peer.is_joined = false;
+        while let Err(failed) = local.present(now, host, &peer.joining(), &self.secret) {
+            let since = *peer.failing_since.get_or_insert(now.monotonic);
+            let line = peer.failed(&failed);
+            let is_late = now.monotonic >= since.plus(REFUSED_MS);
+            let refused = peer.exports.iter().find(|name| name.at(host) == failed.agent).cloned();
+            let is_refused = matches!(failed.error, ClientError::Ended(Ended::Error(_)));
+            match refused.filter(|_| is_late && is_refused) {
+                Some(name) => peer.refused.push(name),
+                None => {
+                    peer.join_at = Some(now.monotonic.plus(RETRY_MS));
+                    return self.line(line);
+                }
             }
-            self.hosts.remove(host);
-            return false;
-        };
-        let wanted = self.settings.imported(host, wanted);
-        if peer.joined.as_ref() == Some(&wanted) {
-            return false;
         }
-        peer.join_at = None;
-        peer.joined = None;
-        if let Err(JoinError { agent, error }) = local.present(now, host, &wanted, &self.secret) {
-            peer.join_at = Some(now.monotonic.plus(RETRY_MS));
-            let line = format!("{agent} cannot join the daemon: {error}; trying again");
-            if peer.failure.as_ref() != Some(&line) {
-                peer.failure = Some(line.clone());
-                self.to_bridge(FromLocal::Line(line));
-            }
-            return false;
+        peer.is_joined = true;
+        peer.failing_since = None;
+        if peer.refused.is_empty() {
+            peer.failure = None;
+        } else {
+            peer.join_at = Some(now.monotonic.plus(REFUSED_RETRY_MS));
         }
-        peer.failure = None;
-        peer.joined = Some(wanted);
-        for (ticket, frame) in &peer.frames {
-            local.input(now, Input::Frame(host, &frame.bytes, *ticket));
-        }
-        true
     }
 
-    fn incoming(&mut self, now: Now, host: &Host, frame: Bytes, ticket: Ticket, local: &mut Local) {
-        let peer = self.hosts.entry(host.clone()).or_default();
-        let key = message_key(&frame);
-        let known = key.as_ref().and_then(|key| peer.messages.get(key));
-        if let Some(first) = known.and_then(|first| peer.frames.get_mut(first)) {
-            first.copies.push(ticket);
-            return;
+    /// Asks the daemon again for those agents of a host that it has refused.
+    fn join_refused(&mut self, now: Now, host: &Host, local: &mut Local) {
+        let Some(peer) = self.hosts.get_mut(host) else { return };
+        let mut line = None;
+        for name in std::mem::take(&mut peer.refused) {
+            if let Err(failed) = local.add(now, host, &name, &self.secret) {
+                peer.refused.push(name);
+                line = line.or_else(|| peer.failed(&failed));
+            }
         }
-        peer.messages.extend(key.clone().map(|key| (key, ticket)));
-        peer.frames.insert(ticket, Frame { bytes: frame.clone(), key, copies: Vec::new() });
-        if peer.exports.is_none() && self.adjust(now, host, local) {
-            return;
+        peer.join_at = (!peer.refused.is_empty()).then(|| now.monotonic.plus(REFUSED_RETRY_MS));
+        self.line(line);
+    }
+
+    fn line(&self, line: Option<String>) {
+        if let Some(line) = line {
+            self.to_bridge(FromLocal::Line(line));
         }
-        // A host whose agents could not join yet has its frames passed when they have.
-        if self.hosts.get(host).is_some_and(|peer| peer.joined.is_some()) {
-            local.input(now, Input::Frame(host, &frame, ticket));
+    }
+
+    fn incoming(
+        &mut self,
+        now: Now,
+        host: &Host,
+        (agent, batch): (Token, Batch),
+        local: &mut Local,
+    ) {
+        let Some(peer) = self.hosts.get_mut(host).filter(|peer| peer.is_joined) else { return };
+        for Arrived { frame, again } in peer.inbox.arrived(&agent, batch) {
+            self.arrived(now, host, agent.clone(), (frame, again), local);
+        }
+    }
+
+    /// Passes a frame whose turn it is to the border, unless that has it already.
+    fn arrived(
+        &mut self,
+        now: Now,
+        host: &Host,
+        agent: Token,
+        (frame, again): (Bytes, bool),
+        local: &mut Local,
+    ) {
+        let Some(peer) = self.hosts.get_mut(host) else { return };
+        let header = Header::read(&frame);
+        let message = header.as_ref().and_then(Header::message);
+        if message.as_ref().is_some_and(|key| peer.messages.contains(key)) {
+            return peer.inbox.settled(&agent, frame.len());
+        }
+        let id = header.as_ref().map(|header| header.id.clone());
+        // The border has handled an answer or a refusal that came before.
+        if again && message.is_none() {
+            peer.inbox.settled(&agent, frame.len());
+            return self.confirm(host, id);
+        }
+        self.tickets += 1;
+        let ticket = self.tickets;
+        peer.messages.extend(message.clone());
+        peer.passed.insert(ticket, Passed { agent, bytes: frame.len(), id, message });
+        if let Some(refused) = header.and_then(|header| header.refused) {
+            peer.sent.remove(&refused);
+            self.to_bridge(FromLocal::Refused(host.clone(), refused));
+        }
+        local.input(now, Input::Frame(host, &frame, ticket));
+    }
+
+    fn confirm(&self, host: &Host, id: Option<String>) {
+        if let Some(id) = id {
+            self.to_bridge(FromLocal::Confirm(host.clone(), id));
         }
     }
 }
 
-impl Transport for Side<'_> {
+impl Peer {
+    /// Notes a failure to join. Returns a line about it if it is another one than the last.
+    fn failed(&mut self, JoinError { agent, error }: &JoinError) -> Option<String> {
+        let line = format!("{agent} cannot join the daemon: {error}; trying again");
+        (self.failure.replace(line.clone()).as_ref() != Some(&line)).then_some(line)
+    }
+}
+
+/// What this side reads of a frame. The border checks it.
+struct Header {
+    id: String,
+    /// The sender of a message, in lower case.
+    sender: Option<String>,
+    /// The id of the message that the frame refuses.
+    refused: Option<String>,
+}
+
+impl Header {
+    fn read(frame: &[u8]) -> Option<Self> {
+        let envelope = Envelope::read(frame).ok()?;
+        let sender = envelope.from.as_deref().filter(|_| envelope.kind == Kind::Send);
+        let nack = (envelope.kind == Kind::Nack)
+            .then(|| envelope.decode_member::<Nack>(envelope.payload).ok());
+        Some(Self {
+            id: envelope.id.to_string(),
+            sender: sender.map(str::to_ascii_lowercase),
+            refused: nack.flatten().map(|nack| nack.ack_id),
+        })
+    }
+
+    fn message(&self) -> Option<MessageKey> {
+        Some((self.sender.clone()?, self.id.clone()))
+    }
+}
+
+impl Transport for Side {
     type Event = ToLocal;
     /// The reason, unless the bridge has stopped this side.
     type End = Option<String>;
 
     fn event(&mut self, now: Now, event: ToLocal, local: &mut Local) -> ControlFlow<Self::End> {
         match event {
-            ToLocal::Present(host, names) => {
-                self.hosts.entry(host.clone()).or_default().exports = Some(names);
-                self.adjust(now, &host, local);
+            ToLocal::Present(host, exports) => {
+                let peer = self.hosts.entry(host.clone()).or_default();
+                (peer.exports, peer.refused) = (exports, Vec::new());
+                self.join(now, &host, local);
             }
             ToLocal::Absent(host) => {
-                self.hosts.entry(host.clone()).or_default().exports = None;
-                self.adjust(now, &host, local);
+                self.hosts.remove(&host);
+                local.absent(now, &host);
             }
-            ToLocal::Incoming(host, frame, ticket) => {
-                self.incoming(now, &host, frame, ticket, local);
+            ToLocal::Incoming(host, agent, batch) => {
+                self.incoming(now, &host, (agent, batch), local);
             }
-            ToLocal::Carried(host, id) => local.input(now, Input::Carried(&host, id)),
+            ToLocal::Carried(host, id) => {
+                if let Some(peer) = self.hosts.get_mut(&host) {
+                    peer.sent.remove(&id);
+                }
+                local.input(now, Input::Carried(&host, id));
+            }
             ToLocal::Refused(host, id, Refusal { message, .. }) => {
+                if let Some(peer) = self.hosts.get_mut(&host) {
+                    peer.sent.remove(&id);
+                }
                 local.input(now, Input::NotCarried(&host, id, message));
             }
             ToLocal::Stop => return ControlFlow::Break(None),
@@ -214,11 +292,13 @@ impl Transport for Side<'_> {
     fn tick(&mut self, now: Now, local: &mut Local) -> ControlFlow<Self::End> {
         let due = |peer: &Peer| peer.join_at.is_some_and(|at| at <= now.monotonic);
         let due = self.hosts.iter().filter(|(_, peer)| due(peer));
-        for host in due.map(|(host, _)| host.clone()).collect::<Vec<_>>() {
-            if let Some(peer) = self.hosts.get_mut(&host) {
-                peer.join_at = None;
+        let due: Vec<_> = due.map(|(host, peer)| (host.clone(), peer.is_joined)).collect();
+        for (host, is_joined) in due {
+            if is_joined {
+                self.join_refused(now, &host, local);
+            } else {
+                self.join(now, &host, local);
             }
-            self.adjust(now, &host, local);
         }
         ControlFlow::Continue(())
     }
@@ -227,34 +307,28 @@ impl Transport for Side<'_> {
         self.hosts.values().filter_map(|peer| peer.join_at).min()
     }
 
-    fn has_room(&self, _host: &Host, _agent: &Name) -> bool {
-        !self.congested.load(Ordering::Relaxed)
+    fn has_room(&self, host: &Host, agent: &Name) -> bool {
+        self.hosts.get(host).is_some_and(|peer| !peer.sent.is_full(agent))
     }
 
     fn carry(&mut self, _now: Now, carry: Carry) -> Result<(), String> {
-        if !carry.requires_ack {
-            self.refusal = Some((carry.host.clone(), carry.id.clone()));
+        if carry.is_message
+            && let Some(peer) = self.hosts.get_mut(&carry.host)
+        {
+            peer.sent.add(carry.id.clone(), carry.to.clone(), carry.frame.len());
         }
         self.to_bridge(FromLocal::Carry(carry));
         Ok(())
     }
 
-    fn settled(&mut self, now: Now, host: &Host, ticket: Ticket, outcome: Outcome) {
-        // The border carries a refusal right before it settles the frame.
-        let after = self.refusal.take().filter(|_| outcome == Outcome::Refused);
-        let mut tickets = vec![ticket];
-        if let Some(peer) = self.hosts.get_mut(host) {
-            if let Some(frame) = peer.frames.remove(&ticket) {
-                tickets.extend(frame.copies);
-                frame.key.and_then(|key| peer.messages.remove(&key));
-            }
-            if peer.exports.is_none() && peer.frames.is_empty() {
-                // Its agents leave.
-                peer.join_at = Some(now.monotonic);
-            }
-        }
-        for ticket in tickets {
-            self.to_bridge(FromLocal::Settled { ticket, after: after.clone() });
+    fn settled(&mut self, _now: Now, host: &Host, ticket: Ticket, outcome: Outcome) {
+        let Some(peer) = self.hosts.get_mut(host) else { return };
+        let Some(passed) = peer.passed.remove(&ticket) else { return };
+        peer.inbox.settled(&passed.agent, passed.bytes);
+        passed.message.map(|key| peer.messages.remove(&key));
+        // A refusal is the answer to what is refused.
+        if outcome != Outcome::Refused {
+            self.confirm(host, passed.id);
         }
     }
 

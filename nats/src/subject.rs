@@ -13,6 +13,9 @@ pub const MESSAGES: &str = "relay";
 /// The first token of every subject of presence.
 pub const PRESENCE: &str = "relay-here";
 
+/// The first token of every subject of confirmations.
+pub const CONFIRMATIONS: &str = "relay-done";
+
 /// A name as a token of a subject. A host's is also the name of its consumer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(String);
@@ -85,14 +88,29 @@ pub fn filter(host: &Token) -> String {
     format!("{MESSAGES}.{host}.>")
 }
 
-/// The sender's host in the subject of a message that was received by `here`, or `None` if the
-/// subject is not one of a message to `here`.
+/// The sender's host and the agent in the subject of a message that was received by `here`, or
+/// `None` if the subject is not one of a message to `here`.
 #[must_use]
-pub fn sender(subject: &str, here: &Token) -> Option<Token> {
+pub fn sender(subject: &str, here: &Token) -> Option<(Token, Token)> {
     let mut tokens = subject.split('.');
     let [first, to, from, agent] = [tokens.next()?, tokens.next()?, tokens.next()?, tokens.next()?];
     let matches = first == MESSAGES && to == here.as_str() && tokens.next().is_none();
-    (matches && !agent.is_empty()).then(|| Token::received(from))?
+    (matches && !agent.is_empty()).then_some(())?;
+    Some((Token::received(from)?, Token(agent.to_owned())))
+}
+
+/// The subject on which `from` confirms frames to `to`.
+#[must_use]
+pub fn confirmations(to: &Token, from: &str) -> String {
+    format!("{CONFIRMATIONS}.{to}.{from}")
+}
+
+/// The host that confirms, in a subject that was received by `here`, or `None` if the subject is
+/// another one.
+#[must_use]
+pub fn confirmer(subject: &str, here: &Token) -> Option<Token> {
+    let rest = subject.strip_prefix(CONFIRMATIONS)?.strip_prefix('.')?;
+    Token::received(rest.strip_prefix(here.as_str())?.strip_prefix('.')?)
 }
 
 /// The subject on which `host` says that it is present.
@@ -125,7 +143,8 @@ mod tests {
     #[test]
     fn sender_is_read_only_from_subjects_of_messages_to_this_host() {
         let pi = token("pi");
-        assert_eq!(sender("relay.pi.desk~1.bob", &pi), Some(token("desk.1")));
+        let bob = Token::of_agent(&Name::parse("Bob").unwrap());
+        assert_eq!(sender("relay.pi.desk~1.bob", &pi), Some((token("desk.1"), bob)));
         for subject in [
             "relay.desk.pi.bob",
             "relay.pi.desk",
@@ -138,6 +157,15 @@ mod tests {
             "",
         ] {
             assert_eq!(sender(subject, &pi), None, "{subject}");
+        }
+    }
+
+    #[test]
+    fn confirmer_is_read_only_from_subjects_of_confirmations_to_this_host() {
+        let pi = token("pi");
+        assert_eq!(confirmer(&confirmations(&pi, "desk~1"), &pi), Some(token("desk.1")));
+        for subject in ["relay-done.desk.pi", "relay-done.pi", "relay-done.pi.A", "relay.pi.desk"] {
+            assert_eq!(confirmer(subject, &pi), None, "{subject}");
         }
     }
 

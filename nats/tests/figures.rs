@@ -17,11 +17,10 @@ use agent_relay_nats::{
     js,
     link::{Link, Servers},
     outbox::{Publish, Published},
-    pull::{self, Event as Pulled, Received},
-    sequencer::Delivery,
+    pull::{self, Received},
     subject::{self, Token},
 };
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::StreamExt;
 use std::time::{Duration, Instant};
 use support::{
     host::{Host, connect},
@@ -49,7 +48,7 @@ struct Bare {
     here: Token,
     runtime: Runtime,
     link: Link,
-    deliveries: mpsc::Receiver<Pulled>,
+    deliveries: mpsc::Receiver<Received>,
     number: usize,
 }
 
@@ -84,14 +83,6 @@ impl Bare {
         }
     }
 
-    async fn receive(deliveries: &mut mpsc::Receiver<Pulled>) -> Delivery<Received> {
-        loop {
-            if let Pulled::Delivered(delivery) = deliveries.recv().await.unwrap() {
-                return delivery;
-            }
-        }
-    }
-
     fn latencies(&mut self, count: usize, latencies: &mut Vec<Duration>) {
         for _ in 0..count {
             let publish = self.next();
@@ -99,10 +90,10 @@ impl Bare {
             self.runtime.block_on(async {
                 let begun = Instant::now();
                 let (published, delivery) =
-                    tokio::join!(link.publish(here, &publish, None), Self::receive(deliveries));
+                    tokio::join!(link.publish(here, &publish, None), deliveries.recv());
                 latencies.push(begun.elapsed());
                 assert_eq!(published, Published::Stored);
-                assert!(link.acknowledge(delivery.reply).await);
+                link.note(delivery.unwrap().reply, "+ACK".into());
             });
         }
     }
@@ -122,15 +113,10 @@ impl Bare {
                 }
             };
             let receive = async {
-                let mut acknowledgements = FuturesUnordered::new();
                 for _ in 0..MESSAGES {
-                    let delivery = Self::receive(deliveries).await;
-                    acknowledgements.push(link.acknowledge(delivery.reply));
-                    if acknowledgements.len() == WINDOW {
-                        acknowledgements.next().await;
-                    }
+                    let delivery = deliveries.recv().await.unwrap();
+                    link.note(delivery.reply, "+ACK".into());
                 }
-                while acknowledgements.next().await.is_some() {}
             };
             tokio::join!(publish, receive)
         });

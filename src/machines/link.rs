@@ -14,6 +14,7 @@ pub use pipe::{Event, Pipe};
 use super::{
     border::{Carry, Input, Outcome, Ticket},
     local::{Local, Transport},
+    window::Unanswered,
 };
 use crate::{
     client::{ClientError, Ended},
@@ -30,14 +31,7 @@ use crate::{
 };
 use hello::{LinkBye, LinkHello};
 use serde::Serialize;
-use std::{cmp::Ordering, collections::HashMap, fmt, hash::Hash, ops::ControlFlow};
-
-/// The most messages to one agent that one side has sent and the other has not answered. Each agent
-/// has its own window, so that one that is slow delays no other.
-const WINDOW_MESSAGES: usize = 64;
-
-/// The most bytes of these messages. A single message may always be sent.
-const WINDOW_BYTES: usize = 2 << 20;
+use std::{cmp::Ordering, collections::HashMap, fmt, ops::ControlFlow};
 
 /// The most bytes that wait to be written before no more messages are sent.
 const UNWRITTEN_BYTES_MAX: usize = 1 << 20;
@@ -98,68 +92,6 @@ pub struct Agents {
     pub bridge: Option<Secret>,
 }
 
-/// The messages that were sent in one direction and are not answered.
-#[derive(Debug, Default)]
-struct Window {
-    messages: usize,
-    bytes: usize,
-}
-
-impl Window {
-    const fn add(&mut self, bytes: usize) {
-        self.messages += 1;
-        self.bytes += bytes;
-    }
-
-    const fn remove(&mut self, bytes: usize) {
-        self.messages -= 1;
-        self.bytes -= bytes;
-    }
-
-    const fn is_full(&self) -> bool {
-        self.messages >= WINDOW_MESSAGES || self.bytes >= WINDOW_BYTES
-    }
-
-    /// Whether the window has more than a side that obeys the rules would send, the last of which
-    /// has this number of bytes.
-    const fn is_exceeded(&self, last: usize) -> bool {
-        self.messages > WINDOW_MESSAGES || self.bytes - last >= WINDOW_BYTES && self.messages > 1
-    }
-}
-
-/// The messages that were sent in one direction and are not answered, by `K`.
-#[derive(Debug)]
-struct Unanswered<K> {
-    /// The recipients of the messages, and their bytes.
-    messages: HashMap<K, (Name, usize)>,
-    windows: HashMap<Name, Window>,
-}
-
-impl<K: Eq + Hash> Unanswered<K> {
-    fn new() -> Self {
-        Self { messages: HashMap::new(), windows: HashMap::new() }
-    }
-
-    /// Adds a message. Returns the window of its recipient.
-    fn add(&mut self, key: K, to: Name, bytes: usize) -> &Window {
-        let window = self.windows.entry(to.clone()).or_default();
-        window.add(bytes);
-        self.messages.insert(key, (to, bytes));
-        window
-    }
-
-    /// Removes a message, if it is there.
-    fn remove(&mut self, key: &K) {
-        let Some((to, bytes)) = self.messages.remove(key) else { return };
-        if let Some(window) = self.windows.get_mut(&to) {
-            window.remove(bytes);
-            if window.messages == 0 {
-                self.windows.remove(&to);
-            }
-        }
-    }
-}
-
 /// One side of a link.
 #[derive(Debug)]
 pub struct Link<'a> {
@@ -172,8 +104,8 @@ pub struct Link<'a> {
     /// Whether the other side has joined its daemon, too.
     is_open: bool,
     says_waiting: bool,
-    sent: Unanswered<String>,
-    received: Unanswered<Ticket>,
+    sent: Unanswered<String, Name>,
+    received: Unanswered<Ticket, Name>,
     /// The ids of the messages that came and are not answered.
     received_ids: HashMap<Ticket, String>,
     next_ticket: Ticket,
@@ -205,8 +137,8 @@ impl<'a> Link<'a> {
             joined: Vec::new(),
             is_open: false,
             says_waiting: agents.bridge.is_none(),
-            sent: Unanswered::new(),
-            received: Unanswered::new(),
+            sent: Unanswered::default(),
+            received: Unanswered::default(),
             received_ids: HashMap::new(),
             next_ticket: 0,
             next_id: 0,
@@ -450,7 +382,7 @@ impl Transport for Link<'_> {
     fn has_room(&self, _: &Host, agent: &Name) -> bool {
         self.is_open
             && self.pipe.unwritten() < UNWRITTEN_BYTES_MAX
-            && !self.sent.windows.get(agent).is_some_and(Window::is_full)
+            && !self.sent.is_full(agent)
     }
 
     fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String> {

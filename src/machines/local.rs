@@ -136,20 +136,43 @@ impl Local {
     ) -> Result<(), JoinError> {
         self.absent(now, host);
         for name in agents.iter().take(AGENTS_MAX) {
-            let agent = name.at(host);
-            match Client::join(self.daemon.settings(&agent, bridge)) {
-                Ok(client) => {
-                    let (host, name, held) = (host.clone(), name.clone(), VecDeque::new());
-                    self.joined.push(Joined { host, name, client, held });
-                }
-                Err(error) => {
-                    self.absent(now, host);
-                    return Err(JoinError { agent, error });
-                }
+            if let Err(error) = self.join(host, name, bridge) {
+                self.absent(now, host);
+                return Err(error);
             }
         }
         self.input(now, border::Input::Present(host.clone(), agents.to_vec()));
         Ok(())
+    }
+
+    /// Joins the daemon for another agent of a machine.
+    ///
+    /// # Errors
+    /// If the daemon refuses it.
+    pub fn add(
+        &mut self,
+        now: Now,
+        host: &Host,
+        agent: &Name,
+        bridge: &Secret,
+    ) -> Result<(), JoinError> {
+        self.join(host, agent, bridge)?;
+        let joined = self.joined.iter().filter(|joined| joined.host == *host);
+        let agents = joined.map(|joined| joined.name.clone()).collect();
+        self.input(now, border::Input::Present(host.clone(), agents));
+        Ok(())
+    }
+
+    fn join(&mut self, host: &Host, name: &Name, bridge: &Secret) -> Result<(), JoinError> {
+        let agent = name.at(host);
+        match Client::join(self.daemon.settings(&agent, bridge)) {
+            Ok(client) => {
+                let (host, name, held) = (host.clone(), name.clone(), VecDeque::new());
+                self.joined.push(Joined { host, name, client, held });
+                Ok(())
+            }
+            Err(error) => Err(JoinError { agent, error }),
+        }
     }
 
     /// Leaves the daemon for the agents of a machine. Their sessions can be resumed.

@@ -1,6 +1,6 @@
 //! The start of a bridge: it connects, finds its consumer, and asks who is there.
 
-use super::{Own, Settings};
+use super::{Own, Settings, Subscribers};
 use crate::{
     js,
     link::{Link, RequestError, Servers},
@@ -16,16 +16,13 @@ use tokio::{sync::mpsc, time};
 /// The pause before something that NATS could not do yet is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The random bytes of an instance's id.
-const INSTANCE_BYTES: usize = 8;
-
 /// A bridge that is ready to run.
 #[derive(Debug)]
 pub struct Started {
     pub(super) link: Link,
     pub(super) events: mpsc::Receiver<Event>,
-    pub(super) beats: Subscriber,
-    pub(super) instance: String,
+    pub(super) subscribers: Subscribers,
+    pub(super) instance: u64,
     pub(super) presence: Presence,
     pub(super) stream_bytes: Option<i64>,
 }
@@ -44,13 +41,26 @@ pub async fn start(
     let here = Token::of_host(&settings.here);
     let (link, mut events) = connect(servers, &here, lines).await?;
     let stream_bytes = prepare(&link, &mut events, &here, replicas, stream_bytes, lines).await?;
-    let random: [u8; INSTANCE_BYTES] =
+    let random =
         platform::random::bytes().map_err(|error| format!("the system has no random: {error}"))?;
-    let instance: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut presence = Presence::new(here.clone(), instance.clone(), Instant::now());
-    let own = Own { settings, instance: &instance, stream_bytes };
-    let beats = ask_who_is_there(&own, &link, &here, &mut presence).await?;
-    Ok(Started { link, events, beats, instance, presence, stream_bytes })
+    let instance = u64::from_be_bytes(random);
+    let now = Instant::now();
+    let mut presence = Presence::new(here.clone(), presence::instance(instance), now);
+    let own = Own { settings, instance, stream_bytes };
+    let subscribers = Subscribers {
+        confirmations: subscribe(&link, subject::confirmations(&here, "*")).await?,
+        beats: subscribe(&link, format!("{PRESENCE}.*")).await?,
+    };
+    let subscribers = ask_who_is_there(&own, &link, &here, &mut presence, subscribers).await?;
+    Ok(Started { link, events, subscribers, instance, presence, stream_bytes })
+}
+
+async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, String> {
+    link.client().subscribe(subject).await.map_err(|error| no_answer(&error))
+}
+
+fn no_answer(error: &dyn std::fmt::Display) -> String {
+    format!("NATS does not answer: {error}")
 }
 
 /// Connects. Waits until a server is there.
@@ -158,16 +168,14 @@ async fn ask_who_is_there(
     link: &Link,
     here: &Token,
     presence: &mut Presence,
-) -> Result<Subscriber, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("NATS does not answer: {error}");
+    mut subscribers: Subscribers,
+) -> Result<Subscribers, String> {
     let client = link.client();
-    let mut beats =
-        client.subscribe(format!("{PRESENCE}.*")).await.map_err(|error| failed(&error))?;
     let ask = own.beat(Duration::ZERO, true, false);
-    client.publish(subject::presence(here), ask).await.map_err(|error| failed(&error))?;
-    client.flush().await.map_err(|error| failed(&error))?;
+    client.publish(subject::presence(here), ask).await.map_err(|error| no_answer(&error))?;
+    client.flush().await.map_err(|error| no_answer(&error))?;
     let until = time::Instant::now() + FIRST_ANSWERS;
-    while let Ok(Some(message)) = time::timeout_at(until, beats.next()).await {
+    while let Ok(Some(message)) = time::timeout_at(until, subscribers.beats.next()).await {
         let Some(host) = subject::present(&message.subject).filter(|host| host == here) else {
             // The loop asks again, and then handles the answers of the other hosts.
             continue;
@@ -184,8 +192,8 @@ async fn ask_who_is_there(
     }
     // The loop begins with no host, so that it reports each.
     let ask = own.beat(FIRST_ANSWERS, true, false);
-    client.publish(subject::presence(here), ask).await.map_err(|error| failed(&error))?;
-    Ok(beats)
+    client.publish(subject::presence(here), ask).await.map_err(|error| no_answer(&error))?;
+    Ok(subscribers)
 }
 
 /// The sentence about another bridge of this host.

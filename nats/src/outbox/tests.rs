@@ -24,7 +24,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { now: Instant::now(), outbox: Outbox::new(token("desk"), LIMIT) }
+        Self { now: Instant::now(), outbox: Outbox::new(token("desk"), 7, LIMIT) }
     }
 
     fn handle(&mut self, input: Input) -> Vec<Output> {
@@ -34,17 +34,35 @@ impl World {
     }
 
     fn carry(&mut self, agent: &str, id: &str, frame: &[u8]) -> Vec<Output> {
-        let carry = Carry { host: host("Pi"), id: id.to_owned(), frame: frame.to_vec() };
-        self.handle(Input::Carry(lane(agent), carry))
+        self.carry_any(agent, id, frame, true)
+    }
+
+    fn carry_any(&mut self, agent: &str, id: &str, frame: &[u8], is_message: bool) -> Vec<Output> {
+        let (host, id, frame) = (host("Pi"), id.to_owned(), Bytes::copy_from_slice(frame));
+        self.handle(Input::Carry(lane(agent), Carry { host, id, is_message, frame }))
     }
 
     fn published(&mut self, agent: &str, published: Published) -> Vec<Output> {
         self.handle(Input::Published(lane(agent), published))
     }
 
+    fn confirmed(&mut self, id: &str) -> Vec<Output> {
+        self.handle(Input::Confirmed(token("pi"), id.to_owned()))
+    }
+
     fn tick(&mut self) -> Vec<Output> {
         self.now = self.outbox.deadline().unwrap();
         self.handle(Input::Tick)
+    }
+
+    /// Lets time pass until something is published.
+    fn again(&mut self) -> Arc<Publish> {
+        loop {
+            let outputs = self.tick();
+            if !outputs.is_empty() {
+                return publish(&outputs);
+            }
+        }
     }
 }
 
@@ -53,6 +71,18 @@ fn publish(outputs: &[Output]) -> Arc<Publish> {
         [.., Output::Publish(_, publish)] => Arc::clone(publish),
         other => panic!("{other:?}"),
     }
+}
+
+/// The base of a batch, and its frames with their numbers.
+fn read(publish: &Publish) -> (u64, Vec<(u64, String)>) {
+    let batch = batch::read(publish.batch.clone()).unwrap();
+    assert_eq!(batch.instance, 7);
+    let text = |frame: Bytes| String::from_utf8(frame.to_vec()).unwrap();
+    (batch.base, batch.frames.into_iter().map(|(number, frame)| (number, text(frame))).collect())
+}
+
+fn frames(frames: &[(u64, &str)]) -> Vec<(u64, String)> {
+    frames.iter().map(|(number, frame)| (*number, (*frame).to_owned())).collect()
 }
 
 fn carried(id: &str) -> Output {
@@ -68,12 +98,70 @@ fn frames_of_a_lane_wait_for_its_publish_and_share_the_next() {
     assert_eq!(world.carry("bob", "3", b"three"), []);
     assert_eq!(publish(&world.carry("Carl", "4", b"four")).subject, "relay.pi.desk.carl");
 
-    let outputs = world.published("Bob", Published::Stored);
-    assert_eq!(outputs[0], carried("1"));
-    let second = publish(&outputs);
-    assert_eq!(batch::frames(&second.batch).unwrap(), [&b"two"[..], b"three"]);
-    assert_eq!(world.published("Bob", Published::Stored), [carried("2"), carried("3")]);
+    let second = publish(&world.published("Bob", Published::Stored));
+    assert_eq!(read(&second), (1, frames(&[(2, "two"), (3, "three")])));
+    assert_ne!(first.id, second.id);
+}
+
+#[test]
+fn frame_is_published_until_it_is_confirmed() {
+    let mut world = World::new();
+    let first = publish(&world.carry("Bob", "1", b"one"));
+    world.carry("Bob", "2", b"two");
+    world.published("Bob", Published::Stored);
+    world.published("Bob", Published::Stored);
+    let began = world.now;
+    assert_eq!(world.confirmed("1"), [carried("1")]);
+    assert_eq!(world.confirmed("1"), []);
+    let again = world.again();
+    assert!(world.now - began >= AGAIN);
+    assert_eq!(read(&again), (2, frames(&[(2, "two")])));
+    assert_ne!(again.id, first.id, "NATS would take it for the first");
+    world.published("Bob", Published::Stored);
+    assert_eq!(world.confirmed("2"), [carried("2")]);
     assert_eq!(world.outbox.deadline(), None);
+}
+
+#[test]
+fn refused_message_and_known_message_are_not_published_again() {
+    let mut world = World::new();
+    world.carry("Bob", "1", b"one");
+    assert_eq!(world.carry("Bob", "1", b"one"), []);
+    world.published("Bob", Published::Stored);
+    assert_eq!(world.handle(Input::Refused(token("pi"), "1".to_owned())), []);
+    assert_eq!(world.outbox.deadline(), None);
+    assert_eq!(read(&publish(&world.carry("Bob", "1", b"one"))).1, frames(&[(2, "one")]));
+}
+
+#[test]
+fn restarted_bridge_gets_all_that_is_not_confirmed_at_once() {
+    let mut world = World::new();
+    for (id, frame) in [("1", "one"), ("2", "two"), ("3", "three")] {
+        world.carry("Bob", id, frame.as_bytes());
+        world.published("Bob", Published::Stored);
+    }
+    world.confirmed("2");
+    world.handle(Input::Restarted(token("lab")));
+    let again = publish(&world.handle(Input::Restarted(token("pi"))));
+    assert_eq!(read(&again), (1, frames(&[(1, "one"), (3, "three")])));
+}
+
+#[test]
+fn messages_to_an_absent_host_are_forgotten_and_answers_are_not() {
+    let mut world = World::new();
+    world.carry_any("Bob", "1", b"one", true);
+    world.published("Bob", Published::Stored);
+    world.carry_any("Bob", "2", b"two", false);
+    world.published("Bob", Published::Stored);
+    world.handle(Input::Absent(token("pi")));
+    assert_eq!(read(&world.again()), (2, frames(&[(2, "two")])));
+    let began = world.now;
+    while let Some(deadline) = world.outbox.deadline() {
+        world.now = deadline;
+        world.handle(Input::Tick);
+        world.published("Bob", Published::Stored);
+    }
+    assert!(world.now - began >= REPLY_MAX - 2 * AGAIN);
 }
 
 #[test]
@@ -84,11 +172,20 @@ fn unknown_outcome_is_repeated_before_anything_else_of_the_lane() {
     for _ in 0..8 {
         assert_eq!(world.published("Bob", Published::Unknown), []);
         assert_eq!(world.carry("Bob", "3", b"three"), []);
-        assert_eq!(publish(&world.tick()), first);
+        assert_eq!(world.again(), first);
     }
-    let outputs = world.published("Bob", Published::Stored);
+    assert_ne!(publish(&world.published("Bob", Published::Stored)).id, first.id);
+}
+
+#[test]
+fn publish_whose_frames_are_confirmed_is_not_repeated() {
+    let mut world = World::new();
+    world.carry("Bob", "1", b"one");
+    world.carry("Bob", "2", b"two");
+    world.published("Bob", Published::Unknown);
+    let outputs = world.confirmed("1");
     assert_eq!(outputs[0], carried("1"));
-    assert_ne!(publish(&outputs).id, first.id);
+    assert_eq!(read(&publish(&outputs)).1, frames(&[(2, "two")]));
 }
 
 #[test]
@@ -98,30 +195,33 @@ fn pause_of_repetitions_is_bounded() {
     let mut last = world.now;
     for _ in 0..10 {
         world.published("Bob", Published::Unknown);
-        world.tick();
+        world.again();
         assert!(world.now - last <= PAUSE_MAX);
         last = world.now;
     }
 }
 
 #[test]
-fn batch_of_other_frames_has_another_id() {
-    let id = |ids: &[&str]| {
-        let mut world = World::new();
-        let mut last = publish(&world.carry("Bob", "0", b""));
-        for id in ids {
-            world.carry("Bob", id, b"");
+fn host_without_a_stream_has_its_messages_refused_after_a_while() {
+    let mut world = World::new();
+    let began = world.now;
+    world.carry("Bob", "1", b"one");
+    world.carry("Bob", "2", b"two");
+    let outputs = loop {
+        let outputs = world.published("Bob", Published::NoStream);
+        if !outputs.is_empty() {
+            break outputs;
         }
-        if !ids.is_empty() {
-            last = publish(&world.published("Bob", Published::Stored));
-        }
-        last.id.clone()
+        world.again();
     };
-    let all = [id(&[]), id(&["1"]), id(&["1", "2"]), id(&["12"]), id(&["1", "2", "3"])];
-    for (index, one) in all.iter().enumerate() {
-        assert!(!all[..index].contains(one), "{all:?}");
-    }
-    assert_eq!(id(&["1", "2"]), all[2]);
+    assert!(world.now - began >= STREAM_MAX);
+    let [Output::Refused { id: one, refusal, .. }, Output::Refused { id: two, .. }] = &outputs[..]
+    else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((one.as_str(), two.as_str()), ("1", "2"));
+    assert!(refusal.message.contains("no stream RELAY_pi for Pi"), "{}", refusal.message);
+    publish(&world.carry("Bob", "3", b"three"));
 }
 
 #[test]
@@ -132,32 +232,35 @@ fn frame_larger_than_nats_carries_is_refused_with_the_limit() {
     let [Output::Refused { refusal, .. }] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(refusal.kind, RefusalKind::TooLarge);
     assert!(refusal.message.contains("max_payload is 1048576"), "{}", refusal.message);
-    let room = LIMIT.bytes - HEADER_ROOM - batch::size_of(b"");
+    let room = LIMIT.bytes - HEADER_ROOM - batch::HEAD_BYTES - batch::size_of(b"");
     publish(&world.carry("Bob", "2", &frame[..room]));
 }
 
 #[test]
 fn batch_stays_within_a_small_limit_of_nats() {
     let mut world = World::new();
-    world.handle(Input::Limit(Limit { name: "max_msg_size", bytes: HEADER_ROOM + 100 }));
+    world.handle(Input::Limit(Limit { name: "max_msg_size", bytes: HEADER_ROOM + 130 }));
     world.carry("Bob", "0", b"");
     for id in 1..10 {
-        world.carry("Bob", &id.to_string(), &[0; 40]);
+        world.carry("Bob", &id.to_string(), &[b'x'; 40]);
     }
     let second = publish(&world.published("Bob", Published::Stored));
-    assert_eq!(batch::frames(&second.batch).unwrap().len(), 2);
+    assert_eq!(read(&second).1.len(), 2);
 }
 
 #[test]
-fn refused_batch_frees_its_lane() {
+fn full_stream_refuses_messages_and_delays_answers() {
     let mut world = World::new();
-    world.carry("Bob", "1", b"one");
-    world.carry("Bob", "2", b"two");
+    world.carry_any("Bob", "1", b"one", true);
+    world.carry_any("Bob", "2", b"two", false);
     let refusal = Refusal { kind: RefusalKind::Full, message: "full".to_owned() };
     let outputs = world.published("Bob", Published::Refused(refusal.clone()));
-    let refused = Output::Refused { host: host("Pi"), id: "1".to_owned(), refusal };
+    let refused =
+        Output::Refused { host: host("Pi"), id: "1".to_owned(), refusal: refusal.clone() };
     assert_eq!(outputs[0], refused);
     publish(&outputs);
+    assert_eq!(world.published("Bob", Published::Refused(refusal)), []);
+    assert_eq!(read(&world.again()), (2, frames(&[(2, "two")])));
 }
 
 #[test]

@@ -55,6 +55,7 @@ fn host_is_reported_once_and_again_when_its_exports_change() {
     let both = beat("Pi", &["Carl", "Bob"]);
     assert_eq!(world.beat("pi", &both), [present("Pi", &["Bob", "Carl"])]);
     assert_eq!(world.beat("pi", &both), []);
+    world.now += CHANGE_MIN;
     assert_eq!(world.beat("pi", &beat("Pi", &["Bob"])), [present("Pi", &["Bob"])]);
     assert_eq!(world.presence.host(&token("pi")).unwrap().as_str(), "Pi");
 }
@@ -85,6 +86,32 @@ fn host_that_says_bye_is_absent_unless_a_newer_bridge_runs() {
     assert_eq!(world.beat("pi", &other), []);
     assert_eq!(world.beat("pi", &bye), [Output::Absent(host("pi"))]);
     assert_eq!(world.beat("pi", &bye), []);
+}
+
+#[test]
+fn host_that_comes_and_goes_is_slowed() {
+    let mut world = World::new();
+    let here = beat("pi", &["Bob"]);
+    let mut bye = here.clone();
+    bye["bye"] = json!(true);
+    assert_eq!(world.beat("pi", &here), [present("pi", &["Bob"])]);
+    assert_eq!(world.beat("pi", &beat("pi", &["Carl"])), []);
+    assert_eq!(world.beat("pi", &bye), [Output::Absent(host("pi"))]);
+    assert_eq!(world.beat("pi", &here), []);
+    world.now += CHANGE_MIN;
+    assert_eq!(world.beat("pi", &here), [present("pi", &["Bob"])]);
+}
+
+#[test]
+fn bridge_that_was_started_again_is_reported() {
+    let mut world = World::new();
+    let mut here = beat("pi", &[]);
+    here["instance"] = json!("00000000000000ab");
+    assert_eq!(world.beat("pi", &here), [present("pi", &[])]);
+    assert!(world.presence.is_instance(&token("pi"), 0xab));
+    here["instance"] = json!("00000000000000ac");
+    assert_eq!(world.beat("pi", &here), [Output::Restarted(token("pi"))]);
+    assert!(!world.presence.is_instance(&token("pi"), 0xab));
 }
 
 #[test]

@@ -29,6 +29,15 @@ fn refusal(client: &Client) -> String {
     })
 }
 
+/// The messages to an agent that wait, or are not acknowledged.
+fn on_their_way(host: &Host, agent: &str) -> u64 {
+    let lines = host.command(&["agents", "--json"]);
+    let mut agents = lines.iter().filter_map(|line| serde_json::from_str(line).ok());
+    let agent: serde_json::Value =
+        agents.find(|it: &serde_json::Value| it["name"] == agent).unwrap();
+    agent["queued"].as_u64().unwrap()
+}
+
 #[test]
 fn message_and_answer_cross_and_leave_nothing_in_the_stream() {
     let nats = Nats::one();
@@ -79,7 +88,7 @@ fn message_larger_than_nats_carries_is_refused_with_the_limit() {
 }
 
 #[test]
-fn messages_of_a_host_that_is_gone_arrive_in_order() {
+fn messages_wait_at_their_sender_until_the_other_daemon_has_them() {
     let nats = Nats::one();
     let [mut desk, mut pi] = two(&nats);
     let ann = desk.join("Ann");
@@ -88,21 +97,51 @@ fn messages_of_a_host_that_is_gone_arrive_in_order() {
         ann.send(Outgoing::message("Bob@pi.1", number.to_string())).unwrap();
     }
     until("five messages in the stream", || {
-        // Messages that wait for a publish share one, so the daemon is asked.
-        let rows = desk.command(&["inbox", "--as", "Bob@pi.1"]);
         let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY_pi~1")?;
-        let waits = rows.iter().any(|row| row.contains("Ann"));
-        (!waits && info["state"]["messages"] != 0).then_some(())
+        (info["state"]["messages"] != 0).then_some(())
     });
+    assert_eq!(on_their_way(&desk, "Bob@pi.1"), 5);
     desk.kill_bridge();
     let bob = pi.join("Bob");
     pi.start_bridge();
+    desk.start_bridge();
     for number in 0..5 {
         let next = delivery(&bob);
-        // The spelling of the name of a host that is gone is unknown.
-        assert_eq!((next.from.as_str(), next.body.as_str()), ("Ann@desk", &*number.to_string()));
+        assert_eq!((next.from.as_str(), next.body.as_str()), ("Ann@Desk", &*number.to_string()));
         bob.acknowledge(&next.id);
     }
+    until("no message on its way", || (on_their_way(&desk, "Bob@pi.1") == 0).then_some(()));
+}
+
+#[test]
+fn refusal_by_the_other_daemon_comes_as_a_refusal_of_the_message() {
+    let nats = Nats::one();
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
+    connect(&mut hosts, &nats.urls(), &[]);
+    let [desk, pi] = &hosts;
+    let rule = "[[rule]]\nfrom = \"*@desk\"\nto = \"Bob\"\nallow = false\n";
+    platform::paths::write_private_file(&pi.home().join("policy.toml"), rule.as_bytes()).unwrap();
+    pi.command(&["policy", "reload"]);
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    ann.send(Outgoing::message("Bob@pi", "hello")).unwrap();
+    let why = refusal(&ann);
+    assert!(why.contains("a rule there forbids messages from Ann to Bob"), "{why}");
+    drop(bob);
+}
+
+#[test]
+fn agent_that_does_not_read_delays_no_other() {
+    let nats = Nats::one();
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Slow", "Bob"])];
+    connect(&mut hosts, &nats.urls(), &[]);
+    let [desk, pi] = &hosts;
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    let _slow = pi.join("Slow");
+    for number in 0..2000 {
+        ann.send(Outgoing::message("Slow@pi", number.to_string())).unwrap();
+    }
+    ann.send(Outgoing::message("Bob@pi", "hello")).unwrap();
+    assert_eq!(delivery(&bob).body, "hello");
 }
 
 #[test]

@@ -11,6 +11,9 @@ use async_nats::HeaderMap;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+/// The instance of the peer's bridge.
+const INSTANCE: u64 = 0xe;
+
 /// The messages of a flood.
 const FLOOD: usize = 3000;
 
@@ -18,7 +21,8 @@ const FLOOD: usize = 3000;
 struct Peer {
     runtime: Runtime,
     client: async_nats::Client,
-    sent: usize,
+    /// The number of the next frame.
+    sent: u64,
 }
 
 impl Peer {
@@ -27,8 +31,10 @@ impl Peer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let client = runtime.block_on(async_nats::connect(nats.urls())).unwrap();
         let mut peer = Self { runtime, client, sent: 0 };
-        peer.beat(&json!({"version": 1, "host": "evil", "instance": "e", "age_ms": 1,
-            "exports": ["Eve"]}));
+        peer.beat(
+            &json!({"version": 1, "host": "evil", "instance": "000000000000000e", "age_ms": 1,
+            "exports": ["Eve"]}),
+        );
         peer
     }
 
@@ -39,10 +45,11 @@ impl Peer {
 
     /// Publishes frames to Bob as one message.
     fn frames(&mut self, version: Option<&str>, frames: &[&[u8]]) {
-        let mut bytes = Vec::new();
-        for frame in frames {
-            batch::append(&mut bytes, frame);
+        let mut bytes = batch::begin(INSTANCE, self.sent);
+        for (number, frame) in (self.sent..).zip(frames) {
+            batch::append(&mut bytes, number, frame);
         }
+        self.sent += frames.len() as u64;
         self.publish("relay.pi.evil.bob", version, bytes);
     }
 
@@ -53,7 +60,6 @@ impl Peer {
     }
 
     fn publish(&mut self, subject: &'static str, version: Option<&str>, bytes: Vec<u8>) {
-        self.sent += 1;
         let mut headers = HeaderMap::new();
         if let Some(version) = version {
             headers.insert(VERSION_HEADER, version);

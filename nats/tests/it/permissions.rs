@@ -134,7 +134,9 @@ fn host_can_neither_send_as_another_nor_read_its_messages_nor_change_the_stream(
         let intruder = Intruder::new(&nats, "desk").await;
         for subject in [
             "relay.pi.lab.bob".to_owned(),
+            "relay.pi.desk.bob.more".to_owned(),
             "relay-here.pi".to_owned(),
+            "relay-done.pi.lab".to_owned(),
             js::next_subject(&token("pi")),
             js::consumer_info_subject(&token("pi")),
             js::create_consumer_subject(&token("pi")),
@@ -156,7 +158,7 @@ fn host_can_neither_send_as_another_nor_read_its_messages_nor_change_the_stream(
         ] {
             assert!(intruder.is_refused(&subject).await, "{subject} is allowed");
         }
-        for subject in ["relay.>", "relay.pi.>", "_INBOX_pi.>", ">", "$JS.>"] {
+        for subject in ["relay.>", "relay.pi.>", "relay-done.pi.*", "_INBOX_pi.>", ">", "$JS.>"] {
             intruder.subscribe_in_vain(subject).await;
         }
     });

@@ -107,7 +107,7 @@ fn messages_are_sent_only_while_their_recipients_window_has_room() {
     assert!(!link.has_room(&pi, &bob), "before the other side has joined");
     let welcome = br#"{"v":1,"type":"WELCOME","id":"x","ts":1,"payload":{}}"#;
     assert!(link.frame(at(0), welcome, &mut local).is_continue());
-    for number in 0..WINDOW_MESSAGES {
+    for number in 0..window::MESSAGES {
         assert!(link.has_room(&pi, &bob), "{number}");
         link.carry(at(0), carry(&number.to_string(), 10)).unwrap();
         drain(&mut link, &batches, &mut local);
@@ -122,10 +122,10 @@ fn messages_are_sent_only_while_their_recipients_window_has_room() {
     assert!(link.frame(at(0), refused, &mut local).is_continue());
     link.carry(at(0), carry("more", 10)).unwrap();
     assert!(link.has_room(&pi, &bob));
-    link.frame_bytes_max = Some(WINDOW_BYTES);
-    let why = link.carry(at(0), carry("too large", WINDOW_BYTES + 1)).unwrap_err();
+    link.frame_bytes_max = Some(window::BYTES);
+    let why = link.carry(at(0), carry("too large", window::BYTES + 1)).unwrap_err();
     assert_eq!(why, "2097153 bytes are over max_frame_bytes of pi (2097152)");
-    link.carry(at(0), carry("large", WINDOW_BYTES)).unwrap();
+    link.carry(at(0), carry("large", window::BYTES)).unwrap();
     drain(&mut link, &batches, &mut local);
     assert!(!link.has_room(&pi, &bob));
 }
@@ -143,7 +143,7 @@ fn side_that_sends_more_than_the_window_is_refused() {
     let (mut link, _batches, mut local) = begin(&agents);
     link.frame_bytes_max = Some(1_000);
     let send = br#"{"v":1,"type":"SEND","id":"x","ts":1,"from":"Bob","to":"Ann","payload":{}}"#;
-    for _ in 0..WINDOW_MESSAGES {
+    for _ in 0..window::MESSAGES {
         assert!(link.frame(at(0), send, &mut local).is_continue());
     }
     let end = link.frame(at(0), send, &mut local);

@@ -1,0 +1,148 @@
+//! The order of what comes from another host.
+//!
+//! The sending bridge numbers the frames of each lane, and sends each until it is confirmed. An
+//! [`Inbox`] passes them in the order of their numbers, whatever is lost, repeated or delayed on
+//! the way: so the order of messages depends on no state of NATS. A batch says below which number
+//! its bridge sends nothing any more; there, nothing is waited for.
+//!
+//! What does not fit is dropped, since it comes again. A number that was passed before is passed
+//! again: the frame may not have reached the daemon, which recognizes what it has.
+
+use crate::{batch::Batch, subject::Token};
+use bytes::Bytes;
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap},
+};
+
+/// The lanes of one host at most: more agents than a host can export.
+const LANES_MAX: usize = 64;
+
+/// The frames of a lane that wait for an earlier one, or for the daemon, at most. A bridge that
+/// obeys the rules has fewer messages on their way.
+const FRAMES_MAX: usize = 256;
+
+/// The bytes of a lane that wait at most. A single frame may be larger.
+const BYTES_MAX: usize = 4 << 20;
+
+/// A frame whose turn it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The frame.
+    pub frame: Bytes,
+    /// Whether a frame of this number was passed before.
+    pub again: bool,
+}
+
+#[derive(Debug)]
+struct Lane {
+    instance: u64,
+    /// The number of the next frame.
+    next: u64,
+    /// Frames that wait for an earlier one.
+    held: BTreeMap<u64, Bytes>,
+    held_bytes: usize,
+    /// The frames that were passed and are not settled, and their bytes.
+    passed: usize,
+    passed_bytes: usize,
+}
+
+/// The lanes from one host. The module describes it.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    lanes: HashMap<Token, Lane>,
+}
+
+impl Inbox {
+    /// Takes a batch for an agent. Returns the frames that are to be passed on, in order; each is
+    /// [settled](Self::settled) later.
+    pub fn arrived(&mut self, agent: &Token, batch: Batch) -> Vec<Arrived> {
+        let Batch { instance, base, frames } = batch;
+        if self.lanes.len() == LANES_MAX && !self.lanes.contains_key(agent) {
+            return Vec::new();
+        }
+        let lane = self.lanes.entry(agent.clone()).or_insert_with(|| Lane::new(instance, base));
+        if lane.instance != instance {
+            // What the earlier instance has passed here is still to be settled.
+            let Lane { passed, passed_bytes, .. } = *lane;
+            *lane = Lane { passed, passed_bytes, ..Lane::new(instance, base) };
+        }
+        let mut passed = Vec::new();
+        lane.begin_at(base, &mut passed);
+        for (number, frame) in frames {
+            match number.cmp(&lane.next) {
+                Ordering::Less => {
+                    let frame = lane.pass(frame);
+                    passed.extend(frame.map(|frame| Arrived { frame, again: true }));
+                }
+                Ordering::Equal => lane.pass_next(frame, &mut passed),
+                Ordering::Greater => lane.hold(number, frame),
+            }
+        }
+        passed
+    }
+
+    /// Notes that a frame of so many bytes for an agent is settled.
+    pub fn settled(&mut self, agent: &Token, bytes: usize) {
+        if let Some(lane) = self.lanes.get_mut(agent) {
+            lane.passed -= 1;
+            lane.passed_bytes -= bytes;
+        }
+    }
+}
+
+impl Lane {
+    fn new(instance: u64, base: u64) -> Self {
+        let (held, next) = (BTreeMap::new(), base);
+        Self { instance, next, held, held_bytes: 0, passed: 0, passed_bytes: 0 }
+    }
+
+    /// Waits for no number below `base`.
+    fn begin_at(&mut self, base: u64, passed: &mut Vec<Arrived>) {
+        if base <= self.next {
+            return;
+        }
+        self.next = base;
+        self.held = self.held.split_off(&base);
+        let next = self.held.remove(&base);
+        self.held_bytes = self.held.values().map(Bytes::len).sum();
+        if let Some(frame) = next {
+            self.pass_next(frame, passed);
+        }
+    }
+
+    /// Returns a frame if there is room for it.
+    fn pass(&mut self, frame: Bytes) -> Option<Bytes> {
+        let fits = self.passed == 0
+            || self.passed < FRAMES_MAX && self.passed_bytes + frame.len() <= BYTES_MAX;
+        fits.then(|| {
+            self.passed += 1;
+            self.passed_bytes += frame.len();
+            frame
+        })
+    }
+
+    /// Keeps a frame until the earlier ones have come, if there is room for it.
+    fn hold(&mut self, number: u64, frame: Bytes) {
+        let fits = self.held.is_empty()
+            || self.held.len() < FRAMES_MAX && self.held_bytes + frame.len() <= BYTES_MAX;
+        if fits && !self.held.contains_key(&number) {
+            self.held_bytes += frame.len();
+            self.held.insert(number, frame);
+        }
+    }
+
+    /// Passes the next frame, and those that have waited for it.
+    fn pass_next(&mut self, frame: Bytes, passed: &mut Vec<Arrived>) {
+        let mut next = Some(frame);
+        while let Some(frame) = next.and_then(|frame| self.pass(frame)) {
+            self.next = self.next.saturating_add(1);
+            passed.push(Arrived { frame, again: false });
+            next = self.held.remove(&self.next);
+            self.held_bytes -= next.as_ref().map_or(0, Bytes::len);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
