@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    machines::{border::Outcome, local::Daemon},
+    machines::{border::Outcome, local::Daemon, window},
     protocol::{
         frame::{Batch, Decoder},
         secret::Secret,
