@@ -69,6 +69,7 @@ mod wrapped;
 use argh::{ArgsInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
 use context::GlobalOptions;
 use failure::{DONE, Failure, USAGE};
+pub use link::local_daemon;
 use program::{AS_AGENT_RELAY, VERSION};
 use std::{
     ffi::{OsStr, OsString},

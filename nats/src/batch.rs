@@ -17,7 +17,7 @@ pub const FRAMES_MAX: usize = 256;
 pub const BYTES_WANTED: usize = 256 * 1024;
 
 /// The bytes of a batch without frames.
-pub const HEAD_BYTES: usize = 16;
+const HEAD_BYTES: usize = 16;
 
 const FRAME_HEAD_BYTES: usize = 12;
 
@@ -59,10 +59,16 @@ pub fn size_of(frame: &[u8]) -> usize {
     FRAME_HEAD_BYTES + frame.len()
 }
 
+/// The size of a batch of one frame.
+#[must_use]
+pub fn one(frame: &[u8]) -> usize {
+    HEAD_BYTES + size_of(frame)
+}
+
 /// The beginning of a batch.
 #[must_use]
 pub fn begin(instance: u64, base: u64) -> Vec<u8> {
-    let mut batch = Vec::new();
+    let mut batch = Vec::with_capacity(HEAD_BYTES);
     batch.put_u64(instance);
     batch.put_u64(base);
     batch

@@ -93,7 +93,7 @@ pub enum End {
 #[derive(Debug)]
 enum Done {
     Published(Lane, Published),
-    /// The removal has ended; false if JetStream could not.
+    /// The removal has ended; false if something is left that was delivered.
     Purged(bool),
 }
 
@@ -413,8 +413,8 @@ impl Bridge<'_> {
         if self.purge == Purge::Wanted {
             self.purge = Purge::Running;
             let link = self.link.clone();
-            // If JetStream cannot, it is asked again.
-            let purge = async move { Done::Purged(link.purge().await.is_ok()) };
+            // If JetStream cannot, or has not all acknowledgements yet, it is asked again.
+            let purge = async move { Done::Purged(link.purge().await.unwrap_or(false)) };
             self.work.push(purge.boxed());
         }
     }

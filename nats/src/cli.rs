@@ -1,6 +1,5 @@
 //! The command line.
 
-mod context;
 mod join;
 mod setup;
 

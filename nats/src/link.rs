@@ -18,6 +18,9 @@ use tokio::sync::mpsc;
 /// The time that a request to JetStream may take.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The time between two pings of the server. A server that does not answer two of them is left.
+const PING: Duration = Duration::from_secs(5);
+
 /// The header that says which version of batches a message has.
 pub const VERSION_HEADER: &str = "Agent-Relay";
 
@@ -229,15 +232,17 @@ impl Link {
         }
     }
 
-    /// Removes from this host's stream what is acknowledged up to a sequence without a gap.
+    /// Removes from this host's stream what is acknowledged up to a sequence without a gap. Returns
+    /// whether all that was delivered is acknowledged.
     ///
     /// # Errors
     /// If JetStream cannot. Then a later call removes it, or the stream's limit of age.
-    pub async fn purge(&self) -> Result<(), RequestError> {
-        let Some(request) = js::purge(self.consumer().await?.floor()) else {
-            return Ok(());
-        };
-        self.ask::<Value>(js::purge_subject(&self.here), Some(request)).await.map(drop)
+    pub async fn purge(&self) -> Result<bool, RequestError> {
+        let consumer = self.consumer().await?;
+        if let Some(request) = js::purge(consumer.floor()) {
+            self.ask::<Value>(js::purge_subject(&self.here), Some(request)).await?;
+        }
+        Ok(consumer.num_ack_pending == 0)
     }
 
     async fn ask<T: DeserializeOwned>(
@@ -272,7 +277,8 @@ fn options(servers: &Servers, here: &Token) -> Result<ConnectOptions, async_nats
     let mut options = ConnectOptions::new()
         .name(format!("agent-relay-nats {here}"))
         .custom_inbox_prefix(inbox(here))
-        .request_timeout(Some(REQUEST_TIMEOUT));
+        .request_timeout(Some(REQUEST_TIMEOUT))
+        .ping_interval(PING);
     options = match servers.credentials.clone() {
         None => options,
         Some(Credentials::Jwt(creds)) => options.credentials(&creds).map_err(|error| {

@@ -248,7 +248,7 @@ impl Outbox {
             }
             Input::Restarted(host) => self.restarted(&host, outputs),
             Input::Absent(host) => self.absent(&host, outputs),
-            Input::Limit(limit) => self.limit = limit,
+            Input::Limit(limit) => self.limit(limit, outputs),
             Input::Tick => self.tick(now, outputs),
         }
         self.look_at = match self.look_at {
@@ -280,7 +280,7 @@ impl Outbox {
 
     fn refusal(&self, lane: &Lane, carry: &Carry) -> Option<Refusal> {
         let (room, length) = (self.room(), carry.frame.len());
-        if batch::HEAD_BYTES + batch::size_of(&carry.frame) > room {
+        if batch::one(&carry.frame) > room {
             let Limit { name, bytes } = &self.limit;
             let message = format!(
                 "the message has {length} bytes, and NATS carries at most {room} to {}: its {name} \
@@ -305,6 +305,34 @@ impl Outbox {
         self.limit.bytes.saturating_sub(HEADER_ROOM)
     }
 
+    /// Notes a limit, and refuses the messages that are too large for it.
+    fn limit(&mut self, limit: Limit, outputs: &mut Vec<Output>) {
+        self.limit = limit;
+        let room = self.room();
+        let mut large = Vec::new();
+        for (lane, queue) in &mut self.queues {
+            // A batch that is too large is divided when it would be repeated.
+            if let Some(divided) = queue
+                .in_flight
+                .take_if(|it| it.repeat_at.is_some() && it.publish.batch.len() > room)
+            {
+                queue.due.extend(divided.numbers);
+            }
+            let frames = queue.frames.values().map(|frame| &frame.carry);
+            let frames = frames.filter(|carry| batch::one(&carry.frame) > room);
+            large.extend(frames.map(|carry| (lane.clone(), carry.id.clone())));
+        }
+        for (lane, id) in large {
+            let Some((_, carry)) = self.take(lane.host.clone(), id) else { continue };
+            if let Some(refusal) = self.refusal(&lane, &carry) {
+                outputs.push(Output::Refused { host: carry.host, id: carry.id, refusal });
+            }
+        }
+        for lane in self.queues.keys().cloned().collect::<Vec<_>>() {
+            self.publish_next(&lane, outputs);
+        }
+    }
+
     /// Publishes the next batch of a lane, unless one is in flight.
     fn publish_next(&mut self, lane: &Lane, outputs: &mut Vec<Output>) {
         let wanted = batch::BYTES_WANTED.min(self.room());
@@ -316,7 +344,11 @@ impl Outbox {
         }
         let (mut batch, mut numbers) = (batch::begin(self.instance, base), Vec::new());
         while let Some(&number) = queue.due.first() {
-            let frame = &queue.frames[&number].carry.frame;
+            let Some(frame) = queue.frames.get(&number).map(|frame| &frame.carry.frame) else {
+                // It was confirmed or dropped before its publish could be divided.
+                queue.due.remove(&number);
+                continue;
+            };
             let fits =
                 numbers.len() < batch::FRAMES_MAX && batch.len() + batch::size_of(frame) <= wanted;
             if !numbers.is_empty() && !fits {
@@ -325,6 +357,9 @@ impl Outbox {
             batch::append(&mut batch, number, frame);
             numbers.push(number);
             queue.due.remove(&number);
+        }
+        if numbers.is_empty() {
+            return;
         }
         self.publishes += 1;
         let publish = Arc::new(Publish {

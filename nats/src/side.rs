@@ -333,7 +333,15 @@ impl Transport for Side {
     }
 
     fn client_ended(&mut self, agent: &Name, ended: &Ended) -> ControlFlow<Self::End> {
-        ControlFlow::Break(Some(format!("the daemon no longer admits {agent}: {ended}")))
+        self.line(Some(format!("the daemon no longer admits {agent}: {ended}; joining again")));
+        let host = agent.host().and_then(|host| Host::parse(host).ok());
+        match host.and_then(|host| self.hosts.get_mut(&host)) {
+            Some(peer) => {
+                (peer.is_joined, peer.join_at) = (false, Some(Moment(0)));
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(Some(format!("{agent} is of no host: {ended}"))),
+        }
     }
 
     fn log(&mut self, line: String) {

@@ -47,6 +47,33 @@ pub(super) struct Ended {
     pub(super) end: Option<End>,
 }
 
+/// The daemon that the options, the environment and the home name, for another program that joins
+/// machines. It need not run.
+///
+/// # Errors
+/// If it has never run, or this process may not join it as a bridge: a sentence with the remedy.
+pub fn local_daemon(endpoint: Option<String>, home: Option<String>) -> Result<Daemon, String> {
+    let daemon = || {
+        check_is_no_agent()?;
+        let context = GlobalOptions { endpoint, home }.context()?;
+        let endpoint = context.sources.candidates()[0].to_owned();
+        let key = Identity::of_person(&context).operator_key(&endpoint).map_err(|failure| {
+            failure.hint("if no daemon has run yet, run `agent-relay up`; or use --home DIR")
+        })?;
+        Ok(Daemon { server: context.server(&endpoint), key, when_absent: None, endpoint })
+    };
+    daemon().map_err(|failure: Failure| {
+        let message = failure.message.unwrap_or_default();
+        failure.hint.map_or_else(|| message.clone(), |hint| format!("{message}; {hint}"))
+    })
+}
+
+fn check_is_no_agent() -> Result<(), Failure> {
+    let Some(agent) = agent_around() else { return Ok(()) };
+    let message = format!("{} would link machines: only a person does", escaped(&agent));
+    Err(Failure::usage(message).hint("run this outside of an agent"))
+}
+
 impl Side {
     /// Finds the daemon, or starts one.
     pub(super) fn begin(
@@ -56,10 +83,7 @@ impl Side {
         imports: Vec<Name>,
         bridge: Option<Secret>,
     ) -> Result<Self, Failure> {
-        if let Some(agent) = agent_around() {
-            let message = format!("{} would link machines: only a person does", escaped(&agent));
-            return Err(Failure::usage(message).hint("run this outside of an agent"));
-        }
+        check_is_no_agent()?;
         for (names, option) in [(&exports, "--export"), (&imports, "--import")] {
             if names.len() > AGENTS_MAX {
                 return Err(Failure::usage(format!(

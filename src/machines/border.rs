@@ -45,8 +45,9 @@ const ID_BYTES_MAX: usize = 64;
 /// The longest sentence of another machine that goes into a refusal, in characters.
 const TEXT_MAX: usize = 300;
 
-/// The most messages by which agents are notified of late refusals, while a machine is present.
-const NOTICES_MAX: usize = 1_000;
+/// The most messages in a minute by which agents are notified of late refusals of a machine.
+const NOTICES_MAX: usize = 100;
+const NOTICES_MS: u64 = 60_000;
 
 /// A number by which the transport recognizes a message that it has passed to the border.
 pub type Ticket = u64;
@@ -140,8 +141,17 @@ struct Remote {
     /// The at-least-once deliveries that the other machine has not accepted: their recipients there.
     in_flight: HashMap<String, Name>,
     pairs: Pairs,
-    /// The late refusals that agents were notified of.
-    notices: usize,
+    /// The late refusals that agents were notified of since this moment.
+    notices: (Moment, usize),
+}
+
+impl Remote {
+    /// Whether an agent may be notified of one more late refusal.
+    fn may_notify(&mut self, now: Moment) -> bool {
+        let (since, count) = self.notices;
+        self.notices = if now >= since.plus(NOTICES_MS) { (now, 1) } else { (since, count + 1) };
+        self.notices.1 <= NOTICES_MAX
+    }
 }
 
 /// The state machine of a border.
@@ -374,7 +384,7 @@ impl Border {
             Ok((envelope, pair)) => match envelope.kind {
                 Kind::Send => return self.message(now, host, &envelope, pair, ticket, out),
                 Kind::Ack => self.answer(host, &envelope, pair, out),
-                Kind::Nack => self.refusal(host, &envelope, pair, out),
+                Kind::Nack => self.refusal(now, host, &envelope, pair, out),
                 kind => Err(format!("{kind} does not cross a border")),
             },
             Err(why) => Err(why),
@@ -445,7 +455,7 @@ impl Border {
         to: &Name,
     ) -> Result<bool, (NackCode, String)> {
         if !self.remotes.get(host).is_some_and(|remote| remote.agents.contains(from)) {
-            let why = format!("{from} is not one of the agents that {host} exports");
+            let why = format!("no {from}@{host} has joined here");
             return Err((NackCode::Forbidden, why));
         }
         if !self.exports.contains(to) {
@@ -490,6 +500,7 @@ impl Border {
     /// outcome yet, it returns the message to the sender; otherwise the sender gets a message.
     fn refusal(
         &mut self,
+        now: Now,
         host: &Host,
         envelope: &Envelope<'_>,
         (from, to): Pair,
@@ -503,8 +514,7 @@ impl Border {
             Some(agent) => out.push(Output::Return(host.clone(), agent, ack_id, why)),
             None => {
                 let remote = self.remotes.get_mut(host).ok_or("the machine has left")?;
-                remote.notices += 1;
-                if remote.notices > NOTICES_MAX {
+                if !remote.may_notify(now.monotonic) {
                     return Err("it refuses too much".to_owned());
                 }
                 let body = format!("your message to {from}@{host} was not delivered: {why}");

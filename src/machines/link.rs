@@ -380,9 +380,7 @@ impl Transport for Link<'_> {
     }
 
     fn has_room(&self, _: &Host, agent: &Name) -> bool {
-        self.is_open
-            && self.pipe.unwritten() < UNWRITTEN_BYTES_MAX
-            && !self.sent.is_full(agent)
+        self.is_open && self.pipe.unwritten() < UNWRITTEN_BYTES_MAX && !self.sent.is_full(agent)
     }
 
     fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String> {

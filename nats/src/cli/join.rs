@@ -1,6 +1,6 @@
 //! The command that joins a host.
 
-use super::{Failure, context::Context, line, runtime, servers};
+use super::{Failure, line, runtime, servers};
 use crate::{
     bridge::{self, End, Settings},
     js, local, side,
@@ -61,7 +61,7 @@ pub(super) struct Join {
     endpoint: Option<String>,
     /// the daemon's home directory
     #[argh(option, arg_name = "DIR")]
-    home: Option<PathBuf>,
+    home: Option<String>,
 }
 
 impl Join {
@@ -70,7 +70,8 @@ impl Join {
         check_replicas(self.replicas)?;
         let servers =
             servers(&self.server, self.creds.as_ref(), self.tls_ca, self.tls_cert, self.tls_key)?;
-        let daemon = Context { endpoint: self.endpoint, home: self.home }.daemon()?;
+        let daemon =
+            agent_relay::cli::local_daemon(self.endpoint, self.home).map_err(Failure::failed)?;
         let (stop, stopped) = watch::channel(false);
         let _listening = platform::stop_signals::listen(move |_| {
             stop.send_replace(true);

@@ -232,7 +232,7 @@ fn frame_larger_than_nats_carries_is_refused_with_the_limit() {
     let [Output::Refused { refusal, .. }] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(refusal.kind, RefusalKind::TooLarge);
     assert!(refusal.message.contains("max_payload is 1048576"), "{}", refusal.message);
-    let room = LIMIT.bytes - HEADER_ROOM - batch::HEAD_BYTES - batch::size_of(b"");
+    let room = LIMIT.bytes - HEADER_ROOM - batch::one(b"");
     publish(&world.carry("Bob", "2", &frame[..room]));
 }
 
@@ -246,6 +246,26 @@ fn batch_stays_within_a_small_limit_of_nats() {
     }
     let second = publish(&world.published("Bob", Published::Stored));
     assert_eq!(read(&second).1.len(), 2);
+}
+
+#[test]
+fn smaller_limit_of_another_server_refuses_what_is_too_large_and_divides_batches() {
+    let mut world = World::new();
+    world.carry("Bob", "0", b"");
+    world.carry("Bob", "1", &[b'x'; 500]);
+    for id in 2..6 {
+        world.carry("Bob", &id.to_string(), &[b'x'; 80]);
+    }
+    assert_eq!(read(&publish(&world.published("Bob", Published::Stored))).1.len(), 5);
+    world.confirmed("0");
+    world.published("Bob", Published::Unknown);
+    let small = Limit { name: "max_payload", bytes: HEADER_ROOM + 250 };
+    let outputs = world.handle(Input::Limit(small));
+    let [Output::Refused { id, refusal, .. }, Output::Publish(..)] = &outputs[..] else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!((id.as_str(), refusal.kind), ("1", RefusalKind::TooLarge));
+    assert_eq!(read(&publish(&outputs)).1.len(), 2);
 }
 
 #[test]

@@ -5,7 +5,10 @@ use crate::support::{
     nats::Nats,
     until,
 };
-use agent_relay::client::{Client, Event, Outgoing};
+use agent_relay::{
+    client::{Client, Event, Outgoing, Settings},
+    protocol::secret::Secret,
+};
 use agent_relay_nats::{batch, link::VERSION_HEADER};
 use async_nats::HeaderMap;
 use serde_json::{Value, json};
@@ -13,6 +16,9 @@ use tokio::runtime::Runtime;
 
 /// The instance of the peer's bridge.
 const INSTANCE: u64 = 0xe;
+
+/// The messages with a sender that is none.
+const LIES: usize = 300;
 
 /// The messages of a flood.
 const FLOOD: usize = 3000;
@@ -106,7 +112,9 @@ fn peer_that_lies_is_refused_by_name_and_harms_nobody() {
     evil.publish("relay.pi.evil.bob", Some("1"), b"\xff\xff\xff\xffx".to_vec());
     evil.frames(Some("7"), &[b"{}"]);
     evil.frames(None, &[b"{}"]);
-    for (index, from) in ["Ann", "Ann@desk", "Bob", "@operator", "Eve@desk"].iter().enumerate() {
+    // Each is refused to a host that has no stream.
+    for index in 0..LIES {
+        let from = ["Ann", "Ann@desk", "Bob", "@operator", "Eve@desk"][index % 5];
         evil.send(from, &format!("lie-{index}"), "a lie");
     }
     evil.send("Eve", "true-1", "as myself");
@@ -180,6 +188,34 @@ fn full_stream_refuses_with_its_size() {
         Ok(Event::Delivered(delivery)) => Some(delivery),
         _ => None,
     });
+}
+
+#[test]
+fn name_that_another_bridge_has_is_refused_and_its_host_is_joined_without_it() {
+    let nats = Nats::one();
+    let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob", "Carl"])];
+    let key = agent_relay::daemon::operator_key::read(&hosts[0].home()).unwrap();
+    let secret = Secret::from_random([7; 32]);
+    let other = Settings::bridge(hosts[0].endpoint(), "Bob@pi", (key, secret));
+    let _other = Client::join(Settings { local: true, ..other }).unwrap();
+    for host in &mut hosts {
+        host.start_bridge_with(&nats.urls(), &[]);
+    }
+    let [desk, pi] = &hosts;
+    desk.bridge().line("Bob@pi cannot join the daemon");
+    until("Carl@pi among the agents", || {
+        desk.command(&["agents"]).iter().any(|line| line.contains("Carl@pi")).then_some(())
+    });
+    let (ann, bob, carl) = (desk.join("Ann"), pi.join("Bob"), pi.join("Carl"));
+    pi.bridge().line("desk is here");
+    carl.send(Outgoing::message("Ann@desk", "hello")).unwrap();
+    assert_eq!(bodies_until(&ann, "hello"), ["Carl@pi: hello"]);
+    bob.send(Outgoing::message("Ann@desk", "hello")).unwrap();
+    let why = until("a refusal", || match bob.events().try_recv() {
+        Ok(Event::Refused { nack, .. }) => Some(nack.message),
+        _ => None,
+    });
+    assert!(why.contains("no Bob@pi has joined here"), "{why}");
 }
 
 #[test]

@@ -247,16 +247,16 @@ fn answers_cross_in_both_directions() {
 fn machine_cannot_speak_for_others_or_reach_them() {
     check(expect![[r#"
         frame pi {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Eve","to":"Ann","payload":{}}
-            to pi: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Eve","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"Eve is not one of the agents that pi exports"}}
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Eve","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"no Eve@pi has joined here"}}
             pi settled Refused
         frame mac {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bea","to":"Ann","payload":{}}
-            to mac: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bea","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"Bea is not one of the agents that mac exports"}}
+            to mac: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bea","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"no Bea@mac has joined here"}}
             mac settled Refused
         frame pi {"v":1,"type":"SEND","id":"x-2","ts":1,"from":"Bob","to":"Zoe","payload":{}}
             to pi: {"v":1,"type":"NACK","id":"refusal-x-2","ts":0,"from":"Zoe","to":"Bob","payload":{"ack_id":"x-2","code":"FORBIDDEN","message":"Zoe is not exported to pi"}}
             pi settled Refused
         frame pi {"v":1,"type":"SEND","id":"x-3","ts":1,"from":"Ann","to":"Al","payload":{}}
-            to pi: {"v":1,"type":"NACK","id":"refusal-x-3","ts":0,"from":"Al","to":"Ann","payload":{"ack_id":"x-3","code":"FORBIDDEN","message":"Ann is not one of the agents that pi exports"}}
+            to pi: {"v":1,"type":"NACK","id":"refusal-x-3","ts":0,"from":"Al","to":"Ann","payload":{"ack_id":"x-3","code":"FORBIDDEN","message":"no Ann@pi has joined here"}}
             pi settled Refused
         frame pi {"v":1,"type":"SEND","id":"x-4","ts":1,"from":"Bob@pi","to":"Ann","payload":{}}
             log: a frame of pi is dropped: `from` "Bob@pi": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'
@@ -289,7 +289,7 @@ fn machine_cannot_speak_for_others_or_reach_them() {
             log: a frame of pi is dropped: BAD_FRAME: the frame is not JSON: a comma or the object's end expected at byte 63
             pi settled Dropped
         frame new {"v":1,"type":"SEND","id":"x-1","ts":1,"from":"Bob","to":"Ann","payload":{}}
-            to new: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"Bob is not one of the agents that new exports"}}
+            to new: {"v":1,"type":"NACK","id":"refusal-x-1","ts":0,"from":"Ann","to":"Bob","payload":{"ack_id":"x-1","code":"FORBIDDEN","message":"no Bob@new has joined here"}}
             new settled Refused
     "#]]);
 }
