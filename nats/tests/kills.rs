@@ -1,9 +1,9 @@
-//! Messages between hosts while daemons, bridges and NATS servers are killed at random: none is
-//! lost or doubled, and the order of each pair is kept.
+//! Messages between hosts while daemons, bridges and NATS servers are killed, and servers paused, at
+//! random: none is lost or doubled, and the order of each pair is kept.
 //!
 //! `AGENT_RELAY_NATS_MESSAGES` is the number of messages, `AGENT_RELAY_NATS_AGENTS` the number of
 //! agents on all three hosts, `AGENT_RELAY_NATS_SECONDS` the time over which they send, and
-//! `AGENT_RELAY_NATS_SEED` the seed of the kills.
+//! `AGENT_RELAY_NATS_SEED` the seed of the faults.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +15,7 @@
 mod support;
 
 use std::{
+    collections::VecDeque,
     env,
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -31,29 +32,209 @@ use support::{
 
 const HOSTS: [&str; 3] = ["desk", "pi", "lab.1"];
 
-/// The longest pause between two kills, in milliseconds.
+/// The longest pause between two faults, in milliseconds.
 const PAUSE_MS: u64 = 1000;
 
-/// The silence after which nothing is killed until a message comes: NATS needs its servers for
+/// The silence after which no fault is made until a message comes: NATS needs its servers for
 /// some seconds without a crash to redeliver.
 const CALM: Duration = Duration::from_secs(20);
 
 /// The time after the last message in which no further one may come.
-const SILENCE: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// The longest time that a bridge or a NATS server is away, in milliseconds.
 const AWAY_MS: u64 = 1500;
+
+/// The longest time for which a NATS server is stopped, in milliseconds.
+const STOPPED_MS: u64 = 3000;
+
+/// The longest time that a bridge is away while further faults are made, in milliseconds.
+const OUTAGE_MS: u64 = 6000;
+
+/// The lines of each host's bridges that a failure prints.
+const LINES: usize = 40;
 
 fn number(name: &str, default: usize) -> usize {
     let text = env::var(name).ok();
     text.map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number")))
 }
 
+/// Information about a host's stream.
+fn stream_info(host: &str) -> String {
+    format!("$JS.API.STREAM.INFO.RELAY_{}", host.replace('.', "~"))
+}
+
+/// Information about a host's consumer.
+fn consumer_info(host: &str) -> String {
+    let token = host.replace('.', "~");
+    format!("$JS.API.CONSUMER.INFO.RELAY_{token}.{token}")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    KillDaemon,
+    KillBridge,
+    /// Kills a bridge that stays away during further faults.
+    BridgeOutage,
+    KillServer,
+    /// Kills the server that leads a host's stream or consumer.
+    KillLeader,
+    /// Stops a server, and continues it.
+    PauseServer,
+}
+
+/// The faults of each round, in a random order.
+const ROUND: [Kind; 8] = [
+    Kind::KillDaemon,
+    Kind::KillDaemon,
+    Kind::KillBridge,
+    Kind::BridgeOutage,
+    Kind::KillServer,
+    Kind::KillServer,
+    Kind::KillLeader,
+    Kind::PauseServer,
+];
+
+#[derive(Debug)]
+struct Fault {
+    kind: Kind,
+    pause: Duration,
+    /// The host, or a number that chooses the server.
+    host: usize,
+    /// The part of the longest time away.
+    away: f64,
+    of_stream: bool,
+}
+
+impl Fault {
+    fn is_of_server(&self) -> bool {
+        !matches!(self.kind, Kind::KillDaemon | Kind::KillBridge | Kind::BridgeOutage)
+    }
+
+    fn away(&self, longest_ms: u64) -> Duration {
+        Duration::from_millis(longest_ms).mul_f64(self.away)
+    }
+}
+
+/// The faults that a seed determines.
+#[derive(Debug)]
+struct Plan {
+    random: Random,
+    faults: VecDeque<Fault>,
+}
+
+impl Plan {
+    /// The next fault. Those of servers are postponed while a server is not healthy.
+    fn next(&mut self, are_servers_healthy: bool) -> Fault {
+        let can_be = |fault: &Fault| are_servers_healthy || !fault.is_of_server();
+        loop {
+            if let Some(index) = self.faults.iter().position(can_be) {
+                return self.faults.remove(index).unwrap();
+            }
+            let (random, mut kinds) = (&mut self.random, ROUND.to_vec());
+            while !kinds.is_empty() {
+                self.faults.push_back(Fault {
+                    kind: kinds.swap_remove(random.below(kinds.len() as u64) as usize),
+                    pause: Duration::from_millis(random.below(PAUSE_MS)),
+                    host: random.below(3) as usize,
+                    away: random.below(1000) as f64 / 1000.0,
+                    of_stream: random.below(2) == 0,
+                });
+            }
+        }
+    }
+}
+
+/// The numbers of faults.
 #[derive(Debug, Default)]
-struct Kills {
+struct Counts {
     daemons: usize,
+    /// Also those with an outage.
     bridges: usize,
+    outages: usize,
+    /// Also the leaders.
     servers: usize,
+    leaders: usize,
+    pauses: usize,
+}
+
+impl Counts {
+    /// Whether each kind of process was killed.
+    fn have_each(&self) -> bool {
+        self.daemons > 0 && self.bridges > 0 && self.servers > 0
+    }
+}
+
+/// What makes faults.
+#[derive(Debug)]
+struct Faults<'a> {
+    plan: Plan,
+    hosts: &'a mut [Host; 3],
+    nats: &'a mut Nats,
+    counts: Counts,
+    /// The host whose bridge is away, and the end of that.
+    outage: Option<(usize, Instant)>,
+}
+
+impl Faults<'_> {
+    /// Makes one fault, and ends it, unless it is an outage.
+    fn make_one(&mut self) {
+        let are_healthy = (0..self.nats.count()).all(|index| self.nats.is_healthy(index));
+        let fault = self.plan.next(are_healthy);
+        thread::sleep(fault.pause);
+        self.end_outage(false);
+        let server = fault.host % self.nats.count();
+        match fault.kind {
+            Kind::KillDaemon => {
+                self.counts.daemons += 1;
+                self.hosts[fault.host].kill_daemon();
+                self.hosts[fault.host].start_daemon();
+            }
+            Kind::KillBridge => {
+                self.counts.bridges += 1;
+                let is_away = self.outage.is_some_and(|(away, _)| away == fault.host);
+                let host = (fault.host + usize::from(is_away)) % HOSTS.len();
+                self.hosts[host].kill_bridge();
+                thread::sleep(fault.away(AWAY_MS));
+                self.hosts[host].start_bridge();
+            }
+            Kind::BridgeOutage => {
+                self.end_outage(true);
+                self.counts.bridges += 1;
+                self.counts.outages += 1;
+                self.hosts[fault.host].kill_bridge();
+                self.outage = Some((fault.host, Instant::now() + fault.away(OUTAGE_MS)));
+            }
+            Kind::KillServer => self.kill_server(server, fault.away(AWAY_MS)),
+            Kind::KillLeader => {
+                let host = HOSTS[fault.host];
+                let subject = if fault.of_stream { stream_info(host) } else { consumer_info(host) };
+                let leader = self.nats.leader(&subject);
+                self.counts.leaders += usize::from(leader.is_some());
+                self.kill_server(leader.unwrap_or(server), fault.away(AWAY_MS));
+            }
+            Kind::PauseServer => {
+                self.counts.pauses += 1;
+                self.nats.signal(server, "STOP");
+                thread::sleep(fault.away(STOPPED_MS));
+                self.nats.signal(server, "CONT");
+            }
+        }
+    }
+
+    fn kill_server(&mut self, server: usize, away: Duration) {
+        self.counts.servers += 1;
+        self.nats.kill(server);
+        thread::sleep(away);
+        self.nats.start(server);
+    }
+
+    /// Starts the bridge that is away, if it is time or `now`.
+    fn end_outage(&mut self, now: bool) {
+        if let Some((host, _)) = self.outage.take_if(|(_, end)| now || *end <= Instant::now()) {
+            self.hosts[host].start_bridge();
+        }
+    }
 }
 
 #[test]
@@ -79,6 +260,11 @@ fn run(mut nats: Nats, replicas: usize) {
     let each = messages.div_ceil(pairs.len());
     let total = each * pairs.len();
     println!("{replicas} servers, {} agents, {total} messages", agents * HOSTS.len());
+    for host in HOSTS {
+        // A different time at the end would mean that NATS has made another consumer.
+        let info = api(&nats.urls(), &consumer_info(host)).unwrap();
+        println!("{host}: consumer of {}", info["created"]);
+    }
 
     // The agents send once all have joined.
     let mut clients = Vec::new();
@@ -88,6 +274,7 @@ fn run(mut nats: Nats, replicas: usize) {
         clients.extend(joined);
     }
     let (traffic, is_over) = (Traffic::default(), AtomicBool::new(false));
+    let mut counts = Counts::default();
     thread::scope(|scope| {
         for (host, agent, client) in clients {
             let me = format!("{agent}@{host}");
@@ -99,43 +286,53 @@ fn run(mut nats: Nats, replicas: usize) {
                 traffic.run(&me, &client, &others, (each, time), &stop);
             });
         }
-        kill_until(total, seed, &traffic, &mut hosts, &mut nats);
+        counts = make_faults_until(total, seed, &traffic, &mut hosts, &mut nats);
         if traffic.count() >= total {
             // A message that comes twice would come by now.
             thread::sleep(SILENCE);
         }
         is_over.store(true, Ordering::Relaxed);
     });
+    let _printer = StateOnPanic(&hosts, &nats);
     if let Err(why) = traffic.check(&pairs, each) {
-        print_state(&hosts, &nats);
         panic!("{why}");
     }
+    assert!(counts.have_each(), "{counts:?}");
     let urls = nats.urls();
     for host in HOSTS {
-        let token = host.replace('.', "~");
-        let subject = format!("$JS.API.CONSUMER.INFO.RELAY_{token}.{token}");
-        until("a consumer without messages", || {
-            let info = api(&urls, &subject)?;
+        until(&format!("a consumer of {host} without messages"), || {
+            let info = api(&urls, &consumer_info(host))?;
             (info["num_pending"] == 0 && info["num_ack_pending"] == 0).then_some(())
         });
-        let subject = format!("$JS.API.STREAM.INFO.RELAY_{token}");
-        until("an empty stream", || {
-            (api(&urls, &subject)?["state"]["messages"] == 0).then_some(())
+        until(&format!("an empty stream of {host}"), || {
+            (api(&urls, &stream_info(host))?["state"]["messages"] == 0).then_some(())
         });
     }
 }
 
-/// Kills processes until so many messages have come, or none comes for long.
-fn kill_until(total: usize, seed: u64, traffic: &Traffic, hosts: &mut [Host; 3], nats: &mut Nats) {
-    let (mut kills, mut random) = (Kills::default(), Random::new(seed));
+/// Makes faults until so many messages have come and each kind of process was killed, or no message
+/// comes for long.
+fn make_faults_until(
+    total: usize,
+    seed: u64,
+    traffic: &Traffic,
+    hosts: &mut [Host; 3],
+    nats: &mut Nats,
+) -> Counts {
+    let plan = Plan { random: Random::new(seed), faults: VecDeque::new() };
+    let mut faults = Faults { plan, hosts, nats, counts: Counts::default(), outage: None };
     let (begun, mut last, mut changed, mut is_calm) = (Instant::now(), 0, Instant::now(), false);
-    while traffic.count() < total && traffic.faults().is_empty() && changed.elapsed() < WATCHDOG {
+    while (traffic.count() < total || !faults.counts.have_each())
+        && traffic.faults().is_empty()
+        && changed.elapsed() < WATCHDOG
+    {
         if changed.elapsed() < CALM {
-            kill_one(&mut random, hosts, nats, &mut kills);
+            faults.make_one();
         } else if !is_calm {
             is_calm = true;
+            faults.end_outage(true);
             println!("nothing comes since {} s", changed.elapsed().as_secs());
-            print_state(hosts, nats);
+            print_state(faults.hosts, faults.nats);
         } else {
             thread::sleep(Duration::from_millis(PAUSE_MS));
         }
@@ -146,49 +343,35 @@ fn kill_until(total: usize, seed: u64, traffic: &Traffic, hosts: &mut [Host; 3],
             (last, changed, is_calm) = (traffic.count(), Instant::now(), false);
         }
     }
-    println!("{kills:?} in {} s", begun.elapsed().as_secs());
+    faults.end_outage(true);
+    println!("{:?} in {} s", faults.counts, begun.elapsed().as_secs());
+    faults.counts
+}
+
+/// Prints the state if the test fails.
+struct StateOnPanic<'a>(&'a [Host], &'a Nats);
+
+impl Drop for StateOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            print_state(self.0, self.1);
+        }
+    }
 }
 
 /// Prints what the bridges and JetStream say.
 fn print_state(hosts: &[Host], nats: &Nats) {
     for host in hosts {
-        let token = host.name.replace('.', "~");
-        let subject = format!("$JS.API.CONSUMER.INFO.RELAY_{token}.{token}");
-        if let Some(mut info) = api(&nats.urls(), &subject) {
-            info["config"].take();
-            println!("{info}");
-        }
-        let lines = host.bridge().lines();
-        println!("{}:\n{}", host.name, lines[lines.len().saturating_sub(8)..].join("\n"));
-    }
-}
-
-/// Kills one process, starts it again, and waits until the next may be killed.
-fn kill_one(random: &mut Random, hosts: &mut [Host; 3], nats: &mut Nats, kills: &mut Kills) {
-    thread::sleep(Duration::from_millis(random.below(PAUSE_MS)));
-    let host = usize::try_from(random.below(3)).unwrap();
-    let away = Duration::from_millis(random.below(AWAY_MS));
-    match random.below(3) {
-        0 => {
-            kills.daemons += 1;
-            hosts[host].kill_daemon();
-            hosts[host].start_daemon();
-        }
-        1 => {
-            kills.bridges += 1;
-            hosts[host].kill_bridge();
-            thread::sleep(away);
-            hosts[host].start_bridge();
-        }
-        _ => {
-            let server = host % nats.count();
-            if (0..nats.count()).any(|index| !nats.is_healthy(index)) {
-                return;
+        println!("== {}", host.name);
+        for subject in [stream_info(&host.name), consumer_info(&host.name)] {
+            match api(&nats.urls(), &subject) {
+                Some(mut info) => {
+                    info["config"].take();
+                    println!("{info}");
+                }
+                None => println!("{subject}: no answer"),
             }
-            kills.servers += 1;
-            nats.kill(server);
-            thread::sleep(away);
-            nats.start(server);
         }
+        println!("{}", host.last_bridge_lines(LINES).join("\n"));
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) agents: Vec<String>,
     pub(crate) bridge: Option<Process>,
+    /// The lines of the bridges that were killed.
+    earlier_lines: Vec<String>,
     daemon: Option<Process>,
     arguments: Vec<String>,
     variables: Vec<(String, OsString)>,
@@ -67,6 +69,7 @@ impl Host {
             name: name.to_owned(),
             agents,
             bridge: None,
+            earlier_lines: Vec::new(),
             daemon: None,
             arguments: Vec::new(),
             variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
@@ -137,7 +140,17 @@ impl Host {
     }
 
     pub(crate) fn kill_bridge(&mut self) {
-        self.bridge.take().unwrap().kill();
+        let mut bridge = self.bridge.take().unwrap();
+        bridge.kill();
+        self.earlier_lines.extend(bridge.lines());
+        self.earlier_lines.push("killed".to_owned());
+    }
+
+    /// The last `count` lines of the bridge and those before it.
+    pub(crate) fn last_bridge_lines(&self, count: usize) -> Vec<String> {
+        let mut lines = self.earlier_lines.clone();
+        lines.extend(self.bridge.iter().flat_map(Process::lines));
+        lines.split_off(lines.len().saturating_sub(count))
     }
 
     pub(crate) fn bridge(&self) -> &Process {

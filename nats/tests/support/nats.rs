@@ -126,6 +126,11 @@ impl Nats {
         self.nodes[index].process.take().unwrap().kill();
     }
 
+    /// Sends a signal to a server.
+    pub(crate) fn signal(&self, index: usize, signal: &str) {
+        self.nodes[index].process.as_ref().unwrap().signal(signal);
+    }
+
     /// Waits until a server and what it replicates are up to date.
     pub(crate) fn wait_until_healthy(&self, index: usize) {
         let node = &self.nodes[index];
@@ -137,11 +142,11 @@ impl Nats {
         get(self.nodes[index].monitor, "/healthz").is_some_and(|body| body.contains("\"ok\""))
     }
 
-    /// The index of the server that leads the stream, in a cluster.
-    pub(crate) fn leader(&self) -> Option<usize> {
-        let body = get(self.nodes[0].monitor, "/jsz?streams=true")?;
-        let text = body.split("\"leader\": \"n").last()?;
-        text.split('"').next()?.parse().ok()
+    /// The index of the server that leads what `subject` asks about, a stream or a consumer. `None`
+    /// if there is one server only, or no leader.
+    pub(crate) fn leader(&self, subject: &str) -> Option<usize> {
+        let info = api(&self.urls(), subject)?;
+        info["cluster"]["leader"].as_str()?.strip_prefix('n')?.parse().ok()
     }
 }
 
