@@ -296,7 +296,10 @@ fn options(servers: &Servers, here: &Token) -> Result<ConnectOptions, async_nats
     if let Some((certificate, key)) = servers.certificate.clone() {
         options = options.add_client_certificate(certificate, key);
     }
-    if !servers.authorities.is_empty() || servers.certificate.is_some() {
+    // A server announces others of its cluster without a scheme, and async-nats would speak to them
+    // in clear.
+    let is_tls_named = servers.urls.iter().any(|url| url.starts_with("tls://"));
+    if is_tls_named || !servers.authorities.is_empty() || servers.certificate.is_some() {
         options = options.require_tls(true);
     }
     Ok(options)

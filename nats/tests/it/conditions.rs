@@ -1,16 +1,29 @@
 //! Encryption, and clocks that differ.
 
 use crate::support::{
+    WATCHDOG,
     folder::Folder,
     host::{Host, connect},
     nats::Nats,
     until,
 };
 use agent_relay::client::{Event, Outgoing};
-use std::{ffi::OsStr, path::Path, process::Command};
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    path::PathBuf,
+    process::Command,
+};
 
-/// The library by which a process sees another time. `ci/machines` installs it.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+/// The library by which a process sees another time. `ci/machines` installs it into a folder that is
+/// named after the machine's architecture.
+fn faketime() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
+    let mut paths = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+    paths.find(|path| path.exists())
+}
 
 fn exchange(from: &Host, to: &Host) {
     let (sender, recipient) = (&from.agents[0], &to.agents[0]);
@@ -28,14 +41,14 @@ fn exchange(from: &Host, to: &Host) {
 
 #[test]
 fn hosts_with_clocks_a_day_apart_exchange_messages() {
-    if !Path::new(FAKETIME).exists() {
-        assert!(std::env::var_os("CI").is_none(), "{FAKETIME} is missing");
-        println!("skipped: {FAKETIME} is missing");
+    let Some(faketime) = faketime() else {
+        assert!(std::env::var_os("CI").is_none(), "libfaketime is missing");
+        println!("skipped: libfaketime is missing");
         return;
-    }
+    };
     let nats = Nats::one();
     let variables = [
-        ("LD_PRELOAD", OsStr::new(FAKETIME)),
+        ("LD_PRELOAD", faketime.as_os_str()),
         ("FAKETIME", OsStr::new("+1d")),
         ("FAKETIME_DONT_FAKE_MONOTONIC", OsStr::new("1")),
     ];
@@ -52,24 +65,28 @@ fn openssl(folder: &Folder, arguments: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-#[test]
-fn server_without_a_trusted_certificate_is_not_joined() {
-    let folder = Folder::new();
-    let path = |name: &str| folder.path().join(name);
+/// Makes a certificate for 127.0.0.1, and the authority `ca.pem`. Returns the lines by which a server
+/// uses the certificate.
+fn tls(folder: &Folder) -> String {
     openssl(
-        &folder,
+        folder,
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -keyout ca.key -out ca.pem",
     );
-    openssl(&folder, "req -newkey rsa:2048 -nodes -subj /CN=nats -keyout key.pem -out request");
-    std::fs::write(path("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost").unwrap();
+    openssl(folder, "req -newkey rsa:2048 -nodes -subj /CN=nats -keyout key.pem -out request");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost").unwrap();
     openssl(
-        &folder,
+        folder,
         "x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names \
          -out cert.pem",
     );
-    let tls =
-        format!("tls {{ cert_file: {:?}, key_file: {:?} }}\n", path("cert.pem"), path("key.pem"));
-    let nats = Nats::with(1, &tls, &[]);
+    format!("tls {{ cert_file: {:?}, key_file: {:?} }}\n", path("cert.pem"), path("key.pem"))
+}
+
+#[test]
+fn server_without_a_trusted_certificate_is_not_joined() {
+    let folder = Folder::new();
+    let nats = Nats::with(1, &tls(&folder), &[]);
     let urls = nats.urls().replace("nats://", "tls://");
 
     let mut stranger = Host::new("stranger", &["Eve"]);
@@ -78,7 +95,37 @@ fn server_without_a_trusted_certificate_is_not_joined() {
     assert!(line.contains("certificate") || line.contains("TLS"), "{line}");
 
     let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob"])];
-    let ca = path("ca.pem");
+    let ca = folder.path().join("ca.pem");
     connect(&mut hosts, &urls, &["--tls-ca", ca.to_str().unwrap()]);
     exchange(&hosts[0], &hosts[1]);
+}
+
+/// A server with TLS announces the other servers of its cluster, without saying how to reach them.
+#[test]
+fn announced_server_is_spoken_to_only_over_tls() {
+    let folder = Folder::new();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other_port = other.local_addr().unwrap().port();
+    let announces = format!("client_advertise: \"127.0.0.1:{other_port}\"\n");
+    let mut nats = Nats::with_each(&[&tls(&folder), &announces], &[]);
+    let url = nats.urls().split(',').next().unwrap().replace("nats://", "tls://");
+
+    // `--tls-ca` would already require TLS of all servers, so the system's authorities are replaced.
+    let ca = folder.path().join("ca.pem");
+    let mut host = Host::with_variables("desk", &["Ann"], &[("SSL_CERT_FILE", ca.as_os_str())]);
+    host.start_bridge_with(&url, &[]);
+    host.bridge().line("joined to tls://");
+    nats.kill(0);
+
+    other.set_nonblocking(true).unwrap();
+    let (mut stream, _) = until("a connection to the announced server", || other.accept().ok());
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+    let info = r#"{"server_id":"N","server_name":"n1","version":"2.10.0","go":"","host":"127.0.0.1",
+        "port":4222,"proto":1,"headers":true,"max_payload":1048576}"#;
+    write!(stream, "INFO {}\r\n", info.replace('\n', "")).unwrap();
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    // The type of the record that begins TLS. In clear, the first byte would be that of CONNECT.
+    assert_eq!(first, [0x16], "{:?}", char::from(first[0]));
 }

@@ -68,6 +68,12 @@ impl Nats {
         more: &str,
         variables: &[(&'static str, &'static str)],
     ) -> Self {
+        Self::with_each(&vec![more; count], variables)
+    }
+
+    /// A server for each of the further lines in their configurations.
+    pub(crate) fn with_each(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
+        let count = more.len();
         let folder = Folder::new();
         let (clients, monitors, routes) = (ports(count), ports(count), ports(count));
         let urls: Vec<_> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
@@ -88,7 +94,7 @@ impl Nats {
                 )
                 .unwrap();
             }
-            text.push_str(more);
+            text.push_str(more[index]);
             let config = folder.path().join(format!("n{index}.conf"));
             fs::write(&config, text).unwrap();
             nodes.push(Node { process: None, config, client, monitor });
