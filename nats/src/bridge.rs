@@ -4,7 +4,7 @@ mod start;
 
 use crate::{
     batch,
-    link::Link,
+    link::{Link, Server},
     local::{FromLocal, Local, ToLocal},
     outbox::{self, Lane, Limit, Outbox, Published},
     presence::{self, BEAT, Beat, Presence, VERSION},
@@ -184,7 +184,13 @@ struct Subscribers {
 
 /// The greatest size of a message that the server accepts.
 fn limit(link: &Link) -> Limit {
-    Limit { name: "max_payload", bytes: link.server().1 }
+    Limit { name: "max_payload", bytes: link.server().max_payload }
+}
+
+/// Whether a server of this version may stop to deliver messages after it was killed.
+fn is_old(version: &str) -> bool {
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (2, 10))
 }
 
 impl Bridge<'_> {
@@ -248,8 +254,14 @@ impl Bridge<'_> {
         match event {
             Event::Connected => {
                 self.carry(outbox::Input::Limit(limit(&self.link)));
-                let server = self.link.server().0;
-                (self.lines)(&printable(&format!("joined to NATS server {server}")));
+                let Server { name, version, .. } = self.link.server();
+                (self.lines)(&printable(&format!("joined to NATS server {name}")));
+                if is_old(&version) {
+                    self.report(
+                        "version",
+                        &format!("{name} has version {version}; use 2.10 or newer"),
+                    );
+                }
             }
             Event::Disconnected => (self.lines)("lost the connection to NATS"),
             other => self.report("NATS", &format!("NATS: {other}")),
@@ -507,5 +519,17 @@ async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_are_recognized() {
+        for (version, old) in [("2.9.10", true), ("1.4", true), ("2.10.27", false), ("x", false)] {
+            assert_eq!(is_old(version), old, "{version}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use argh::FromArgs;
 use std::{
     ffi::OsString,
     io::{self, Write},
+    net::IpAddr,
     path::PathBuf,
 };
 
@@ -131,7 +132,22 @@ fn servers(
             .map_err(|error| unreadable(path, error))
     });
     let credentials = credentials.transpose()?;
+    if let Some(crate::link::Credentials::Password(..)) = credentials
+        && let Some(url) = urls.iter().find(|url| is_in_clear(url))
+    {
+        line(&format!("the password is sent to {url} as it is; use tls:// if others can read it"));
+    }
     Ok(crate::link::Servers { urls, credentials, authorities, certificate })
+}
+
+/// Whether what is sent to a server leaves this machine without encryption.
+fn is_in_clear(url: &str) -> bool {
+    let Some(server) = url.strip_prefix("nats://") else { return false };
+    let host = match server.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, _)) => host,
+        None => server.split(':').next().unwrap_or(server),
+    };
+    host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// A runtime for the threads of one process: NATS needs no more than one.
@@ -148,6 +164,18 @@ mod tests {
 
     fn failure(arguments: &[&str]) -> Failure {
         try_run(arguments.iter().map(OsString::from)).unwrap_err()
+    }
+
+    #[test]
+    fn password_in_clear_is_recognized() {
+        for url in ["nats://broker:4222", "nats://10.0.0.1", "nats://[fe80::1]:4222"] {
+            assert!(is_in_clear(url), "{url}");
+        }
+        for url in
+            ["tls://broker:4222", "nats://127.0.0.1:4222", "nats://[::1]", "nats://localhost"]
+        {
+            assert!(!is_in_clear(url), "{url}");
+        }
     }
 
     #[test]

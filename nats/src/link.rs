@@ -89,6 +89,17 @@ impl Credentials {
     }
 }
 
+/// A server, as it describes itself.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The greatest size of a message.
+    pub max_payload: usize,
+}
+
 /// Why a request has no good answer.
 #[derive(Clone, Debug)]
 pub enum RequestError {
@@ -142,11 +153,11 @@ impl Link {
         &self.client
     }
 
-    /// The server's name, and the greatest size of a message.
+    /// The server.
     #[must_use]
-    pub fn server(&self) -> (String, usize) {
+    pub fn server(&self) -> Server {
         let info = self.client.server_info();
-        (info.server_name, info.max_payload)
+        Server { name: info.server_name, version: info.version, max_payload: info.max_payload }
     }
 
     /// Whether there is a connection at present.

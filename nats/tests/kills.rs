@@ -40,7 +40,7 @@ const PAUSE_MS: u64 = 1000;
 const CALM: Duration = Duration::from_secs(20);
 
 /// The time after the last message in which no further one may come.
-const SILENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(8);
 
 /// The longest time that a bridge or a NATS server is away, in milliseconds.
 const AWAY_MS: u64 = 1500;
