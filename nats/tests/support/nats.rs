@@ -1,6 +1,6 @@
 //! Real NATS servers on loopback ports: one, or a cluster of three.
 
-use super::{folder::Folder, process::Process, until};
+use super::{LOOK, folder::Folder, process::Process, until};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
@@ -10,8 +10,15 @@ use std::{
     net::{TcpListener, TcpStream},
     path::PathBuf,
     sync::atomic::{AtomicU16, Ordering},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
+
+/// The time that servers of a cluster have to know each other.
+const MEETING: Duration = Duration::from_secs(5);
+
+/// The number of clusters that are started until one is complete.
+const STARTS: usize = 3;
 
 /// One server of a cluster.
 #[derive(Debug)]
@@ -73,6 +80,12 @@ impl Nats {
 
     /// A server for each of the further lines in their configurations.
     pub(crate) fn with_each(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
+        // Servers that start at the same time may make a cluster without one of them, which stays so.
+        let mut clusters = (0..STARTS).map(|_| Self::start_all(more, variables));
+        clusters.find(Self::knows_all).expect("a cluster with all servers")
+    }
+
+    fn start_all(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
         let count = more.len();
         let folder = Folder::new();
         let (clients, monitors, routes) = (ports(count), ports(count), ports(count));
@@ -107,6 +120,21 @@ impl Nats {
             nats.wait_until_healthy(index);
         }
         nats
+    }
+
+    /// Whether each server soon knows all of the cluster.
+    fn knows_all(&self) -> bool {
+        let size = format!("\"cluster_size\": {}", self.count());
+        let knows =
+            |node: &Node| get(node.monitor, "/jsz").is_some_and(|body| body.contains(&size));
+        let begun = Instant::now();
+        while self.count() > 1 && !self.nodes.iter().all(knows) {
+            if begun.elapsed() > MEETING {
+                return false;
+            }
+            thread::sleep(LOOK);
+        }
+        true
     }
 
     /// The servers' URLs, with commas between them.
