@@ -261,7 +261,8 @@ fn run(mut nats: Nats, replicas: usize) {
     let total = each * pairs.len();
     println!("{replicas} servers, {} agents, {total} messages", agents * HOSTS.len());
     for host in HOSTS {
-        // A different time at the end would mean that NATS has made another consumer.
+        // Compared with the times that a failure prints. They may differ by milliseconds although
+        // the consumer is the same, since each server has its own.
         let info = api(&nats.urls(), &consumer_info(host)).unwrap();
         println!("{host}: consumer of {}", info["created"]);
     }
