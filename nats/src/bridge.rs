@@ -4,7 +4,7 @@ mod start;
 
 use crate::{
     batch,
-    link::{Link, Server},
+    link::{Link, RequestError, Server, StreamSettings},
     local::{FromLocal, Local, ToLocal},
     outbox::{self, Lane, Limit, Outbox, Published},
     presence::{self, BEAT, Beat, Presence, VERSION},
@@ -26,8 +26,9 @@ use std::{
 };
 use tokio::{sync::mpsc, time};
 
-/// The notifications that wait for the local side; while there are more, nothing is received.
-const TO_LOCAL_MAX: usize = 1024;
+/// The notifications that wait for room in the channel to the local side; while there are more,
+/// nothing is received.
+const WAITING_MAX: usize = 64;
 
 /// The pause after which a full channel to the local side is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -43,6 +44,10 @@ const LEAVE: Duration = Duration::from_millis(500);
 
 /// The period in which what is acknowledged is removed from the stream.
 const PURGE: Duration = Duration::from_secs(1);
+
+/// The number of these periods after which the removal is repeated in any case. A server that was
+/// killed may have forgotten it, and it finds out whether there is a stream.
+const PURGES: u64 = 10;
 
 /// The deliveries that wait for the loop.
 const DELIVERIES_MAX: usize = 128;
@@ -94,7 +99,9 @@ pub enum End {
 enum Done {
     Published(Lane, Published),
     /// The removal has ended; false if something is left that was delivered.
-    Purged(bool),
+    Purged(Result<bool, RequestError>),
+    /// The stream and the consumer were created, or could not be.
+    Created(Result<(), RequestError>),
 }
 
 /// The ids of frames that are dealt with. They go by core NATS, since a frame whose confirmation is
@@ -122,6 +129,7 @@ struct Bridge<'a> {
     instance: u64,
     link: Link,
     stream_bytes: Option<i64>,
+    stream: StreamSettings,
     local: Local,
     lines: &'a dyn Fn(&str),
     reports: Reports,
@@ -133,6 +141,10 @@ struct Bridge<'a> {
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     last_beat: Instant,
     purge: Purge,
+    /// The periods since the start.
+    periods: u64,
+    /// How often each host was absent, so that a frame that was for an earlier presence is known.
+    absences: BTreeMap<Token, u64>,
     end: Option<End>,
 }
 
@@ -144,7 +156,8 @@ pub async fn run(
     lines: &dyn Fn(&str),
     stop: impl Future<Output = ()>,
 ) -> End {
-    let Started { link, mut events, mut subscribers, instance, presence, stream_bytes } = started;
+    let Started { link, mut events, mut subscribers, instance, presence, stream_bytes, stream } =
+        started;
     let now = Instant::now();
     let here = Token::of_host(&settings.here);
     let limit = limit(&link);
@@ -154,6 +167,7 @@ pub async fn run(
         instance,
         link: link.clone(),
         stream_bytes,
+        stream,
         local,
         lines,
         reports: Reports::default(),
@@ -165,6 +179,8 @@ pub async fn run(
         last_beat: now,
         // What an earlier bridge has acknowledged may be there.
         purge: Purge::Wanted,
+        periods: 0,
+        absences: BTreeMap::new(),
         end: None,
     };
     let (deliveries_sender, mut deliveries) = mpsc::channel(DELIVERIES_MAX);
@@ -207,7 +223,7 @@ impl Bridge<'_> {
         tokio::pin!(stop);
         while self.end.is_none() {
             let deadline = self.deadline();
-            let has_room = self.to_local.len() < TO_LOCAL_MAX;
+            let has_room = self.to_local.len() < WAITING_MAX;
             tokio::select! {
                 () = &mut stop => self.end = Some(End::Stopped),
                 Some(done) = self.work.next() => self.done(done),
@@ -219,7 +235,7 @@ impl Bridge<'_> {
                 Some(message) = confirmations.next(), if has_room => self.confirmed(&message),
                 Some(message) = beats.next(), if has_room => self.beat_came(&message),
                 Some(event) = events.recv() => self.link_event(&event),
-                _ = beat.tick() => self.beat(false, false),
+                _ = beat.tick() => self.period(),
                 _ = purge.tick() => self.purge(),
                 () = sleep_until(deadline) => self.tick(),
             }
@@ -245,8 +261,24 @@ impl Bridge<'_> {
             Done::Published(lane, published) => {
                 self.carry(outbox::Input::Published(lane, published));
             }
-            Done::Purged(true) if self.purge == Purge::Running => self.purge = Purge::None,
-            Done::Purged(_) => self.purge = Purge::Wanted,
+            Done::Purged(Ok(true)) if self.purge == Purge::Running => self.purge = Purge::None,
+            Done::Purged(purged) => {
+                self.purge = Purge::Wanted;
+                if purged.is_err_and(|error| error.is_not_found()) {
+                    self.report("stream", "NATS has lost this host's stream; creating it");
+                    let (link, stream) = (self.link.clone(), self.stream);
+                    let create = async move { link.find_or_create(stream).await.map(drop) };
+                    self.work.push(create.map(Done::Created).boxed());
+                }
+            }
+            Done::Created(Ok(())) => (self.lines)("the stream is there again"),
+            Done::Created(Err(error)) => {
+                let here = &self.settings.here;
+                let line = format!(
+                    "the stream cannot be created: {error}; run `agent-relay-nats setup --host {here}`"
+                );
+                self.report("create", &line);
+            }
         }
     }
 
@@ -300,10 +332,14 @@ impl Bridge<'_> {
 impl Bridge<'_> {
     fn local_event(&mut self, from: FromLocal) {
         match from {
-            FromLocal::Carry(carry) => {
+            FromLocal::Carry(carry, absences) => {
                 let lane =
                     Lane { host: Token::of_host(&carry.host), agent: Token::of_agent(&carry.to) };
                 let border::Carry { host, id, is_message, frame, .. } = carry;
+                if is_message && absences != self.absences(&lane.host) {
+                    // The daemon has it for the host's next presence.
+                    return;
+                }
                 let carry = outbox::Carry { host, id, is_message, frame: frame.into() };
                 self.carry(outbox::Input::Carry(lane, carry));
             }
@@ -422,11 +458,13 @@ impl Bridge<'_> {
 
     /// Removes from the stream what is acknowledged.
     fn purge(&mut self) {
-        if self.purge == Purge::Wanted {
+        self.periods += 1;
+        let is_due = self.purge == Purge::None && self.periods.is_multiple_of(PURGES);
+        if self.purge == Purge::Wanted || is_due {
             self.purge = Purge::Running;
             let link = self.link.clone();
             // If JetStream cannot, or has not all acknowledgements yet, it is asked again.
-            let purge = async move { Done::Purged(link.purge().await.unwrap_or(false)) };
+            let purge = async move { Done::Purged(link.purge().await) };
             self.work.push(purge.boxed());
         }
     }
@@ -450,6 +488,10 @@ impl Bridge<'_> {
         }
     }
 
+    fn absences(&self, host: &Token) -> u64 {
+        self.absences.get(host).copied().unwrap_or_default()
+    }
+
     fn present(&mut self, outputs: Vec<presence::Output>) {
         for output in outputs {
             match output {
@@ -459,11 +501,16 @@ impl Bridge<'_> {
                     let list =
                         if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
                     self.report(&format!("here {host} {list}"), &format!("{host} is here: {list}"));
-                    self.to_local.push_back(ToLocal::Present(host, names));
+                    let token = Token::of_host(&host);
+                    let absences = self.absences(&token);
+                    self.to_local.push_back(ToLocal::Present(host, names, absences));
+                    self.carry(outbox::Input::Restarted(token));
                 }
                 presence::Output::Absent(host) => {
                     self.report(&format!("gone {host}"), &format!("{host} is gone"));
-                    self.carry(outbox::Input::Absent(Token::of_host(&host)));
+                    let token = Token::of_host(&host);
+                    *self.absences.entry(token.clone()).or_default() += 1;
+                    self.carry(outbox::Input::Absent(token));
                     self.to_local.push_back(ToLocal::Absent(host));
                 }
                 presence::Output::Restarted(host) => self.carry(outbox::Input::Restarted(host)),
@@ -475,6 +522,12 @@ impl Bridge<'_> {
                 presence::Output::Taken => self.end = Some(End::Taken),
             }
         }
+    }
+
+    fn period(&mut self) {
+        // The event of a new server is dropped if there are too many.
+        self.carry(outbox::Input::Limit(limit(&self.link)));
+        self.beat(false, false);
     }
 
     fn beat(&mut self, ask: bool, bye: bool) {

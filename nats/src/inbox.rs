@@ -16,7 +16,7 @@ use std::{
 };
 
 /// The lanes of one host at most: more agents than a host can export.
-const LANES_MAX: usize = 64;
+const LANES_MAX: usize = 32;
 
 /// The frames of a lane that wait for an earlier one, or for the daemon, at most. A bridge that
 /// obeys the rules has fewer messages on their way.
@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 4 << 20;
 pub struct Arrived {
     /// The frame.
     pub frame: Bytes,
-    /// Whether a frame of this number was passed before.
+    /// Whether a frame of this number was passed before, or is no longer waited for.
     pub again: bool,
 }
 
@@ -128,7 +128,8 @@ impl Lane {
             || self.held.len() < FRAMES_MAX && self.held_bytes + frame.len() <= BYTES_MAX;
         if fits && !self.held.contains_key(&number) {
             self.held_bytes += frame.len();
-            self.held.insert(number, frame);
+            // A part of a message would keep all of it.
+            self.held.insert(number, Bytes::copy_from_slice(&frame));
         }
     }
 

@@ -92,8 +92,8 @@ pub fn next_subject(host: &Token) -> String {
 /// The request that creates a host's stream.
 ///
 /// The stream's retention is by limits, and the host removes what it has acknowledged from the
-/// beginning. Retention as a work queue would remove single messages, and a server that was killed may then
-/// count some as pending that it has removed: these fill the consumer's window for ever.
+/// beginning. Retention as a work queue would remove single messages, and a server that was killed
+/// may then count some as pending that it has removed: these fill the consumer's window for ever.
 #[must_use]
 pub fn create_stream(host: &Token, replicas: usize, bytes: i64) -> Value {
     json!({
@@ -281,8 +281,12 @@ pub fn published(host: &Token, answer: &[u8], bytes: Option<i64>) -> Published {
     };
     let size = bytes.filter(|_| kind == RefusalKind::Full);
     let size = size.map(|bytes| format!(" (its max_bytes is {bytes})"));
+    let remedy = match kind {
+        RefusalKind::TooLarge => "shorten it",
+        RefusalKind::Full | RefusalKind::NoStream => "send it again later",
+    };
     let message = format!(
-        "NATS's stream {} refuses the message: {description}{}; send it again later",
+        "NATS's stream {} refuses the message: {description}{}; {remedy}",
         subject::stream(host),
         size.unwrap_or_default()
     );

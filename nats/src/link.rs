@@ -89,6 +89,15 @@ impl Credentials {
     }
 }
 
+/// The settings of a stream that is created.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamSettings {
+    /// The servers that keep it.
+    pub replicas: usize,
+    /// Its size.
+    pub bytes: i64,
+}
+
 /// A server, as it describes itself.
 #[derive(Clone, Debug)]
 pub struct Server {
@@ -109,6 +118,15 @@ pub enum RequestError {
     NoAnswer(String),
     /// Nothing receives requests on the subject at present.
     NoResponders,
+}
+
+impl RequestError {
+    /// Whether JetStream has no such stream or consumer.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        let Self::Api(error) = self else { return false };
+        [js::STREAM_NOT_FOUND, js::CONSUMER_NOT_FOUND].contains(&error.err_code)
+    }
 }
 
 impl fmt::Display for RequestError {
@@ -204,6 +222,22 @@ impl Link {
     /// If there is no answer, or no consumer.
     pub async fn consumer(&self) -> Result<ConsumerInfo, RequestError> {
         self.ask(js::consumer_info_subject(&self.here), None).await
+    }
+
+    /// Finds this host's consumer, or creates it and the stream.
+    ///
+    /// # Errors
+    /// If this host may not, or JetStream cannot.
+    pub async fn find_or_create(
+        &self,
+        stream: StreamSettings,
+    ) -> Result<ConsumerInfo, RequestError> {
+        let found = self.consumer().await;
+        if !found.as_ref().is_err_and(RequestError::is_not_found) {
+            return found;
+        }
+        let stream = self.create_stream(&self.here, stream.replicas, stream.bytes).await?;
+        self.create_consumer(&self.here, &stream).await
     }
 
     /// Creates the stream of a host, unless it exists.

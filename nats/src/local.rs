@@ -7,14 +7,18 @@ use agent_relay::{
 };
 use tokio::sync::mpsc;
 
-/// The capacity of the channels between a bridge and its local side.
-pub const CHANNEL_MAX: usize = 1024;
+/// The capacity of the channel to the local side. Its notifications may be large.
+pub const TO_LOCAL_MAX: usize = 64;
+
+/// The capacity of the channel from the local side.
+pub const FROM_LOCAL_MAX: usize = 1024;
 
 /// A notification to the local side.
 #[derive(Debug)]
 pub enum ToLocal {
-    /// A host is present and exports these agents, in place of those that it exported before.
-    Present(Host, Vec<Name>),
+    /// A host is present and exports these agents, in place of those that it exported before. It
+    /// was absent so many times.
+    Present(Host, Vec<Name>, u64),
     /// A host is absent.
     Absent(Host),
     /// A batch has come from a host for an agent. Its frames may be anything.
@@ -30,8 +34,9 @@ pub enum ToLocal {
 /// A request of the local side.
 #[derive(Debug)]
 pub enum FromLocal {
-    /// Carry a frame. The answer is [`ToLocal::Carried`] or [`ToLocal::Refused`].
-    Carry(Carry),
+    /// Carry a frame to a host that was absent so many times. The answer is [`ToLocal::Carried`] or
+    /// [`ToLocal::Refused`], unless the host becomes absent.
+    Carry(Carry, u64),
     /// The frame of this id of a host is dealt with, and not refused.
     Confirm(Host, String),
     /// A host has refused the message of this id.
@@ -63,7 +68,7 @@ pub struct Remote {
 /// Both ends of the channels between a bridge and its local side.
 #[must_use]
 pub fn channels() -> (Local, Remote) {
-    let (to_local, from_bridge) = crossbeam_channel::bounded(CHANNEL_MAX);
-    let (to_bridge, from_local) = mpsc::channel(CHANNEL_MAX);
+    let (to_local, from_bridge) = crossbeam_channel::bounded(TO_LOCAL_MAX);
+    let (to_bridge, from_local) = mpsc::channel(FROM_LOCAL_MAX);
     (Local { to: to_local, from: from_local }, Remote { from: from_bridge, to: to_bridge })
 }

@@ -40,13 +40,17 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 pub const AGAIN: Duration = Duration::from_secs(5);
 
 /// How often [`AGAIN`] doubles.
-pub const AGAIN_DOUBLED: u32 = 4;
+pub const AGAIN_DOUBLED: u32 = 2;
 
 /// The period in which frames are looked at that may have to be published again.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The time after which an answer or a refusal that is not confirmed is dropped.
 pub const REPLY_MAX: Duration = Duration::from_secs(600);
+
+/// The answers and refusals on their way to a host at most; further ones are dropped. A refused
+/// message comes again, and so does its refusal.
+pub const REPLIES_MAX: usize = 512;
 
 /// The time after which messages for a host without a stream are refused. A cluster may need some
 /// of it to choose a leader.
@@ -210,6 +214,10 @@ pub struct Outbox {
     queues: BTreeMap<Lane, Queue>,
     /// The places of the frames, by host and id.
     places: HashMap<(Token, String), (Lane, u64)>,
+    /// The numbers of answers and refusals, by host.
+    replies: BTreeMap<Token, usize>,
+    /// The highest number of all lanes.
+    last_number: u64,
     bytes: usize,
     publishes: u64,
     look_at: Option<Instant>,
@@ -219,8 +227,18 @@ impl Outbox {
     /// An empty outbox of the bridge `instance` of the host `here`.
     #[must_use]
     pub fn new(here: Token, instance: u64, limit: Limit) -> Self {
-        let (queues, places) = (BTreeMap::new(), HashMap::new());
-        Self { here, instance, limit, queues, places, bytes: 0, publishes: 0, look_at: None }
+        Self {
+            here,
+            instance,
+            limit,
+            queues: BTreeMap::new(),
+            places: HashMap::new(),
+            replies: BTreeMap::new(),
+            last_number: 0,
+            bytes: 0,
+            publishes: 0,
+            look_at: None,
+        }
     }
 
     /// The time of the next [`Input::Tick`].
@@ -268,10 +286,20 @@ impl Outbox {
             outputs.push(Output::Refused { host: carry.host, id: carry.id, refusal });
             return;
         }
+        if !carry.is_message {
+            let replies = self.replies.entry(lane.host.clone()).or_default();
+            if *replies == REPLIES_MAX {
+                return;
+            }
+            *replies += 1;
+        }
         self.bytes += carry.frame.len();
-        let queue = self.queues.entry(lane.clone()).or_default();
+        // A lane that was forgotten begins with a higher number than it had.
+        let begin = || Queue { last_number: self.last_number, ..Queue::default() };
+        let queue = self.queues.entry(lane.clone()).or_insert_with(begin);
         queue.last_number += 1;
         let number = queue.last_number;
+        self.last_number = self.last_number.max(number);
         queue.frames.insert(number, Frame { carry, begun: now, published: 0, again_at: None });
         queue.due.insert(number);
         self.places.insert(key, (lane.clone(), number));
@@ -305,19 +333,15 @@ impl Outbox {
         self.limit.bytes.saturating_sub(HEADER_ROOM)
     }
 
-    /// Notes a limit, and refuses the messages that are too large for it.
+    /// Notes a limit, and refuses the frames that are too large for it.
     fn limit(&mut self, limit: Limit, outputs: &mut Vec<Output>) {
+        if self.limit == limit {
+            return;
+        }
         self.limit = limit;
         let room = self.room();
         let mut large = Vec::new();
-        for (lane, queue) in &mut self.queues {
-            // A batch that is too large is divided when it would be repeated.
-            if let Some(divided) = queue
-                .in_flight
-                .take_if(|it| it.repeat_at.is_some() && it.publish.batch.len() > room)
-            {
-                queue.due.extend(divided.numbers);
-            }
+        for (lane, queue) in &self.queues {
             let frames = queue.frames.values().map(|frame| &frame.carry);
             let frames = frames.filter(|carry| batch::one(&carry.frame) > room);
             large.extend(frames.map(|carry| (lane.clone(), carry.id.clone())));
@@ -327,8 +351,6 @@ impl Outbox {
             if let Some(refusal) = self.refusal(&lane, &carry) {
                 outputs.push(Output::Refused { host: carry.host, id: carry.id, refusal });
             }
-        }
-        for lane in self.queues.keys().cloned().collect::<Vec<_>>() {
             self.publish_next(&lane, outputs);
         }
     }
@@ -338,17 +360,18 @@ impl Outbox {
         let wanted = batch::BYTES_WANTED.min(self.room());
         let Some(queue) = self.queues.get_mut(lane) else { return };
         queue.forget_in_flight();
-        let Some((&base, _)) = queue.frames.first_key_value() else { return };
+        let Some((&base, _)) = queue.frames.first_key_value() else {
+            if queue.in_flight.is_none() {
+                self.queues.remove(lane);
+            }
+            return;
+        };
         if queue.in_flight.is_some() || queue.due.is_empty() {
             return;
         }
         let (mut batch, mut numbers) = (batch::begin(self.instance, base), Vec::new());
         while let Some(&number) = queue.due.first() {
-            let Some(frame) = queue.frames.get(&number).map(|frame| &frame.carry.frame) else {
-                // It was confirmed or dropped before its publish could be divided.
-                queue.due.remove(&number);
-                continue;
-            };
+            let frame = &queue.frames[&number].carry.frame;
             let fits =
                 numbers.len() < batch::FRAMES_MAX && batch.len() + batch::size_of(frame) <= wanted;
             if !numbers.is_empty() && !fits {
@@ -357,9 +380,6 @@ impl Outbox {
             batch::append(&mut batch, number, frame);
             numbers.push(number);
             queue.due.remove(&number);
-        }
-        if numbers.is_empty() {
-            return;
         }
         self.publishes += 1;
         let publish = Arc::new(Publish {
@@ -402,36 +422,54 @@ impl Outbox {
             }
         };
         let numbers = queue.in_flight.take().map(|it| it.numbers).unwrap_or_default();
+        let mut refused = Vec::new();
         for number in numbers {
             let Some(frame) = queue.frames.get_mut(&number) else { continue };
-            match &refusal {
-                Some(refusal) if frame.carry.is_message || refusal.is_final() => {
-                    let (host, id) = (frame.carry.host.clone(), frame.carry.id.clone());
-                    self.places.remove(&(lane.host.clone(), id.clone()));
-                    self.bytes -= frame.carry.frame.len();
-                    queue.frames.remove(&number);
-                    outputs.push(Output::Refused { host, id, refusal: refusal.clone() });
-                }
-                _ => {
-                    let wait = AGAIN * 2_u32.pow(frame.published.min(AGAIN_DOUBLED));
-                    frame.published += 1;
-                    frame.again_at = Some(now + wait);
-                }
+            // What was published before may have arrived.
+            if frame.published == 0
+                && refusal.as_ref().is_some_and(|it| frame.carry.is_message || it.is_final())
+            {
+                refused.push(frame.carry.id.clone());
+                continue;
             }
+            let wait = AGAIN * 2_u32.pow(frame.published.min(AGAIN_DOUBLED));
+            frame.published += u32::from(refusal.is_none());
+            frame.again_at = Some(now + wait);
+        }
+        if let Some(refusal) = refusal {
+            self.refuse(lane, refused, &refusal, outputs);
         }
         self.publish_next(lane, outputs);
     }
 
-    /// Refuses all messages of a lane whose host has no stream.
-    fn refuse_all(&mut self, lane: &Lane, outputs: &mut Vec<Output>) {
-        for Carry { host, id, .. } in self.take_messages(lane) {
-            let message = format!(
-                "NATS has no stream {} for {host}; run `agent-relay-nats setup --host {host}`",
-                subject::stream(&lane.host)
-            );
-            let refusal = Refusal { kind: RefusalKind::NoStream, message };
-            outputs.push(Output::Refused { host, id, refusal });
+    /// Refuses the frames of these ids of a lane.
+    fn refuse(
+        &mut self,
+        lane: &Lane,
+        ids: Vec<String>,
+        refusal: &Refusal,
+        outputs: &mut Vec<Output>,
+    ) {
+        for id in ids {
+            let Some((_, Carry { host, id, .. })) = self.take(lane.host.clone(), id) else {
+                continue;
+            };
+            outputs.push(Output::Refused { host, id, refusal: refusal.clone() });
         }
+    }
+
+    /// Refuses the messages of a lane whose host has no stream, but none that was published before.
+    fn refuse_all(&mut self, lane: &Lane, outputs: &mut Vec<Output>) {
+        let Some(queue) = self.queues.get(lane) else { return };
+        let new = |frame: &&Frame| frame.carry.is_message && frame.published == 0;
+        let new: Vec<_> = queue.frames.values().filter(new).map(|frame| &frame.carry).collect();
+        let Some(host) = new.first().map(|carry| carry.host.clone()) else { return };
+        let ids = new.iter().map(|carry| carry.id.clone()).collect();
+        let message = format!(
+            "NATS has no stream {} for {host}; run `agent-relay-nats setup --host {host}`",
+            subject::stream(&lane.host)
+        );
+        self.refuse(lane, ids, &Refusal { kind: RefusalKind::NoStream, message }, outputs);
     }
 
     /// Removes a frame, wherever it is.
@@ -441,6 +479,11 @@ impl Outbox {
         queue.due.remove(&number);
         let Frame { carry, .. } = queue.frames.remove(&number)?;
         self.bytes -= carry.frame.len();
+        if !carry.is_message
+            && let Some(replies) = self.replies.get_mut(&lane.host)
+        {
+            *replies -= 1;
+        }
         Some((lane, carry))
     }
 
@@ -477,13 +520,24 @@ impl Outbox {
     }
 
     fn tick(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+        let (room, mut divided) = (self.room(), Vec::new());
         for (lane, queue) in &mut self.queues {
-            if let Some(in_flight) = &mut queue.in_flight
-                && in_flight.repeat_at.is_some_and(|at| at <= now)
-            {
-                in_flight.repeat_at = None;
-                outputs.push(Output::Publish(lane.clone(), Arc::clone(&in_flight.publish)));
+            let Some(in_flight) = &mut queue.in_flight else { continue };
+            if in_flight.repeat_at.take_if(|at| *at <= now).is_none() {
+                continue;
             }
+            if in_flight.publish.batch.len() <= room {
+                outputs.push(Output::Publish(lane.clone(), Arc::clone(&in_flight.publish)));
+                continue;
+            }
+            // Another server accepts less than the one before.
+            let numbers = queue.in_flight.take().map(|it| it.numbers).unwrap_or_default();
+            let is_there = |number: &u64| queue.frames.contains_key(number);
+            queue.due.extend(numbers.into_iter().filter(is_there));
+            divided.push(lane.clone());
+        }
+        for lane in divided {
+            self.publish_next(&lane, outputs);
         }
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;

@@ -212,7 +212,7 @@ impl Presence {
         let known = self.peers.get_mut(token);
         let is_changed = known.as_ref().is_none_or(|known| !known.is_like(&peer));
         let is_restarted = known.as_ref().is_some_and(|known| known.instance != peer.instance);
-        if is_changed && !self.may_change(now, token) {
+        if (is_changed || is_restarted) && !self.may_change(now, token) {
             // Its next beat counts.
             return;
         }
@@ -240,8 +240,11 @@ impl Presence {
         if beat.instance == self.instance || beat.bye {
             return;
         }
-        let own = (self.age(now), &self.instance);
-        if (Duration::from_millis(beat.age_ms), &beat.instance) > own {
+        let (own, other) = (self.age(now), Duration::from_millis(beat.age_ms));
+        // The age was sent some time ago, so one that is nearly the same decides nothing.
+        let is_older =
+            if own.abs_diff(other) < BEAT { beat.instance > self.instance } else { other > own };
+        if is_older {
             outputs.push(Output::Taken);
         } else {
             outputs.push(Output::Answer);

@@ -24,7 +24,7 @@ use agent_relay::{
         Moment, Now,
         envelope::{Envelope, Kind},
         name::{Host, Name},
-        payload::Nack,
+        payload::{Nack, SendMeta},
         secret::Secret,
     },
 };
@@ -69,6 +69,8 @@ struct Side {
 #[derive(Default)]
 struct Peer {
     exports: Vec<Name>,
+    /// How often the host was absent before.
+    absences: u64,
     is_joined: bool,
     /// The agents that the daemon refuses.
     refused: Vec<Name>,
@@ -195,7 +197,7 @@ impl Side {
             return peer.inbox.settled(&agent, frame.len());
         }
         let id = header.as_ref().map(|header| header.id.clone());
-        // The border has handled an answer or a refusal that came before.
+        // The daemon recognizes only messages that are sent at least once.
         if again && message.is_none() {
             peer.inbox.settled(&agent, frame.len());
             return self.confirm(host, id);
@@ -229,7 +231,7 @@ impl Peer {
 /// What this side reads of a frame. The border checks it.
 struct Header {
     id: String,
-    /// The sender of a message, in lower case.
+    /// The sender of a message that is sent at least once, in lower case.
     sender: Option<String>,
     /// The id of the message that the frame refuses.
     refused: Option<String>,
@@ -238,7 +240,7 @@ struct Header {
 impl Header {
     fn read(frame: &[u8]) -> Option<Self> {
         let envelope = Envelope::read(frame).ok()?;
-        let sender = envelope.from.as_deref().filter(|_| envelope.kind == Kind::Send);
+        let sender = envelope.from.as_deref().filter(|_| is_at_least_once(&envelope));
         let nack = (envelope.kind == Kind::Nack)
             .then(|| envelope.decode_member::<Nack>(envelope.payload).ok());
         Some(Self {
@@ -253,6 +255,12 @@ impl Header {
     }
 }
 
+fn is_at_least_once(envelope: &Envelope<'_>) -> bool {
+    let meta = envelope.payload_meta.filter(|_| envelope.kind == Kind::Send);
+    let meta: Option<SendMeta> = meta.and_then(|meta| envelope.decode_member(meta).ok());
+    meta.is_some_and(|meta| meta.requires_ack || meta.sync.is_some())
+}
+
 impl Transport for Side {
     type Event = ToLocal;
     /// The reason, unless the bridge has stopped this side.
@@ -260,9 +268,9 @@ impl Transport for Side {
 
     fn event(&mut self, now: Now, event: ToLocal, local: &mut Local) -> ControlFlow<Self::End> {
         match event {
-            ToLocal::Present(host, exports) => {
+            ToLocal::Present(host, exports, absences) => {
                 let peer = self.hosts.entry(host.clone()).or_default();
-                (peer.exports, peer.refused) = (exports, Vec::new());
+                (peer.exports, peer.refused, peer.absences) = (exports, Vec::new(), absences);
                 self.join(now, &host, local);
             }
             ToLocal::Absent(host) => {
@@ -312,12 +320,14 @@ impl Transport for Side {
     }
 
     fn carry(&mut self, _now: Now, carry: Carry) -> Result<(), String> {
-        if carry.is_message
-            && let Some(peer) = self.hosts.get_mut(&carry.host)
-        {
+        let Some(peer) = self.hosts.get_mut(&carry.host) else {
+            return Err(format!("{} is absent", carry.host));
+        };
+        if carry.is_message {
             peer.sent.add(carry.id.clone(), carry.to.clone(), carry.frame.len());
         }
-        self.to_bridge(FromLocal::Carry(carry));
+        let absences = peer.absences;
+        self.to_bridge(FromLocal::Carry(carry, absences));
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::{Own, Settings, Subscribers};
 use crate::{
     js,
-    link::{Link, RequestError, Servers},
+    link::{Link, RequestError, Servers, StreamSettings},
     presence::{self, FIRST_ANSWERS, Presence},
     reports::printable,
     subject::{self, PRESENCE, Token},
@@ -25,6 +25,7 @@ pub struct Started {
     pub(super) instance: u64,
     pub(super) presence: Presence,
     pub(super) stream_bytes: Option<i64>,
+    pub(super) stream: StreamSettings,
 }
 
 /// Connects to NATS and prepares a bridge. Waits until NATS is there.
@@ -34,13 +35,12 @@ pub struct Started {
 pub async fn start(
     settings: &Settings,
     servers: &Servers,
-    replicas: usize,
-    stream_bytes: i64,
+    stream: StreamSettings,
     lines: &dyn Fn(&str),
 ) -> Result<Started, String> {
     let here = Token::of_host(&settings.here);
     let (link, mut events) = connect(servers, &here, lines).await?;
-    let stream_bytes = prepare(&link, &mut events, &here, replicas, stream_bytes, lines).await?;
+    let stream_bytes = prepare(&link, &mut events, &here, stream, lines).await?;
     let random =
         platform::random::bytes().map_err(|error| format!("the system has no random: {error}"))?;
     let instance = u64::from_be_bytes(random);
@@ -52,7 +52,7 @@ pub async fn start(
         beats: subscribe(&link, format!("{PRESENCE}.*")).await?,
     };
     let subscribers = ask_who_is_there(&own, &link, &here, &mut presence, subscribers).await?;
-    Ok(Started { link, events, subscribers, instance, presence, stream_bytes })
+    Ok(Started { link, events, subscribers, instance, presence, stream_bytes, stream })
 }
 
 async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, String> {
@@ -103,22 +103,12 @@ async fn prepare(
     link: &Link,
     events: &mut mpsc::Receiver<Event>,
     here: &Token,
-    replicas: usize,
-    stream_bytes: i64,
+    stream: StreamSettings,
     lines: &dyn Fn(&str),
 ) -> Result<Option<i64>, String> {
     let mut reported = None;
     loop {
-        let mut found = link.consumer().await;
-        if let Err(RequestError::Api(error)) = &found
-            && [js::STREAM_NOT_FOUND, js::CONSUMER_NOT_FOUND].contains(&error.err_code)
-        {
-            found = match link.create_stream(here, replicas, stream_bytes).await {
-                Ok(stream) => link.create_consumer(here, &stream).await,
-                Err(error) => Err(error),
-            };
-        }
-        let error = match found {
+        let error = match link.find_or_create(stream).await {
             Ok(info) => {
                 return match info.config.unusable(here) {
                     None => Ok(info.config.stream_bytes()),

@@ -3,7 +3,9 @@
 use super::{Failure, line, runtime, servers};
 use crate::{
     bridge::{self, End, Settings},
-    js, local, side,
+    js,
+    link::StreamSettings,
+    local, side,
 };
 use agent_relay::{
     machines::border::AGENTS_MAX,
@@ -77,9 +79,9 @@ impl Join {
             stop.send_replace(true);
         })
         .map_err(|error| Failure::failed(format!("signals cannot be awaited: {error}")))?;
-        let replicas = self.replicas;
+        let stream = StreamSettings { replicas: self.replicas, bytes: js::STREAM_BYTES };
         runtime()?.block_on(async {
-            let start = bridge::start(&settings, &servers, replicas, js::STREAM_BYTES, &line);
+            let start = bridge::start(&settings, &servers, stream, &line);
             let started = tokio::select! {
                 started = start => started.map_err(Failure::failed)?,
                 () = stop_came(stopped.clone()) => return Ok(()),

@@ -258,14 +258,47 @@ fn smaller_limit_of_another_server_refuses_what_is_too_large_and_divides_batches
     }
     assert_eq!(read(&publish(&world.published("Bob", Published::Stored))).1.len(), 5);
     world.confirmed("0");
-    world.published("Bob", Published::Unknown);
     let small = Limit { name: "max_payload", bytes: HEADER_ROOM + 250 };
     let outputs = world.handle(Input::Limit(small));
-    let [Output::Refused { id, refusal, .. }, Output::Publish(..)] = &outputs[..] else {
-        panic!("{outputs:?}")
-    };
+    let [Output::Refused { id, refusal, .. }] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((id.as_str(), refusal.kind), ("1", RefusalKind::TooLarge));
-    assert_eq!(read(&publish(&outputs)).1.len(), 2);
+    // The server refuses the batch in its own way.
+    world.published("Bob", Published::Unknown);
+    assert_eq!(read(&world.again()).1.len(), 2);
+}
+
+#[test]
+fn message_that_may_have_arrived_is_not_refused() {
+    let mut world = World::new();
+    world.carry("Bob", "1", b"one");
+    world.published("Bob", Published::Stored);
+    world.again();
+    let refusal = Refusal { kind: RefusalKind::Full, message: "full".to_owned() };
+    assert_eq!(world.published("Bob", Published::Refused(refusal)), []);
+    world.again();
+    for _ in 0..60 {
+        assert_eq!(world.published("Bob", Published::NoStream), []);
+        world.again();
+    }
+    assert_eq!(world.confirmed("1"), [carried("1")]);
+}
+
+#[test]
+fn answers_and_refusals_to_a_host_are_bounded_and_lanes_are_forgotten() {
+    let mut world = World::new();
+    for index in 0..2 * REPLIES_MAX {
+        let (agent, id) = (format!("a{index}"), index.to_string());
+        world.carry_any(&agent, &id, b"no", false);
+        world.published(&agent, Published::Stored);
+    }
+    assert_eq!(world.outbox.queues.len(), REPLIES_MAX);
+    for index in 0..REPLIES_MAX {
+        world.confirmed(&index.to_string());
+    }
+    assert_eq!(world.outbox.queues.len(), 0);
+    let next = REPLIES_MAX as u64 + 1;
+    let again = publish(&world.carry("a0", "x", b"x"));
+    assert_eq!(read(&again), (next, frames(&[(next, "x")])));
 }
 
 #[test]

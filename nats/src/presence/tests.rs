@@ -110,6 +110,8 @@ fn bridge_that_was_started_again_is_reported() {
     assert_eq!(world.beat("pi", &here), [present("pi", &[])]);
     assert!(world.presence.is_instance(&token("pi"), 0xab));
     here["instance"] = json!("00000000000000ac");
+    assert_eq!(world.beat("pi", &here), []);
+    world.now += CHANGE_MIN;
     assert_eq!(world.beat("pi", &here), [Output::Restarted(token("pi"))]);
     assert!(!world.presence.is_instance(&token("pi"), 0xab));
 }
@@ -132,6 +134,18 @@ fn later_of_two_bridges_of_a_host_ends() {
     assert_eq!(world.beat("desk", &other), [Output::Taken]);
     other["instance"] = json!("own");
     assert_eq!(world.beat("desk", &other), []);
+}
+
+#[test]
+fn one_of_two_bridges_of_a_host_that_begin_together_ends() {
+    let other = |instance: &str| {
+        let mut world = World::new();
+        world.now += Duration::from_secs(10);
+        let mut other = beat("desk", &[]);
+        (other["age_ms"], other["instance"]) = (json!(9_900), json!(instance));
+        world.beat("desk", &other)
+    };
+    assert_eq!((other("older"), other("pwn")), (vec![Output::Answer], vec![Output::Taken]));
 }
 
 #[test]

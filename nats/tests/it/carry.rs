@@ -145,6 +145,17 @@ fn agent_that_does_not_read_delays_no_other() {
 }
 
 #[test]
+fn stream_that_is_removed_is_created_again() {
+    let nats = Nats::one();
+    let [desk, pi] = two(&nats);
+    let (ann, bob) = (desk.join("Ann"), pi.join("Bob"));
+    api(&nats.urls(), "$JS.API.STREAM.DELETE.RELAY_pi~1").unwrap();
+    ann.send(Outgoing::message("Bob@pi.1", "hello")).unwrap();
+    assert_eq!(delivery(&bob).body, "hello");
+    pi.bridge().line("NATS has lost this host's stream; creating it");
+}
+
+#[test]
 fn bridge_says_bye_and_ends_at_once() {
     let nats = Nats::one();
     let [desk, mut pi] = two(&nats);

@@ -144,8 +144,17 @@ fn replayed_message_arrives_once() {
     for _ in 0..5 {
         evil.send("Eve", "again", "once");
     }
+    let mut bytes = batch::begin(INSTANCE, evil.sent);
+    let frame = json!({"v": 1, "type": "SEND", "id": "m", "ts": 0, "from": "Eve", "to": "Bob",
+        "payload": {"kind": "message", "body": "at most once"}});
+    batch::append(&mut bytes, evil.sent, &serde_json::to_vec(&frame).unwrap());
+    evil.sent += 1;
+    for _ in 0..5 {
+        evil.publish("relay.pi.evil.bob", Some("1"), bytes.clone());
+    }
     evil.send("Eve", "last", "last");
-    assert_eq!(bodies_until(&bob, "last"), ["Eve@evil: once", "Eve@evil: last"]);
+    let bodies = ["Eve@evil: once", "Eve@evil: at most once", "Eve@evil: last"];
+    assert_eq!(bodies_until(&bob, "last"), bodies);
     drop(ann);
 }
 
