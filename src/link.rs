@@ -14,11 +14,14 @@ pub use reader::{BufferedBytes, End, HalfRead, ReadQuota, Reading, read_frames};
 use crate::protocol::frame::{Batch, Frames};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
-use platform::transport::Stream;
+use platform::transport::{Stream, Written};
 use std::{
     io::{self, Write},
     ops::ControlFlow,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -40,8 +43,12 @@ const GATHER_BYTES: usize = 256 * 1024;
 pub struct Connection {
     /// Frames from the peer.
     pub incoming: Receiver<Batch>,
-    /// Frames to the peer.
+    /// Frames to the peer, which the writer thread writes.
     pub outgoing: Sender<Batch>,
+    /// The number of batches handed over to the writer thread by [`Self::send`].
+    handed_over: u64,
+    /// The number of batches that the writer thread has written.
+    written: Arc<AtomicU64>,
     /// The end of the connection.
     pub ending: Ending,
     threads: Option<JoinHandle<()>>,
@@ -91,6 +98,7 @@ impl Connection {
         let (read_sender, incoming) = bounded(CHANNEL_BATCHES);
         let (outgoing, to_write) = bounded::<Batch>(CHANNEL_BATCHES);
         let ending = Ending { stream: Some(stream.clone()), why: Arc::default() };
+        let written = Arc::new(AtomicU64::new(0));
         let (read_stream, read_ending) = (stream.clone(), ending.clone());
         let reader = thread::Builder::new().name(format!("{name}-reader")).spawn(move || {
             let reading = Reading::new(frame_bytes_max);
@@ -108,9 +116,9 @@ impl Connection {
             };
             read_ending.set(read_frames(&read_stream, &reading, send, |_| {}));
         })?;
-        let write_ending = ending.clone();
+        let (write_ending, count) = (ending.clone(), Arc::clone(&written));
         let threads = thread::Builder::new().name(format!("{name}-writer")).spawn(move || {
-            if let Err(error) = write_gathered(&stream, &to_write) {
+            if let Err(error) = write_gathered(&stream, &to_write, &count) {
                 write_ending.set(End::Failed(error.to_string()));
             }
             stream.hang_up();
@@ -121,7 +129,33 @@ impl Connection {
         });
         // If the writer cannot be started, only the end of the stream ends the reader.
         let threads = threads.inspect_err(|_| ending.hang_up())?;
-        Ok(Self { incoming, outgoing, ending, threads: Some(threads) })
+        Ok(Self { incoming, outgoing, handed_over: 0, written, ending, threads: Some(threads) })
+    }
+
+    /// Writes a batch, as much as the system takes without blocking, and hands the rest over to the
+    /// writer thread: waking that thread takes longer than writing. `outgoing` must have room. The
+    /// batch is lost if the connection has ended.
+    pub fn send(&mut self, batch: Batch) {
+        // While the writer thread holds a batch, two writers would mix their frames.
+        let is_idle = self.handed_over == self.written.load(Ordering::Acquire);
+        let batch = match is_idle.then(|| self.write_now(&batch)).flatten() {
+            Some(count) if count == batch.bytes() => return,
+            Some(count) => Batch::of(batch.as_bytes()[count..].to_vec()),
+            None => batch,
+        };
+        self.handed_over += 1;
+        // If the channel is disconnected, the incoming channel ends too, after the peer's last
+        // frames.
+        drop(self.outgoing.try_send(batch));
+    }
+
+    /// The number of bytes that the system has taken at once, or `None` if the writer thread has to
+    /// write. It meets the error again if this is one.
+    fn write_now(&self, batch: &Batch) -> Option<usize> {
+        match self.ending.stream.as_ref()?.write_now(batch.as_bytes()) {
+            Ok(Written::Bytes(count)) => Some(count),
+            Ok(Written::Unsupported) | Err(_) => None,
+        }
     }
 
     /// Closes the connection after everything sent is written, and waits for that. Frames that
@@ -143,6 +177,8 @@ impl Connection {
         let end = |incoming, outgoing| Self {
             incoming,
             outgoing,
+            handed_over: 0,
+            written: Arc::default(),
             ending: Ending::default(),
             threads: None,
         };
@@ -151,17 +187,26 @@ impl Connection {
 }
 
 /// Writes batches until the channel is disconnected. Batches that wait are written together.
-fn write_gathered(stream: &Stream, batches: &Receiver<Batch>) -> io::Result<()> {
+///
+/// `written` counts them.
+fn write_gathered(
+    stream: &Stream,
+    batches: &Receiver<Batch>,
+    written: &AtomicU64,
+) -> io::Result<()> {
     let mut gathered = Vec::new();
     while let Ok(batch) = batches.recv() {
         gathered.clear();
+        let mut count = 1;
         gathered.extend_from_slice(batch.as_bytes());
         while gathered.len() < GATHER_BYTES
             && let Ok(batch) = batches.try_recv()
         {
             gathered.extend_from_slice(batch.as_bytes());
+            count += 1;
         }
         (&*stream).write_all(&gathered)?;
+        written.fetch_add(count, Ordering::Release);
     }
     Ok(())
 }

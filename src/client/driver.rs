@@ -293,14 +293,13 @@ impl Driver {
 
     /// Passes waiting frames to the connection, if it has room for them.
     fn write(&mut self) {
-        if let Some(connection) = &self.connection
+        if let Some(connection) = &mut self.connection
             && !self.unwritten.is_empty()
             && !connection.outgoing.is_full()
         {
             let batch = Batch::of(mem::take(&mut self.unwritten));
-            // Only this thread fills the channel, so there is room. If the channel is disconnected,
-            // the incoming channel ends too, after the daemon's last frames.
-            drop(connection.outgoing.try_send(batch));
+            // Only this thread fills the channel, so there is room.
+            connection.send(batch);
         }
         self.quota.unwritten.store(self.unwritten.len(), Ordering::Relaxed);
     }
