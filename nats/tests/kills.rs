@@ -104,6 +104,8 @@ struct Fault {
     /// The part of the longest time away.
     away: f64,
     of_stream: bool,
+    /// Whether a bridge is asked to end, so that it says so to the other hosts.
+    is_gentle: bool,
 }
 
 impl Fault {
@@ -139,6 +141,7 @@ impl Plan {
                     host: random.below(3) as usize,
                     away: random.below(1000) as f64 / 1000.0,
                     of_stream: random.below(2) == 0,
+                    is_gentle: random.below(2) == 0,
                 });
             }
         }
@@ -194,7 +197,11 @@ impl Faults<'_> {
                 self.counts.bridges += 1;
                 let is_away = self.outage.is_some_and(|(away, _)| away == fault.host);
                 let host = (fault.host + usize::from(is_away)) % HOSTS.len();
-                self.hosts[host].kill_bridge();
+                if fault.is_gentle {
+                    self.hosts[host].stop_bridge();
+                } else {
+                    self.hosts[host].kill_bridge();
+                }
                 thread::sleep(fault.away(AWAY_MS));
                 self.hosts[host].start_bridge();
             }

@@ -139,11 +139,24 @@ impl Host {
         self.bridge = Some(self.process(bridge(), &self.arguments));
     }
 
+    /// Kills the bridge, as a crash would.
     pub(crate) fn kill_bridge(&mut self) {
+        self.end_bridge("killed", Process::kill);
+    }
+
+    /// Asks the bridge to end, as a person would.
+    pub(crate) fn stop_bridge(&mut self) {
+        self.end_bridge("stopped", |bridge| {
+            bridge.signal("TERM");
+            bridge.wait();
+        });
+    }
+
+    fn end_bridge(&mut self, how: &str, end: impl FnOnce(&mut Process)) {
         let mut bridge = self.bridge.take().unwrap();
-        bridge.kill();
+        end(&mut bridge);
         self.earlier_lines.extend(bridge.lines());
-        self.earlier_lines.push("killed".to_owned());
+        self.earlier_lines.push(how.to_owned());
     }
 
     /// The last `count` lines of the bridge and those before it.
