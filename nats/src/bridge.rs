@@ -389,7 +389,7 @@ impl Bridge<'_> {
     /// Acknowledges a message of the stream, and passes it to the local side. If it gets lost here,
     /// its sender publishes it again.
     fn received(&mut self, received: &Received) {
-        self.link.note(received.reply.clone(), "+ACK".into());
+        self.link.publish_now(received.reply.clone(), "+ACK".into());
         self.purge = match self.purge {
             Purge::None | Purge::Wanted => Purge::Wanted,
             Purge::Running | Purge::RunningAndWanted => Purge::RunningAndWanted,
@@ -451,7 +451,7 @@ impl Bridge<'_> {
                 let confirmations = Confirmations { version: VERSION, ids: ids.to_vec() };
                 let bytes = serde_json::to_vec(&confirmations).expect("ids are JSON");
                 let subject = subject::confirmations(&host, self.here.as_str());
-                self.link.note(subject, bytes.into());
+                self.link.publish_now(subject, bytes.into());
             }
         }
     }
@@ -540,7 +540,7 @@ impl Bridge<'_> {
         let (settings, stream_bytes) = (self.settings, self.stream_bytes);
         let beat = Own { settings, instance: self.instance, stream_bytes }.beat(age, ask, bye);
         // Without this beat, the next one or the silence counts.
-        self.link.note(subject::presence(&self.here), beat);
+        self.link.publish_now(subject::presence(&self.here), beat);
     }
 }
 

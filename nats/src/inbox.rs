@@ -18,8 +18,8 @@ use std::{
 /// The lanes of one host at most: more agents than a host can export.
 const LANES_MAX: usize = 32;
 
-/// The frames of a lane that wait for an earlier one, or for the daemon, at most. A bridge that
-/// obeys the rules has fewer messages on their way.
+/// The frames of a lane that wait for an earlier one, or for the daemon, at most. A bridge has
+/// no more messages on their way than the window of an agent (64), and few answers.
 const FRAMES_MAX: usize = 256;
 
 /// The bytes of a lane that wait at most. A single frame may be larger.

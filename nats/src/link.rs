@@ -209,7 +209,7 @@ impl Link {
     }
 
     /// Publishes without waiting. Whatever is lost is repeated by those that need it.
-    pub fn note(&self, subject: String, bytes: bytes::Bytes) {
+    pub fn publish_now(&self, subject: String, bytes: bytes::Bytes) {
         if self.is_connected() {
             // It is dropped if much waits to be sent.
             drop(self.client.publish(subject, bytes).now_or_never());

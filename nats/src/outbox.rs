@@ -3,8 +3,8 @@
 //! A *lane* is everything for one agent of one host. The frames of a lane have numbers, by which the
 //! receiving bridge restores their order. Each is published again until that bridge confirms it:
 //! that the daemon there has accepted a message, or that the border has handled an answer or a
-//! refusal. A message that is refused is answered by a refusal instead. So nothing depends on what
-//! NATS keeps or repeats; the receiver recognizes what comes twice.
+//! refusal. A refused message is not confirmed: the refusal takes the place of a confirmation. So
+//! nothing depends on what NATS keeps or repeats; the receiver recognizes what comes twice.
 //!
 //! One publish of a lane is in flight at a time; what comes meanwhile shares the next.
 
@@ -36,14 +36,14 @@ pub const PAUSE: Duration = Duration::from_millis(100);
 pub const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The time after which a frame is published again if it is not confirmed, at first. It doubles
-/// with each repetition, up to [`AGAIN_DOUBLED`] times.
-pub const AGAIN: Duration = Duration::from_secs(5);
+/// with each repetition, up to [`RESEND_DOUBLINGS`] times.
+pub const RESEND: Duration = Duration::from_secs(5);
 
-/// How often [`AGAIN`] doubles.
-pub const AGAIN_DOUBLED: u32 = 2;
+/// How often [`RESEND`] doubles.
+pub const RESEND_DOUBLINGS: u32 = 2;
 
 /// The period in which frames are looked at that may have to be published again.
-const LOOK: Duration = Duration::from_secs(1);
+const RESEND_CHECK: Duration = Duration::from_secs(1);
 
 /// The time after which an answer or a refusal that is not confirmed is dropped.
 pub const REPLY_MAX: Duration = Duration::from_secs(600);
@@ -220,7 +220,7 @@ pub struct Outbox {
     last_number: u64,
     bytes: usize,
     publishes: u64,
-    look_at: Option<Instant>,
+    check_at: Option<Instant>,
 }
 
 impl Outbox {
@@ -237,7 +237,7 @@ impl Outbox {
             last_number: 0,
             bytes: 0,
             publishes: 0,
-            look_at: None,
+            check_at: None,
         }
     }
 
@@ -245,7 +245,7 @@ impl Outbox {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let in_flight = self.queues.values().filter_map(|queue| queue.in_flight.as_ref());
-        in_flight.filter_map(|it| it.repeat_at).chain(self.look_at).min()
+        in_flight.filter_map(|it| it.repeat_at).chain(self.check_at).min()
     }
 
     /// Handles an input at a time.
@@ -269,9 +269,9 @@ impl Outbox {
             Input::Limit(limit) => self.limit(limit, outputs),
             Input::Tick => self.tick(now, outputs),
         }
-        self.look_at = match self.look_at {
+        self.check_at = match self.check_at {
             _ if self.places.is_empty() => None,
-            None => Some(now + LOOK),
+            None => Some(now + RESEND_CHECK),
             known => known,
         };
     }
@@ -432,7 +432,7 @@ impl Outbox {
                 refused.push(frame.carry.id.clone());
                 continue;
             }
-            let wait = AGAIN * 2_u32.pow(frame.published.min(AGAIN_DOUBLED));
+            let wait = RESEND * 2_u32.pow(frame.published.min(RESEND_DOUBLINGS));
             frame.published += u32::from(refusal.is_none());
             frame.again_at = Some(now + wait);
         }
@@ -539,14 +539,14 @@ impl Outbox {
         for lane in divided {
             self.publish_next(&lane, outputs);
         }
-        if self.look_at.is_some_and(|at| at <= now) {
-            self.look_at = None;
-            self.look(now, outputs);
+        if self.check_at.is_some_and(|at| at <= now) {
+            self.check_at = None;
+            self.resend(now, outputs);
         }
     }
 
     /// Publishes again what was not confirmed in time, and drops answers that nobody wants.
-    fn look(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+    fn resend(&mut self, now: Instant, outputs: &mut Vec<Output>) {
         let mut late = Vec::new();
         for queue in self.queues.values_mut() {
             for (number, frame) in &mut queue.frames {

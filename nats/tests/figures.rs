@@ -93,7 +93,7 @@ impl Bare {
                     tokio::join!(link.publish(here, &publish, None), deliveries.recv());
                 latencies.push(begun.elapsed());
                 assert_eq!(published, Published::Stored);
-                link.note(delivery.unwrap().reply, "+ACK".into());
+                link.publish_now(delivery.unwrap().reply, "+ACK".into());
             });
         }
     }
@@ -115,7 +115,7 @@ impl Bare {
             let receive = async {
                 for _ in 0..MESSAGES {
                     let delivery = deliveries.recv().await.unwrap();
-                    link.note(delivery.reply, "+ACK".into());
+                    link.publish_now(delivery.reply, "+ACK".into());
                 }
             };
             tokio::join!(publish, receive)

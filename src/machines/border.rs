@@ -67,7 +67,7 @@ pub enum Input<'a> {
     Refused(&'a Host, Name, Nack),
     /// A question of a machine's agent, with this `correlationId`, was answered.
     Answered(&'a Host, Name, SendId, String, Answer),
-    /// The message with this id is safe with the transport or the other machine.
+    /// The other machine's daemon has accepted the message with this id.
     Carried(&'a Host, String),
     /// The transport could not carry the message with this id; a sentence says why.
     NotCarried(&'a Host, String, String),

@@ -114,7 +114,7 @@ fn frame_is_published_until_it_is_confirmed() {
     assert_eq!(world.confirmed("1"), [carried("1")]);
     assert_eq!(world.confirmed("1"), []);
     let again = world.again();
-    assert!(world.now - began >= AGAIN);
+    assert!(world.now - began >= RESEND);
     assert_eq!(read(&again), (2, frames(&[(2, "two")])));
     assert_ne!(again.id, first.id, "NATS would take it for the first");
     world.published("Bob", Published::Stored);
@@ -161,7 +161,7 @@ fn messages_to_an_absent_host_are_forgotten_and_answers_are_not() {
         world.handle(Input::Tick);
         world.published("Bob", Published::Stored);
     }
-    assert!(world.now - began >= REPLY_MAX - 2 * AGAIN);
+    assert!(world.now - began >= REPLY_MAX - 2 * RESEND);
 }
 
 #[test]
