@@ -143,8 +143,9 @@ struct Bridge<'a> {
     purge: Purge,
     /// The periods since the start.
     periods: u64,
-    /// How often each host was absent, so that a frame that was for an earlier presence is known.
-    absences: BTreeMap<Token, u64>,
+    /// The numbers of the hosts' presences, by which a frame for an earlier presence is known.
+    presences: BTreeMap<Token, u64>,
+    last_presence: u64,
     end: Option<End>,
 }
 
@@ -156,8 +157,16 @@ pub async fn run(
     lines: &dyn Fn(&str),
     stop: impl Future<Output = ()>,
 ) -> End {
-    let Started { link, mut events, mut subscribers, instance, presence, stream_bytes, stream } =
-        started;
+    let Started {
+        link,
+        mut events,
+        mut subscribers,
+        instance,
+        presence,
+        answers,
+        stream_bytes,
+        stream,
+    } = started;
     let now = Instant::now();
     let here = Token::of_host(&settings.here);
     let limit = limit(&link);
@@ -180,9 +189,11 @@ pub async fn run(
         // What an earlier bridge has acknowledged may be there.
         purge: Purge::Wanted,
         periods: 0,
-        absences: BTreeMap::new(),
+        presences: BTreeMap::new(),
+        last_presence: 0,
         end: None,
     };
+    bridge.present(answers);
     let (deliveries_sender, mut deliveries) = mpsc::channel(DELIVERIES_MAX);
     let pull = tokio::spawn(pull::run(link, here, deliveries_sender));
     bridge.events(&mut subscribers, &mut events, &mut deliveries, stop).await;
@@ -271,7 +282,7 @@ impl Bridge<'_> {
                     self.work.push(create.map(Done::Created).boxed());
                 }
             }
-            Done::Created(Ok(())) => (self.lines)("the stream is there again"),
+            Done::Created(Ok(())) => self.report("created", "the stream is there again"),
             Done::Created(Err(error)) => {
                 let here = &self.settings.here;
                 let line = format!(
@@ -332,15 +343,16 @@ impl Bridge<'_> {
 impl Bridge<'_> {
     fn local_event(&mut self, from: FromLocal) {
         match from {
-            FromLocal::Carry(carry, absences) => {
+            FromLocal::Carry(carry, presence) => {
                 let lane =
                     Lane { host: Token::of_host(&carry.host), agent: Token::of_agent(&carry.to) };
-                let border::Carry { host, id, is_message, frame, .. } = carry;
-                if is_message && absences != self.absences(&lane.host) {
+                let border::Carry { host, id, is_message, requires_ack, frame, .. } = carry;
+                if is_message && self.presences.get(&lane.host) != Some(&presence) {
                     // The daemon has it for the host's next presence.
                     return;
                 }
-                let carry = outbox::Carry { host, id, is_message, frame: frame.into() };
+                let (is_repeated, frame) = (requires_ack || !is_message, frame.into());
+                let carry = outbox::Carry { host, id, is_message, is_repeated, frame };
                 self.carry(outbox::Input::Carry(lane, carry));
             }
             FromLocal::Confirm(host, id) => {
@@ -488,10 +500,6 @@ impl Bridge<'_> {
         }
     }
 
-    fn absences(&self, host: &Token) -> u64 {
-        self.absences.get(host).copied().unwrap_or_default()
-    }
-
     fn present(&mut self, outputs: Vec<presence::Output>) {
         for output in outputs {
             match output {
@@ -502,14 +510,16 @@ impl Bridge<'_> {
                         if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
                     self.report(&format!("here {host} {list}"), &format!("{host} is here: {list}"));
                     let token = Token::of_host(&host);
-                    let absences = self.absences(&token);
-                    self.to_local.push_back(ToLocal::Present(host, names, absences));
+                    self.last_presence += 1;
+                    let presence =
+                        *self.presences.entry(token.clone()).or_insert(self.last_presence);
+                    self.to_local.push_back(ToLocal::Present(host, names, presence));
                     self.carry(outbox::Input::Restarted(token));
                 }
                 presence::Output::Absent(host) => {
                     self.report(&format!("gone {host}"), &format!("{host} is gone"));
                     let token = Token::of_host(&host);
-                    *self.absences.entry(token.clone()).or_default() += 1;
+                    self.presences.remove(&token);
                     self.carry(outbox::Input::Absent(token));
                     self.to_local.push_back(ToLocal::Absent(host));
                 }

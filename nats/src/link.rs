@@ -114,8 +114,10 @@ pub struct Server {
 pub enum RequestError {
     /// JetStream answers with an error.
     Api(ApiError),
-    /// There is no answer: no connection, no leader, or no permission.
+    /// There is no answer, such as for want of a leader or a permission.
     NoAnswer(String),
+    /// There is no connection, so nothing was sent.
+    NoConnection,
     /// Nothing receives requests on the subject at present.
     NoResponders,
 }
@@ -134,6 +136,7 @@ impl fmt::Display for RequestError {
         match self {
             Self::Api(error) => f.write_str(&error.description),
             Self::NoAnswer(why) => f.write_str(why),
+            Self::NoConnection => f.write_str("there is no connection"),
             Self::NoResponders => f.write_str("JetStream is not there"),
         }
     }
@@ -204,6 +207,7 @@ impl Link {
         match self.send(publish.subject.clone(), request).await {
             Ok(answer) => js::published(host, &answer, stream_bytes),
             Err(RequestError::NoResponders) => Published::NoStream,
+            Err(RequestError::NoConnection) => Published::NotSent,
             Err(_) => Published::Unknown,
         }
     }
@@ -303,7 +307,7 @@ impl Link {
 
     async fn send(&self, subject: String, request: Request) -> Result<bytes::Bytes, RequestError> {
         if !self.is_connected() {
-            return Err(RequestError::NoAnswer("there is no connection".to_owned()));
+            return Err(RequestError::NoConnection);
         }
         match self.client.send_request(subject, request).await {
             Ok(answer) => Ok(answer.payload),

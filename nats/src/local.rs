@@ -16,8 +16,8 @@ pub const FROM_LOCAL_MAX: usize = 1024;
 /// A notification to the local side.
 #[derive(Debug)]
 pub enum ToLocal {
-    /// A host is present and exports these agents, in place of those that it exported before. It
-    /// was absent so many times.
+    /// A host is present and exports these agents, in place of those that it exported before. The
+    /// number is another one after the host was absent.
     Present(Host, Vec<Name>, u64),
     /// A host is absent.
     Absent(Host),
@@ -34,7 +34,7 @@ pub enum ToLocal {
 /// A request of the local side.
 #[derive(Debug)]
 pub enum FromLocal {
-    /// Carry a frame to a host that was absent so many times. The answer is [`ToLocal::Carried`] or
+    /// Carry a frame to a host whose presence had this number. The answer is [`ToLocal::Carried`] or
     /// [`ToLocal::Refused`], unless the host becomes absent.
     Carry(Carry, u64),
     /// The frame of this id of a host is dealt with, and not refused.

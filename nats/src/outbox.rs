@@ -15,7 +15,7 @@ use crate::{
 use agent_relay::protocol::name::Host;
 use bytes::Bytes;
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -74,6 +74,9 @@ pub struct Carry {
     pub id: String,
     /// Whether it is a message, rather than an answer or a refusal.
     pub is_message: bool,
+    /// Whether it is published again until it is confirmed. A message that is sent at most once is
+    /// not.
+    pub is_repeated: bool,
     /// The frame.
     pub frame: Bytes,
 }
@@ -98,6 +101,8 @@ pub enum Published {
     Refused(Refusal),
     /// The stream may or may not have the message.
     Unknown,
+    /// The stream does not have the message: there was no connection.
+    NotSent,
     /// Nothing receives messages on the subject at present.
     NoStream,
 }
@@ -148,7 +153,8 @@ pub enum Input {
 pub enum Output {
     /// Publish a message, and report the outcome.
     Publish(Lane, Arc<Publish>),
-    /// The other host has confirmed the frame of this host and id.
+    /// The frame of this host and id needs no more: the other host has confirmed it, or it is not
+    /// repeated.
     Carried {
         /// The receiving host.
         host: Host,
@@ -189,7 +195,10 @@ struct Queue {
 struct Frame {
     carry: Carry,
     begun: Instant,
+    /// How often the stream was known to have it.
     published: u32,
+    /// Whether the other host may have it.
+    may_be_there: bool,
     /// When to publish it again.
     again_at: Option<Instant>,
 }
@@ -300,7 +309,10 @@ impl Outbox {
         queue.last_number += 1;
         let number = queue.last_number;
         self.last_number = self.last_number.max(number);
-        queue.frames.insert(number, Frame { carry, begun: now, published: 0, again_at: None });
+        queue.frames.insert(
+            number,
+            Frame { carry, begun: now, published: 0, may_be_there: false, again_at: None },
+        );
         queue.due.insert(number);
         self.places.insert(key, (lane.clone(), number));
         self.publish_next(&lane, outputs);
@@ -404,40 +416,67 @@ impl Outbox {
         published: Published,
         outputs: &mut Vec<Output>,
     ) {
-        let Some(queue) = self.queues.get_mut(lane) else { return };
-        let Some(in_flight) = queue.in_flight.as_mut() else { return };
         let refusal = match published {
             Published::Stored => None,
             Published::Refused(refusal) => Some(refusal),
-            Published::Unknown | Published::NoStream => {
-                in_flight.repeat_at = Some(now + in_flight.pause);
-                in_flight.pause = (in_flight.pause * 2).min(PAUSE_MAX);
-                let since = *in_flight.no_stream_since.get_or_insert(now);
-                if published == Published::Unknown {
-                    in_flight.no_stream_since = None;
-                } else if now.saturating_duration_since(since) >= STREAM_MAX {
-                    self.refuse_all(lane, outputs);
-                }
-                return self.publish_next(lane, outputs);
-            }
+            unanswered => return self.unanswered(now, lane, &unanswered, outputs),
         };
+        let Some(queue) = self.queues.get_mut(lane) else { return };
         let numbers = queue.in_flight.take().map(|it| it.numbers).unwrap_or_default();
-        let mut refused = Vec::new();
+        let (mut refused, mut done) = (Vec::new(), Vec::new());
         for number in numbers {
             let Some(frame) = queue.frames.get_mut(&number) else { continue };
             // What was published before may have arrived.
-            if frame.published == 0
+            if !frame.may_be_there
                 && refusal.as_ref().is_some_and(|it| frame.carry.is_message || it.is_final())
             {
                 refused.push(frame.carry.id.clone());
                 continue;
             }
             let wait = RESEND * 2_u32.pow(frame.published.min(RESEND_DOUBLINGS));
-            frame.published += u32::from(refusal.is_none());
             frame.again_at = Some(now + wait);
+            if refusal.is_none() {
+                (frame.published, frame.may_be_there) = (frame.published + 1, true);
+            }
+            if !frame.carry.is_repeated {
+                done.push(frame.carry.id.clone());
+            }
         }
         if let Some(refusal) = refusal {
             self.refuse(lane, refused, &refusal, outputs);
+        }
+        for id in done {
+            let Some((_, Carry { host, id, .. })) = self.take(lane.host.clone(), id) else {
+                continue;
+            };
+            outputs.push(Output::Carried { host, id });
+        }
+        self.publish_next(lane, outputs);
+    }
+
+    /// Repeats a publish after a pause.
+    fn unanswered(
+        &mut self,
+        now: Instant,
+        lane: &Lane,
+        published: &Published,
+        outputs: &mut Vec<Output>,
+    ) {
+        let Some(queue) = self.queues.get_mut(lane) else { return };
+        let Some(in_flight) = queue.in_flight.as_mut() else { return };
+        in_flight.repeat_at = Some(now + in_flight.pause);
+        in_flight.pause = (in_flight.pause * 2).min(PAUSE_MAX);
+        for number in &in_flight.numbers {
+            if let Some(frame) = queue.frames.get_mut(number) {
+                frame.may_be_there |= *published == Published::Unknown;
+            }
+        }
+        let since = in_flight.no_stream_since.take().unwrap_or(now);
+        if *published == Published::NoStream {
+            in_flight.no_stream_since = Some(since);
+            if now.saturating_duration_since(since) >= STREAM_MAX {
+                self.refuse_all(lane, outputs);
+            }
         }
         self.publish_next(lane, outputs);
     }
@@ -461,7 +500,7 @@ impl Outbox {
     /// Refuses the messages of a lane whose host has no stream, but none that was published before.
     fn refuse_all(&mut self, lane: &Lane, outputs: &mut Vec<Output>) {
         let Some(queue) = self.queues.get(lane) else { return };
-        let new = |frame: &&Frame| frame.carry.is_message && frame.published == 0;
+        let new = |frame: &&Frame| frame.carry.is_message && !frame.may_be_there;
         let new: Vec<_> = queue.frames.values().filter(new).map(|frame| &frame.carry).collect();
         let Some(host) = new.first().map(|carry| carry.host.clone()) else { return };
         let ids = new.iter().map(|carry| carry.id.clone()).collect();
@@ -480,9 +519,12 @@ impl Outbox {
         let Frame { carry, .. } = queue.frames.remove(&number)?;
         self.bytes -= carry.frame.len();
         if !carry.is_message
-            && let Some(replies) = self.replies.get_mut(&lane.host)
+            && let Entry::Occupied(mut replies) = self.replies.entry(lane.host.clone())
         {
-            *replies -= 1;
+            *replies.get_mut() -= 1;
+            if *replies.get() == 0 {
+                replies.remove();
+            }
         }
         Some((lane, carry))
     }

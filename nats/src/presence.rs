@@ -3,7 +3,8 @@
 //! Each bridge says every [`BEAT`] that it is here. A host that is silent for [`SILENCE_MAX`] is
 //! absent. Only the receiver's own monotonic clock counts, so clocks of the hosts may differ.
 //!
-//! Two bridges of one host would share its messages, so the one that was started later ends.
+//! Two bridges of one host would share its messages, so the one that was started later ends; either
+//! one if both were started within a beat.
 
 use crate::subject::Token;
 use agent_relay::{

@@ -69,8 +69,8 @@ struct Side {
 #[derive(Default)]
 struct Peer {
     exports: Vec<Name>,
-    /// How often the host was absent before.
-    absences: u64,
+    /// The number of the host's presence.
+    presence: u64,
     is_joined: bool,
     /// The agents that the daemon refuses.
     refused: Vec<Name>,
@@ -268,9 +268,9 @@ impl Transport for Side {
 
     fn event(&mut self, now: Now, event: ToLocal, local: &mut Local) -> ControlFlow<Self::End> {
         match event {
-            ToLocal::Present(host, exports, absences) => {
+            ToLocal::Present(host, exports, presence) => {
                 let peer = self.hosts.entry(host.clone()).or_default();
-                (peer.exports, peer.refused, peer.absences) = (exports, Vec::new(), absences);
+                (peer.exports, peer.refused, peer.presence) = (exports, Vec::new(), presence);
                 self.join(now, &host, local);
             }
             ToLocal::Absent(host) => {
@@ -326,8 +326,8 @@ impl Transport for Side {
         if carry.is_message {
             peer.sent.add(carry.id.clone(), carry.to.clone(), carry.frame.len());
         }
-        let absences = peer.absences;
-        self.to_bridge(FromLocal::Carry(carry, absences));
+        let presence = peer.presence;
+        self.to_bridge(FromLocal::Carry(carry, presence));
         Ok(())
     }
 

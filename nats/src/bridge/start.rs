@@ -24,6 +24,8 @@ pub struct Started {
     pub(super) subscribers: Subscribers,
     pub(super) instance: u64,
     pub(super) presence: Presence,
+    /// What follows from the first answers of the other hosts.
+    pub(super) answers: Vec<presence::Output>,
     pub(super) stream_bytes: Option<i64>,
     pub(super) stream: StreamSettings,
 }
@@ -47,12 +49,13 @@ pub async fn start(
     let now = Instant::now();
     let mut presence = Presence::new(here.clone(), presence::instance(instance), now);
     let own = Own { settings, instance, stream_bytes };
-    let subscribers = Subscribers {
+    let mut subscribers = Subscribers {
         confirmations: subscribe(&link, subject::confirmations(&here, "*")).await?,
         beats: subscribe(&link, format!("{PRESENCE}.*")).await?,
     };
-    let subscribers = ask_who_is_there(&own, &link, &here, &mut presence, subscribers).await?;
-    Ok(Started { link, events, subscribers, instance, presence, stream_bytes, stream })
+    let beats = &mut subscribers.beats;
+    let answers = ask_who_is_there(&own, &link, &here, &mut presence, beats).await?;
+    Ok(Started { link, events, subscribers, instance, presence, answers, stream_bytes, stream })
 }
 
 async fn subscribe(link: &Link, subject: String) -> Result<Subscriber, String> {
@@ -152,38 +155,29 @@ fn refusal(events: &mut mpsc::Receiver<Event>) -> Option<String> {
     refusal
 }
 
-/// Asks who is there. Fails if another bridge of this host answers.
+/// Asks who is there, and returns what follows from the answers. Fails if another bridge of this
+/// host answers.
 async fn ask_who_is_there(
     own: &Own<'_>,
     link: &Link,
     here: &Token,
     presence: &mut Presence,
-    mut subscribers: Subscribers,
-) -> Result<Subscribers, String> {
+    beats: &mut Subscriber,
+) -> Result<Vec<presence::Output>, String> {
     let client = link.client();
     let ask = own.beat(Duration::ZERO, true, false);
     client.publish(subject::presence(here), ask).await.map_err(|error| no_answer(&error))?;
     client.flush().await.map_err(|error| no_answer(&error))?;
-    let until = time::Instant::now() + FIRST_ANSWERS;
-    while let Ok(Some(message)) = time::timeout_at(until, subscribers.beats.next()).await {
-        let Some(host) = subject::present(&message.subject).filter(|host| host == here) else {
-            // The loop asks again, and then handles the answers of the other hosts.
-            continue;
-        };
-        let mut outputs = Vec::new();
-        presence.handle(
-            Instant::now(),
-            presence::Input::Beat(&host, &message.payload),
-            &mut outputs,
-        );
+    let (until, mut outputs) = (time::Instant::now() + FIRST_ANSWERS, Vec::new());
+    while let Ok(Some(message)) = time::timeout_at(until, beats.next()).await {
+        let Some(host) = subject::present(&message.subject) else { continue };
+        let input = presence::Input::Beat(&host, &message.payload);
+        presence.handle(Instant::now(), input, &mut outputs);
         if outputs.contains(&presence::Output::Taken) {
             return Err(taken(own.settings));
         }
     }
-    // The loop begins with no host, so that it reports each.
-    let ask = own.beat(FIRST_ANSWERS, true, false);
-    client.publish(subject::presence(here), ask).await.map_err(|error| no_answer(&error))?;
-    Ok(subscribers)
+    Ok(outputs)
 }
 
 /// The sentence about another bridge of this host.

@@ -177,7 +177,13 @@ impl World {
     fn carry(&mut self, id: u64) {
         let (host, id) = (Host::parse("pi").unwrap(), id.to_string());
         let frame = Bytes::from(id.clone());
-        self.handle(Input::Carry(Self::lane(), Carry { host, id, is_message: true, frame }), true);
+        self.handle(
+            Input::Carry(
+                Self::lane(),
+                Carry { host, id, is_message: true, is_repeated: true, frame },
+            ),
+            true,
+        );
     }
 
     fn deliver(&mut self, bytes: Bytes) {

@@ -39,7 +39,10 @@ impl World {
 
     fn carry_any(&mut self, agent: &str, id: &str, frame: &[u8], is_message: bool) -> Vec<Output> {
         let (host, id, frame) = (host("Pi"), id.to_owned(), Bytes::copy_from_slice(frame));
-        self.handle(Input::Carry(lane(agent), Carry { host, id, is_message, frame }))
+        self.handle(Input::Carry(
+            lane(agent),
+            Carry { host, id, is_message, is_repeated: true, frame },
+        ))
     }
 
     fn published(&mut self, agent: &str, published: Published) -> Vec<Output> {
@@ -281,6 +284,31 @@ fn message_that_may_have_arrived_is_not_refused() {
         world.again();
     }
     assert_eq!(world.confirmed("1"), [carried("1")]);
+}
+
+#[test]
+fn message_whose_publish_had_no_answer_is_not_refused() {
+    let mut world = World::new();
+    world.carry("Bob", "1", b"one");
+    world.published("Bob", Published::NotSent);
+    world.again();
+    let refusal = Refusal { kind: RefusalKind::Full, message: "full".to_owned() };
+    let outputs = world.published("Bob", Published::Refused(refusal.clone()));
+    assert!(matches!(outputs[..], [Output::Refused { .. }]), "{outputs:?}");
+    world.carry("Bob", "2", b"two");
+    world.published("Bob", Published::Unknown);
+    world.again();
+    assert_eq!(world.published("Bob", Published::Refused(refusal)), []);
+}
+
+#[test]
+fn message_that_is_sent_at_most_once_is_not_published_again() {
+    let mut world = World::new();
+    let (host, id, frame) = (host("Pi"), "1".to_owned(), Bytes::from("one"));
+    let carry = Carry { host, id, is_message: true, is_repeated: false, frame };
+    publish(&world.handle(Input::Carry(lane("Bob"), carry)));
+    assert_eq!(world.published("Bob", Published::Stored), [carried("1")]);
+    assert_eq!(world.outbox.deadline(), None);
 }
 
 #[test]
