@@ -1,5 +1,6 @@
 //! A bridge between NATS and its local side: the loop around the state machines.
 
+mod hosts;
 mod start;
 
 use crate::{
@@ -7,7 +8,7 @@ use crate::{
     link::{Link, RequestError, Server, StreamSettings},
     local::{FromLocal, Local, ToLocal},
     outbox::{self, Lane, Limit, Outbox, Published},
-    presence::{self, BEAT, Beat, Presence, VERSION},
+    presence::{self, BEAT, Presence, VERSION},
     pull::{self, Received},
     reports::{Reports, printable},
     subject::{self, Token},
@@ -479,102 +480,6 @@ impl Bridge<'_> {
             let purge = async move { Done::Purged(link.purge().await) };
             self.work.push(purge.boxed());
         }
-    }
-}
-
-/// Presence.
-impl Bridge<'_> {
-    fn beat_came(&mut self, message: &Message) {
-        // The subject shows who published; others may have made the server send it here.
-        let Some(host) = subject::present(&message.subject) else {
-            self.report("presence", "a message that is no beat came as one; ignored");
-            return;
-        };
-        let mut outputs = Vec::new();
-        let input = presence::Input::Beat(&host, &message.payload);
-        self.presence.handle(Instant::now(), input, &mut outputs);
-        let asked = outputs.contains(&presence::Output::Answer);
-        self.present(outputs);
-        if asked {
-            self.beat(false, false);
-        }
-    }
-
-    fn present(&mut self, outputs: Vec<presence::Output>) {
-        for output in outputs {
-            match output {
-                presence::Output::Present(host, names) => {
-                    let names = self.settings.imported(&host, names);
-                    let list: Vec<_> = names.iter().map(Name::as_str).collect();
-                    let list =
-                        if list.is_empty() { "no agent".to_owned() } else { list.join(", ") };
-                    self.report(&format!("here {host} {list}"), &format!("{host} is here: {list}"));
-                    let token = Token::of_host(&host);
-                    self.last_presence += 1;
-                    let presence =
-                        *self.presences.entry(token.clone()).or_insert(self.last_presence);
-                    self.to_local.push_back(ToLocal::Present(host, names, presence));
-                    self.carry(outbox::Input::Restarted(token));
-                }
-                presence::Output::Absent(host) => {
-                    self.report(&format!("gone {host}"), &format!("{host} is gone"));
-                    let token = Token::of_host(&host);
-                    self.presences.remove(&token);
-                    self.carry(outbox::Input::Absent(token));
-                    self.to_local.push_back(ToLocal::Absent(host));
-                }
-                presence::Output::Restarted(host) => self.carry(outbox::Input::Restarted(host)),
-                presence::Output::Refused(host, why) => {
-                    let line = format!("{host} is refused: {why}");
-                    self.report(&format!("beat {host}"), &line);
-                }
-                presence::Output::Answer => {}
-                presence::Output::Taken => self.end = Some(End::Taken),
-            }
-        }
-    }
-
-    fn period(&mut self) {
-        // The event of a new server is dropped if there are too many.
-        self.carry(outbox::Input::Limit(limit(&self.link)));
-        self.beat(false, false);
-    }
-
-    fn beat(&mut self, ask: bool, bye: bool) {
-        let now = Instant::now();
-        if now.saturating_duration_since(self.last_beat) < BEAT_MIN || !self.link.is_connected() {
-            return;
-        }
-        self.last_beat = now;
-        let age = self.presence.age(now);
-        let (settings, stream_bytes) = (self.settings, self.stream_bytes);
-        let beat = Own { settings, instance: self.instance, stream_bytes }.beat(age, ask, bye);
-        // Without this beat, the next one or the silence counts.
-        self.link.publish_now(subject::presence(&self.here), beat);
-    }
-}
-
-/// The source of this bridge's announcements.
-struct Own<'a> {
-    settings: &'a Settings,
-    instance: u64,
-    stream_bytes: Option<i64>,
-}
-
-impl Own<'_> {
-    /// A beat as the bytes of a message.
-    fn beat(&self, age: Duration, ask: bool, bye: bool) -> bytes::Bytes {
-        let beat = Beat {
-            version: VERSION,
-            host: self.settings.here.to_string(),
-            instance: presence::instance(self.instance),
-            age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-            exports: self.settings.exports.iter().map(ToString::to_string).collect(),
-            stream_bytes: self.stream_bytes,
-            ask,
-            bye,
-        };
-        serde_json::to_vec(&beat).expect("a beat is JSON").into()
     }
 }
 

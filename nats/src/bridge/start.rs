@@ -1,6 +1,6 @@
 //! The start of a bridge: it connects, finds its consumer, and asks who is there.
 
-use super::{Own, Settings, Subscribers};
+use super::{Settings, Subscribers, hosts::Own};
 use crate::{
     js,
     link::{Link, RequestError, Servers, StreamSettings},
