@@ -4,7 +4,7 @@
 //! absent. Only the receiver's own monotonic clock counts, so clocks of the hosts may differ.
 //!
 //! Two bridges of one host would share its messages, so the one that was started later ends; either
-//! one if both were started within a beat.
+//! one if both were started at the same moment.
 
 use crate::subject::Token;
 use agent_relay::{
@@ -22,6 +22,9 @@ pub const VERSION: u32 = 1;
 
 /// The time between two beats.
 pub const BEAT: Duration = Duration::from_secs(2);
+
+/// The difference below which two bridges count as of the same age: a beat takes some time.
+const SAME_AGE: Duration = Duration::from_millis(200);
 
 /// The silence after which a host is absent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(7);
