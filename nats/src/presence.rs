@@ -246,8 +246,11 @@ impl Presence {
         }
         let (own, other) = (self.age(now), Duration::from_millis(beat.age_ms));
         // The age was sent some time ago, so one that is nearly the same decides nothing.
-        let is_older =
-            if own.abs_diff(other) < BEAT { beat.instance > self.instance } else { other > own };
+        let is_older = if own.abs_diff(other) < SAME_AGE {
+            beat.instance > self.instance
+        } else {
+            other > own
+        };
         if is_older {
             outputs.push(Output::Taken);
         } else {
