@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .envelopes import fault_of, is_at_least_once
 from .scripted_daemon import ClientRun, Event, Link
 from .wire import Envelope, Failed, Skipped, brief, encode, envelope, frame, payload_of
 
@@ -130,17 +131,26 @@ def reads_frames_in_pieces(run: ClientRun) -> None:
     run.server["max_frame_bytes"] = 65536
 
     def greet(link: Link, greeting: Envelope) -> None:
-        write_slowly(link, encode(run.welcome_envelope(greeting)))
+        write_slowly(link, encode(run.welcome_envelope(link, greeting)))
 
     run.greet = greet
     link = run.join()
-    write_slowly(link, encode(delivery("d-1", 1, "one")))
+    run.admit(link, "d-1", 1)
+    write_slowly(link, encode(run.delivery(link, "d-1", 1, "one")))
     run.answer("d-1", link)
-    link.write(encode(delivery("d-2", 2, "two")) + encode(delivery("d-3", 3, "three")))
+    at_once = link.session.capabilities["max_inflight"] != 1
+    for number in (2, 3):
+        run.admit(link, f"d-{number}", number)
+        if not at_once:
+            link.write(encode(run.delivery(link, f"d-{number}", number)))
+    if at_once:
+        two, three = (encode(run.delivery(link, f"d-{number}", number)) for number in (2, 3))
+        link.write(two + three)
     run.answer("d-2", link)
     run.answer("d-3", link)
-    empty = len(encode(delivery("d-4", 4, "?"))) - 4
-    whole = encode(delivery("d-4", 4, "x" * (65536 - empty + 1)))
+    run.admit(link, "d-4", 4)
+    empty = len(encode(run.delivery(link, "d-4", 4, "?"))) - 4
+    whole = encode(run.delivery(link, "d-4", 4, "x" * (65536 - empty + 1)))
     assert len(whole) == 4 + 65536
     link.write(whole)
     run.answer("d-4", link)
@@ -151,24 +161,20 @@ def write_slowly(link: Link, data: bytes) -> None:
         link.write(data[index : index + 1])
 
 
-def delivery(id: str, seq: int, body: str) -> Envelope:
-    whole = envelope(
-        "DELIVER", {"kind": "message", "body": body}, id, from_="Bob", to="Ann",
-        delivery={"seq": seq, "session_id": "s-1", "requires_ack": True})
-    whole["ts"] = 1_760_000_000_000
-    return whole
-
-
 # 4 Envelopes
 
 
 def sends_envelopes(run: ClientRun) -> None:
-    """Every frame of a client that does all it can is an envelope as section 4 describes it."""
+    """Every frame of a client that does all it can is an envelope that a daemon accepts."""
     link = run.join()
     _, hello = find(run, "HELLO")
     run.command("send Bob hello")
-    send = run.sent("hello")[1]
-    run.accept_message(send)
+    first = run.sent("hello")[1]
+    run.accept_message(first)
+    run.command("send Bob hello")
+    again = run.sent("hello")[1]
+    run.accept_message(again)
+    check(again.id != first.id, f"two messages have the `id` {first.id!r}: one of them is lost")
     if "publish" in run.can:
         run.command("publish kit.topic hello")
         send = run.sent()[1]
@@ -187,7 +193,9 @@ def sends_envelopes(run: ClientRun) -> None:
     name = payload_of(hello).get("agent")
     for event in run.history:
         if event.kind == "frame":
-            fault = fault_of(event, name)
+            fault = fault_of(event.envelope, name)
+            if not fault and event.is_message and not is_at_least_once(event.envelope):
+                fault = "`send` and `publish` send at least once, with `requires_ack` true"
             shown = brief(event.envelope) if event.envelope else repr(event.frame[:200])
             check(not fault, f"{fault}: {shown}")
 
@@ -200,39 +208,12 @@ def find(run: ClientRun, kind: str) -> Tuple[Event, Envelope]:
     raise Failed(f"the client sent no {kind}")
 
 
-def fault_of(event: Event, name: Any) -> str:
-    """Returns what is wrong with an envelope, or nothing."""
-    whole = event.envelope
-    if not whole:
-        return "the frame is no JSON object"
-    kinds: Dict[str, Callable[[Any], bool]] = {
-        "v": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool) and v == 1,
-        "type": lambda v: isinstance(v, str),
-        "id": lambda v: isinstance(v, str) and 1 <= len(v.encode("utf-8", "replace")) <= 128,
-        "ts": lambda v: isinstance(v, (int, float)) and not isinstance(v, bool),
-        "payload": lambda v: isinstance(v, dict),
-    }
-    for member, is_right in kinds.items():
-        if member not in whole:
-            return f"the envelope has no `{member}`"
-        if not is_right(whole[member]):
-            return f"`{member}` is wrong"
-    for member in ("to", "topic", "from"):
-        if member in whole and not isinstance(whole[member], str):
-            return f"`{member}` is no string"
-    if "payload_meta" in whole and not isinstance(whole["payload_meta"], dict):
-        return "`payload_meta` is no object"
-    if whole.get("from", name) != name:
-        return "`from` is another name"
-    return ""
-
-
 def ignores_unknown_members(run: ClientRun) -> None:
     """Every envelope of the daemon has members that no version has, at every level."""
     more: Dict[str, Any] = {"kit_number": 7, "kit_object": {"a": [None, {}]}, "kit_null": None}
 
     def greet(link: Link, greeting: Envelope) -> None:
-        welcome = run.welcome_envelope(greeting)
+        welcome = run.welcome_envelope(link, greeting)
         payload = {**more, **welcome["payload"]}
         payload["server"] = {**more, **payload["server"]}
         payload["capabilities"] = {**more, **payload["capabilities"]}
@@ -286,9 +267,11 @@ def accepts_any_payload(run: ClientRun) -> None:
     cases = [(payload, METAS[0]) for payload in PAYLOADS] + [(PAYLOADS[2], METAS[1])]
     for number, (payload, meta) in enumerate(cases, 1):
         text = (
-            f'{{"v":1,"type":"DELIVER","id":"d-{number}","ts":0,"from":"Bob","to":"Ann",'
+            f'{{"v":1,"type":"DELIVER","id":"d-{number}","ts":0,"from":"Bob",'
+            f'"to":{json.dumps(link.session.agent)},'
             f'"payload":{payload},"payload_meta":{meta},'
-            f'"delivery":{{"seq":{number},"session_id":"s-1","requires_ack":true}}}}')
+            f'"delivery":{{"seq":{number},"session_id":"{link.session.id}","requires_ack":true}}}}')
+        run.admit(link, f"d-{number}", number)
         link.write(frame(text.encode()))
         try:
             run.answer(f"d-{number}", link)
@@ -302,12 +285,12 @@ def accepts_any_payload(run: ClientRun) -> None:
 
 
 def greets_first(run: ClientRun) -> None:
-    """The first frame is HELLO with a name, or RESUME."""
+    """The first frame is HELLO or RESUME, as a daemon accepts it."""
     link = run.join()
     first = next(e for e in run.history if e.kind == "frame" and e.link is link)
     check(first.type in ("HELLO", "RESUME"), f"the first frame is {brief(first.envelope)}")
-    if first.type == "HELLO":
-        check(isinstance(first.payload.get("agent"), str), f"no `agent` in {brief(first.envelope)}")
+    fault = fault_of(first.envelope, first.payload.get("agent"))
+    check(not fault, f"{fault}: {brief(first.envelope)}")
 
 
 def greets_in_time(run: ClientRun) -> None:
@@ -360,29 +343,14 @@ def answers_a_delivery(run: ClientRun) -> None:
 def acknowledges_everything(run: ClientRun) -> None:
     """Messages of two streams, redelivered ones and ones in between that need no ACK."""
     link = run.join()
-    positions: Dict[str, Tuple[str, int]] = {}
     for number in range(1, 31):
-        topic, seq = ("kit.topic", "")[number % 2], (number + 1) // 2
         delivered: Dict[str, Any] = {"attempt": 2} if number % 3 == 0 else {}
         delivered.update({"originalTo": "*"} if number % 5 == 0 else {})
-        members: Dict[str, Any] = {"topic": topic} if topic else {}
-        run.deliver(link, f"d-{number}", seq, delivery=delivered, **members)
+        members: Dict[str, Any] = {} if number % 2 else {"topic": "kit.topic"}
+        run.deliver(link, f"d-{number}", (number + 1) // 2, delivery=delivered, **members)
         run.deliver(link, f"o-{number}", number, ack=False, topic="kit.once")
-        positions[f"d-{number}"] = (topic, seq)
-    left = set(positions)
-
-    def covered(event: Event) -> Set[str]:
-        """Returns what an answer is about: its delivery, and earlier ones of the stream."""
-        id, up_to = str(event.payload.get("ack_id")), event.payload.get("cumulative_seq")
-        if event.kind != "frame" or event.type not in ("ACK", "NACK") or id not in left:
-            return set()
-        last = up_to if isinstance(up_to, int) else 0
-        stream = [i for i in positions if positions[i][0] == positions[id][0]]
-        return {id} | {i for i in stream if positions[i][1] <= last}
-
-    while left:
-        what = f"ACK or NACK of the deliveries {', '.join(sorted(left))}"
-        left -= covered(run.wait(what, lambda event: bool(covered(event)), link))
+    for number in range(1, 31):
+        run.answer(f"d-{number}", link)
 
 
 def drops_duplicates(run: ClientRun) -> None:
@@ -401,9 +369,7 @@ def drops_duplicates(run: ClientRun) -> None:
 def knows_as_many_ids_as_it_holds(run: ClientRun) -> None:
     """As many deliveries as `max_inflight` allows come twice."""
     link = run.join()
-    capabilities = payload_of(find(run, "HELLO")[1]).get("capabilities")
-    granted = (capabilities if isinstance(capabilities, dict) else {}).get("max_inflight", 256)
-    check(isinstance(granted, int) and granted >= 0, f"`max_inflight` is {granted!r}")
+    granted = link.session.capabilities["max_inflight"]
     if granted > 10_000:
         raise Skipped(f"`max_inflight` is {granted}; the kit tries up to 10000")
     ids = [f"d-{number}" for number in range(1, granted + 1)]
@@ -788,17 +754,22 @@ def repeats_messages_in_order(run: ClientRun) -> None:
         run.accept_message(again)
 
 
-def stays_away_when_replaced(run: ClientRun) -> None:
-    """SESSION_REPLACED ends the client: two clients would take the name from each other."""
+def stays_away_after_a_fatal_error(run: ClientRun) -> None:
+    """A fatal ERROR ends the client, also one with a code that no version has."""
+    for code in ("SESSION_REPLACED", "BAD_FRAME", "KIT_CODE"):
+        with ClientRun(run.program, run.can, run.timeout) as other:
+            stays_away_after(other, code)
+
+
+def stays_away_after(run: ClientRun, code: str) -> None:
     link = run.join()
-    error = {"code": "SESSION_REPLACED", "fatal": True, "message": "another connection resumed"}
-    link.send("ERROR", error)
+    link.send("ERROR", {"code": code, "fatal": True, "message": "the kit ends the connection"})
     link.end()
     try:
         run.wait("another connection", lambda e: e.kind == "opened" and e.link is not link)
     except Failed:
-        return run.await_end("the client goes on after SESSION_REPLACED")
-    raise Failed("after SESSION_REPLACED, the client connected again")
+        return run.await_end(f"the client goes on after a fatal {code}")
+    raise Failed(f"after a fatal {code}, the client connected again")
 
 
 # 17 Security

@@ -211,7 +211,7 @@ CLIENT_RULES = (
         "the one that it had; and must send, in their order and with their ids, its at-least-once "
         "SENDs that were not answered.", needs="send reconnect"),
     of_client(
-        "15.4", "As the client sees it", "1.1", client.stays_away_when_replaced,
+        "15.4", "As the client sees it", "1.1", client.stays_away_after_a_fatal_error,
         "the client's own BYE; any other fatal ERROR, which would only repeat, such as "
         "`SESSION_REPLACED`, `NAME_IN_USE`, `INVALID_NAME`, `UNAUTHORIZED`; or a cause of 5 when "
         "the attempts of a cycle are used up"),

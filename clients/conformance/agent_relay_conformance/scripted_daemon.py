@@ -20,15 +20,34 @@ import threading
 import time
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
+from .envelopes import granted
 from .wire import (
-    FRAME_BYTES_MAX, Envelope, Failed, Stream, brief, encode, envelope, payload_of,
+    FRAME_BYTES_MAX, Envelope, Failed, Skipped, Stream, brief, encode, envelope, payload_of,
 )
 
 Greet = Callable[["Link", Envelope], None]
 
 
+class Session(NamedTuple):
+    """What WELCOME states about a client, and a token resumes."""
+
+    id: str
+    agent: str
+    capabilities: Dict[str, Any]
+
+
+class Delivery(NamedTuple):
+    """An at-least-once DELIVER that was written and is not answered yet."""
+
+    link: Link
+    topic: Any
+    seq: int
+
+
 class Link(Stream):
     """The daemon's end of a connection of the client."""
+
+    session = Session("", "Ann", granted({}))
 
     def __init__(self, stream: socket.socket, number: int) -> None:
         super().__init__(stream)
@@ -39,9 +58,10 @@ class Link(Stream):
 
 
 class Event(NamedTuple):
-    """Something that happened: `opened`, `closed`, `frame` or `printed`.
+    """Something that happened: `opened`, `closed`, `frame`, `answered` or `printed`.
 
-    `handled` is set once the daemon has answered the frame by itself, such as HELLO by WELCOME.
+    `handled` is set once the daemon has answered the frame by itself, such as HELLO by WELCOME. An
+    ACK or NACK is one `frame`, and `answered` for each delivery that it is about, which is `about`.
     """
 
     kind: str
@@ -50,6 +70,7 @@ class Event(NamedTuple):
     frame: bytes
     at: float
     handled: threading.Event
+    about: str = ""
 
     @property
     def type(self) -> str:
@@ -86,7 +107,8 @@ class ClientRun:
         self.pending: List[Event] = []
         self.changed = threading.Condition()
         self.links: List[Link] = []
-        self.sessions: Dict[str, str] = {}
+        self.sessions: Dict[str, Session] = {}
+        self.unanswered: Dict[str, Delivery] = {}
         self.numbers = itertools.count(1)
         self.process: Optional[subprocess.Popen[bytes]] = None
         self.listener: Optional[socket.socket] = None
@@ -250,6 +272,8 @@ class ClientRun:
                 link.send("NACK", {"ack_id": whole.get("id"), **refusal})
             elif kind == "BYE":
                 link.end()
+            elif kind in ("ACK", "NACK"):
+                self.answered(link, whole)
             with self.changed:
                 handled.set()
                 self.changed.notify_all()
@@ -263,25 +287,36 @@ class ClientRun:
         payload = payload_of(greeting)
         session = payload.get("session") if isinstance(payload.get("session"), dict) else {}
         token = payload.get("resume_token") or (session or {}).get("resume_token")
-        self.write_welcome(link, greeting, self.sessions.pop(str(token), ""))
+        self.write_welcome(link, greeting, self.sessions.pop(str(token), None))
 
-    def write_welcome(self, link: Link, greeting: Envelope, session: str = "") -> None:
+    def write_welcome(
+        self, link: Link, greeting: Envelope, session: Optional[Session] = None,
+    ) -> None:
         """Writes a WELCOME; without `session`, a fresh one."""
-        link.write(encode(self.welcome_envelope(greeting, session)))
+        link.write(encode(self.welcome_envelope(link, greeting, session)))
         if greeting.get("type") == "RESUME":
             self.sync(link, greeting)
 
-    def welcome_envelope(self, greeting: Envelope, session: str = "") -> Envelope:
+    def welcome_envelope(
+        self, link: Link, greeting: Envelope, session: Optional[Session] = None,
+    ) -> Envelope:
+        """Returns a WELCOME and gives the connection its session; without `session`, a fresh one.
+
+        It grants what HELLO asks for, and to RESUME what was granted before.
+        """
         number = next(self.numbers)
-        session = session or f"s-{number:016x}"
+        before = session or next(reversed(self.sessions.values()), link.session)
+        name = payload_of(greeting).get("agent")
+        is_hello = greeting.get("type") == "HELLO"
+        link.session = Session(
+            session.id if session else f"s-{number:016x}",
+            name if isinstance(name, str) else before.agent,
+            granted(greeting) if is_hello else before.capabilities)
         token = f"{number:064x}"
-        self.sessions[token] = session
-        capabilities = {
-            "ack": True, "resume": True, "max_inflight": 256, "supports_topics": True}
+        self.sessions[token] = link.session
         return envelope("WELCOME", {
-            "session_id": session, "resume_token": token,
-            "agent": payload_of(greeting).get("agent", "Ann"),
-            "capabilities": capabilities, "server": self.server,
+            "session_id": link.session.id, "resume_token": token, "agent": link.session.agent,
+            "capabilities": link.session.capabilities, "server": self.server,
         })
 
     def sync(self, link: Link, resume: Envelope) -> None:
@@ -289,18 +324,37 @@ class ClientRun:
         rows = [
             {**row, "server_last_seq": row.get("last_seq", 0)}
             for row in (streams if isinstance(streams, list) else []) if isinstance(row, dict)]
-        link.send("SYNC", {"session_id": "s-1", "streams": rows})
+        link.send("SYNC", {"session_id": link.session.id, "streams": rows})
+
+    def answered(self, link: Link, answer: Envelope) -> None:
+        """Settles the deliveries that an ACK or NACK is about: several, with `cumulative_seq`."""
+        payload = payload_of(answer)
+        id, up_to = payload.get("ack_id"), payload.get("cumulative_seq", 0)
+        with self.changed:
+            named = self.unanswered.get(id) if isinstance(id, str) else None
+            if named is None:
+                return  # It is unknown or answered already.
+            is_cumulative = answer.get("type") == "ACK" and isinstance(up_to, int)
+            settled = [
+                other for other, delivery in self.unanswered.items()
+                if other == id or (
+                    is_cumulative and delivery.topic == named.topic and delivery.seq <= up_to)]
+            for other in settled:
+                del self.unanswered[other]
+        for other in settled:
+            self.happened("answered", link, answer, about=other)
 
     # Events
 
     def happened(
         self, kind: str, link: Optional[Link], whole: Optional[Envelope] = None,
         data: bytes = b"", at: float = 0.0, handled: Optional[threading.Event] = None,
+        about: str = "",
     ) -> None:
         if handled is None:
             handled = threading.Event()
             handled.set()
-        event = Event(kind, link, whole or {}, data, at or time.monotonic(), handled)
+        event = Event(kind, link, whole or {}, data, at or time.monotonic(), handled, about)
         with self.changed:
             self.history.append(event)
             self.pending.append(event)
@@ -373,24 +427,56 @@ class ClientRun:
 
     def deliver(
         self, link: Link, id: str, seq: int, body: str = "", *, ack: bool = True, **members: Any,
+    ) -> None:
+        """Sends a DELIVER, at least once with `ack`."""
+        whole = self.delivery(link, id, seq, body, ack=ack, **members)
+        if ack:
+            self.admit(link, id, seq, members.get("topic"))
+        link.write(encode(whole))
+
+    def delivery(
+        self, link: Link, id: str, seq: int, body: str = "", *, ack: bool = True, **members: Any,
     ) -> Envelope:
-        """Sends a DELIVER and returns it."""
+        """Returns a DELIVER to the agent of a connection."""
         delivery = {
-            "seq": seq, "session_id": "s-1",
+            "seq": seq, "session_id": link.session.id,
             "sender": {"session": "s-b", "auth": "claim"}, **members.pop("delivery", {})}
         delivery.update({"requires_ack": True} if ack else {})
         payload = members.pop("payload", {"kind": "message", "body": body or id})
-        whole = envelope(
-            "DELIVER", payload, id, from_="Bob", to="Ann", **members, delivery=delivery)
-        link.write(encode(whole))
-        return whole
+        return envelope(
+            "DELIVER", payload, id, from_="Bob", to=link.session.agent, **members,
+            delivery=delivery)
+
+    def admit(self, link: Link, id: str, seq: int, topic: Any = None) -> None:
+        """Waits until `max_inflight` allows another at-least-once DELIVER, which is to be written.
+
+        The DELIVER counts as unanswered from then on.
+        """
+        granted = link.session.capabilities
+        if not granted["ack"] or granted["max_inflight"] == 0:
+            raise Skipped("the client's HELLO asks for no at-least-once messages")
+        deadline = time.monotonic() + self.timeout
+        with self.changed:
+            while True:
+                waiting = [i for i, d in self.unanswered.items() if d.link is link and i != id]
+                if len(waiting) < granted["max_inflight"]:
+                    break
+                left = deadline - time.monotonic()
+                if left <= 0 or link.is_closed or self.has_ended():
+                    named = f"{brief(waiting)}, and `max_inflight` is {granted['max_inflight']}"
+                    raise Failed(f"no ACK or NACK of the deliveries {named}{self.seen()}")
+                self.changed.wait(left)
+            self.unanswered[id] = Delivery(link, topic, seq)
 
     def answer(self, id: str, link: Optional[Link] = None) -> Event:
         """Waits for the ACK or NACK of a delivery."""
-        def match(event: Event) -> bool:
-            is_answer = event.kind == "frame" and event.type in ("ACK", "NACK")
-            return is_answer and event.payload.get("ack_id") == id
-        return self.wait(f"ACK or NACK of the delivery {id}", match, link)
+        is_it = lambda e: e.kind == "answered" and e.about == id  # noqa: E731
+        found = self.wait(f"ACK or NACK of the delivery {id}", is_it, link)
+        with self.changed:
+            self.pending[:] = [
+                e for e in self.pending
+                if e.kind != "frame" or e.envelope is not found.envelope]
+        return found
 
     def cut(self, link: Link) -> None:
         """Ends a connection without a word, and waits until its reader has noticed."""

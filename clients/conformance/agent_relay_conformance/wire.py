@@ -65,8 +65,8 @@ def payload_of(whole: Optional[Envelope]) -> Dict[str, Any]:
     return payload if isinstance(payload, dict) else {}
 
 
-def brief(whole: Optional[Envelope]) -> str:
-    """Returns an envelope in at most 400 characters, for an error."""
+def brief(whole: Any) -> str:
+    """Returns an envelope or another value in at most 400 characters, for an error."""
     text = json.dumps(whole)
     return text if len(text) <= 400 else text[:300] + " … " + text[-90:]
 

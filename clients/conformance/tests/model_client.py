@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""A small correct client, and wrong ones: each FLAG breaks one rule.
+"""A small correct client, and wrong ones: each FLAG but `batches` breaks one rule.
+
+With `batches`, it acknowledges several messages by one ACK, and asks for few at a time.
 
     python3 model_client.py [FLAG]
 """
@@ -15,8 +17,21 @@ import threading
 import time
 
 FLAG = sys.argv[1] if len(sys.argv) > 1 else ""
-PATH, NAME = os.environ["AGENT_RELAY_ENDPOINT"], "Ann"
+PATH = os.environ["AGENT_RELAY_ENDPOINT"]
+NAME = {"batches": "carl_2.x", "bad-name": "bad name!", "no-name": "", "reserved-name": "Root"}.get(
+    FLAG, "Ann")
 PERMANENT = {"SESSION_REPLACED", "NAME_IN_USE", "INVALID_NAME", "UNAUTHORIZED"}
+TEMPORARY = {
+    "HANDSHAKE_TIMEOUT", "HEARTBEAT_TIMEOUT", "TOO_MANY_CLIENTS", "SHUTTING_DOWN", "INTERNAL"}
+#: What each of these flags adds to the payload of HELLO, and to `payload_meta` of a SEND.
+HELLOS = {
+    "null-session": {"session": None}, "null-token": {"session": {"resume_token": None}},
+    "null-companion": {"companion_key": None}, "null-auth": {"auth": None},
+    "null-key": {"auth": {"key": None}}, "text-ack": {"capabilities": {"ack": "yes"}},
+    "real-inflight": {"capabilities": {"max_inflight": 8.0}},
+    "batches": {"capabilities": {"resume": True, "max_inflight": 5}},
+}
+METAS = {"null-ttl": {"ttl_ms": None}, "text-requires-ack": {"requires_ack": "true"}}
 KNOWN = {"STALE", "UNKNOWN_AGENT", "EXPIRED", "REFUSED", "RESUME_REJECTED", "INVALID", "TOO_LARGE"}
 MEMBERS = {"v", "type", "id", "ts", "from", "to", "topic", "payload", "payload_meta", "delivery"}
 
@@ -40,6 +55,7 @@ class Client:
         self.token = self.first_token = self.session = ""
         self.frame_bytes, self.not_before = 1 << 20, 0.0
         self.ready = self.leaving = self.is_resume = False
+        self.batch = {}  # the last delivery and how many wait for an ACK, by their topic
 
     # The connection
 
@@ -87,7 +103,10 @@ class Client:
         if token:
             self.send("RESUME", {"agent": NAME, "resume_token": token, "streams": []})
         else:
-            self.send("HELLO", {"agent": NAME, "capabilities": {"resume": True}})
+            self.send("HELLO", self.hello())
+
+    def hello(self):
+        return {"agent": NAME, "capabilities": {"resume": True}, **HELLOS.get(FLAG, {})}
 
     def serve(self):
         while True:
@@ -150,7 +169,12 @@ class Client:
         elif kind == "BUSY":
             self.busy(payload)
         elif kind == "ERROR" and payload["fatal"]:
-            if payload["code"] in PERMANENT and FLAG != "comes-back":
+            permanent = payload["code"] not in TEMPORARY
+            if FLAG == "ends-when-replaced":
+                permanent = payload["code"] == "SESSION_REPLACED"
+            if FLAG == "ends-on-known":
+                permanent = payload["code"] in PERMANENT | {"BAD_FRAME"}
+            if permanent and FLAG != "comes-back":
                 self.show(whole)
                 os._exit(1)
         elif kind in ("ERROR", "NACK") and not self.ready:
@@ -170,7 +194,7 @@ class Client:
             os._exit(1)
         self.is_resume = False
         session = {"session": {"resume_token": self.token}} if payload["code"] == "STALE" else {}
-        self.send("HELLO", {"agent": NAME, "capabilities": {"resume": True}, **session})
+        self.send("HELLO", {**self.hello(), **session})
 
     def welcome(self, payload):
         is_new = self.session != payload["session_id"]
@@ -195,7 +219,25 @@ class Client:
             return
         if not delivery.get("requires_ack") or (FLAG == "no-topics" and "topic" in whole):
             return
+        if FLAG == "batches":
+            return self.acknowledge_later(whole.get("topic"), id, delivery["seq"])
         self.send("ACK", {"ack_id": id, "seq": delivery["seq"] + (FLAG == "wrong-number")})
+
+    def acknowledge_later(self, topic, id, seq):
+        """One ACK for up to three deliveries of a stream, once 20 ms are over."""
+        batch = self.batch.setdefault(topic, [])
+        batch.append((seq, id))
+        if len(batch) == 1:
+            threading.Timer(0.02, self.acknowledge, [topic, batch]).start()
+        elif len(batch) == 3:
+            self.acknowledge(topic, batch)
+
+    def acknowledge(self, topic, batch):
+        with self.lock:
+            if self.batch.get(topic) is batch:
+                del self.batch[topic]
+                seq, id = max(batch)
+                self.send("ACK", {"ack_id": id, "cumulative_seq": seq})
 
     def find(self, id):
         return next((entry for entry in self.outbox if entry["envelope"]["id"] == id), None)
@@ -250,7 +292,8 @@ class Client:
                 held.add(target)
 
     def post(self, kind, payload, pattern="", **members):
-        envelope = {"v": 1, "type": kind, "id": new_id(), "ts": 0, **members, "payload": payload}
+        id = "m-1" if FLAG == "constant-id" else new_id()
+        envelope = {"v": 1, "type": kind, "id": id, "ts": 0, **members, "payload": payload}
         with self.lock:
             if len(json.dumps(envelope)) > self.frame_bytes and FLAG != "long-frames":
                 nack = {"ack_id": envelope["id"], "code": "TOO_LARGE", "message": "too long"}
@@ -264,7 +307,10 @@ class Client:
             with self.lock:
                 self.lock.wait_for(lambda: self.ready or self.session)
             command, target, rest = (line.decode().rstrip("\n").split(" ", 2) + ["", ""])[:3]
-            message, meta = {"kind": "message", "body": rest}, {"requires_ack": True}
+            message = {"kind": "message", "body": rest}
+            meta = {"requires_ack": True, **METAS.get(FLAG, {})}
+            if FLAG == "at-most-once":
+                meta = {}
             if command == "ask":
                 meta["sync"] = {"correlationId": new_id(), "timeoutMs": 30000}
             if command in ("send", "ask"):

@@ -31,9 +31,23 @@ CAUGHT = {
     "removes-socket": "2.4",
     "short-lengths": "3.2",
     "no-ts": "4.1",
+    "at-most-once": "4.1",
+    "text-requires-ack": "4.1",
+    "null-ttl": "4.1",
+    "constant-id": "4.1",
     "strict-members": "4.2",
     "texts-only": "4.3",
     "chatty": "6.1",
+    "null-session": "6.1",
+    "null-token": "6.1",
+    "null-companion": "6.1",
+    "null-auth": "6.1",
+    "null-key": "6.1",
+    "text-ack": "6.1",
+    "real-inflight": "6.1",
+    "bad-name": "6.1",
+    "no-name": "6.1",
+    "reserved-name": "6.1",
     "slow": "6.2",
     "wrong-number": "7.1",
     "forgetful": "8.3",
@@ -50,6 +64,8 @@ CAUGHT = {
     "no-subscribe": "15.2",
     "last-first": "15.3",
     "comes-back": "15.4",
+    "ends-when-replaced": "15.4",
+    "ends-on-known": "15.4",
     "raw-text": "17.1",
 }
 
@@ -58,6 +74,8 @@ class WrongClients(Case):
     def test_each_fails_exactly_the_rules_that_it_breaks(self) -> None:
         programs = {flag: (python("model_client.py", flag), ids) for flag, ids in WRONG.items()}
         programs["right"] = (python("model_client.py"), set())
+        # Another name, few messages in flight, and one ACK for several of them.
+        programs["batches"] = (python("model_client.py", "batches"), set())
         found = judge_clients(programs)
         for flag, failed in found.items():
             with self.subTest(flag):
