@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import math
 import os
 import shutil
 import sys
@@ -14,10 +16,26 @@ from .rules import (
 )
 from .scripted_client import DaemonRun
 from .scripted_daemon import ClientRun
-from .verdicts import SCHEMA, judge_all, report
+from .verdicts import SCHEMA, OutputFailed, emit, judge_all, report
+from .wire import Stopped, UsageError
 
-EPILOG = "Exit codes: 0 no rule failed, 1 a rule failed, 2 the command line was not understood."
+EPILOG = (
+    "Exit codes: 0 no rule failed, 1 a rule failed, 2 an error: the command line is wrong, the "
+    "daemon does not run, or the output cannot be written.")
 PROGRAM = "agent_relay_conformance"
+LONGEST_WAIT_S = 3600.0
+
+
+def seconds(text: str) -> float:
+    """Reads the number of `--timeout`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= LONGEST_WAIT_S:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of seconds above 0 and up to {LONGEST_WAIT_S:g}")
+    return value
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
             "--part", choices=["1.0", "1.1"], default="1.1",
             help="only the rules that version 1.0 has, too (default: all)")
         command.add_argument(
-            "--timeout", type=float, default=20.0, metavar="SECONDS",
+            "--timeout", type=seconds, default=20.0, metavar="SECONDS",
             help="the longest wait for an event (default: %(default)s)")
     rules = commands.add_parser("rules", help="list the rules", epilog=EPILOG)
     for command in (client, daemon, rules):
@@ -59,15 +77,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def selected(rules: Tuple[Rule, ...], only: Optional[List[str]], part: str) -> List[Rule]:
-    """Returns the rules of a command line. Raises `ValueError` for one that is unknown."""
+    """Returns the rules of a command line. Raises `UsageError` for one that is unknown."""
     known = {rule.id for rule in rules}
     for id in only or ():
         if id not in known:
-            raise ValueError(f"there is no rule {id!r} here: `{PROGRAM} rules` lists them")
+            raise UsageError(f"there is no rule {id!r} here: `{PROGRAM} rules` lists them")
     of_part = [rule for rule in rules if part != "1.0" or rule.since == "1.0"]
     found = [rule for rule in of_part if not only or rule.id in only]
     if not found:
-        raise ValueError(f"version {part} has none of these rules: {', '.join(only or ())}")
+        raise UsageError(f"version {part} has none of these rules: {', '.join(only or ())}")
     return found
 
 
@@ -78,13 +96,13 @@ def list_rules(as_json: bool) -> None:
             "binds": rule.binds, "since": rule.since, "needs": sorted(rule.needs),
             "quotes": rule.quotes}
         if as_json:
-            print(json.dumps({**row, "not_observable": rule.why_not} if rule.why_not else row))
+            emit(json.dumps({**row, "not_observable": rule.why_not} if rule.why_not else row))
             continue
-        print(f"{rule.id:5}  {rule.binds}  {rule.since}  {rule.section}")
+        emit(f"{rule.id:5}  {rule.binds}  {rule.since}  {rule.section}")
         for quote in rule.quotes:
-            print(f"       {quote}")
+            emit(f"       {quote}")
         if rule.why_not:
-            print(f"       (not observable: {rule.why_not})")
+            emit(f"       (not observable: {rule.why_not})")
 
 
 def main(words: List[str]) -> int:
@@ -98,21 +116,33 @@ def main(words: List[str]) -> int:
     try:
         is_client = options.command == "client"
         rules = selected(CLIENT_RULES if is_client else DAEMON_RULES, options.only, options.part)
-        if program and shutil.which(program[0]) is None:
-            raise ValueError(f"there is no program {program[0]!r}")
+        if program:
+            expect_program(program[0])
         if is_client:
             return check_client(rules, options, program)
         return check_daemon(rules, options, program)
-    except ValueError as error:
+    except UsageError as error:
         top.error(str(error))
+
+
+def expect_program(word: str) -> None:
+    """Raises `UsageError` unless the system can find a program."""
+    if shutil.which(word) is not None:
+        return
+    if os.path.dirname(word) and os.path.isfile(word):
+        raise UsageError(
+            f"the program {word!r} is not executable: run `chmod +x {word}`, or write its "
+            "interpreter before it")
+    found = f": write './{word}' for the file in this directory" if os.path.isfile(word) else ""
+    raise UsageError(f"there is no program {word!r}{found}")
 
 
 def check_client(rules: List[Rule], options: argparse.Namespace, program: List[str]) -> int:
     can = frozenset(filter(None, options.can.split(",")))
     for word in can - set(ABILITIES):
-        raise ValueError(f"--can: there is no {word!r}; there are {', '.join(ABILITIES)}")
+        raise UsageError(f"--can: there is no {word!r}; there are {', '.join(ABILITIES)}")
     if not program:
-        raise ValueError("the client's program is missing: write it after `--`")
+        raise UsageError("the client's program is missing: write it after `--`")
 
     def check(rule: Rule) -> None:
         assert rule.check
@@ -125,7 +155,7 @@ def check_client(rules: List[Rule], options: argparse.Namespace, program: List[s
 
 def check_daemon(rules: List[Rule], options: argparse.Namespace, program: List[str]) -> int:
     if bool(program) == bool(options.endpoint):
-        raise ValueError("write either the daemon's program after `--`, or --endpoint PATH")
+        raise UsageError("write either the daemon's program after `--`, or --endpoint PATH")
     with DaemonRun(program, options.endpoint, options.timeout) as run:
         def check(rule: Rule) -> None:
             assert rule.check
@@ -139,12 +169,39 @@ def check_daemon(rules: List[Rule], options: argparse.Namespace, program: List[s
         return 0 if report(verdicts, options.json) else 1
 
 
-if __name__ == "__main__":
+def failed(text: str) -> int:
+    print(f"{PROGRAM}: error: {text}", file=sys.stderr)
+    return 2
+
+
+def run(words: List[str]) -> int:
+    """Runs a command line, and returns the exit code."""
+    if sys.stdout is None:
+        return failed("standard output is closed")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        sys.exit(main(sys.argv[1:]))
+        try:
+            code = main(words)
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 2
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise OutputFailed from error
+        return code
     except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader has left. Without this, Python reports the same once more at its end.
+        return 130
+    except Stopped as stopped:
+        return failed(str(stopped))
+    except OutputFailed as lost:
+        # Without this, Python reports the same once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        if isinstance(lost.__cause__, BrokenPipeError):
+            return 2  # The reader has left, and knows.
+        return failed(f"the output cannot be written: {lost.__cause__}")
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

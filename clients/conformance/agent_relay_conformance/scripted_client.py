@@ -10,13 +10,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence
 
-from .wire import Envelope, Failed, Stream, brief, frame, payload_of
+from .wire import (
+    Envelope, Failed, Stopped, Stream, UsageError, brief, frame, new_folder, payload_of,
+)
 
 #: Short times and small queues, so that a run is short. The names are those of section 16.
 CONFIG = """\
@@ -212,7 +213,7 @@ class DaemonRun:
 
     def __init__(self, program: Sequence[str], endpoint: Optional[str], timeout: float) -> None:
         self.program, self.timeout = program, timeout
-        self.folder = tempfile.mkdtemp(prefix="ar-kit-")
+        self.folder = new_folder()
         self.home = self.folder + "/home"
         self.endpoint = endpoint or self.folder + "/relay.sock"
         self.can: FrozenSet[str] = frozenset({"start"} if program else ())
@@ -226,7 +227,7 @@ class DaemonRun:
             Path(self.home, "config.toml").write_text(CONFIG)
         elif not self.accepts():
             shutil.rmtree(self.folder)
-            raise ValueError(f"there is no daemon at {self.endpoint}")
+            raise UsageError(f"--endpoint: there is no daemon at {self.endpoint}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -234,10 +235,17 @@ class DaemonRun:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def begin(self) -> None:
-        """Prepares a rule: the daemon runs, and names are new."""
+        """Prepares a rule: the daemon runs, and names are new. Otherwise no rule can follow."""
         self.serial += 1
+        if not self.program and not self.accepts():
+            raise Stopped(
+                f"the daemon at {self.endpoint} accepts no more connections: the other rules were "
+                "not checked")
         if self.program and (self.process is None or self.process.poll() is not None):
-            self.start()
+            try:
+                self.start()
+            except Failed as failed:
+                raise Stopped(str(failed)) from None
 
     def finish(self) -> None:
         """Ends the connections of a rule."""
@@ -254,20 +262,32 @@ class DaemonRun:
             words = [word.replace(place, value) for word in words]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AGENT_RELAY")}
         variables = {"AGENT_RELAY_ENDPOINT": self.endpoint, "AGENT_RELAY_HOME": self.home}
-        with open(self.folder + "/stderr", "ab") as errors:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-                env={**inherited, **variables}, start_new_session=True)
+        with open(self.folder + "/stderr", "wb") as errors:
+            try:
+                self.process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                    env={**inherited, **variables}, start_new_session=True)
+            except OSError as error:
+                raise Stopped(f"the program {words[0]!r} does not start: {error.strerror}") from None
         deadline = time.monotonic() + self.timeout
         while not self.accepts():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                with open(self.folder + "/stderr", "rb") as file:
-                    text = file.read()[-400:].decode("utf-8", "replace").strip()
-                raise Failed(f"the daemon does not start: {text}")
+            code = self.process.poll()
+            if code is not None or time.monotonic() > deadline:
+                self.kill()
+                ended = f"it does not listen at {self.endpoint} after {self.timeout:g} s"
+                ended = ended if code is None else f"it ended with the exit code {code}"
+                raise Failed(f"the daemon does not start: {ended}, and printed{self.output()}")
             time.sleep(POLL_S)  # The start of an unknown program is no event for others.
+
+    def output(self) -> str:
+        """Returns the end of what the daemon has printed since its last start."""
+        with open(self.folder + "/stderr", "rb") as file:
+            text = file.read()[-400:].decode("utf-8", "replace").strip()
+        return f": {text}" if text else " nothing"
 
     def accepts(self) -> bool:
         with socket.socket(socket.AF_UNIX) as stream, contextlib.suppress(OSError):
+            stream.settimeout(self.timeout)
             stream.connect(self.endpoint)
             return True
         return False

@@ -15,14 +15,14 @@ import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import threading
 import time
 from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from .envelopes import granted
 from .wire import (
-    FRAME_BYTES_MAX, Envelope, Failed, Skipped, Stream, brief, encode, envelope, payload_of,
+    FRAME_BYTES_MAX, Envelope, Failed, Skipped, Stopped, Stream, brief, encode, envelope,
+    new_folder, payload_of,
 )
 
 Greet = Callable[["Link", Envelope], None]
@@ -96,7 +96,7 @@ class ClientRun:
 
     def __init__(self, program: Sequence[str], can: FrozenSet[str], timeout: float) -> None:
         self.program, self.can, self.timeout = program, can, timeout
-        self.folder = tempfile.mkdtemp(prefix="ar-kit-")
+        self.folder = new_folder()
         self.endpoint = self.folder + "/relay.sock"
         self.greet: Greet = self.welcome
         self.server: Dict[str, Any] = {
@@ -166,9 +166,12 @@ class ClientRun:
         words = [word.replace("{endpoint}", self.endpoint) for word in self.program]
         errors = open(self.folder + "/stderr", "wb")
         with errors:
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                env={**inherited, **variables}, start_new_session=True)
+            try:
+                self.process = subprocess.Popen(
+                    words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                    env={**inherited, **variables}, start_new_session=True)
+            except OSError as error:
+                raise Stopped(f"the program {words[0]!r} does not start: {error.strerror}") from None
         self.has_printed_all = False
         self.spawn_thread(self.read_output, self.process)
         for command in commands:
@@ -497,7 +500,7 @@ class ClientRun:
 
     def write_bounded(self, link: Link, data: bytes) -> bool:
         """Writes without reading meanwhile. Returns false if the client does not read."""
-        seconds = struct.pack("ll", int(self.timeout), 0)
+        seconds = struct.pack("ll", int(self.timeout), int(self.timeout % 1 * 1e6))
         link.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
         link.reading.clear()
         try:

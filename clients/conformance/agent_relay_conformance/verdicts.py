@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, Iterable, Iterator, NamedTuple
+from typing import Callable, Generator, Iterable, NamedTuple
 
 from .rules import Rule
 from .wire import Failed, Skipped
@@ -12,6 +13,10 @@ from .wire import Failed, Skipped
 PASS, FAIL, SKIPPED, NOT_OBSERVABLE = "pass", "fail", "skipped", "not observable"
 NEEDS = {"start": "a daemon that the kit starts"}
 SCHEMA = "agent-relay-conformance"
+
+
+class OutputFailed(Exception):
+    """A line could not be written to standard output. The cause is an `OSError`."""
 
 
 class Verdict(NamedTuple):
@@ -43,24 +48,38 @@ def judge(rule: Rule, can: Iterable[str], check: Callable[[Rule], None]) -> Verd
 
 def judge_all(
     rules: Iterable[Rule], can: Iterable[str], check: Callable[[Rule], None], jobs: int,
-) -> Iterator[Verdict]:
+) -> Generator[Verdict, None, None]:
     """Yields verdicts in the order of the rules, and checks so many rules at a time."""
+    if jobs == 1:
+        # Where a rule ends the run, no further one has begun.
+        yield from (judge(rule, can, check) for rule in rules)
+        return
     with ThreadPoolExecutor(jobs) as pool:
         yield from pool.map(lambda rule: judge(rule, can, check), rules)
 
 
-def report(verdicts: Iterable[Verdict], as_json: bool) -> bool:
+def emit(line: str) -> None:
+    """Prints a line at once."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        raise OutputFailed from error
+
+
+def report(verdicts: Generator[Verdict, None, None], as_json: bool) -> bool:
     """Prints verdicts as they come, and their counts. Returns false if a rule failed."""
     counts = dict.fromkeys((PASS, FAIL, SKIPPED, NOT_OBSERVABLE), 0)
-    for verdict in verdicts:
-        counts[verdict.result] += 1
-        print(json_of(verdict) if as_json else text_of(verdict), flush=True)
+    # Where a line cannot be printed, the rules that have not begun are left out.
+    with contextlib.closing(verdicts):
+        for verdict in verdicts:
+            counts[verdict.result] += 1
+            emit(json_of(verdict) if as_json else text_of(verdict))
     if as_json:
-        print(json.dumps({"schema": f"{SCHEMA}.summary/1", **counts}), flush=True)
+        emit(json.dumps({"schema": f"{SCHEMA}.summary/1", **counts}))
     else:
         named = ", ".join(f"{count} {result}" for result, count in counts.items())
         total = sum(counts.values())
-        print(f"{total} rule{'' if total == 1 else 's'}: {named}", flush=True)
+        emit(f"{total} rule{'' if total == 1 else 's'}: {named}")
     return counts[FAIL] == 0
 
 

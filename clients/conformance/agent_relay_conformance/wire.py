@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
+import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -13,6 +16,8 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional
 Envelope = Dict[str, Any]
 
 FRAME_BYTES_MAX = 1 << 20
+#: The longest path of a socket.
+PATH_BYTES_MAX = 107 if sys.platform == "linux" else 103
 
 
 class Failed(Exception):
@@ -23,12 +28,35 @@ class Skipped(Exception):
     """A rule cannot be checked here. The text is the reason."""
 
 
+class UsageError(Exception):
+    """The command line is wrong. The text is what is wrong and the remedy."""
+
+
+class Stopped(Exception):
+    """No further rule can be checked. The text is the reason and the remedy."""
+
+
 class Received(NamedTuple):
     """A frame, with the time at which it was complete. Without `envelope` it was no JSON object."""
 
     envelope: Optional[Envelope]
     frame: bytes
     at: float
+
+
+def new_folder() -> str:
+    """Creates a directory of a run, in which the path of a socket is not too long."""
+    longest = PATH_BYTES_MAX - len("/relay.sock")
+    try:
+        folder = tempfile.mkdtemp(prefix="ar-kit-")
+    except OSError as error:
+        raise Stopped(f"no temporary directory: {error}. Set TMPDIR to a directory") from None
+    if len(os.fsencode(folder)) > longest:
+        os.rmdir(folder)
+        raise Stopped(
+            f"{folder} is too long for the path of a socket: set TMPDIR to a shorter directory, "
+            "such as /tmp")
+    return folder
 
 
 def envelope(kind: str, payload: Any, id: str = "", **members: Any) -> Envelope:

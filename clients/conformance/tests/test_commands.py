@@ -6,23 +6,28 @@ import re
 import subprocess
 import sys
 import unittest
+import tempfile
+from pathlib import Path
 from typing import List
 
-from support import AGENT_RELAY, KIT, RULES, Case, python
+from support import AGENT_RELAY, KIT, LIMIT_S, RULES, Case, DaemonRun, python
 
 README = (KIT / "README.md").read_text(encoding="utf-8")
 
 
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "agent_relay_conformance", *words]
-    pipe = subprocess.PIPE
+COMMAND = [sys.executable, "-m", "agent_relay_conformance"]
+PIPE = subprocess.PIPE
+
+
+def run(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        command, cwd=KIT, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+        [*COMMAND, *words], cwd=KIT, stdin=subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, text=True,
+        env={**os.environ, **variables})
 
 
 class Commands(Case):
-    def expect_usage_error(self, text: str, *words: str) -> None:
-        done = run(*words)
+    def expect_usage_error(self, text: str, *words: str, **variables: str) -> None:
+        done = run(*words, **variables)
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertIn(text, done.stderr)
 
@@ -46,6 +51,70 @@ class Commands(Case):
         options = ["--part", "1.0", "--only", "1.1"]
         self.expect_usage_error("none of these rules: 1.1", "client", *options, *program)
         self.expect_usage_error("required: COMMAND")
+        for seconds in ("inf", "1e30", "nan", "0", "-1", "soon"):
+            self.expect_usage_error("--timeout: ", "client", "--timeout", seconds, *program)
+
+    def test_program_that_cannot_run_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "client")
+            program.write_text("no program")
+            words = ["client", "--only", "7.1", "--", str(program)]
+            self.expect_usage_error(f"chmod +x {program}", *words)
+            program.chmod(0o700)
+            self.expect_usage_error("does not start: Exec format error", *words)
+        self.expect_usage_error("write './README.md'", "client", "--", "README.md")
+
+    def test_long_path_of_temporary_files_is_an_error(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            long = Path(folder, "x" * 90)
+            long.mkdir()
+            for kind in ("client", "daemon"):
+                words = [kind, "--part", "1.0", "--", "true"]
+                self.expect_usage_error("set TMPDIR to a shorter", *words, TMPDIR=str(long))
+
+    def test_daemon_that_does_not_start_ends_the_run(self) -> None:
+        text = "it ended with the exit code 1, and printed: out of order"
+        words = [sys.executable, "-c", "import sys; sys.exit('out of order')"]
+        self.expect_usage_error(text, "daemon", "--", *words)
+        text = "after 0.5 s, and printed nothing"
+        self.expect_usage_error(text, "daemon", "--timeout", "0.5", "--", "sleep", "100")
+
+    def test_end_of_a_daemon_that_ran_already_ends_the_run(self) -> None:
+        program = python("model_daemon.py", "{endpoint}", "{home}")
+        with DaemonRun(program, None, LIMIT_S) as daemon:
+            daemon.begin()
+            words = [*COMMAND, "daemon", "--endpoint", daemon.endpoint]
+            kit = subprocess.Popen(words, cwd=KIT, stdout=PIPE, stderr=PIPE, text=True)
+            assert kit.stdout
+            kit.stdout.readline()
+            daemon.kill()
+            text, errors = kit.communicate()
+        self.assertEqual(kit.returncode, 2, errors)
+        self.assertIn("accepts no more connections", errors)
+        self.assertLessEqual(text.count("FAIL"), 1, text)
+
+    def test_output_in_any_encoding_is_printed(self) -> None:
+        self.assertEqual(run("rules", PYTHONIOENCODING="ascii").returncode, 0)
+        words = ["--only", "10.1", "--", *python("model_client.py", "ascii-nonce")]
+        done = run("client", *words, PYTHONIOENCODING="ascii")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("\\xe9 \\u2028", done.stdout)
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
+    def test_full_output_is_an_error(self) -> None:
+        client = ["client", "--only", "10.1", "--", *python("model_client.py")]
+        for words in (["rules"], client):
+            with self.subTest(words[0]), open("/dev/full", "wb") as full:
+                done = subprocess.run(
+                    [*COMMAND, *words], cwd=KIT, stdout=full, stderr=PIPE, text=True)
+                self.assertEqual(done.returncode, 2)
+                self.assertRegex(done.stderr, "^agent_relay_conformance: error: the output .*\n$")
+
+    def test_closed_output_is_no_traceback(self) -> None:
+        kit = subprocess.Popen([*COMMAND, "rules"], cwd=KIT, stdout=PIPE, stderr=PIPE)
+        assert kit.stdout
+        kit.stdout.close()
+        self.assertEqual((kit.communicate()[1], kit.returncode), (b"", 2))
 
     def test_help_names_exit_codes_and_abilities(self) -> None:
         self.assertIn("Exit codes: 0", run("--help").stdout)
