@@ -78,7 +78,7 @@ class Peer(Stream):
         try:
             whole = self.incoming.get(timeout=self.timeout)
         except queue.Empty:
-            raise Failed(f"no {what} within {self.timeout:g} s") from None
+            raise Failed(f"{what} did not come within {self.timeout:g} s") from None
         if whole is None:
             self.incoming.put(None)
             raise Failed(f"the daemon ended the connection before {what}")
@@ -153,7 +153,7 @@ class Peer(Stream):
                 return whole
             self.pings.put(None)
             raise Failed("the daemon ended the connection before PING")
-        raise Failed(f"no PING within {self.timeout:g} s")
+        raise Failed(f"PING did not come within {self.timeout:g} s")
 
     # What the client does
 

@@ -386,7 +386,7 @@ class ClientRun:
                     raise Failed(f"the client ended before {what}{self.seen()}")
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise Failed(f"no {what} within {self.timeout:g} s{self.seen()}")
+                    raise Failed(f"{what} did not come within {self.timeout:g} s{self.seen()}")
                 self.changed.wait(left)
 
     def has_ended(self) -> bool:
