@@ -193,11 +193,17 @@ def sends_envelopes(run: ClientRun) -> None:
     name = payload_of(hello).get("agent")
     for event in run.history:
         if event.kind == "frame":
-            fault = fault_of(event.envelope, name)
-            if not fault and event.is_message and not is_at_least_once(event.envelope):
-                fault = "`send` and `publish` send at least once, with `requires_ack` true"
-            shown = brief(event.envelope) if event.envelope else repr(event.frame[:200])
-            check(not fault, f"{fault}: {shown}")
+            expect_accepted(event, name)
+        if event.is_message and not is_at_least_once(event.envelope):
+            what = "`send` and `publish` send at least once, with `requires_ack` true"
+            raise Failed(f"{what}: {brief(event.envelope)}")
+
+
+def expect_accepted(event: Event, name: Any) -> None:
+    """Fails if a daemon would refuse this frame of the agent `name`."""
+    fault = fault_of(event.envelope, name)
+    shown = brief(event.envelope) if event.envelope else repr(event.frame[:200])
+    check(not fault, f"{fault}: {shown}")
 
 
 def find(run: ClientRun, kind: str) -> Tuple[Event, Envelope]:
@@ -289,8 +295,7 @@ def greets_first(run: ClientRun) -> None:
     link = run.join()
     first = next(e for e in run.history if e.kind == "frame" and e.link is link)
     check(first.type in ("HELLO", "RESUME"), f"the first frame is {brief(first.envelope)}")
-    fault = fault_of(first.envelope, first.payload.get("agent"))
-    check(not fault, f"{fault}: {brief(first.envelope)}")
+    expect_accepted(first, first.payload.get("agent"))
 
 
 def greets_in_time(run: ClientRun) -> None:
@@ -332,6 +337,7 @@ def answers_a_delivery(run: ClientRun) -> None:
     link = run.join()
     run.deliver(link, "d-1", 1, "one")
     answer = run.answer("d-1", link)
+    expect_accepted(answer, link.session.agent)
     seq = answer.payload.get("seq", 1)
     check(seq == 1, f"`seq` is {seq!r}, and that of the delivery 1")
     if answer.type == "NACK":
@@ -498,6 +504,7 @@ def asks(run: ClientRun) -> None:
     """The ACK `accepted` comes first and is no answer; the one with `correlationId` is."""
     run.join("ask Bob Which port?")
     link, send = run.sent("Which port?")
+    expect_accepted(send, link.session.agent)
     meta = send.envelope.get("payload_meta")
     sync = meta.get("sync") if isinstance(meta, dict) else None
     check(isinstance(sync, dict), f"no `sync` in {brief(send.envelope)}")
@@ -529,6 +536,7 @@ def answers_questions(run: ClientRun) -> None:
         check(ack.payload.get("ack_id") == "d-1", f"an ACK of another id: {brief(ack.envelope)}")
         if "correlationId" in ack.payload or "responseData" in ack.payload:
             break
+    expect_accepted(ack, link.session.agent)
     id, data = ack.payload.get("correlationId"), ack.payload.get("responseData")
     check(id == "c-123", f"`correlationId` is {id!r}, and that of the question c-123")
     is_answer = isinstance(data, dict) and data.get("body") == "8080"
@@ -634,6 +642,7 @@ def resumes_its_own_session(run: ClientRun) -> None:
         token = list(run.sessions)[-1]
         run.cut(link)
         link, greeting = run.greeting()
+        expect_accepted(greeting, name)
         shown, agent = token_of(greeting.envelope), greeting.payload.get("agent")
         check(shown == token, f"no, or not the last token in {brief(greeting.envelope)}")
         needs = (name,) if greeting.type == "HELLO" else (name, None)

@@ -31,6 +31,8 @@ HELLOS = {
     "real-inflight": {"capabilities": {"max_inflight": 8.0}},
     "batches": {"capabilities": {"resume": True, "max_inflight": 5}},
 }
+#: What each of these flags adds to the payload of an ACK.
+ACKS = {"null-cumulative": {"cumulative_seq": None}, "null-correlation": {"correlationId": None}}
 METAS = {"null-ttl": {"ttl_ms": None}, "text-requires-ack": {"requires_ack": "true"}}
 KNOWN = {"STALE", "UNKNOWN_AGENT", "EXPIRED", "REFUSED", "RESUME_REJECTED", "INVALID", "TOO_LARGE"}
 MEMBERS = {"v", "type", "id", "ts", "from", "to", "topic", "payload", "payload_meta", "delivery"}
@@ -101,7 +103,8 @@ class Client:
         if FLAG == "slow":
             time.sleep(5.5)
         if token:
-            self.send("RESUME", {"agent": NAME, "resume_token": token, "streams": []})
+            streams = None if FLAG == "null-streams" else []
+            self.send("RESUME", {"agent": NAME, "resume_token": token, "streams": streams})
         else:
             self.send("HELLO", self.hello())
 
@@ -221,7 +224,8 @@ class Client:
             return
         if FLAG == "batches":
             return self.acknowledge_later(whole.get("topic"), id, delivery["seq"])
-        self.send("ACK", {"ack_id": id, "seq": delivery["seq"] + (FLAG == "wrong-number")})
+        seq = delivery["seq"] + (FLAG == "wrong-number")
+        self.send("ACK", {"ack_id": id, "seq": seq, **ACKS.get(FLAG, {})})
 
     def acknowledge_later(self, topic, id, seq):
         """One ACK for up to three deliveries of a stream, once 20 ms are over."""
@@ -313,12 +317,15 @@ class Client:
                 meta = {}
             if command == "ask":
                 meta["sync"] = {"correlationId": new_id(), "timeoutMs": 30000}
+                if FLAG == "null-blocking":
+                    meta["sync"]["blocking"] = None
             if command in ("send", "ask"):
                 self.post("SEND", message, to=target, payload_meta=meta)
             elif command == "publish":
                 self.post("SEND", message, topic=target, payload_meta=meta)
             elif command == "answer":
-                answer = {"ack_id": target, "response": True, "responseData": {"body": rest}}
+                response = None if FLAG == "null-response" else True
+                answer = {"ack_id": target, "response": response, "responseData": {"body": rest}}
                 if FLAG != "no-correlation":
                     answer["correlationId"] = self.questions[target]
                 self.send("ACK", answer)
