@@ -79,12 +79,17 @@ fn agent_that_is_not_exported_can_neither_send_nor_receive() {
 
 #[test]
 fn message_larger_than_nats_carries_is_refused_with_the_limit() {
-    let nats = Nats::with(1, "max_payload: 64KB\n", &[]);
-    let [desk, _pi] = two(&nats);
-    let ann = desk.join("Ann");
-    ann.send(Outgoing::message("Bob@pi.1", "x".repeat(100_000))).unwrap();
-    let why = refusal(&ann);
-    assert!(why.contains("max_payload is 65536"), "{why}");
+    let cases = [("max_payload: 64KB\n", 100_000, 65_536), ("", 1 << 20, 1 << 20)];
+    for (config, bytes, limit) in cases {
+        let nats = Nats::with(1, config, &[]);
+        let desk = Host::with_config("desk", &["Ann"], "max_frame_bytes = 2097152\n");
+        let mut hosts = [desk, Host::new("pi", &["Bob"])];
+        connect(&mut hosts, &nats.urls(), &[]);
+        let ann = hosts[0].join("Ann");
+        ann.send(Outgoing::message("Bob@pi", "x".repeat(bytes))).unwrap();
+        let why = refusal(&ann);
+        assert!(why.contains(&format!("max_payload is {limit}")), "{why}");
+    }
 }
 
 #[test]
