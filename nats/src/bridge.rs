@@ -56,6 +56,12 @@ const DELIVERIES_MAX: usize = 128;
 /// The requests of the local side that are handled before what they confirm is sent.
 const REQUESTS_MAX: usize = 64;
 
+/// The time for which a confirmation waits for others, so that they share a message.
+const CONFIRM_AFTER: Duration = Duration::from_millis(5);
+
+/// The number of confirmations that do not wait: a part of an agent's window.
+const CONFIRM_NOW: usize = 16;
+
 /// The ids in a message of confirmations at most.
 const CONFIRMED_MAX: usize = 256;
 
@@ -136,8 +142,9 @@ struct Bridge<'a> {
     reports: Reports,
     presence: Presence,
     outbox: Outbox,
-    /// The ids that are to be confirmed, by host.
+    /// The ids that are to be confirmed, by host, and when.
     confirmations: BTreeMap<Token, Vec<String>>,
+    confirm_at: Option<Instant>,
     to_local: VecDeque<ToLocal>,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     last_beat: Instant,
@@ -184,6 +191,7 @@ pub async fn run(
         presence,
         outbox: Outbox::new(here.clone(), instance, limit),
         confirmations: BTreeMap::new(),
+        confirm_at: None,
         to_local: VecDeque::new(),
         work: FuturesUnordered::new(),
         last_beat: now,
@@ -251,14 +259,17 @@ impl Bridge<'_> {
                 _ = purge.tick() => self.purge(),
                 () = sleep_until(deadline) => self.tick(),
             }
-            self.confirm();
+            if self.confirm_at.is_some_and(|at| at <= Instant::now()) {
+                self.confirm();
+            }
             self.flush();
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         let full = (!self.to_local.is_empty()).then(|| Instant::now() + FULL_PAUSE);
-        [self.outbox.deadline(), self.presence.deadline(), full].into_iter().flatten().min()
+        let deadlines = [self.outbox.deadline(), self.presence.deadline(), self.confirm_at, full];
+        deadlines.into_iter().flatten().min()
     }
 
     fn tick(&mut self) {
@@ -333,6 +344,7 @@ impl Bridge<'_> {
     async fn leave(&mut self) {
         // If the local side is gone, it needs no notice.
         drop(self.local.to.try_send(ToLocal::Stop));
+        self.confirm();
         self.last_beat -= BEAT_MIN;
         self.beat(false, true);
         // Without the flush, the hosts notice the silence.
@@ -357,7 +369,11 @@ impl Bridge<'_> {
                 self.carry(outbox::Input::Carry(lane, carry));
             }
             FromLocal::Confirm(host, id) => {
-                self.confirmations.entry(Token::of_host(&host)).or_default().push(id);
+                let ids = self.confirmations.entry(Token::of_host(&host)).or_default();
+                ids.push(id);
+                let now = Instant::now();
+                let at = if ids.len() < CONFIRM_NOW { now + CONFIRM_AFTER } else { now };
+                self.confirm_at = Some(self.confirm_at.map_or(at, |known| known.min(at)));
             }
             FromLocal::Refused(host, id) => {
                 self.carry(outbox::Input::Refused(Token::of_host(&host), id));
@@ -459,6 +475,7 @@ impl Bridge<'_> {
 
     /// Confirms what the local side has dealt with.
     fn confirm(&mut self) {
+        self.confirm_at = None;
         for (host, ids) in std::mem::take(&mut self.confirmations) {
             for ids in ids.chunks(CONFIRMED_MAX) {
                 let confirmations = Confirmations { version: VERSION, ids: ids.to_vec() };
