@@ -5,8 +5,8 @@
 //! the way: so the order of messages depends on no state of NATS. A batch says below which number
 //! its bridge sends nothing any more; there, nothing is waited for.
 //!
-//! What does not fit is dropped, since it comes again. A number that was passed before is passed
-//! again: the frame may not have reached the daemon, which recognizes what it has.
+//! What does not fit is dropped, since the sender repeats it. A repeated frame is passed on again:
+//! the first one may not have reached the daemon, which recognizes what it has.
 
 use crate::{batch::Batch, subject::Token};
 use bytes::Bytes;

@@ -139,8 +139,7 @@ impl Outbox {
             Input::Carry(lane, carry) => self.carry(now, lane, carry, outputs),
             Input::Published(lane, published) => self.published(now, &lane, published, outputs),
             Input::Confirmed(host, id) => {
-                if let Some((lane, carry)) = self.take(host, id) {
-                    outputs.push(Output::Carried { host: carry.host, id: carry.id });
+                if let Some(lane) = self.carried(host, id, outputs) {
                     self.publish_next(&lane, outputs);
                 }
             }
@@ -322,12 +321,16 @@ impl Outbox {
             self.refuse(lane, refused, &refusal, outputs);
         }
         for id in done {
-            let Some((_, Carry { host, id, .. })) = self.take(lane.host.clone(), id) else {
-                continue;
-            };
-            outputs.push(Output::Carried { host, id });
+            self.carried(lane.host.clone(), id, outputs);
         }
         self.publish_next(lane, outputs);
+    }
+
+    /// Removes a frame that needs no more. Returns its lane.
+    fn carried(&mut self, host: Token, id: String, outputs: &mut Vec<Output>) -> Option<Lane> {
+        let (lane, Carry { host, id, .. }) = self.take(host, id)?;
+        outputs.push(Output::Carried { host, id });
+        Some(lane)
     }
 
     /// Repeats a publish after a pause.
@@ -406,12 +409,12 @@ impl Outbox {
     }
 
     /// Removes all messages of a lane, but not answers and refusals.
-    fn take_messages(&mut self, lane: &Lane) -> Vec<Carry> {
-        let Some(queue) = self.queues.get(lane) else { return Vec::new() };
+    fn drop_messages(&mut self, lane: &Lane) {
+        let Some(queue) = self.queues.get(lane) else { return };
         let messages = queue.frames.values().filter(|frame| frame.carry.is_message);
-        let ids: Vec<_> = messages.map(|frame| frame.carry.id.clone()).collect();
-        let taken = ids.into_iter().filter_map(|id| self.take(lane.host.clone(), id));
-        taken.map(|(_, carry)| carry).collect()
+        for id in messages.map(|frame| frame.carry.id.clone()).collect::<Vec<_>>() {
+            self.take(lane.host.clone(), id);
+        }
     }
 
     fn lanes(&self, host: &Token) -> Vec<Lane> {
@@ -432,7 +435,7 @@ impl Outbox {
 
     fn absent(&mut self, host: &Token, outputs: &mut Vec<Output>) {
         for lane in self.lanes(host) {
-            self.take_messages(&lane);
+            self.drop_messages(&lane);
             self.publish_next(&lane, outputs);
         }
     }

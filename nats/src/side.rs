@@ -28,7 +28,6 @@ use agent_relay::{
         secret::Secret,
     },
 };
-use bytes::Bytes;
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
@@ -112,6 +111,12 @@ impl Peer {
     fn joining(&self) -> Vec<Name> {
         self.exports.iter().filter(|name| !self.refused.contains(name)).cloned().collect()
     }
+
+    /// Notes a failure to join. Returns a line about it if it is another one than the last.
+    fn failed(&mut self, JoinError { agent, error }: &JoinError) -> Option<String> {
+        let line = format!("{agent} cannot join the daemon: {error}; trying again");
+        (self.failure.replace(line.clone()).as_ref() != Some(&line)).then_some(line)
+    }
 }
 
 impl Side {
@@ -176,8 +181,8 @@ impl Side {
         local: &mut Local,
     ) {
         let Some(peer) = self.hosts.get_mut(host).filter(|peer| peer.is_joined) else { return };
-        for Arrived { frame, again } in peer.inbox.arrived(&agent, batch) {
-            self.arrived(now, host, agent.clone(), (frame, again), local);
+        for arrived in peer.inbox.arrived(&agent, batch) {
+            self.arrived(now, host, &agent, arrived, local);
         }
     }
 
@@ -186,26 +191,27 @@ impl Side {
         &mut self,
         now: Now,
         host: &Host,
-        agent: Token,
-        (frame, again): (Bytes, bool),
+        agent: &Token,
+        Arrived { frame, again }: Arrived,
         local: &mut Local,
     ) {
         let Some(peer) = self.hosts.get_mut(host) else { return };
         let header = Header::read(&frame);
         let message = header.as_ref().and_then(Header::message);
         if message.as_ref().is_some_and(|key| peer.messages.contains(key)) {
-            return peer.inbox.settled(&agent, frame.len());
+            return peer.inbox.settled(agent, frame.len());
         }
         let id = header.as_ref().map(|header| header.id.clone());
         // The daemon recognizes only messages that are sent at least once.
         if again && message.is_none() {
-            peer.inbox.settled(&agent, frame.len());
+            peer.inbox.settled(agent, frame.len());
             return self.confirm(host, id);
         }
         self.tickets += 1;
         let ticket = self.tickets;
         peer.messages.extend(message.clone());
-        peer.passed.insert(ticket, Passed { agent, bytes: frame.len(), id, message });
+        let (agent, bytes) = (agent.clone(), frame.len());
+        peer.passed.insert(ticket, Passed { agent, bytes, id, message });
         if let Some(refused) = header.and_then(|header| header.refused) {
             peer.sent.remove(&refused);
             self.to_bridge(FromLocal::Refused(host.clone(), refused));
@@ -217,14 +223,6 @@ impl Side {
         if let Some(id) = id {
             self.to_bridge(FromLocal::Confirm(host.clone(), id));
         }
-    }
-}
-
-impl Peer {
-    /// Notes a failure to join. Returns a line about it if it is another one than the last.
-    fn failed(&mut self, JoinError { agent, error }: &JoinError) -> Option<String> {
-        let line = format!("{agent} cannot join the daemon: {error}; trying again");
-        (self.failure.replace(line.clone()).as_ref() != Some(&line)).then_some(line)
     }
 }
 
@@ -258,7 +256,7 @@ impl Header {
 fn is_at_least_once(envelope: &Envelope<'_>) -> bool {
     let meta = envelope.payload_meta.filter(|_| envelope.kind == Kind::Send);
     let meta: Option<SendMeta> = meta.and_then(|meta| envelope.decode_member(meta).ok());
-    meta.is_some_and(|meta| meta.requires_ack || meta.sync.is_some())
+    meta.is_some_and(|meta| meta.is_at_least_once())
 }
 
 impl Transport for Side {

@@ -471,7 +471,7 @@ impl Border {
                 .map_err(|violation| (NackCode::Invalid, violation.message))?,
             None => SendMeta::default(),
         };
-        Ok(meta.requires_ack || meta.sync.is_some())
+        Ok(meta.is_at_least_once())
     }
 
     fn answer(

@@ -138,6 +138,14 @@ pub struct SendMeta {
     pub sync: Option<Sync>,
 }
 
+impl SendMeta {
+    /// Whether to deliver at least once: a question always is.
+    #[must_use]
+    pub const fn is_at_least_once(&self) -> bool {
+        self.requires_ack || self.sync.is_some()
+    }
+}
+
 /// The parameters of a question: `payload_meta.sync`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -131,7 +131,7 @@ impl Router {
             client,
             from,
             by,
-            requires_ack: meta.requires_ack || meta.sync.is_some(),
+            requires_ack: meta.is_at_least_once(),
             expires: self.ctx.now.monotonic.plus(ttl_ms),
             bytes: deliver_bytes_max(envelope, name),
             asks: meta.sync.clone(),
