@@ -2,7 +2,7 @@
 
 use crate::{
     commands::{DONE, known, out, run},
-    sandbox::{Sandbox, not_tried, output},
+    sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
     shells::path_with_relay,
     terminal::{SIZE, Terminal, environment},
 };
@@ -10,6 +10,7 @@ use platform::process::SYSTEM;
 use std::{
     fs,
     process::{Command, Stdio},
+    time::Instant,
 };
 
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
@@ -96,18 +97,42 @@ fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
     let mut terminal = Terminal::start(&command, &environment, sandbox.directory(), SIZE);
     terminal.wait_for("$");
     for (keys, words) in CASES {
+        let typed = keys.trim_end_matches('\t');
+        let unchanged = format!("$ {typed}");
+        // Nothing completes a body, which would be the word after a blank.
+        complete(&mut terminal, keys, |line, _| line != unchanged || typed.ends_with(' '));
         // The line becomes the arguments of `p`, which shows its words.
-        terminal.press(&format!("{keys}\u{1}p \u{5}\r"));
+        terminal.press("\u{1}p \u{5}\r");
         let row = format!("<agent-relay>{words}");
         terminal.wait_for_row(&row);
         terminal.press("clear\r");
         terminal.wait_until("an empty screen", |screen| !screen.contains('<'));
     }
-    terminal.press("agent-relay status \t\t");
     // Bash shows no descriptions.
     let shown = if shell == "bash" { "\n" } else { "@operator -> Bob on build:main" };
-    terminal.wait_for(shown);
+    complete(&mut terminal, "agent-relay status \t\t", |_, printed| printed.contains(shown));
     assert!(!sandbox.directory().join("pwned").exists());
+}
+
+/// Types keys into an empty line until `is_offered` is true of the completed line and of all that
+/// was printed. On a busy machine, completion may give up before the daemon answers.
+fn complete(terminal: &mut Terminal, keys: &str, is_offered: impl Fn(&str, &str) -> bool) {
+    let end = Instant::now() + WATCHDOG;
+    loop {
+        // The mark is shown when the shell has completed the line.
+        terminal.press(&format!("{keys}#"));
+        let line =
+            |screen: &str| screen.lines().find_map(|row| row.strip_suffix('#')).map(str::to_owned);
+        terminal.wait_until("the completed line", |screen| line(screen).is_some());
+        let line = line(&terminal.text()).unwrap();
+        if is_offered(&line, &String::from_utf8_lossy(&terminal.bytes())) {
+            return terminal.press("\u{7f}");
+        }
+        assert!(Instant::now() < end, "nothing is offered:\n{}", terminal.text());
+        // The line is erased.
+        terminal.press("\u{15}");
+        terminal.wait_until("an empty line", |screen| !screen.contains('#'));
+    }
 }
 
 /// Returns the candidates for a line.
@@ -119,6 +144,17 @@ fn candidates(sandbox: &Sandbox, words: &[&str]) -> String {
     let ended = output(command);
     assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
     out(&ended)
+}
+
+/// As [`candidates`], of a daemon that knows some. They are asked for again while there is none, since
+/// completion may give up before the daemon answers.
+fn candidates_of_daemon(sandbox: &Sandbox, words: &[&str]) -> String {
+    let mut found = String::new();
+    until("the daemon has answered", || {
+        found = candidates(sandbox, words);
+        !["words\n", "words\n*\tall agents\n"].contains(&&*found)
+    });
+    found
 }
 
 #[test]
@@ -133,12 +169,12 @@ fn completion_starts_no_daemon() {
 fn candidates_are_described() {
     let sandbox = known(&["Ann", "Bob"]);
     run(&sandbox, &["send", "Bob", "a\tb\u{1b}[31m\nc"], DONE);
-    let agents = candidates(&sandbox, &["send", ""]);
+    let agents = candidates_of_daemon(&sandbox, &["send", ""]);
     assert_eq!(agents, "words\nAnn\taway\nBob\taway, 1 message waiting\n*\tall agents\n");
-    let ids = candidates(&sandbox, &["read", ""]);
+    let ids = candidates_of_daemon(&sandbox, &["read", ""]);
     let (id, text) = ids.lines().nth(1).unwrap().split_once('\t').unwrap();
     assert!(id.len() == 8 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{ids}");
     assert_eq!(text, "@operator -> Bob: a b\\u{1b}[31m c");
-    assert_eq!(candidates(&sandbox, &["forget", "a"]), "words\nAnn\taway\n");
+    assert_eq!(candidates_of_daemon(&sandbox, &["forget", "a"]), "words\nAnn\taway\n");
     assert_eq!(candidates(&sandbox, &["attach", ""]), "words\n");
 }
