@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2154
 # Sourced after steps.sh. Runs the tests of the workspace on another system than that of ci/run,
 # except those in ci/SYSTEM.skipped-tests. The caller sets `system`, `under` (` under Wine`, or
-# empty), `cargo` (the command that runs cargo) and `output` (a file for the tests' output).
+# empty), `cargo` (the command that runs cargo), `output` (a file for a test's output) and
+# `processes` (filters for the test binary `it`; if empty, all its tests run).
 
 # `skip BINARY`: prints arguments with which a test binary skips the tests of the list, each given
 # by its name or its module (`power::*`).
@@ -15,23 +16,27 @@ skip() {
 # `tests NAME ARGUMENT…` passes the arguments to `cargo test`, and fails if no test runs.
 tests() {
     step "$system: $1"
-    "${cargo[@]}" test --workspace "${@:2}" 2>&1 | tee "$output.last"
-    if ! grep -qE '^(test result: ok\.|contract:) [1-9][0-9]* passed' "$output.last"; then
+    mkdir -p "${output%/*}"
+    "${cargo[@]}" test --workspace "${@:2}" 2>&1 | tee "$output"
+    if ! grep -qE '^(test result: ok\.|contract:) [1-9][0-9]* passed' "$output"; then
         echo "no test ran: correct ci/$system"
         exit 1
     fi
-    cat "$output.last" >>"$output"
 }
 
-all_tests() {
-    mkdir -p "${output%/*}"
-    : >"$output"
+# `build ARGUMENT…` passes the arguments to cargo.
+build() {
     step "$system: build"
     "${cargo[@]}" build --workspace --all-targets "$@"
+}
+
+# `all_tests ARGUMENT…` passes the arguments to cargo.
+all_tests() {
     # The output of `skip` is split into words on purpose: each line is two arguments.
     # shellcheck disable=SC2046
     tests "unit tests" --lib "$@" -- $(skip lib)
     tests "contract" --test contract "$@"
+    [ ${#processes[@]} -eq 0 ] || "${cargo[@]}" test --test it "$@" -- --list | each_matches "${processes[@]}"
     # shellcheck disable=SC2046
-    tests "tests with processes" --test it "$@" -- $(skip it)
+    tests "tests with processes" --test it "$@" -- ${processes[@]+"${processes[@]}"} $(skip it)
 }

@@ -1,6 +1,6 @@
 //! Tests with the real CLIs of AI agents, in real terminals, against a scripted model.
 //!
-//! `ci/agents` installs the CLIs and runs these tests; plain `cargo test` does not.
+//! `ci/agents --all` installs the CLIs and runs these tests; plain `cargo test` does not.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(

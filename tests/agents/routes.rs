@@ -1,7 +1,7 @@
 //! Each route of a message to an agent, tried with messages at random moments of a session full of
 //! tool calls, and a row of the table of what arrived.
 //!
-//! A full run (`ci/agents --all`) plays 100 messages a route, with kills among them. The seed is
+//! A full run (`ci/agents --long`) plays 100 messages a route, with kills among them. The seed is
 //! printed; `AGENT_RELAY_AGENTS_SEED` repeats it.
 
 use crate::{

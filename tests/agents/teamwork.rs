@@ -1,5 +1,5 @@
 //! Two real CLIs that work on a task each and write to each other, while a person drafts prompts in
-//! both. A full run (`ci/agents --all`) plays 20 turns with 40 messages.
+//! both. A full run (`ci/agents --long`) plays 20 turns with 40 messages.
 
 use crate::{
     cli::{Agent, Cli, Workspace},

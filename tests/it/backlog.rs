@@ -1,7 +1,7 @@
 //! A daemon with many undelivered messages in its store starts soon, and delivers them all.
 //!
 //! `AGENT_RELAY_BACKLOG` is the number of messages; CI prints the time for a hundred thousand
-//! (ci/run).
+//! (`ci/run --all`).
 
 use crate::{raw::Raw, sandbox::Sandbox};
 use serde_json::json;

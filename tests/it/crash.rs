@@ -1,7 +1,7 @@
 //! The daemon is killed at random moments while agents send messages: every accepted message
 //! arrives, with each value of `durability`.
 //!
-//! `AGENT_RELAY_CRASHES` is the number of kills; CI does a thousand (see ci/run).
+//! `AGENT_RELAY_CRASHES` is the number of kills; `ci/run --all` does a thousand.
 
 use crate::{
     fallible_client::FallibleClient,
