@@ -2,7 +2,7 @@
 
 use crate::{
     commands::{DONE, known, out, run},
-    sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
+    sandbox::{Sandbox, not_tried, output, until},
     shells::path_with_relay,
     terminal::{SIZE, Terminal, environment},
 };
@@ -10,7 +10,6 @@ use platform::process::SYSTEM;
 use std::{
     fs,
     process::{Command, Stdio},
-    time::Instant,
 };
 
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");
@@ -95,7 +94,7 @@ fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
     environment.push(("XDG_CONFIG_HOME".into(), Some(sandbox.directory().join(".config").into())));
     let command: Vec<_> = std::iter::once(&shell).chain(arguments).collect();
     let mut terminal = Terminal::start(&command, &environment, sandbox.directory(), SIZE);
-    terminal.wait_for("$");
+    terminal.wait_until("a prompt", is_prompt);
     for (keys, words) in CASES {
         let typed = keys.trim_end_matches('\t');
         let unchanged = format!("$ {typed}");
@@ -106,7 +105,7 @@ fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
         let row = format!("<agent-relay>{words}");
         terminal.wait_for_row(&row);
         terminal.press("clear\r");
-        terminal.wait_until("an empty screen", |screen| !screen.contains('<'));
+        terminal.wait_until("a prompt on an empty screen", is_prompt);
     }
     // Bash shows no descriptions.
     let shown = if shell == "bash" { "\n" } else { "@operator -> Bob on build:main" };
@@ -114,25 +113,28 @@ fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
     assert!(!sandbox.directory().join("pwned").exists());
 }
 
+/// Whether the screen shows an empty line for a command, and nothing else. Keys that come before it may
+/// be lost, since the shell changes the terminal's mode.
+fn is_prompt(screen: &str) -> bool {
+    screen.trim_end() == "$"
+}
+
 /// Types keys into an empty line until `is_offered` is true of the completed line and of all that
 /// was printed. On a busy machine, completion may give up before the daemon answers.
 fn complete(terminal: &mut Terminal, keys: &str, is_offered: impl Fn(&str, &str) -> bool) {
-    let end = Instant::now() + WATCHDOG;
-    loop {
+    until("something is offered", || {
         // The mark is shown when the shell has completed the line.
         terminal.press(&format!("{keys}#"));
         let line =
             |screen: &str| screen.lines().find_map(|row| row.strip_suffix('#')).map(str::to_owned);
         terminal.wait_until("the completed line", |screen| line(screen).is_some());
         let line = line(&terminal.text()).unwrap();
-        if is_offered(&line, &String::from_utf8_lossy(&terminal.bytes())) {
-            return terminal.press("\u{7f}");
-        }
-        assert!(Instant::now() < end, "nothing is offered:\n{}", terminal.text());
-        // The line is erased.
-        terminal.press("\u{15}");
-        terminal.wait_until("an empty line", |screen| !screen.contains('#'));
-    }
+        let offered = is_offered(&line, &String::from_utf8_lossy(&terminal.bytes()));
+        // The mark is erased, or the line.
+        terminal.press(if offered { "\u{7f}" } else { "\u{15}" });
+        terminal.wait_until("the mark's end", |screen| !screen.contains('#'));
+        offered
+    });
 }
 
 /// Returns the candidates for a line.
@@ -146,8 +148,7 @@ fn candidates(sandbox: &Sandbox, words: &[&str]) -> String {
     out(&ended)
 }
 
-/// As [`candidates`], of a daemon that knows some. They are asked for again while there is none, since
-/// completion may give up before the daemon answers.
+/// Returns the candidates for a line, and retries while only those without a daemon are offered.
 fn candidates_of_daemon(sandbox: &Sandbox, words: &[&str]) -> String {
     let mut found = String::new();
     until("the daemon has answered", || {

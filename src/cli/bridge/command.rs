@@ -8,17 +8,17 @@ use crate::{
     },
     protocol::name::Host,
 };
-use platform::clock;
+use crossbeam_channel::{Receiver, bounded};
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// The time that the command has to end after its input has ended, in milliseconds.
-const END_MS: u64 = 2_000;
+/// The time that the command has to end, messages included, after its input has ended.
+const END_TIME: Duration = Duration::from_secs(2);
 
 /// The pause between two looks whether the command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -36,6 +36,8 @@ const NOT_FOUND: i32 = 127;
 pub(super) struct Running {
     child: Child,
     name: String,
+    /// Closed when the command's messages have ended and are shown.
+    messages: Receiver<()>,
 }
 
 impl Running {
@@ -54,29 +56,35 @@ impl Running {
             .spawn()
             .map_err(|error| Failure::failed(format!("cannot run {name}: {error}")))?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let running = Self { child, name };
+        let (showing, messages) = bounded(0);
+        let running = Self { child, name, messages };
         let (Some(input), Some(output), Some(errors)) = pipes else {
             unreachable!("all three were asked for");
         };
         let host = host.clone();
-        let show = move || show_messages(&host, errors);
+        let show = move || {
+            show_messages(&host, errors);
+            drop(showing);
+        };
         let thread = thread::Builder::new().name("link messages".to_owned()).spawn(show);
         thread.map_err(Failure::because)?;
         Ok((running, input, output))
     }
 
     /// Waits for the end of the command, whose input has ended, and kills it if that takes too long.
-    /// Returns what its exit code says, if it ended by itself and failed.
+    /// Returns what its exit code says, if it ended by itself and failed, after its messages.
     pub(super) fn end(mut self) -> Option<String> {
-        let until = clock::monotonic_ms() + END_MS;
-        while clock::monotonic_ms() < until {
+        let until = Instant::now() + END_TIME;
+        let status = loop {
             match self.child.try_wait() {
-                Ok(Some(status)) => return self.describe(status),
-                Ok(None) => thread::sleep(POLL_INTERVAL),
-                Err(_) => break,
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() < until => thread::sleep(POLL_INTERVAL),
+                Ok(None) | Err(_) => return None,
             }
-        }
-        None
+        };
+        // A process that the command has left behind may keep its messages open.
+        let _ = self.messages.recv_deadline(until);
+        self.describe(status)
     }
 
     fn describe(&self, status: ExitStatus) -> Option<String> {
