@@ -150,11 +150,12 @@ impl Side {
         let daemon = Daemon { key, ..self.daemon.clone() };
         let mut local = Local::new(daemon, self.agents.exports.iter().cloned());
         let end = local.run(&mut link, &events, &self.stopped);
+        let was_open = link.is_open();
         match &end {
             None => link.leave(now(), "it was stopped", false),
             Some(End::Refused(why)) => link.leave(now(), why, true),
             Some(End::Lost(_)) => {}
         }
-        Ok(Ended { was_open: link.is_open(), end })
+        Ok(Ended { was_open, end })
     }
 }

@@ -162,11 +162,12 @@ impl<'a> Link<'a> {
         self.is_open
     }
 
-    /// Says that this side leaves, for this reason. After a `refusal`, another link would end in the
-    /// same way.
-    pub fn leave(&mut self, now: Now, reason: &str, refusal: bool) {
+    /// Says that this side leaves, for this reason, and ends the link when that is written; waits for
+    /// a second at most. After a `refusal`, another link would end in the same way.
+    pub fn leave(mut self, now: Now, reason: &str, refusal: bool) {
         let reason = reason.chars().take(TEXT_MAX).collect();
         self.write(now, Kind::Bye, &LinkBye { reason, refusal });
+        self.pipe.end();
     }
 
     fn write(&mut self, now: Now, kind: Kind, payload: &impl Serialize) {

@@ -1,10 +1,11 @@
 //! The threads between a link and a pipe: one reads frames, one writes them.
 
 use crate::protocol::frame::{self, Batch, Decoder};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::{
     io::{self, Read, Write},
     mem, thread,
+    time::Duration,
 };
 
 /// The most first bytes that an error shows of what does not speak as a link does.
@@ -12,6 +13,9 @@ const SHOWN_BYTES_MAX: usize = 60;
 
 /// The most bytes that are written before that is reported.
 const PIECE_BYTES: usize = 16 << 10;
+
+/// The longest wait at the end until all is written.
+const END_TIME: Duration = Duration::from_secs(1);
 
 /// What happens on a pipe.
 #[derive(Debug)]
@@ -26,10 +30,16 @@ pub enum Event {
     Closed(String),
 }
 
-/// The writing end of a pipe. Dropping it closes the pipe once its last batch is written.
+/// The writing end of a pipe. Dropping it closes the pipe once the writer's batch is written; what
+/// waits behind that is lost, except by [`Pipe::end`].
 #[derive(Debug)]
 pub struct Pipe {
+    /// The writer's batch, and at the end the last one.
     batches: Sender<Vec<u8>>,
+    /// Dropped with the pipe.
+    is_open: Sender<()>,
+    /// Disconnected when the writer has ended.
+    writer: Receiver<()>,
     /// Frames that wait until the writer has written its batch.
     waiting: Vec<u8>,
     /// The bytes that the writer has.
@@ -47,21 +57,24 @@ impl Pipe {
         frame_bytes_max: usize,
         events: Sender<Event>,
     ) -> io::Result<Self> {
-        let (pipe, batches) = Self::new();
+        let (pipe, writer) = Self::new();
         let written = events.clone();
         thread::Builder::new()
             .name("link reader".to_owned())
             .spawn(move || read(input, frame_bytes_max, &events))?;
         thread::Builder::new()
             .name("link writer".to_owned())
-            .spawn(move || write(output, &batches, &written))?;
+            .spawn(move || writer.run(output, &written))?;
         Ok(pipe)
     }
 
-    /// The writing end, and what the writer gets.
-    pub(super) fn new() -> (Self, Receiver<Vec<u8>>) {
-        let (batches, to_write) = bounded(1);
-        (Self { batches, waiting: Vec::new(), writing: 0 }, to_write)
+    /// The writing end, and its writer.
+    pub(super) fn new() -> (Self, Writer) {
+        let (batches, to_write) = bounded(2);
+        let (is_open, closed) = bounded(0);
+        let (runs, writer) = bounded(0);
+        let pipe = Self { batches, is_open, writer, waiting: Vec::new(), writing: 0 };
+        (pipe, Writer { batches: to_write, closed, _runs: runs })
     }
 
     /// The bytes that are not written yet.
@@ -88,6 +101,15 @@ impl Pipe {
             // If the writer has ended, so has the pipe, which the reader reports.
             let _ = self.batches.try_send(mem::take(&mut self.waiting));
         }
+    }
+
+    /// Closes the pipe, and waits until everything is written, at most a second.
+    pub(super) fn end(self) {
+        let Self { batches, is_open, writer, waiting, .. } = self;
+        // The writer may have ended.
+        let _ = batches.try_send(waiting);
+        drop((batches, is_open));
+        let _ = writer.recv_timeout(END_TIME);
     }
 }
 
@@ -125,15 +147,49 @@ fn read(mut input: impl Read, frame_bytes_max: usize, events: &Sender<Event>) {
     }
 }
 
-/// Writes batches until no more come, or the pipe ends, which the reader reports.
-fn write(mut output: impl Write, batches: &Receiver<Vec<u8>>, events: &Sender<Event>) {
-    while let Ok(batch) = batches.recv() {
-        // On a slow link, each piece shows that the other side still reads.
-        for piece in batch.chunks(PIECE_BYTES) {
-            let written = output.write_all(piece).and_then(|()| output.flush());
-            if written.is_err() || events.send(Event::Written(piece.len())).is_err() {
-                return;
+/// What the writer's thread has of a pipe.
+pub(super) struct Writer {
+    pub(super) batches: Receiver<Vec<u8>>,
+    /// Disconnected when the pipe is dropped: nobody needs events any more.
+    closed: Receiver<()>,
+    /// Dropped when the writer ends.
+    _runs: Sender<()>,
+}
+
+impl Writer {
+    /// Writes batches until no more come, or the pipe ends, which the reader reports.
+    fn run(self, mut output: impl Write, events: &Sender<Event>) {
+        while let Ok(batch) = self.batches.recv() {
+            // On a slow link, each piece shows that the other side still reads.
+            for piece in batch.chunks(PIECE_BYTES) {
+                if output.write_all(piece).and_then(|()| output.flush()).is_err() {
+                    return;
+                }
+                select! {
+                    send(events, Event::Written(piece.len())) -> _ => {}
+                    recv(self.closed) -> _ => {}
+                }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_written_before_the_end() {
+        let (mut reader, output) = io::pipe().unwrap();
+        // Nobody receives the events, and there is no room for a second one.
+        let (events, _events) = bounded(1);
+        let mut pipe = Pipe::start(io::empty(), output, 100, events).unwrap();
+        for text in ["first", "second", "third"] {
+            pipe.write(|frame| frame.extend_from_slice(text.as_bytes()));
+        }
+        pipe.end();
+        let mut written = Vec::new();
+        reader.read_to_end(&mut written).unwrap();
+        assert_eq!(written, b"\0\0\0\x05first\0\0\0\x06second\0\0\0\x05third");
     }
 }

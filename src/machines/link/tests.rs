@@ -29,7 +29,7 @@ const fn at(ms: u64) -> Now {
 
 /// A side without a daemon, and what its writer gets.
 fn begin(agents: &Agents) -> (Link<'_>, Receiver<Vec<u8>>, Local) {
-    let (pipe, written) = Pipe::new();
+    let (pipe, writer) = Pipe::new();
     let daemon = Daemon {
         endpoint: "nowhere".to_owned(),
         server: None,
@@ -37,7 +37,7 @@ fn begin(agents: &Agents) -> (Link<'_>, Receiver<Vec<u8>>, Local) {
         when_absent: None,
     };
     let link = Link::begin(at(0), agents, pipe, 1_000, |_| {});
-    (link, written, Local::new(daemon, [name("Ann")]))
+    (link, writer.batches, Local::new(daemon, [name("Ann")]))
 }
 
 /// The types of the frames that the writer gets, which then has written them.
