@@ -101,18 +101,20 @@ fn wait_for_a_state_that_is_not_known_is_refused() {
 }
 
 /// A program under the name of Claude Code that reports by its hooks and shows a dialog. Each step
-/// waits for a file.
+/// waits for a file. Reports are repeated until the next step, since a hook gives up after half a
+/// second.
 const CLAUDE: &str = r#"#!/bin/sh
 while [ "$1" != --settings ]; do shift || exit 9; done
 to=$(dirname "$2")/wrapper.json
 hook() { echo '{}' | "$WRAP" hook claude "$1" --to "$to"; }
-step() { while [ ! -e "$STEPS/$1" ]; do sleep 0.05; done; }
+report() { until [ -e "$STEPS/$2" ]; do hook "$1"; sleep 0.05; done & }
+step() { wait; until [ -e "$STEPS/$1" ]; do sleep 0.05; done; }
 echo ready
-step prompt; hook UserPromptSubmit
-step permission; hook PermissionRequest; printf '\n❯ 1. Yes\n  2. No\n'
+step prompt; report UserPromptSubmit permission
+step permission; report PermissionRequest allowed; printf '\n❯ 1. Yes\n  2. No\n'
 step allowed; printf '\033[2J\033[Hallowed\n'
-step question; hook PreToolUse; printf '\n❯ 1. Red\n  2. Blue\n'
-step stop; hook Stop; printf '\033[2J\033[H'
+step question; report PreToolUse stop; printf '\n❯ 1. Red\n  2. Blue\n'
+step stop; report Stop end; printf '\033[2J\033[H'
 step end
 "#;
 

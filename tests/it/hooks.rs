@@ -117,20 +117,25 @@ fn inbox_is_taken_only_in_an_agent_with_hooks() {
 }
 
 /// A program under the name of Claude Code that runs its hooks as that does: it begins a turn,
-/// waits until it is told of a message, reads it, and reports the result.
+/// waits until it is told of a message, reads it, and reports the result. Each hook is repeated until
+/// it has worked, since it gives up after half a second.
 const CLAUDE: &str = r#"#!/bin/sh
 while [ "$1" != --settings ]; do shift || exit 9; done
 to=$(dirname "$2")/wrapper.json
 hook() { "$WRAP" hook claude "$1" --to "$to"; }
-echo '{"prompt":"Work."}' | hook UserPromptSubmit
+until "$RELAY" agents --json | grep -q '"activity":"working"'; do
+    echo '{"prompt":"Work."}' | hook UserPromptSubmit
+done
 echo ready
 while ! grep -q agent-relay told; do echo '{}' | hook PostToolUse >told; sleep 0.05; done
 id=$(sed 's/.*agent-relay read \([0-9a-f]*\).*/\1/' told)
 "$RELAY" read "$id" >read
-printf '{"tool_response":{"stdout":"%s"}}' "$(sed 's/$/\\n/' read | tr -d '\n')" | hook PostToolUse
 cat read
 "$RELAY" inbox --take
-while [ ! -e end ]; do sleep 0.05; done
+while [ ! -e end ]; do
+    printf '{"tool_response":{"stdout":"%s"}}' "$(sed 's/$/\\n/' read | tr -d '\n')" | hook PostToolUse
+    sleep 0.05
+done
 "#;
 
 /// Starts a script under the name of Claude Code as Ann.
@@ -188,7 +193,7 @@ const REPORTING: &str = r#"#!/bin/sh
 while [ "$1" != --settings ]; do shift || exit 9; done
 to=$(dirname "$2")/wrapper.json
 hook() { "$WRAP" hook claude "$1" --to "$to"; }
-echo '{"source":"startup"}' | hook SessionStart >began
+echo '{"source":"startup"}' | hook SessionStart
 echo ready
 count=1
 while [ ! -e end ]; do
@@ -199,10 +204,21 @@ while [ ! -e end ]; do
 done
 "#;
 
+/// A program under the name of Claude Code that begins a conversation.
+const BEGINNING: &str = r#"#!/bin/sh
+while [ "$1" != --settings ]; do shift || exit 9; done
+to=$(dirname "$2")/wrapper.json
+until [ -s began ]; do
+    echo '{"source":"startup"}' | "$WRAP" hook claude SessionStart --to "$to" >began
+done
+echo ready
+while [ ! -e end ]; do sleep 0.05; done
+"#;
+
 #[test]
 fn brief_is_the_context_that_a_hook_prints() {
     let sandbox = Sandbox::new();
-    let ann = start_claude(&sandbox, REPORTING, &["--brief"]);
+    let ann = start_claude(&sandbox, BEGINNING, &["--brief"]);
     ann.wait_for("ready");
     let printed = fs::read(sandbox.directory().join("began")).unwrap();
     let printed: Value = serde_json::from_slice(&printed).unwrap();
@@ -219,13 +235,15 @@ const DEAF: &str = r#"#!/bin/sh
 while [ "$1" != --settings ]; do shift || exit 9; done
 to=$(dirname "$2")/wrapper.json
 hook() { "$WRAP" hook claude "$1" --to "$to"; }
-echo '{"prompt":"Work."}' | hook UserPromptSubmit
+until "$RELAY" agents --json | grep -q '"activity":"working"'; do
+    echo '{"prompt":"Work."}' | hook UserPromptSubmit
+done
 echo ready
 {
     while [ ! -e sent ]; do sleep 0.05; done
     echo '{}' | hook PostToolUse
 } | true
-echo '{}' | hook PostToolUse >told
+until grep -q agent-relay told; do echo '{}' | hook PostToolUse >told; done
 "#;
 
 #[test]
@@ -270,10 +288,19 @@ fn transcript_that_a_hook_names_is_read_if_it_is_the_agents() {
         fs::rename(new, sandbox.directory().join(file)).unwrap();
         ann.wait_for(&format!("reported {count}."));
     };
+    // A report is repeated until it has worked, since a hook gives up after half a second.
+    let is_read_from = |path: &Path| {
+        let listed = sandbox.run(["agents", "--json"]).stdout;
+        let name = path.file_name().unwrap().to_str().unwrap();
+        String::from_utf8(listed).unwrap().contains(&format!("/{name}\""))
+    };
     let own = folder.join("own.jsonl");
-    report(&own);
     let mut words = said("begin");
     fs::write(&own, &words).unwrap();
+    until("the transcript is read", || {
+        report(&own);
+        is_read_from(&own)
+    });
     expect_message(&mut bob, "Ann", "begin");
 
     let outside = sandbox.directory().join("outside.jsonl");
@@ -292,7 +319,10 @@ fn transcript_that_a_hook_names_is_read_if_it_is_the_agents() {
     }
     let next = folder.join("next.jsonl");
     fs::write(&next, said("next")).unwrap();
-    report(&next);
+    until("the next transcript is read", || {
+        report(&next);
+        is_read_from(&next)
+    });
     expect_message(&mut bob, "Ann", "next");
     fs::write(sandbox.directory().join("end"), "").unwrap();
     assert_eq!(ann.finish(), 0);

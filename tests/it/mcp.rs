@@ -275,16 +275,20 @@ grep -q AGENT_RELAY_KEY_FILE "${1#--mcp-config=}" || exit 9
 while [ "$1" != --settings ]; do shift || exit 9; done
 to=$(dirname "$2")/wrapper.json
 hook() { "$WRAP" hook claude "$1" --to "$to"; }
-echo '{"prompt":"Work."}' | hook UserPromptSubmit
+until "$RELAY" agents --json | grep -q '"activity":"working"'; do
+    echo '{"prompt":"Work."}' | hook UserPromptSubmit
+done
 echo ready
 while ! grep -q agent-relay told; do echo '{}' | hook PostToolUse >told; sleep 0.05; done
 id=$(sed 's/.*agent-relay read \([0-9a-f]*\).*/\1/' told)
 begin='{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}'
 call='{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read","arguments":{"id":"'$id'"}}}'
 printf '%s\n' "$begin" "$call" | "$RELAY" mcp | tail -n 1 >result
-printf '{"tool_response":%s}' "$(cat result)" | hook PostToolUse
 echo reported
-while [ ! -e end ]; do sleep 0.05; done
+while [ ! -e end ]; do
+    printf '{"tool_response":%s}' "$(cat result)" | hook PostToolUse
+    sleep 0.05
+done
 "#;
 
 /// The tool `read` takes a message from the wrapper, and its result is the evidence.
