@@ -11,7 +11,7 @@ use crate::{
     terminal::{self, Terminal},
 };
 use platform::pty::Size;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     env,
@@ -182,13 +182,17 @@ impl Recipe {
         terminal
     }
 
-    /// Waits until an agent is in a state.
+    /// Waits until an agent is in a state. One that is idle also has nothing left to be typed, its
+    /// brief included.
     #[track_caller]
     fn is_in_state(&self, name: &str, state: &str) {
-        let mut operator = self.sandbox.operator();
         until(&format!("{name} is {state}"), || {
-            let agents = operator.agents();
-            agents.iter().any(|agent| agent["name"] == name && agent["activity"] == state)
+            let listed = run(&self.sandbox, &["agents", "--json"], DONE).stdout;
+            let agents = listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            agents.map(|line| serde_json::from_slice::<Value>(line).unwrap()).any(|agent| {
+                let is_done = state != "idle" || agent["waiting"] == 0;
+                agent["name"] == name && agent["activity"] == state && is_done
+            })
         });
     }
 
