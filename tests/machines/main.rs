@@ -1,7 +1,7 @@
 //! Two machines, each with a home of its own, that are joined by ssh or NATS: wrapped agents on both
 //! talk while the way between them is cut.
 //!
-//! `ci/machines --all` installs sshd and nats-server and runs these tests; plain `cargo test` does not.
+//! Only `ci/machines --all`, which installs sshd and nats-server, runs these tests.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(
