@@ -30,8 +30,8 @@ pub enum Event {
     Closed(String),
 }
 
-/// The writing end of a pipe. Dropping it closes the pipe once the writer's batch is written; what
-/// waits behind that is lost, except by [`Pipe::end`].
+/// The writing end of a pipe. Dropping it closes the pipe once the writer's batch is written. What
+/// waits behind that is lost, unless the link leaves.
 #[derive(Debug)]
 pub struct Pipe {
     /// The writer's batch, and at the end the last one.
