@@ -152,8 +152,8 @@ impl Side {
         let end = local.run(&mut link, &events, &self.stopped);
         let was_open = link.is_open();
         match &end {
-            None => link.leave(now(), "it was stopped", false),
-            Some(End::Refused(why)) => link.leave(now(), why, true),
+            None => link.leave(now(), "it was stopped", false, events),
+            Some(End::Refused(why)) => link.leave(now(), why, true, events),
             Some(End::Lost(_)) => {}
         }
         Ok(Ended { was_open, end })

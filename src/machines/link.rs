@@ -29,6 +29,7 @@ use crate::{
         text::Quoted,
     },
 };
+use crossbeam_channel::Receiver;
 use hello::{LinkBye, LinkHello};
 use serde::Serialize;
 use std::{cmp::Ordering, collections::HashMap, fmt, ops::ControlFlow};
@@ -162,12 +163,12 @@ impl<'a> Link<'a> {
         self.is_open
     }
 
-    /// Says that this side leaves, for this reason, and ends the link when that is written; waits for
-    /// a second at most. After a `refusal`, another link would end in the same way.
-    pub fn leave(mut self, now: Now, reason: &str, refusal: bool) {
+    /// Says that this side leaves, for this reason, and ends the link and its `events` when that is
+    /// written; waits for a second at most. After a `refusal`, another link would end in the same way.
+    pub fn leave(mut self, now: Now, reason: &str, refusal: bool, events: Receiver<Event>) {
         let reason = reason.chars().take(TEXT_MAX).collect();
         self.write(now, Kind::Bye, &LinkBye { reason, refusal });
-        self.pipe.end();
+        self.pipe.end(events);
     }
 
     fn write(&mut self, now: Now, kind: Kind, payload: &impl Serialize) {

@@ -113,8 +113,7 @@ fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
     assert!(!sandbox.directory().join("pwned").exists());
 }
 
-/// Whether the screen shows an empty line for a command, and nothing else. Keys that come before it may
-/// be lost, since the shell changes the terminal's mode.
+/// Whether the screen shows a prompt and nothing else. A shell may lose keys that come before its prompt.
 fn is_prompt(screen: &str) -> bool {
     screen.trim_end() == "$"
 }

@@ -270,7 +270,7 @@ impl Sandbox {
 
     /// Polls `agent-relay agents`, since no event reports the state of another agent.
     #[track_caller]
-    fn wait_until(&self, what: &str, condition: impl Fn(&[Value]) -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&[Value]) -> bool) {
         let mut agents = Vec::new();
         for _ in 0..WATCHDOG.as_secs() * 10 {
             let output = self.run(["agents", "--json"]);

@@ -62,7 +62,7 @@ impl Side {
             });
             let end = local.run(&mut link, &events, &stopped);
             if end.is_none() {
-                link.leave(now(), "it was stopped", false);
+                link.leave(now(), "it was stopped", false, events);
             }
             end
         });

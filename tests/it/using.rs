@@ -11,7 +11,7 @@ use crate::{
     terminal::{self, Terminal},
 };
 use platform::pty::Size;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     env,
@@ -186,10 +186,8 @@ impl Recipe {
     /// brief included.
     #[track_caller]
     fn is_in_state(&self, name: &str, state: &str) {
-        until(&format!("{name} is {state}"), || {
-            let listed = run(&self.sandbox, &["agents", "--json"], DONE).stdout;
-            let agents = listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            agents.map(|line| serde_json::from_slice::<Value>(line).unwrap()).any(|agent| {
+        self.sandbox.wait_until(&format!("{name} is {state}"), |agents| {
+            agents.iter().any(|agent| {
                 let is_done = state != "idle" || agent["waiting"] == 0;
                 agent["name"] == name && agent["activity"] == state && is_done
             })

@@ -9,16 +9,18 @@ use crate::{
     protocol::name::Host,
 };
 use crossbeam_channel::{Receiver, bounded};
+use platform::clock;
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// The time that the command has to end, messages included, after its input has ended.
-const END_TIME: Duration = Duration::from_secs(2);
+/// The time that the command has to end, messages included, after its input has ended, in
+/// milliseconds.
+const END_MS: u64 = 2_000;
 
 /// The pause between two looks whether the command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -74,16 +76,17 @@ impl Running {
     /// Waits for the end of the command, whose input has ended, and kills it if that takes too long.
     /// Returns what its exit code says, if it ended by itself and failed, after its messages.
     pub(super) fn end(mut self) -> Option<String> {
-        let until = Instant::now() + END_TIME;
+        let until = clock::monotonic_ms() + END_MS;
         let status = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break status,
-                Ok(None) if Instant::now() < until => thread::sleep(POLL_INTERVAL),
+                Ok(None) if clock::monotonic_ms() < until => thread::sleep(POLL_INTERVAL),
                 Ok(None) | Err(_) => return None,
             }
         };
         // A process that the command has left behind may keep its messages open.
-        let _ = self.messages.recv_deadline(until);
+        let left = until.saturating_sub(clock::monotonic_ms());
+        let _ = self.messages.recv_timeout(Duration::from_millis(left));
         self.describe(status)
     }
 

@@ -1,7 +1,7 @@
 //! The threads between a link and a pipe: one reads frames, one writes them.
 
 use crate::protocol::frame::{self, Batch, Decoder};
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::{
     io::{self, Read, Write},
     mem, thread,
@@ -36,8 +36,6 @@ pub enum Event {
 pub struct Pipe {
     /// The writer's batch, and at the end the last one.
     batches: Sender<Vec<u8>>,
-    /// Dropped with the pipe.
-    is_open: Sender<()>,
     /// Disconnected when the writer has ended.
     writer: Receiver<()>,
     /// Frames that wait until the writer has written its batch.
@@ -71,10 +69,9 @@ impl Pipe {
     /// The writing end, and its writer.
     pub(super) fn new() -> (Self, Writer) {
         let (batches, to_write) = bounded(2);
-        let (is_open, closed) = bounded(0);
         let (runs, writer) = bounded(0);
-        let pipe = Self { batches, is_open, writer, waiting: Vec::new(), writing: 0 };
-        (pipe, Writer { batches: to_write, closed, _runs: runs })
+        let pipe = Self { batches, writer, waiting: Vec::new(), writing: 0 };
+        (pipe, Writer { batches: to_write, _runs: runs })
     }
 
     /// The bytes that are not written yet.
@@ -103,12 +100,14 @@ impl Pipe {
         }
     }
 
-    /// Closes the pipe, and waits until everything is written, at most a second.
-    pub(super) fn end(self) {
-        let Self { batches, is_open, writer, waiting, .. } = self;
+    /// Closes the pipe, and waits until everything is written, at most a second. Nobody receives the
+    /// pipe's events any more, so that its writer does not wait for room among them.
+    pub(super) fn end(self, events: Receiver<Event>) {
+        let Self { batches, writer, waiting, .. } = self;
+        drop(events);
         // The writer may have ended.
         let _ = batches.try_send(waiting);
-        drop((batches, is_open));
+        drop(batches);
         let _ = writer.recv_timeout(END_TIME);
     }
 }
@@ -147,11 +146,9 @@ fn read(mut input: impl Read, frame_bytes_max: usize, events: &Sender<Event>) {
     }
 }
 
-/// What the writer's thread has of a pipe.
+/// The pipe's end in the writer's thread.
 pub(super) struct Writer {
     pub(super) batches: Receiver<Vec<u8>>,
-    /// Disconnected when the pipe is dropped: nobody needs events any more.
-    closed: Receiver<()>,
     /// Dropped when the writer ends.
     _runs: Sender<()>,
 }
@@ -165,10 +162,8 @@ impl Writer {
                 if output.write_all(piece).and_then(|()| output.flush()).is_err() {
                     return;
                 }
-                select! {
-                    send(events, Event::Written(piece.len())) -> _ => {}
-                    recv(self.closed) -> _ => {}
-                }
+                // Without a receiver, the pipe is at its end, and the rest is still written.
+                let _ = events.send(Event::Written(piece.len()));
             }
         }
     }
@@ -181,13 +176,13 @@ mod tests {
     #[test]
     fn everything_is_written_before_the_end() {
         let (mut reader, output) = io::pipe().unwrap();
-        // Nobody receives the events, and there is no room for a second one.
-        let (events, _events) = bounded(1);
-        let mut pipe = Pipe::start(io::empty(), output, 100, events).unwrap();
+        // There is no room for a second event.
+        let (sender, events) = bounded(1);
+        let mut pipe = Pipe::start(io::empty(), output, 100, sender).unwrap();
         for text in ["first", "second", "third"] {
             pipe.write(|frame| frame.extend_from_slice(text.as_bytes()));
         }
-        pipe.end();
+        pipe.end(events);
         let mut written = Vec::new();
         reader.read_to_end(&mut written).unwrap();
         assert_eq!(written, b"\0\0\0\x05first\0\0\0\x06second\0\0\0\x05third");
