@@ -16,7 +16,6 @@ mod dead_letters;
 mod demo;
 mod doctor;
 mod down;
-mod escape;
 mod events;
 mod failure;
 mod folder_name;
@@ -67,10 +66,10 @@ mod wait;
 mod wrapped;
 
 use argh::{ArgsInfo, CommandInfoWithArgs, EarlyExit, FromArgs};
-use context::GlobalOptions;
+use client::home::HomeOptions;
 use failure::{DONE, Failure, USAGE};
-pub use link::local_daemon;
 use program::{AS_AGENT_RELAY, VERSION};
+use protocol::text::escaped;
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Write},
@@ -171,7 +170,7 @@ fn run_wrapper(arguments: impl Iterator<Item = OsString>) -> Result<i32, Failure
     let arguments = help.into_iter().chain(arguments);
     let line = argv::check(PROGRAM, &run::Run::get_args_info(), arguments)?;
     let run: run::Run = from_words(&[PROGRAM], &line.words)?;
-    run.run(&GlobalOptions::default(), line.to_run)
+    run.run(&HomeOptions::default(), line.to_run)
 }
 
 /// Parses words with argh, after [`argv::check`] has checked them.
@@ -188,7 +187,7 @@ fn parser_end(exit: EarlyExit) -> Failure {
             let printed = io::stdout().write_all(print::fit(&exit.output).as_bytes());
             printed.map_or_else(Failure::unwritten, |()| Failure::silent(DONE))
         }
-        Err(()) => Failure::usage(escape::escaped(exit.output.trim_end())),
+        Err(()) => Failure::usage(escaped(exit.output.trim_end())),
     }
 }
 
@@ -306,7 +305,7 @@ impl Top {
             print::Out::new().line(format_args!("agent-relay {VERSION}"))?;
             return Ok(DONE);
         }
-        let options = GlobalOptions { endpoint: self.endpoint, home: self.home };
+        let options = HomeOptions { endpoint: self.endpoint, home: self.home };
         let Some(command) = self.command else {
             if let Some(done) = top::alone(&options) {
                 return done;

@@ -19,7 +19,7 @@ mod error;
 mod event;
 mod instance_lock;
 pub mod mark;
-pub mod operator_key;
+mod operator_key;
 mod policy_thread;
 mod router_thread;
 mod settings;
@@ -30,15 +30,10 @@ mod store_thread;
 pub use error::DaemonError;
 pub use instance_lock::{locks_directory, remove_endpoint_lock};
 pub use policy_thread::load as load_policy;
-pub use settings::Settings;
+pub use settings::{Settings, limits};
 
-use crate::{
-    link::{BufferedBytes, HalfRead},
-    protocol::{relay::Process, secret::Secret},
-    router::{Limits, policy::Policy},
-    store::{self, OpenError, Opened, Store},
-};
 use acceptor::{Acceptor, Readers};
+use client::link::{BufferedBytes, HalfRead};
 use client_threads::ReaderContext;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use effects::Effects;
@@ -51,8 +46,11 @@ use platform::{
     transport::{EndpointState, Listener},
 };
 use policy_thread::PolicyReloader;
+use protocol::{relay::Process, secret::Secret};
+use router::{Limits, policy::Policy};
 use router_thread::{RouterThread, Start};
 use std::{io, mem, path::Path, process, sync::Arc, thread, time::Duration};
+use store::{self, OpenError, Opened, Store};
 
 /// The number of open files besides the clients' connections, with some to spare.
 const FILES_OF_OWN: u64 = 64;
@@ -77,7 +75,7 @@ pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), Daem
     let lock = InstanceLock::acquire(&settings)?;
     let policy = policy_thread::load_to_apply(&settings.home)?;
     let opened = open_store(&settings)?;
-    run_with(settings, lock, policy, opened, ready)
+    run_with(settings, lock, policy, opened, store_thread::run, ready)
 }
 
 fn run_with(
@@ -85,6 +83,7 @@ fn run_with(
     mut lock: InstanceLock,
     policy: Option<Policy>,
     opened: Opened,
+    run_store: store_thread::Run,
     ready: impl FnOnce(&Endpoint),
 ) -> Result<(), DaemonError> {
     let operator_key = operator_key::read_or_make(&lock.home, &settings.owner)?;
@@ -116,7 +115,7 @@ fn run_with(
     let (reloader, policy_thread) =
         policy_thread::start(settings.home.clone(), policy.is_some(), inbox.clone())?;
     let signals = handle_signals(inbox.clone(), reloader.clone())?;
-    let (store, store_thread) = store_thread::start(opened.store, inbox)?;
+    let (store, store_thread) = store_thread::start(opened.store, run_store, inbox)?;
     let about = Process {
         ends_with_starter: settings.ends_with_starter,
         remarks: opened.remarks,
@@ -295,8 +294,8 @@ fn listen_again(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::frame;
     use platform::{paths, peer::User, transport::Stream};
+    use protocol::frame;
     use std::{
         env, fs,
         io::{Read, Write},
@@ -317,10 +316,10 @@ mod tests {
         };
         let lock = InstanceLock::acquire(&settings).unwrap();
         let opened = open_store(&settings).unwrap();
-        opened.store.panic_at_commits();
+        let panicking: store_thread::Run = |_, jobs, _| panic!("on purpose, at {:?}", jobs.recv());
         let (ready, is_ready) = bounded(1);
         let daemon = thread::spawn(move || {
-            run_with(settings, lock, None, opened, |at| ready.send(at.clone()).unwrap())
+            run_with(settings, lock, None, opened, panicking, |at| ready.send(at.clone()).unwrap())
         });
         let client = Stream::connect(&is_ready.recv().unwrap()).unwrap();
         let (json, mut hello) =

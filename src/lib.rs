@@ -1,9 +1,9 @@
-//! Agent Relay: a local daemon that lets AI coding agents talk to each other.
+//! The program of Agent Relay, a local daemon that lets AI coding agents talk to each other.
 //!
 //! ```text
-//!  terminal   wrapper                     daemon                       wrapper   terminal
-//!  --------   -----------------------     ------------------------     -------   --------
-//!  claude <-> Bridge <-> Session <-> stream <-> Router <-> stream <-> Session <-> Bridge <-> codex
+//!  terminal   wrapper                      daemon                       wrapper          terminal
+//!  --------   ----------------------       ----------------------       --------------   --------
+//!  claude <-> terminal side, session <-> stream, router, stream <-> session, terminal side <-> codex
 //! ```
 //!
 //! Five terms describe the system:
@@ -16,36 +16,22 @@
 //! - a **session** is one stay of an agent, from joining to leaving, across reconnects.
 //!
 //! Three state machines make all decisions, and none of them blocks: [`router::Router`] in the
-//! daemon, `client::session::Session` in every client, [`bridge::Bridge`] in the wrapper. Each
-//! takes an input and the time, and returns outputs: the actions to carry out. The threads around
-//! them, in [`daemon`], [`client`] and [`wrap`], wait for inputs and carry out the outputs. Only
-//! the crate `platform` calls the operating system.
+//! daemon, [`client::session::Session`] in every client, [`terminal::TerminalSide`] in the wrapper.
+//! Each takes an input and the time, and returns outputs: the actions to carry out. The threads
+//! around them, in [`daemon`], [`client`] and [`wrap`], wait for inputs and carry out the outputs.
+//! Only the crate [`platform`] calls the operating system.
 //!
-//! Read the modules in this order: [`protocol`] (the messages), [`router`] (who gets them),
-//! [`link`] and [`daemon`] (transport), [`bridge`] and [`wrap`] (terminals), [`client`] and
-//! [`cli`]. ARCHITECTURE.md has a map of the code, its rules and their reasons; docs/PROTOCOL.md
-//! describes the wire protocol.
+//! Read the crates in this order: [`protocol`] (the messages), [`router`] (who gets them),
+//! [`client`], [`terminal`]; then the modules here: [`daemon`], [`wrap`] and [`cli`]. ARCHITECTURE.md
+//! has a map of the code, its rules and their reasons; docs/PROTOCOL.md describes the wire protocol.
 
 #![cfg_attr(
     test,
     allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
 )]
 
-// Fuzzers include some files of this crate and name it `agent_relay` there. This alias makes the
-// same paths valid within the crate.
-#[cfg(test)]
-extern crate self as agent_relay;
-
-pub mod bridge;
 pub mod cli;
-pub mod client;
 pub mod config;
 pub mod daemon;
-pub mod link;
-pub mod machines;
 pub mod mcp;
-pub mod protocol;
-pub mod record;
-pub mod router;
-pub mod store;
 pub mod wrap;

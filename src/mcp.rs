@@ -10,12 +10,12 @@ mod tools;
 
 pub use tools::CommandLine;
 
-use crate::protocol::{Moment, typed};
 use message::{
     Error, INVALID_PARAMS, INVALID_REQUEST, Id, Incoming, METHOD_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
 };
 use pages::Pages;
+use protocol::{Moment, typed};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use std::borrow::Cow;

@@ -1,9 +1,9 @@
 //! The wrapper: a command in a pseudo-terminal between a person and the relay.
 //!
 //! [`run`] passes all bytes through unchanged, in both directions, and drives a
-//! [`Bridge`](crate::bridge::Bridge) beside it: `threads` has the threads, `driver` the one that
-//! owns the bridge. [`control`] is the wrapper's own endpoint for a person's commands, and
-//! [`attach`] the command that shows the agent in another terminal.
+//! [`TerminalSide`](terminal::TerminalSide) beside it: `threads` has the threads, `driver` the one
+//! that owns the terminal side. [`control`] is the wrapper's own endpoint for a person's commands,
+//! and [`attach`] the command that shows the agent in another terminal.
 
 mod arming;
 pub mod attach;
@@ -24,20 +24,7 @@ mod transcripts;
 mod version;
 mod waker;
 
-pub use crate::bridge::{agents, brief, hooks, recipe::Book};
-use crate::{
-    bridge::{
-        self, OutgoingMessage, extract::ScreenExtractor, hooks::HookedBrief, keyboard::Reader,
-        obstacle::Obstacle, recipe::Recipe,
-    },
-    client::{self, Client, ClientError, WhenAbsent},
-    protocol::{
-        control::Ended,
-        name::{Name, NameError},
-        payload::Capabilities,
-        secret::Secret,
-    },
-};
+use client::{Client, ClientError, WhenAbsent, home};
 use control::{clients::ControlClients, server::ControlEndpoint};
 use driver::{Driver, HooksGiven, Parts};
 use foreground::{Foreground, Wrapped};
@@ -50,7 +37,13 @@ use platform::{
     process,
     pty::{self, Pty, Size},
     random,
-    terminal::{self, RawMode, Standard},
+    tty::{self, RawMode, Standard},
+};
+use protocol::{
+    control::Ended,
+    name::{Name, NameError},
+    payload::Capabilities,
+    secret::Secret,
 };
 use run_folder::RunFolder;
 pub use run_folder::WrapperAddress;
@@ -63,6 +56,11 @@ use std::{
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
+use terminal::{
+    self, OutgoingMessage, extract::ScreenExtractor, hooks::HookedBrief, keyboard::Reader,
+    obstacle::Obstacle, recipe::Recipe,
+};
+pub use terminal::{agents, brief, hooks, recipe::Book};
 use transcripts::Follower;
 use version::version_of;
 use waker::{WakeCommand, Waker};
@@ -138,7 +136,7 @@ pub struct Settings {
 /// counts, and it answers the command's queries.
 #[must_use]
 pub fn is_attached() -> bool {
-    terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output)
+    tty::is_terminal(Standard::Input) && tty::is_terminal(Standard::Output)
 }
 
 /// Whether messages can be typed into a command, as far as its file says.
@@ -268,7 +266,7 @@ fn run_joined(
     endpoint: Option<ControlEndpoint>,
 ) -> Result<(Ended, ControlClients), WrapError> {
     let record = settings.record.as_deref().map(create).transpose()?;
-    let size = terminal::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
+    let size = tty::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
     let seed = random::bytes().map_err(WrapError::Terminal)?;
     let words: Vec<_> =
         settings.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -276,7 +274,7 @@ fn run_joined(
     let recipe = settings.recipes.choose(&words, process::SYSTEM, version.as_ref());
     tracing::info!("the recipe is {}", recipe.name);
     let transcript = recipe.transcript;
-    let mut bridge = bridge_settings(&settings, client.name(), recipe, size, seed);
+    let mut side = bridge_settings(&settings, client.name(), recipe, size, seed);
     let directory = settings.directory.as_deref();
     let wrapped = Wrapped::of(&settings.command, directory);
     show_prospect(&settings, wrapped.as_ref(), client.name());
@@ -290,10 +288,10 @@ fn run_joined(
         version: version.as_ref(),
         directory,
     };
-    let prepared = prepare(&settings, key_file, &bridge.recipe, &wrapper)?;
+    let prepared = prepare(&settings, key_file, &side.recipe, &wrapper)?;
     let CommandLine { command, mut env, run_folder, mcp_folder, no_hooks } = prepared;
     if run_folder.is_some() && settings.brief {
-        bridge.hooked_brief = hooked_brief(&bridge.recipe.name, client.name());
+        side.hooked_brief = hooked_brief(&side.recipe.name, client.name());
     }
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some(inner_marks.digits().into())));
@@ -316,7 +314,7 @@ fn run_joined(
     let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
     let inner_marks = InnerMarkFinder::new(&inner_marks);
-    let need_extension = agents::named(&bridge.recipe.name)
+    let need_extension = agents::named(&side.recipe.name)
         .and_then(|agent| agent.hooks)
         .is_some_and(|hooks| hooks.extension.is_some());
     let hooks = HooksGiven { are_given: run_folder.is_some(), need_extension, why_not: no_hooks };
@@ -325,7 +323,7 @@ fn run_joined(
     let command = words;
     let parts =
         Parts { clients, command, follower, foreground, hooks, inner_marks, outer_marks, waker };
-    let driver = Driver::start(pty, streams, &signals, client, &bridge, parts);
+    let driver = Driver::start(pty, streams, &signals, client, &side, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
     let ended = driver.run();
     drop((raw, run_folder, mcp_folder));
@@ -338,8 +336,8 @@ fn bridge_settings(
     recipe: Recipe,
     size: Size,
     seed: [u8; 32],
-) -> bridge::Settings {
-    bridge::Settings {
+) -> terminal::Settings {
+    terminal::Settings {
         transcript: recipe.transcript.is_some(),
         recipe,
         grid: settings.grid,
@@ -436,9 +434,9 @@ fn create(path: &Path) -> Result<File, WrapError> {
 /// Returns the variables with which the agent's own commands speak in its name.
 fn own_variables(name: &str, endpoint: &str, key_file: &Path) -> [(&'static str, OsString); 3] {
     [
-        ("AGENT_RELAY_AGENT", name.into()),
+        (home::AGENT, name.into()),
         ("AGENT_RELAY_ENDPOINT", endpoint.into()),
-        ("AGENT_RELAY_KEY_FILE", key_file.into()),
+        (home::KEY_FILE, key_file.into()),
     ]
 }
 
@@ -583,7 +581,7 @@ impl std::error::Error for WrapError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bridge::screen::{Cursor, Row, Screen, ScreenObserver};
+    use terminal::screen::{Cursor, Row, Screen, ScreenObserver};
 
     #[derive(Default)]
     struct Scrolled(Vec<String>);

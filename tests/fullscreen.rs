@@ -15,7 +15,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
-use platform::terminal::{self, RawMode, Size};
+use platform::tty::{self, RawMode, Size};
 use std::{
     env, fs,
     io::{self, Read, Write},
@@ -115,7 +115,7 @@ struct Program {
 
 impl Program {
     fn new(alternate: bool) -> Self {
-        let size = terminal::size().unwrap_or(Size { rows: 24, cols: 80 });
+        let size = tty::size().unwrap_or(Size { rows: 24, cols: 80 });
         Self {
             alternate,
             size,

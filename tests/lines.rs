@@ -18,7 +18,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
-use platform::terminal::{self, RawMode};
+use platform::tty::{self, RawMode};
 use std::{
     env,
     fs::{File, OpenOptions},
@@ -114,7 +114,7 @@ impl Program {
             }
             ("run", _) => run(rest),
             ("size", _) => {
-                let size = terminal::size().ok_or_else(|| io::Error::other("no terminal"))?;
+                let size = tty::size().ok_or_else(|| io::Error::other("no terminal"))?;
                 print(&format!("{} rows, {} columns", size.rows, size.cols))
             }
             ("keep", _) => {

@@ -17,7 +17,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 
-use platform::terminal::RawMode;
+use platform::tty::RawMode;
 use std::{
     env,
     io::{self, Read, Write},

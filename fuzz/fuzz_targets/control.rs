@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/control.rs"]
-mod control;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| control::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::control::run(bytes));

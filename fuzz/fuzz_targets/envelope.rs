@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/envelope.rs"]
-mod envelope;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| envelope::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::envelope::run(bytes));

@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/files.rs"]
-mod files;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| files::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::files::run(bytes));

@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/frames.rs"]
-mod frames;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| frames::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::frames::run(bytes));

@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/hook.rs"]
-mod hook;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hook::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::hook::run(bytes));

@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/mcp.rs"]
-mod mcp;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| mcp::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::mcp::run(bytes));

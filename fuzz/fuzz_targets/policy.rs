@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/policy.rs"]
-mod policy;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| policy::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::policy::run(bytes));

@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/recipes.rs"]
-mod recipes;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| recipes::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::recipes::run(bytes));

@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/router.rs"]
-mod router;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| router::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| router::fuzz::run(bytes));

@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/rows.rs"]
-mod rows;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rows::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::rows::run(bytes));

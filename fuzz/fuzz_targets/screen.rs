@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/screen.rs"]
-mod screen;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| screen::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::screen::run(bytes));

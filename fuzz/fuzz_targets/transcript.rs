@@ -2,7 +2,4 @@
 
 #![no_main]
 
-#[path = "../bodies/transcript.rs"]
-mod transcript;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| transcript::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::transcript::run(bytes));

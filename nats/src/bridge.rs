@@ -13,12 +13,10 @@ use crate::{
     reports::{Reports, printable},
     subject::{self, Token},
 };
-use agent_relay::{
-    machines::border,
-    protocol::name::{Host, Name},
-};
 use async_nats::{Event, Message, Subscriber};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use machines::border;
+use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 pub use start::{Started, connect, start, taken};
 use std::{

@@ -4,6 +4,7 @@ mod join;
 mod setup;
 
 use argh::FromArgs;
+use client::home::HomeError;
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -32,6 +33,10 @@ impl Failure {
 
     fn usage(message: impl Into<String>) -> Self {
         Self { code: USAGE, message: message.into() }
+    }
+
+    fn of_home(error: HomeError) -> Self {
+        Self::failed(error.to_string())
     }
 }
 

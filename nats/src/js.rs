@@ -309,7 +309,7 @@ pub fn is_acknowledgement(host: &Token, reply: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_relay::protocol::name::Host;
+    use protocol::name::Host;
 
     fn pi() -> Token {
         Token::of_host(&Host::parse("pi").unwrap())

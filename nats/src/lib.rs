@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  daemon <-> clients <-> Border      side's thread     NATS's thread          NATS
-//!             (agent_relay::machines)  side <-> local <-> bridge <-> link, pull <-> stream RELAY_pi
+//!             (machines)  side <-> local <-> bridge <-> link, pull <-> stream RELAY_pi
 //!                                       |                 |
 //!                                     Inbox         Outbox, Presence (values in, values out)
 //! ```

@@ -1,10 +1,8 @@
 //! The local side of a bridge, which talks to this host's daemon.
 
 use crate::{batch::Batch, outbox::Refusal, subject::Token};
-use agent_relay::{
-    machines::border::Carry,
-    protocol::name::{Host, Name},
-};
+use machines::border::Carry;
+use protocol::name::{Host, Name};
 use tokio::sync::mpsc;
 
 /// The capacity of the channel to the local side. Its notifications may be large.

@@ -7,10 +7,8 @@
 //! one if both were started at the same moment.
 
 use crate::subject::Token;
-use agent_relay::{
-    machines::border::AGENTS_MAX,
-    protocol::name::{Host, Name},
-};
+use machines::border::AGENTS_MAX;
+use protocol::name::{Host, Name};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,

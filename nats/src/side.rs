@@ -13,20 +13,18 @@ use crate::{
     outbox::Refusal,
     subject::Token,
 };
-use agent_relay::{
-    client::{ClientError, Ended},
-    machines::{
-        border::{Carry, Input, Outcome, Ticket},
-        local::{Daemon, JoinError, Local, Transport},
-        window::Unanswered,
-    },
-    protocol::{
-        Moment, Now,
-        envelope::{Envelope, Kind},
-        name::{Host, Name},
-        payload::{Nack, SendMeta},
-        secret::Secret,
-    },
+use client::{ClientError, Ended};
+use machines::{
+    border::{Carry, Input, Outcome, Ticket},
+    local::{Daemon, JoinError, Local, Transport},
+    window::Unanswered,
+};
+use protocol::{
+    Moment, Now,
+    envelope::{Envelope, Kind},
+    name::{Host, Name},
+    payload::{Nack, SendMeta},
+    secret::Secret,
 };
 use std::{
     collections::{HashMap, HashSet},

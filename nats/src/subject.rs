@@ -4,7 +4,7 @@
 //! token is a name in lower case with `~` for `.`, because NATS compares case and splits at dots,
 //! and names do neither. No name has a `~`, so the mapping can be inverted except for case.
 
-use agent_relay::protocol::name::{Host, Name};
+use protocol::name::{Host, Name};
 use std::fmt;
 
 /// The first token of every message's subject.

@@ -12,7 +12,6 @@
 
 mod support;
 
-use agent_relay::client::{Client, Event, Outgoing};
 use agent_relay_nats::{
     js,
     link::{Link, Servers},
@@ -20,6 +19,7 @@ use agent_relay_nats::{
     pull::{self, Received},
     subject::{self, Token},
 };
+use client::{Client, Event, Outgoing};
 use futures_util::StreamExt;
 use std::time::{Duration, Instant};
 use support::{

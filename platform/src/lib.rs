@@ -40,8 +40,8 @@ mod registry;
 mod security;
 pub mod service;
 pub mod stop_signals;
-pub mod terminal;
 pub mod transport;
+pub mod tty;
 
 use std::{
     fmt::Display,

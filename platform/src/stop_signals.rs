@@ -30,7 +30,7 @@ pub enum Signal {
     HangUp,
     /// Ctrl-Z, for [`listen_with_keys`]. Not on Windows.
     Suspend,
-    /// The terminal has another size; [`crate::terminal::size`] returns it.
+    /// The terminal has another size; [`crate::tty::size`] returns it.
     Resize,
     /// Ctrl-Break, while the terminal is in raw mode: a console has no other way to report this
     /// key. At other times it is [`Signal::Stop`]. Only on Windows.

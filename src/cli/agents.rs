@@ -5,10 +5,7 @@ mod paint;
 mod watch;
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
-    identity::agent_around,
     join::join,
     mailbox::remind,
     print::Out,
@@ -16,19 +13,21 @@ use super::{
     table::Column,
     wrapped::RUN_DIRECTORY,
 };
-use crate::{
-    client::Client,
-    protocol::{
-        activity::Activity,
-        calendar::duration,
-        control::{Request, Source, State},
-        relay::AgentRow,
-    },
-    wrap::control::client::{self as control, ControlClient},
-};
+use crate::wrap::control::client::{self as control, ControlClient};
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    Client,
+    home::{HomeOptions, agent_around},
+};
 use here::Here;
 use platform::clock;
+use protocol::{
+    activity::Activity,
+    calendar::duration,
+    control::{Request, Source, State},
+    relay::AgentRow,
+    text::escaped,
+};
 use serde::Serialize;
 use std::{
     collections::HashSet,
@@ -80,7 +79,7 @@ pub(super) struct Agents {
 }
 
 impl Agents {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let here = if self.here { Some(Here::new(options)?) } else { None };
         let list = |client: &Client| list(client, options, here.as_ref());
         let empty = if self.here { NONE_HERE } else { NONE };
@@ -134,7 +133,7 @@ impl Shown {
 /// Lists the agents, or those here.
 fn list(
     client: &Client,
-    options: &GlobalOptions,
+    options: &HomeOptions,
     here: Option<&Here>,
 ) -> Result<Vec<Shown>, Failure> {
     let wrappers = Wrappers::new(options, ANSWERS_MS);
@@ -198,7 +197,7 @@ pub(super) struct Wrappers {
 
 impl Wrappers {
     /// Lists the wrappers, which have so much time for all their answers together.
-    pub(super) fn new(options: &GlobalOptions, answers_ms: u64) -> Self {
+    pub(super) fn new(options: &HomeOptions, answers_ms: u64) -> Self {
         // If the home is unknown, the empty path is used, in which no wrapper is found.
         let run_directory = options.home().map(|home| home.join(RUN_DIRECTORY)).unwrap_or_default();
         let names = match agent_around() {

@@ -6,9 +6,11 @@
 //! The words that it hands to argh are always valid: for each command the options, with each value
 //! as a word of its own, then `--` and the other arguments.
 
-use super::{escape::escaped, failure::Failure, help, values::Kind};
-use crate::{config::nearest, wrap::agents};
+use super::{failure::Failure, help, values::Kind};
+use crate::wrap::agents;
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind, Optionality, SubCommandInfo};
+use client::home::nearest;
+use protocol::text::escaped;
 use std::ffi::{OsStr, OsString};
 
 /// A command line in the form that argh parses.

@@ -1,10 +1,7 @@
 //! `ask`: ask an agent a question, and print its answer.
 
 use super::{
-    context::GlobalOptions,
-    escape::{escaped, escaped_text},
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
-    identity::agent_around,
     mailbox::{is_operator, join_operator, reply_to, take},
     messages::{each_row, payload_text, short_id},
     notices::Notices,
@@ -15,19 +12,21 @@ use super::{
     values::{agent_name, importance, milliseconds},
     wrapped::hops,
 };
-use crate::{
-    client::{Answer, Client, Event, Outgoing, SendId, State},
-    protocol::{
-        calendar::time_limit,
-        code::NackCode,
-        name::{EVERYONE, OPERATOR, RELAY},
-        payload::{ANSWER, MessagePayload, Nack, SendMeta, Sync},
-        relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page},
-    },
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    Answer, Client, Event, Outgoing, SendId, State,
+    home::{HomeOptions, agent_around},
+};
 use crossbeam_channel::RecvTimeoutError;
 use platform::clock;
+use protocol::{
+    calendar::time_limit,
+    code::NackCode,
+    name::{EVERYONE, OPERATOR, RELAY},
+    payload::{ANSWER, MessagePayload, Nack, SendMeta, Sync},
+    relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page},
+    text::{escaped, escaped_text},
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{thread, time::Duration};
@@ -100,7 +99,7 @@ struct Report<'a> {
 }
 
 impl Ask {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let default = if agent_around().is_some() { AGENT_MS } else { PERSON_MS };
         let timeout = self.timeout.unwrap_or(default);
         if timeout > Sync::TIMEOUT_MS_MAX {
@@ -117,7 +116,7 @@ impl Ask {
         self.resume(&client, &self.to, timeout)
     }
 
-    fn ask(&self, options: &GlobalOptions, timeout: u64) -> Result<i32, Failure> {
+    fn ask(&self, options: &HomeOptions, timeout: u64) -> Result<i32, Failure> {
         let to = self.to.as_str();
         if [EVERYONE, RELAY].contains(&to) || to.eq_ignore_ascii_case(OPERATOR) {
             return Err(Failure::usage("a question goes to one agent").hint("give its name"));

@@ -1,7 +1,6 @@
 //! `attach`: show a wrapped agent in this terminal, and type into it.
 
 use super::{
-    context::GlobalOptions,
     failure::{DONE, FAILED, Failure},
     print::eprint_line,
     wrapped::{self, explain, last_lines},
@@ -11,7 +10,8 @@ use crate::wrap::{
     attach::{DetachKey, Left},
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::terminal::{Input, Output};
+use client::home::HomeOptions;
+use platform::tty::{Input, Output};
 
 /// Show a wrapped agent in this terminal, and type into it.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -39,7 +39,7 @@ pub(super) struct Attach {
 }
 
 impl Attach {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         if !wrap::is_attached() {
             return Err(Failure::failed(
                 "attach needs a terminal, and standard input or output is none",

@@ -13,7 +13,7 @@ mod route;
 mod site;
 
 use super::{
-    context::{Context, GlobalOptions},
+    context::context,
     failure::{DONE, Failure},
     identity::Identity,
     join::endpoint_or_start,
@@ -21,10 +21,11 @@ use super::{
     program::AS_AGENT_RELAY,
     request::{agent_row, call_with},
 };
-use crate::protocol::{payload::Durability, relay::ForgetRequest};
 use argh::{ArgsInfo, FromArgs};
+use client::home::{Context, HomeOptions};
 use measure::Flood;
 use platform::{clock, endpoint::Endpoint, paths};
+use protocol::{payload::Durability, relay::ForgetRequest};
 use route::{Daemon, End, Template};
 use serde::Serialize;
 use std::{
@@ -98,7 +99,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let progress = |what: &str| eprint_line(format_args!("{what} …"));
         if self.hostile {
             if self.ack {
@@ -109,7 +110,7 @@ impl Bench {
                 hostile::measure_attacks(self.quick, &scratch, &progress).map_err(failed)?;
             return self.print("bench-hostile", &report);
         }
-        let mut context = options.context()?;
+        let mut context = context(options)?;
         let endpoint = endpoint_or_start(&mut context)?;
         let (endpoint, server) = (parse(&endpoint)?, context.server(&endpoint));
         let daemon = Daemon { endpoint, server };

@@ -3,25 +3,23 @@
 mod command;
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     link::{Ended, Side},
     print::eprint_line,
     values::{host, local_agent},
 };
-use crate::{
-    machines::link::End,
-    protocol::{
-        calendar::time_limit,
-        name::{Host, Name},
-        secret::Secret,
-    },
-};
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
 use command::Running;
 use crossbeam_channel::RecvTimeoutError;
+use machines::link::End;
 use platform::{clock, random};
+use protocol::{
+    calendar::time_limit,
+    name::{Host, Name},
+    secret::Secret,
+    text::escaped,
+};
 use std::{ffi::OsString, time::Duration};
 
 /// The first wait before the command is run again, in milliseconds. Each further wait is twice as
@@ -65,11 +63,7 @@ pub(super) struct Bridge {
 
 impl Bridge {
     /// Runs `command`, again whenever the link is lost.
-    pub(super) fn run(
-        self,
-        options: &GlobalOptions,
-        command: Vec<OsString>,
-    ) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
         if command.is_empty() {
             let hint = format!(
                 "end the line with `-- ssh {} agent-relay stdio --peer HERE --export AGENT`",
@@ -98,8 +92,8 @@ impl Bridge {
     }
 }
 
-/// Runs the command until the link ends. Returns why it is lost, or `None` if this process was asked
-/// to stop. A failure ends the bridge: a link would fail again, or there has never been one.
+/// Runs the command until the link ends. Returns why it is lost, or `None` if this process was
+/// asked to stop. A failure ends the bridge: a link would fail again, or there has never been one.
 fn link(
     side: &Side,
     command: &[OsString],

@@ -2,16 +2,13 @@
 //! agents read.
 
 use super::{
-    escape::escaped,
     failure::{DONE, Failure},
-    identity::agent_around,
     print::Out,
 };
-use crate::{
-    protocol::name::Name,
-    wrap::{agents, brief},
-};
+use crate::wrap::{agents, brief};
 use argh::{ArgsInfo, FromArgs};
+use client::home::agent_around;
+use protocol::{name::Name, text::escaped};
 use serde::Serialize;
 use std::{
     fmt::Display,

@@ -2,22 +2,23 @@
 //! away. No daemon is started for it.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
+    context::context,
     failure::Failure,
-    identity::{Identity, agent_around},
+    identity::Identity,
     join::join,
     request::{call_with, data_of, operators_only, parse},
 };
-use crate::{
-    client::{Client, Delivery, Event, State},
-    protocol::{
-        name::{GUEST, RELAY},
-        relay::{self, CHANGE, Change},
-    },
+use client::{
+    Client, Delivery, Event, State,
+    home::{HomeOptions, agent_around},
 };
 use crossbeam_channel::{Receiver, after, never, select};
 use platform::{clock, stop_signals::Signal};
+use protocol::{
+    name::{GUEST, RELAY},
+    relay::{self, CHANGE, Change},
+    text::escaped,
+};
 use std::time::Duration;
 
 /// The time between two attempts to join.
@@ -65,7 +66,7 @@ pub(super) enum News {
 /// The connection.
 #[derive(Debug)]
 pub(super) struct Changes<'a> {
-    options: &'a GlobalOptions,
+    options: &'a HomeOptions,
     open: Option<Open>,
     /// Whether the daemon reports changes to this client.
     is_notified: bool,
@@ -83,7 +84,7 @@ struct Open {
 impl<'a> Changes<'a> {
     /// Joins a daemon that reports changes.
     pub(super) fn follow(
-        options: &'a GlobalOptions,
+        options: &'a HomeOptions,
         signals: Receiver<Signal>,
     ) -> Result<Self, Failure> {
         let requests = join(options)?;
@@ -98,7 +99,7 @@ impl<'a> Changes<'a> {
 
     /// Joins a daemon, also one that reports no changes to this client.
     pub(super) fn join(
-        options: &'a GlobalOptions,
+        options: &'a HomeOptions,
         signals: Receiver<Signal>,
     ) -> Result<Self, Failure> {
         let requests = join(options)?;
@@ -173,8 +174,8 @@ impl<'a> Changes<'a> {
 }
 
 /// Joins the daemon again, without a word.
-pub(super) fn join_again(options: &GlobalOptions) -> Result<Client, Failure> {
-    let context = options.context()?;
+pub(super) fn join_again(options: &HomeOptions) -> Result<Client, Failure> {
+    let context = context(options)?;
     let identity = Identity::of_process(&context)?;
     Ok(context.try_join(&|endpoint| identity.settings(endpoint))?)
 }

@@ -8,8 +8,6 @@
 use super::{
     agents::activity,
     argv::{self, HELP, NAME, RUN, SYNONYMS},
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     identity::Identity,
     messages::{beginning_of_text, each_row, route, short_id},
@@ -17,17 +15,15 @@ use super::{
     request::each_agent,
     values::{Completion, Kind},
 };
-use crate::{
-    client::Client,
-    protocol::{
-        name::{EVERYONE, Name},
-        relay::{AgentRow, HistoryRequest, MessageRow, Page},
-        text::is_hidden,
-    },
-    wrap::agents::{self, AGENTS},
-};
+use crate::wrap::agents::{self, AGENTS};
 use argh::{CommandInfoWithArgs, FlagInfo, FlagInfoKind};
+use client::{Client, home::HomeOptions};
 use crossbeam_channel::bounded;
+use protocol::{
+    name::{EVERYONE, Name},
+    relay::{AgentRow, HistoryRequest, MessageRow, Page},
+    text::{escaped, is_hidden},
+};
 use std::{collections::BTreeSet, ffi::OsString, thread, time::Duration};
 
 /// The argument after [`AS_AGENT_RELAY`](super::program::AS_AGENT_RELAY) that makes this program
@@ -158,7 +154,7 @@ enum Live {
 }
 
 /// A function that returns the daemon's candidates.
-type LookUp<'a> = &'a dyn Fn(&GlobalOptions, Live, &str) -> Vec<Candidate>;
+type LookUp<'a> = &'a dyn Fn(&HomeOptions, Live, &str) -> Vec<Candidate>;
 
 /// Answers for the last of the words.
 fn answer(words: &[String], root: &CommandInfoWithArgs, look_up: LookUp<'_>) -> Answer {
@@ -198,7 +194,7 @@ struct Place<'a> {
     may_be_option: bool,
     /// Whether the words are the path of a command after `help`.
     is_help: bool,
-    global: GlobalOptions,
+    global: HomeOptions,
 }
 
 /// The result of a word before the cursor.
@@ -223,7 +219,7 @@ impl<'a> Place<'a> {
             valued: None,
             may_be_option: true,
             is_help: false,
-            global: GlobalOptions::default(),
+            global: HomeOptions::default(),
         }
     }
 
@@ -389,7 +385,7 @@ impl<'a> Place<'a> {
 
 /// Asks the running daemon for candidates. Returns none if no daemon runs, or if the daemon does
 /// not answer in time.
-fn live(global: &GlobalOptions, live: Live, typed: &str) -> Vec<Candidate> {
+fn live(global: &HomeOptions, live: Live, typed: &str) -> Vec<Candidate> {
     let (send, received) = bounded(1);
     let (global, typed) = (global.clone(), typed.to_owned());
     let asking = move || {
@@ -406,7 +402,7 @@ fn live(global: &GlobalOptions, live: Live, typed: &str) -> Vec<Candidate> {
 }
 
 fn look_up(
-    global: &GlobalOptions,
+    global: &HomeOptions,
     live: Live,
     typed: &str,
     candidates: &mut Vec<Candidate>,
@@ -577,7 +573,7 @@ mod tests {
         assert_eq!(text, "words\nx\ta\\u{9}b\\u{1b}[31m\\u{202e}\n");
         let long = Candidate::new("x", &"é".repeat(100));
         assert_eq!(long.description.chars().count(), DESCRIPTION_CHARS + 1);
-        let many = |_: &GlobalOptions, _, _: &str| vec![Candidate::new("Ann", ""); 1000];
+        let many = |_: &HomeOptions, _, _: &str| vec![Candidate::new("Ann", ""); 1000];
         let words = ["send".to_owned(), String::new()];
         assert_eq!(answer(&words, &top_info(), &many).candidates.len(), CANDIDATES_MAX);
     }

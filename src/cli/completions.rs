@@ -3,11 +3,11 @@
 //! A script knows nothing of the commands: it asks this program, whose answers `complete` makes.
 
 use super::{
-    escape::escaped,
     failure::{DONE, Failure},
     print::Out,
 };
 use argh::{ArgsInfo, FromArgs};
+use protocol::text::escaped;
 
 /// Print a completion script for bash, zsh, fish or powershell.
 #[derive(Debug, FromArgs, ArgsInfo)]

@@ -1,7 +1,6 @@
 //! `dead-letters`: the messages that could not be delivered.
 
 use super::{
-    context::GlobalOptions,
     failure::{DONE, Failure},
     join::join,
     messages::{self, DeliveryState, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
@@ -9,8 +8,9 @@ use super::{
     print::Out,
     table::Column,
 };
-use crate::protocol::relay::MessageRow;
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::relay::MessageRow;
 
 /// Show the messages that could not be delivered, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -29,7 +29,7 @@ pub(super) struct DeadLetters {
 }
 
 impl DeadLetters {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         each_row(

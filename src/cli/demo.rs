@@ -5,7 +5,7 @@
 //! succeeds only if it receives the lines of the other, word for word.
 
 use super::{
-    context::{Context, GlobalOptions},
+    context::{context, join},
     down,
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
@@ -15,18 +15,19 @@ use super::{
     request::call,
     tap,
 };
-use crate::{
-    client::{Client, Event},
-    daemon, wrap,
-};
+use crate::{daemon, wrap};
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    Client, Event,
+    home::{Context, HomeOptions},
+};
 use crossbeam_channel::{Receiver, bounded, select};
 use platform::{
     clock,
     endpoint::Endpoint,
     paths,
     stop_signals::{self, Signal},
-    terminal::RawMode,
+    tty::RawMode,
 };
 use std::{
     env,
@@ -93,7 +94,7 @@ impl Demo {
         .map_err(Failure::because)?;
         let mut out = Out::new();
         self.print_step(&mut out, "a daemon of its own is up")?;
-        let client = stage.context.join(&|endpoint| stage.owner.settings(endpoint))?;
+        let client = join(&stage.context, &|endpoint| stage.owner.settings(endpoint))?;
         call(&client, "tap", None)?;
         self.print_step(
             &mut out,
@@ -187,12 +188,12 @@ impl Stage {
         let directory = env::temp_dir().join(format!("agent-relay-demo-{}", process::id()));
         paths::make_private_dir(&directory).map_err(Failure::because)?;
         let endpoint = Endpoint::inside(&directory, "relay").map_err(Failure::because)?;
-        let options = GlobalOptions {
+        let options = HomeOptions {
             endpoint: Some(endpoint.as_text().to_owned()),
             home: Some(directory.join("home").display().to_string()),
         };
         let exe = env::current_exe().map_err(Failure::because)?;
-        let context = options.context()?;
+        let context = context(&options)?;
         let owner = Identity::of_person(&context);
         let mut stage = Self { directory, endpoint, context, owner, exe };
         match start_for_person(&mut stage.context) {

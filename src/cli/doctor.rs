@@ -1,8 +1,6 @@
 //! `doctor`: checks of what the daemon and the commands need, with remedies. It changes nothing.
 
 use super::{
-    context::{Context, GlobalOptions},
-    escape::escaped,
     failure::{DONE, FAILED, Failure},
     identity::Identity,
     print::{Colour, Out},
@@ -10,18 +8,21 @@ use super::{
     request::daemon_process,
 };
 use crate::{
-    client::{Client, ClientError, Settings},
-    config::{self, Config, EndpointSources},
+    config,
     daemon::{self, STORE_FILE},
-    protocol::{code::ErrorCode, relay::Process},
 };
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    Client, ClientError, Settings,
+    home::{Config, ConfigError, Context, EndpointSources, FILE as CONFIG_FILE, HomeOptions},
+};
 use platform::{
     endpoint::Endpoint,
     paths,
-    terminal::{self, Standard},
     transport::Listener,
+    tty::{self, Standard},
 };
+use protocol::{code::ErrorCode, relay::Process, text::escaped};
 use serde::Serialize;
 use std::{env, fs, io::ErrorKind, path::Path};
 
@@ -73,7 +74,7 @@ impl Check {
 }
 
 impl Doctor {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let checks = examine(options);
         let mut out = Out::new();
         for check in &checks {
@@ -100,13 +101,12 @@ fn show(out: &mut Out, check: &Check) -> Result<(), Failure> {
     out.line(format_args!("{state} {id:<9} {detail}{}", remedy.unwrap_or_default()))
 }
 
-fn examine(options: &GlobalOptions) -> Vec<Check> {
+fn examine(options: &HomeOptions) -> Vec<Check> {
     let mut checks = vec![program()];
     let home = match options.home() {
         Ok(home) => home,
         Err(failure) => {
-            let detail = failure.into_message();
-            checks.push(Check::fail("home", detail, "set AGENT_RELAY_HOME"));
+            checks.push(Check::fail("home", failure.to_string(), "set AGENT_RELAY_HOME"));
             return checks;
         }
     };
@@ -123,7 +123,7 @@ fn examine(options: &GlobalOptions) -> Vec<Check> {
     match sources {
         Ok(sources) => {
             checks.push(endpoint(&sources));
-            let context = Context { home, config, sources };
+            let context = Context { home, config, broken_config: None, sources };
             let identity = Identity::of_process(&context);
             let joined = context.try_join(&|endpoint| match &identity {
                 Ok(identity) => identity.settings(endpoint),
@@ -135,8 +135,7 @@ fn examine(options: &GlobalOptions) -> Vec<Check> {
             checks.push(store(&context, client.as_ref()));
         }
         Err(failure) => {
-            let detail = failure.into_message();
-            checks.push(Check::fail("endpoint", detail, "choose another endpoint"));
+            checks.push(Check::fail("endpoint", failure.to_string(), "choose another endpoint"));
         }
     }
     checks.push(terminal_check());
@@ -206,8 +205,8 @@ fn locks() -> Check {
     }
 }
 
-fn configuration(home: &Path, config: &Result<Config, config::ConfigError>) -> Check {
-    let path = home.join(config::FILE);
+fn configuration(home: &Path, config: &Result<Config, ConfigError>) -> Check {
+    let path = home.join(CONFIG_FILE);
     match config {
         Ok(_) if path.exists() => Check::ok("config", path.display().to_string()),
         Ok(_) => Check::ok("config", format!("defaults (no {})", path.display())),
@@ -288,10 +287,11 @@ fn daemon(context: &Context, joined: &Result<Client, ClientError>) -> Check {
                 format!("none at {endpoint}"),
                 "`agent-relay up` starts one, and so do run, send and listen",
             ),
-            Err(failure) => {
-                let detail = failure.into_message();
-                Check::fail(id, detail, "make the home directory readable for yourself")
-            }
+            Err(failure) => Check::fail(
+                id,
+                failure.to_string(),
+                "make the home directory readable for yourself",
+            ),
         },
         Err(error) => Check::fail(id, error.to_string(), remedy(error)),
     }
@@ -397,8 +397,8 @@ fn set_aside(home: &Path) -> Vec<String> {
 
 fn terminal_check() -> Check {
     let id = "terminal";
-    let both = terminal::is_terminal(Standard::Input) && terminal::is_terminal(Standard::Output);
-    match terminal::size().filter(|_| both) {
+    let both = tty::is_terminal(Standard::Input) && tty::is_terminal(Standard::Output);
+    match tty::size().filter(|_| both) {
         Some(size) if size.cols < 40 => Check::warn(
             id,
             format!("{} columns by {} rows", size.cols, size.rows),

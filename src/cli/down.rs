@@ -1,20 +1,20 @@
 //! `down`: stop the daemon.
 
 use super::{
-    context::{Context, GlobalOptions},
-    escape::escaped,
+    context::context,
     failure::{DONE, Failure, TIMED_OUT},
     identity::Identity,
     print::Out,
     request::{call, daemon_process, parse},
     restart,
 };
-use crate::{
-    client::{Client, ClientError, Event, Settings, State},
-    protocol::{calendar::time_limit, relay},
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    Client, ClientError, Event, Settings, State,
+    home::{Context, HomeOptions},
+};
 use platform::clock;
+use protocol::{calendar::time_limit, relay, text::escaped};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::{path::Path, thread, time::Duration};
@@ -44,8 +44,8 @@ struct Report<'a> {
 }
 
 impl Down {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
-        let context = options.context()?;
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        let context = context(options)?;
         let identity = Identity::of_process(&context)?;
         let is_person = matches!(identity, Identity::Person(_));
         let _start_lock = if is_person { restart::prevent_starts(&context.home)? } else { None };

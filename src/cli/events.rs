@@ -6,23 +6,19 @@ mod seen;
 
 use super::{
     changes::{Changes, News, change_in, parse_change},
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     join::join,
     print::{Out, eprint_line},
     request::each_agent,
     values::{agent_of_any_machine, count, event_kind, moment},
 };
-use crate::{
-    client::{Client, Delivery},
-    protocol::relay::ChangeKind,
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{Client, Delivery, home::HomeOptions};
 use crossbeam_channel::{Sender, bounded};
 use event::{Agents, Event, Filter};
 use past::Past;
-use platform::{clock, stop_signals::Signal, terminal};
+use platform::{clock, stop_signals::Signal, tty};
+use protocol::{relay::ChangeKind, text::escaped};
 use seen::Seen;
 use std::{collections::HashSet, thread};
 
@@ -88,7 +84,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         for name in [&self.agent, &self.from, &self.to].into_iter().flatten() {
             check_agent(name)?;
         }
@@ -145,7 +141,7 @@ impl Events {
 /// Sends a signal once nothing reads the output any more.
 fn end_with_output(closed: Sender<Signal>) -> Result<(), Failure> {
     let wait = move || {
-        if terminal::wait_until_output_is_closed() {
+        if tty::wait_until_output_is_closed() {
             // Without a receiver, the command ends already.
             let _ = closed.send(Signal::HangUp);
         }

@@ -1,10 +1,7 @@
 //! The exit codes of the commands, and the failure that ends one early.
 
-use super::escape::escaped;
-use crate::{
-    client::{ClientError, Ended, LastFailure},
-    protocol::calendar::time_limit,
-};
+use client::{ClientError, Ended, LastFailure, home::HomeError};
+use protocol::{calendar::time_limit, text::escaped};
 use serde::Serialize;
 use std::{fmt::Display, io};
 
@@ -122,6 +119,13 @@ impl Failure {
     /// Returns the message with the hint, or an empty text.
     pub(super) fn into_message(self) -> String {
         self.line().unwrap_or_default()
+    }
+}
+
+impl From<HomeError> for Failure {
+    fn from(error: HomeError) -> Self {
+        let code = if error.is_usage { USAGE } else { FAILED };
+        Self { hint: error.hint, ..Self::new(code, error.message) }
     }
 }
 

@@ -5,15 +5,14 @@
 //! names of their own, too.
 
 use super::{
-    context::Context, failure::Failure, identity::looking, join::join_or_start, launch::make_home,
-    request::agent_row,
+    failure::Failure, identity::looking, join::join_or_start, launch::make_home, request::agent_row,
 };
-use crate::{
-    client::Client,
-    config::is_absent,
-    protocol::name::{LOCAL_NAME_BYTES_MAX, Name},
+use client::{
+    Client,
+    home::{Context, is_absent},
 };
 use platform::{clock, lock::Lock, paths};
+use protocol::name::{LOCAL_NAME_BYTES_MAX, Name};
 use std::{
     fs, io,
     path::{Path, PathBuf},

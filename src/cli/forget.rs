@@ -1,14 +1,14 @@
 //! `forget`: forget the name of an agent that is away.
 
 use super::{
-    context::GlobalOptions,
     failure::{DONE, Failure},
     join::join,
     print::Out,
     request::call_with,
 };
-use crate::protocol::relay::ForgetRequest;
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::relay::ForgetRequest;
 
 /// Forget the name of an agent that is away and has no mail and no key.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -30,7 +30,7 @@ pub(super) struct Forget {
 }
 
 impl Forget {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let request = ForgetRequest { name: self.name };
         call_with(&client, "forget", &request)?;

@@ -1,7 +1,6 @@
 //! `gemini-extension`: write the extension by which Gemini CLI runs hooks.
 
 use super::{
-    escape::escaped,
     failure::{DONE, Failure},
     hook::HOOK,
     print::Out,
@@ -10,6 +9,7 @@ use super::{
 use crate::wrap::{agents, hooks::Extension};
 use argh::{ArgsInfo, FromArgs};
 use platform::process;
+use protocol::text::escaped;
 use serde::Deserialize;
 use std::{
     ffi::OsString,

@@ -1,7 +1,6 @@
 //! `history`: the messages that were accepted.
 
 use super::{
-    context::GlobalOptions,
     failure::{DONE, Failure},
     join::join,
     messages::{self, DeliveryState, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
@@ -10,8 +9,9 @@ use super::{
     table::Column,
     values::{count, moment},
 };
-use crate::protocol::relay::{HistoryRequest, MessageRow, Page};
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::relay::{HistoryRequest, MessageRow, Page};
 
 /// Show the accepted messages, the newest first.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -63,7 +63,7 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         if self.search.as_deref().is_some_and(|text| !text.contains(char::is_alphanumeric)) {
             return Err(Failure::usage("--search has no word in it"));
         }

@@ -1,8 +1,9 @@
 //! `hold`: let an agent's messages wait.
 
-use super::{context::GlobalOptions, failure::Failure, wrapped};
-use crate::protocol::control::Request;
+use super::{failure::Failure, wrapped};
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::control::Request;
 
 /// Let an agent's messages wait until `agent-relay release`.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -24,7 +25,7 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let name = &self.name;
         wrapped::change(options, name, &Request::Hold, self.json, |waiting| {
             let verb = if waiting == 1 { "waits" } else { "wait" };

@@ -5,19 +5,17 @@
 //! nothing and ends with 0.
 
 use super::{failure::DONE, print::eprint_line};
-use crate::{
-    protocol::{
-        control::{Answer, Request},
-        hook::{Point, Report},
-    },
-    wrap::{
-        WrapperAddress,
-        agents::{self, Agent},
-        control::client::ControlClient,
-        hooks::{self, Extension, Hooks, Printed, REPORT_BYTES_MAX},
-    },
+use crate::wrap::{
+    WrapperAddress,
+    agents::{self, Agent},
+    control::client::ControlClient,
+    hooks::{self, Extension, Hooks, Printed, REPORT_BYTES_MAX},
 };
 use crossbeam_channel::bounded;
+use protocol::{
+    control::{Answer, Request},
+    hook::{Point, Report},
+};
 use std::{
     env,
     ffi::OsString,

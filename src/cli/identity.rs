@@ -1,31 +1,17 @@
 //! The identity with which a command joins if no name is stated: the operator, or a companion of
 //! the wrapped agent in which the command runs.
 
-use super::{
-    context::Context,
-    escape::escaped,
-    failure::{Failure, USAGE},
+use super::failure::{Failure, USAGE};
+use crate::wrap::agents::AGENTS;
+use client::{
+    Settings,
+    home::{AGENT, Context, KEY_FILE, Keys, agent_around, is_absent, operator_key},
 };
-use crate::{
-    client::Settings,
-    config::{is_absent, service::Service},
-    daemon::operator_key,
-    protocol::{name::Name, secret::Secret},
-    wrap::agents::AGENTS,
-};
-use platform::peer::User;
+use protocol::{name::Name, secret::Secret, text::escaped};
 use std::{
-    env,
-    ffi::OsString,
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
 };
-
-/// The environment variable with the name of the agent that this process runs in.
-const AGENT: &str = "AGENT_RELAY_AGENT";
-
-/// The environment variable with the file of the key for that agent's companions.
-const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 
 /// The directory in the home directory for keys of agents, each in a file with the agent's name.
 const KEYS_DIR: &str = "keys";
@@ -39,29 +25,10 @@ pub(super) enum Identity {
     Companion(String, Secret),
 }
 
-/// The paths of the operator's key, which the daemon makes at its first start.
-#[derive(Clone, Debug)]
-pub(super) struct Keys {
-    home: PathBuf,
-    service: Option<Service>,
-}
-
-impl Keys {
-    /// Reads the key of the daemon at an endpoint.
-    fn of_daemon_at(&self, endpoint: &str) -> io::Result<Secret> {
-        match self.service.as_ref().filter(|service| service.endpoint == endpoint) {
-            None => operator_key::read(&self.home),
-            Some(service) => {
-                operator_key::read_among(&service.home, &[User::parse(&service.account)?])
-            }
-        }
-    }
-}
-
 impl Identity {
     /// The identity of a person, even if this process runs in an agent.
     pub(super) fn of_person(context: &Context) -> Self {
-        Self::Person(Keys { home: context.home.clone(), service: context.sources.service.clone() })
+        Self::Person(Keys::of(context))
     }
 
     /// The identity of this process.
@@ -162,13 +129,6 @@ pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
         .map(|file| file.path())
         .find(|file| file.file_name().is_some_and(|other| other.eq_ignore_ascii_case(name)));
     found.unwrap_or(file)
-}
-
-/// The wrapped agent that this process runs in.
-pub(super) fn agent_around() -> Option<String> {
-    let agent = env::var_os(AGENT).map(OsString::into_string)?;
-    let agent = agent.unwrap_or_else(|agent| agent.to_string_lossy().into_owned());
-    Some(agent).filter(|agent| !agent.is_empty())
 }
 
 /// The wrapper of the agent that this process runs in: the directory of its endpoint, the agent's

@@ -1,10 +1,7 @@
 //! `inbox`: the messages that wait for an agent, or for the person at the command line.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
-    identity::agent_around,
     join::join,
     mailbox::{join_operator, take_all},
     messages::{self, DeliveryState, TEXT, beginning_of_text, each_row, short_id},
@@ -14,11 +11,15 @@ use super::{
     values::agent_name,
     wrapped::take,
 };
-use crate::{
-    client::Client,
-    protocol::relay::{InboxRequest, MessageRow, Page},
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    Client,
+    home::{HomeOptions, agent_around},
+};
+use protocol::{
+    relay::{InboxRequest, MessageRow, Page},
+    text::escaped,
+};
 
 /// Show the messages that wait for you, or for an agent and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -48,7 +49,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let agent = agent_around();
         if self.take && agent.is_some() {
             return self.take_of_agent();

@@ -1,8 +1,8 @@
 //! Input of a command: a file, or standard input.
 
 use super::{failure::Failure, print::eprint_question};
-use crate::config::text;
-use platform::terminal::{Standard, is_terminal};
+use client::home::text;
+use platform::tty::{Standard, is_terminal};
 use std::{
     fs::File,
     io::{self, Read},

@@ -1,22 +1,19 @@
 //! The installed service: which daemon it runs, its state, and its start.
 
 use super::{
-    context::Context,
     failure::{Failure, TIMED_OUT},
     identity::looking,
     log,
     program::own_program,
     request::{call, parse},
 };
-use crate::{
-    client::ClientError,
-    protocol::{calendar::time_limit, relay},
-};
+use client::{ClientError, home::Context};
 use platform::{
     clock,
     peer::User,
     service::{self, Installed, State},
 };
+use protocol::{calendar::time_limit, relay};
 use std::{fs, path::Path, slice, thread, time::Duration};
 
 /// The longest wait until clients can connect, or until they no longer can.

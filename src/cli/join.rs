@@ -1,20 +1,23 @@
 //! Connections of the commands to the daemon. Some commands start a daemon if none runs.
 
 use super::{
-    context::{Context, GlobalOptions, report},
+    context::{self, context, report},
     failure::Failure,
-    identity::{Identity, agent_around, looking, or_print},
+    identity::{Identity, looking, or_print},
     launch,
     print::eprint_line,
     restart,
 };
-use crate::client::{Client, ClientError, Settings};
+use client::{
+    Client, ClientError, Settings,
+    home::{Context, HomeOptions, agent_around},
+};
 
 /// Joins the running daemon, as the user of this process.
-pub(super) fn join(options: &GlobalOptions) -> Result<Client, Failure> {
-    let joined = options.context().and_then(|context| {
+pub(super) fn join(options: &HomeOptions) -> Result<Client, Failure> {
+    let joined = context(options).and_then(|context| {
         let identity = Identity::of_process(&context)?;
-        context.join(&|endpoint| identity.settings(endpoint))
+        context::join(&context, &|endpoint| identity.settings(endpoint))
     });
     joined.map_err(or_print)
 }
@@ -27,7 +30,7 @@ pub(super) fn join_or_start(
     match context.try_join_lasting(settings) {
         Err(ClientError::NoDaemon { .. }) => {
             start_by_command(context)?;
-            context.join(settings)
+            context::join(context, settings)
         }
         joined => report(joined, settings),
     }

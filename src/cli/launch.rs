@@ -1,19 +1,18 @@
 //! Starts of a daemon in a process of its own.
 
 use super::{
-    context::Context,
     failure::{Failure, TIMED_OUT},
     identity::looking,
     installed, log,
     program::{AS_AGENT_RELAY, own_program},
     request::daemon_process,
 };
-use crate::{
-    client::{Client, ClientError, Settings},
-    config::{self, service::Service},
-    protocol::{calendar::time_limit, code::ErrorCode},
+use client::{
+    Client, ClientError, Settings,
+    home::{self, Context, service::Service},
 };
 use platform::{clock, paths, process, service};
+use protocol::{calendar::time_limit, code::ErrorCode};
 use std::{ffi::OsString, io, path::Path, thread, time::Duration};
 
 /// The longest wait from the start of a daemon until clients can connect.
@@ -141,7 +140,7 @@ fn is_yet_to_listen(context: &Context) -> Result<bool, Failure> {
 fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
     service::start().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            let file = context.home.join(config::service::FILE);
+            let file = context.home.join(home::service::FILE);
             let why = format!("there is no service, although {} names one", file.display());
             Failure::failed(why).hint("remove that file, or install the service again")
         }

@@ -1,27 +1,26 @@
 //! This machine's side of a link to another machine, for the commands bridge and stdio.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
+    context::context,
     failure::Failure,
-    identity::{Identity, agent_around, looking},
+    identity::{Identity, looking},
     join::join_or_start,
     print::eprint_line,
     restart::Starter,
 };
-use crate::{
-    machines::{
-        border::AGENTS_MAX,
-        link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
-        local::{Daemon, Local, now},
-    },
-    protocol::{
-        name::{Host, Name, first_repeated},
-        secret::Secret,
-    },
-};
+use client::home::HomeOptions;
 use crossbeam_channel::{Receiver, bounded};
+use machines::{
+    border::AGENTS_MAX,
+    link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
+    local::{Daemon, Local, check_is_no_agent, now},
+};
 use platform::stop_signals::{self, Listening, Signal};
+use protocol::{
+    name::{Host, Name, first_repeated},
+    secret::Secret,
+    text::escaped,
+};
 use std::io::{Read, Write};
 
 /// The capacity of a link's channel of events. A full one makes the pipe's threads wait.
@@ -47,37 +46,10 @@ pub(super) struct Ended {
     pub(super) end: Option<End>,
 }
 
-/// The daemon that the options, the environment and the home name, for another program that joins
-/// machines. It need not run.
-///
-/// # Errors
-/// If it has never run, or this process may not join it as a bridge: a sentence with the remedy.
-pub fn local_daemon(endpoint: Option<String>, home: Option<String>) -> Result<Daemon, String> {
-    let daemon = || {
-        check_is_no_agent()?;
-        let context = GlobalOptions { endpoint, home }.context()?;
-        let endpoint = context.sources.candidates()[0].to_owned();
-        let key = Identity::of_person(&context).operator_key(&endpoint).map_err(|failure| {
-            failure.hint("if no daemon has run yet, run `agent-relay up`; or use --home DIR")
-        })?;
-        Ok(Daemon { server: context.server(&endpoint), key, when_absent: None, endpoint })
-    };
-    daemon().map_err(|failure: Failure| {
-        let message = failure.message.unwrap_or_default();
-        failure.hint.map_or_else(|| message.clone(), |hint| format!("{message}; {hint}"))
-    })
-}
-
-fn check_is_no_agent() -> Result<(), Failure> {
-    let Some(agent) = agent_around() else { return Ok(()) };
-    let message = format!("{} would link machines: only a person does", escaped(&agent));
-    Err(Failure::usage(message).hint("run this outside of an agent"))
-}
-
 impl Side {
     /// Finds the daemon, or starts one.
     pub(super) fn begin(
-        options: &GlobalOptions,
+        options: &HomeOptions,
         peer: Host,
         exports: Vec<Name>,
         imports: Vec<Name>,
@@ -98,7 +70,7 @@ impl Side {
             return Err(Failure::usage(format!("no agent is exported to {peer}"))
                 .hint("add --export AGENT for each agent of this machine that may talk to it"));
         }
-        let mut context = options.context()?;
+        let mut context = context(options)?;
         let identity = Identity::of_person(&context);
         let looking = looking(&context);
         let client = join_or_start(&mut context, &looking)?;

@@ -1,8 +1,7 @@
 //! `listen`: join as an agent, and print the messages that it receives.
 
 use super::{
-    context::GlobalOptions,
-    escape::{escaped, indented},
+    context::context,
     failure::{DONE, Failure},
     identity::{check_sender_name, key_of},
     join::join_or_start,
@@ -13,12 +12,15 @@ use super::{
     restart::Starter,
     values::{agent_name, count},
 };
-use crate::{
-    client::{Client, Delivery, Event, Settings},
-    protocol::{payload::Capabilities, secret::Secret, topic::Pattern},
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{Client, Delivery, Event, Settings, home::HomeOptions};
 use platform::clock;
+use protocol::{
+    payload::Capabilities,
+    secret::Secret,
+    text::{escaped, indented},
+    topic::Pattern,
+};
 
 /// Join as an agent, and print the messages that it receives.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -57,12 +59,12 @@ pub(super) struct Listen {
 }
 
 impl Listen {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         check_sender_name(&self.name)?;
         for pattern in &self.topic {
             Pattern::parse(pattern).map_err(|error| Failure::usage(error.to_string()))?;
         }
-        let mut context = options.context()?;
+        let mut context = context(options)?;
         let key = key_of(&context.home, &self.name, self.key_file.as_deref())?;
         let starter = Starter::begin(&context, &self.name)?;
         let client = join_or_start(&mut context, &|endpoint| {

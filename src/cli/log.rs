@@ -6,8 +6,9 @@
 
 mod queue;
 
-use super::{escape::escaped, failure::Failure, print::LINE_PREFIX};
+use super::{failure::Failure, print::LINE_PREFIX};
 use platform::{paths, peer::User};
+use protocol::text::escaped;
 use queue::LogQueue;
 use std::{
     backtrace::{Backtrace, BacktraceStatus},

@@ -1,8 +1,7 @@
 //! The operator's mailbox, as the commands of a person see it.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped_text,
+    context::context,
     failure::Failure,
     identity::Identity,
     join::join,
@@ -12,14 +11,13 @@ use super::{
     read::with_content,
     request::{call, call_with, operators_only, parse},
 };
-use crate::{
-    client::Client,
-    protocol::{
-        name::OPERATOR,
-        relay::{InboxRequest, MessageRow, Page, Status, TakeRequest},
-    },
+use client::{Client, home::HomeOptions};
+use platform::tty::{Standard, is_terminal};
+use protocol::{
+    name::OPERATOR,
+    relay::{InboxRequest, MessageRow, Page, Status, TakeRequest},
+    text::escaped_text,
 };
-use platform::terminal::{Standard, is_terminal};
 use serde::Deserialize;
 
 /// The most messages that one request takes. The data of a request has at most 2,048 bytes.
@@ -31,8 +29,8 @@ pub(super) fn is_operator(client: &Client) -> bool {
 }
 
 /// Joins as an operator, for a command that reads the mailbox. Refuses agents and guests.
-pub(super) fn join_operator(options: &GlobalOptions, command: &str) -> Result<Client, Failure> {
-    Identity::of_process(&options.context()?)?.check_is_person()?;
+pub(super) fn join_operator(options: &HomeOptions, command: &str) -> Result<Client, Failure> {
+    Identity::of_process(&context(options)?)?.check_is_person()?;
     let client = join(options)?;
     if is_operator(&client) { Ok(client) } else { Err(operators_only(command)) }
 }

@@ -3,20 +3,18 @@
 mod calls;
 
 use super::{
-    context::GlobalOptions,
     failure::{DONE, Failure},
-    identity::{agent_around, check_sender_name},
+    identity::check_sender_name,
     program::VERSION,
     values::agent_name,
 };
-use crate::{
-    mcp::{Input, Output, Server, Settings},
-    protocol::Moment,
-};
+use crate::mcp::{Input, Output, Server, Settings};
 use argh::{ArgsInfo, FromArgs};
 use calls::{Calls, Event};
+use client::home::{HomeOptions, agent_around};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use platform::{clock, random};
+use protocol::Moment;
 use std::{
     io::{self, BufRead, Read as _, Write as _},
     thread,
@@ -46,7 +44,7 @@ pub(super) struct Mcp {
 }
 
 impl Mcp {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         self.name.as_deref().map_or(Ok(()), check_sender_name)?;
         let states_name = self.name.is_some();
         let Some(name) = self.name.or_else(agent_around) else {

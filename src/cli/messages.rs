@@ -1,23 +1,20 @@
 //! Messages as the commands show them: pages, columns of tables, and states.
 
 use super::{
-    escape::escaped,
     failure::Failure,
     print::{compact, counted},
     request::{call_with, parse},
     table::Column,
 };
-use crate::{
-    client::Client,
-    protocol::{
-        calendar::duration,
-        name::OPERATOR,
-        payload::MessagePayload,
-        relay::{MessageRow, Messages, Page},
-        text,
-    },
-};
+use client::Client;
 use platform::clock;
+use protocol::{
+    calendar::duration,
+    name::OPERATOR,
+    payload::MessagePayload,
+    relay::{MessageRow, Messages, Page},
+    text::{self, escaped},
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Notices on standard error about a connection, while a command waits for something else.
 
-use super::{escape::escaped, failure::Failure, print::eprint_line};
-use crate::client::{Event, State};
+use super::{failure::Failure, print::eprint_line};
+use client::{Event, State};
+use protocol::text::escaped;
 
 /// Notices about events other than those for which a command waits.
 #[derive(Debug, Default)]

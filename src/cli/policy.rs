@@ -1,8 +1,7 @@
 //! `policy`: make keys for names, check a policy file, and apply it.
 
 use super::{
-    context::{Context, GlobalOptions},
-    escape::escaped,
+    context::context,
     failure::{DONE, Failure},
     identity,
     join::join,
@@ -11,13 +10,14 @@ use super::{
     request::call,
     values::agent_name,
 };
-use crate::{
-    config::policy,
-    daemon::mark::POLICY_IN_FORCE,
-    protocol::secret::{self, Secret},
-};
+use crate::{config::policy, daemon::mark::POLICY_IN_FORCE};
 use argh::{ArgsInfo, FromArgs};
+use client::home::{Context, HomeOptions, agent_around};
 use platform::{paths, random};
+use protocol::{
+    secret::{self, Secret},
+    text::escaped,
+};
 use serde::Serialize;
 use std::{fs, num::NonZeroU32, path::Path};
 
@@ -113,7 +113,7 @@ struct Clear {
 }
 
 impl Policy {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         match self.action {
             Action::Key(key) => key.run(options),
             Action::Check(check) => check.run(),
@@ -142,8 +142,8 @@ struct KeyReport<'a> {
 }
 
 impl Key {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
-        let context = options.context()?;
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        let context = context(options)?;
         let file = policy_home(&context).join(policy::FILE);
         let key = Secret::from_random(random::bytes().map_err(Failure::because)?);
         let (name, hash) = (&*self.name, secret::hash_text(&key.hash()));
@@ -244,7 +244,7 @@ impl Check {
 }
 
 impl Reload {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let answer = call(&client, "reload", None)?;
         let mut out = Out::new();
@@ -264,14 +264,14 @@ struct ClearReport<'a> {
 }
 
 impl Clear {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
-        if let Some(agent) = identity::agent_around() {
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        if let Some(agent) = agent_around() {
             return Err(Failure::failed(format!(
                 "{} is an agent, and only your user clears the rules",
                 escaped(&agent)
             )));
         }
-        let context = options.context()?;
+        let context = context(options)?;
         let home = policy_home(&context);
         let file = home.join(policy::FILE);
         if fs::exists(&file).map_err(Failure::because)? {

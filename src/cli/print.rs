@@ -4,7 +4,7 @@ use super::{
     failure::Failure,
     table::{self, Column},
 };
-use platform::terminal::{self, Standard};
+use platform::tty::{self, Standard};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::{
@@ -51,10 +51,10 @@ impl Out {
 
     /// The columns of the terminal; `usize::MAX` if standard output is none.
     pub(super) fn width(&self) -> usize {
-        if !terminal::is_terminal(Standard::Output) {
+        if !tty::is_terminal(Standard::Output) {
             return usize::MAX;
         }
-        let columns = terminal::size().map(|size| usize::from(size.cols));
+        let columns = tty::size().map(|size| usize::from(size.cols));
         columns.filter(|columns| *columns > 0).unwrap_or(HELP_COLUMNS).max(COLUMNS_MIN)
     }
 
@@ -178,7 +178,7 @@ pub(super) fn compact(json: &RawValue) -> String {
 pub(super) fn has_colours(stream: Standard) -> bool {
     let are_off = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !are_off && terminal::is_terminal(stream)
+    !are_off && tty::is_terminal(stream)
 }
 
 /// A colour or weight of text.

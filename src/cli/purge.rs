@@ -1,16 +1,18 @@
 //! `purge`: end the mail of an agent.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     input::confirm,
     join::join,
     print::{Out, counted, eprint_line},
     request::{call_with, parse},
 };
-use crate::protocol::relay::{PurgeRequest, Purged};
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::{
+    relay::{PurgeRequest, Purged},
+    text::escaped,
+};
 
 /// End the messages that wait for an agent. They become dead letters, and their senders are told.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -46,7 +48,7 @@ pub(super) struct Purge {
 }
 
 impl Purge {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let Self { name, force, delete, .. } = self;
         if delete && !self.yes {
             confirm(&format!("Delete the messages that wait for {} for good?", escaped(&name)))?;

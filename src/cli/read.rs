@@ -1,8 +1,6 @@
 //! `read`: show a whole message.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped_text,
     failure::{DONE, Failure},
     join::join,
     messages::{self, payload_text, route},
@@ -10,14 +8,13 @@ use super::{
     request::{call_with, parse},
     wrapped::take,
 };
-use crate::{
-    client::Client,
-    protocol::{
-        deliver::Shared,
-        relay::{MessageRequest, MessageRow, Messages, Piece},
-    },
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{Client, home::HomeOptions};
+use protocol::{
+    deliver::Shared,
+    relay::{MessageRequest, MessageRow, Messages, Piece},
+    text::escaped_text,
+};
 
 /// Show a whole message.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -40,7 +37,7 @@ pub(super) struct Read {
 }
 
 impl Read {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         // In an agent, a message that waits for it is taken from its wrapper.
         let taken = if self.json { None } else { take(Some(&self.id)) };
         match taken.map(|taken| (taken.text, taken.why)) {

@@ -1,15 +1,17 @@
 //! `redeliver`: deliver a dead letter again.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     join::join,
     print::{Out, eprint_line},
     request::{call_with, parse},
 };
-use crate::protocol::relay::{RedeliverRequest, Redelivered};
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::{
+    relay::{RedeliverRequest, Redelivered},
+    text::escaped,
+};
 
 /// Deliver a dead letter again, with its id and its whole time to live.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -31,7 +33,7 @@ pub(super) struct Redeliver {
 }
 
 impl Redeliver {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let json = call_with(&client, "redeliver", &RedeliverRequest { id: self.id })?;
         let done: Redelivered = parse("redeliver", &json)?;

@@ -1,8 +1,9 @@
 //! `release`: deliver an agent's messages again.
 
-use super::{context::GlobalOptions, failure::Failure, wrapped};
-use crate::protocol::control::Request;
+use super::{failure::Failure, wrapped};
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::control::Request;
 
 /// Deliver an agent's messages again, after `agent-relay hold`.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -18,7 +19,7 @@ pub(super) struct Release {
 }
 
 impl Release {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let name = &self.name;
         wrapped::change(options, name, &Request::Release, self.json, |waiting| {
             let verb = if waiting == 1 { "waits" } else { "wait" };

@@ -1,16 +1,17 @@
 //! Requests of the commands to the daemon, and its answers.
 
-use super::{escape::escaped, failure::Failure, identity::agent_around};
-use crate::{
-    client::{ANSWER_TIMEOUT, Client, ClientError, Delivery},
-    config::nearest,
-    protocol::{
-        code::NackCode,
-        name::GUEST,
-        payload::Nack,
-        relay::{AgentRow, Agents, Page, Process, Status},
-        typed,
-    },
+use super::failure::Failure;
+use client::{
+    ANSWER_TIMEOUT, Client, ClientError, Delivery,
+    home::{agent_around, nearest},
+};
+use protocol::{
+    code::NackCode,
+    name::GUEST,
+    payload::Nack,
+    relay::{AgentRow, Agents, Page, Process, Status},
+    text::escaped,
+    typed,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};

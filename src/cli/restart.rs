@@ -9,23 +9,20 @@
 mod starts;
 
 use super::{
-    context::Context,
-    escape::escaped,
     failure::{Failure, TIMED_OUT},
     identity::looking,
     launch, log,
     program::own_program,
 };
-use crate::{
-    client::{ClientError, WhenAbsent},
-    daemon::stopped,
-};
+use crate::daemon::stopped;
+use client::{ClientError, WhenAbsent, home::Context};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use platform::{
     clock,
     lock::Lock,
     service::{self, State},
 };
+use protocol::text::escaped;
 use std::{
     fmt,
     path::Path,

@@ -1,8 +1,7 @@
 //! `run`: run a command as an agent. `agent-relay-wrap` is the same command under another name.
 
 use super::{
-    context::{GlobalOptions, join_failure},
-    escape::escaped,
+    context::{context, join_failure},
     failure::{DONE, Failure},
     folder_name::FolderName,
     hook::HOOK,
@@ -16,13 +15,13 @@ use super::{
     wrapped::{RUN_DIRECTORY, check_name, last_lines},
 };
 use crate::{
-    client::{self, ClientError},
     config::recipes,
-    protocol::control::Ended,
     wrap::{self, Book, Prospect, WrapError},
 };
 use argh::{ArgsInfo, FromArgs};
-use platform::terminal::{Input, Output};
+use client::{self, ClientError, home::HomeOptions};
+use platform::tty::{Input, Output};
+use protocol::{control::Ended, text::escaped};
 use std::{
     env,
     ffi::OsString,
@@ -109,13 +108,9 @@ pub(super) struct Run {
 
 impl Run {
     /// Runs `command`. Its words are not parsed, and need not be UTF-8.
-    pub(super) fn run(
-        self,
-        options: &GlobalOptions,
-        command: Vec<OsString>,
-    ) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
         let given = named(self.name.as_deref(), self.made_up_name, &command, "run")?;
-        let mut context = options.context()?;
+        let mut context = context(options)?;
         let made_up = match given {
             Some(_) => None,
             None => Some(FolderName::choose(&mut context, &current_directory()?)?),

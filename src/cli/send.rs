@@ -1,8 +1,7 @@
 //! `send`: send a message.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
+    context::context,
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
     identity::{Identity, check_sender_name, key_of, or_print},
     input,
@@ -15,22 +14,21 @@ use super::{
     values::{agent_name, importance, label, milliseconds},
     wrapped::hops,
 };
-use crate::{
-    client::{Client, Event, Meta, Outgoing, SendId, Settings},
-    protocol::{
-        calendar::time_limit,
-        code::NackCode,
-        name::{EVERYONE, RELAY},
-        payload::{Capabilities, Nack},
-        relay::{MessageRequest, MessageRow, Messages},
-        topic,
-    },
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{Client, Event, Meta, Outgoing, SendId, Settings, home::HomeOptions};
 use crossbeam_channel::RecvTimeoutError;
 use platform::{
     clock,
-    terminal::{Standard, is_output_discarded, is_terminal},
+    tty::{Standard, is_output_discarded, is_terminal},
+};
+use protocol::{
+    calendar::time_limit,
+    code::NackCode,
+    name::{EVERYONE, RELAY},
+    payload::{Capabilities, Nack},
+    relay::{MessageRequest, MessageRow, Messages},
+    text::escaped,
+    topic,
 };
 use serde::Serialize;
 use serde_json::value::to_raw_value;
@@ -134,7 +132,7 @@ struct Accepted {
 }
 
 impl Send {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         if let Some(topic) = &self.topic {
             topic::check(topic).map_err(|error| Failure::usage(error.to_string()))?;
         }
@@ -351,7 +349,7 @@ pub(super) fn text_or_input(
 pub(super) fn join_as(
     from: Option<&str>,
     key_file: Option<&str>,
-    options: &GlobalOptions,
+    options: &HomeOptions,
 ) -> Result<Client, Failure> {
     join_named(from, key_file, options).map_err(or_print)
 }
@@ -359,9 +357,9 @@ pub(super) fn join_as(
 fn join_named(
     from: Option<&str>,
     key_file: Option<&str>,
-    options: &GlobalOptions,
+    options: &HomeOptions,
 ) -> Result<Client, Failure> {
-    let mut context = options.context()?;
+    let mut context = context(options)?;
     from.map_or(Ok(()), check_sender_name)?;
     let identity = Identity::of_process(&context)?;
     if from.is_none() {

@@ -1,28 +1,27 @@
 //! The daemon in this process.
 
 use super::{
-    context::{Context, GlobalOptions},
-    escape::escaped,
     failure::{DONE, Failure},
     launch::{make_home, program_ends_with_starter},
     log,
 };
 use crate::daemon;
+use client::home::{Context, HomeOptions};
 use platform::{endpoint::Endpoint, lock::Lock, peer::User, process};
+use protocol::text::escaped;
 use std::fmt::Display;
 
 /// Runs the daemon for a service manager: its messages go to its log.
-pub(super) fn as_service(options: &GlobalOptions) -> Result<i32, Failure> {
+pub(super) fn as_service(options: &HomeOptions) -> Result<i32, Failure> {
     let home = options.home()?;
     make_home(&home)?;
     let _logging = log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
-    options.context_of_daemon().and_then(|context| foreground(context, false, None)).inspect_err(
-        |failure| {
-            if let Some(message) = &failure.message {
-                tracing::error!("{message}");
-            }
-        },
-    )
+    let context = options.context_of_daemon().map_err(Failure::from);
+    context.and_then(|context| foreground(context, false, None)).inspect_err(|failure| {
+        if let Some(message) = &failure.message {
+            tracing::error!("{message}");
+        }
+    })
 }
 
 /// Runs the daemon for this user. `start_lock` is released once clients can connect.
@@ -63,7 +62,7 @@ pub(super) fn run(
     let settings = daemon::Settings {
         owner,
         endpoint: endpoint.map_err(|error| failed(&error))?,
-        limits: context.config.limits(),
+        limits: daemon::limits(&context.config),
         history_days: context.config.history_days,
         store_bytes_max: context.config.store_max_bytes,
         home: context.home,

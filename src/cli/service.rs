@@ -7,11 +7,10 @@ pub(super) use hosted::Hosted;
 pub(super) use supervise::supervise;
 
 use super::{
-    context::{Context, GlobalOptions},
+    context::context,
     down,
-    escape::escaped,
     failure::{DONE, FAILED, Failure},
-    identity::{Identity, agent_around},
+    identity::Identity,
     installed::{
         failed, home, installed, is_mine, log_length, no_service, running_process, start, state,
         wait_until_down, wait_until_up,
@@ -21,17 +20,15 @@ use super::{
     program::own_program,
     restart,
 };
-use crate::{
-    config::{is_absent, service as service_file},
-    daemon::STORE_FILE,
-    protocol::calendar::duration,
-};
+use crate::daemon::STORE_FILE;
 use argh::{ArgsInfo, FromArgs};
+use client::home::{Context, HomeOptions, agent_around, is_absent, service as service_file};
 use platform::{
     clock, paths,
     peer::User,
     service::{self, Installed, Kind, Program, Site, State},
 };
+use protocol::{calendar::duration, text::escaped};
 use serde::Serialize;
 use std::fs;
 
@@ -162,7 +159,7 @@ struct ServiceStatus {
 }
 
 impl Service {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         match self.action {
             Action::Install(install) => install.run(options),
             Action::Uninstall(uninstall) => uninstall.run(options),
@@ -174,7 +171,7 @@ impl Service {
 }
 
 impl Install {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let site = if self.logon {
             if self.user.is_some() {
                 return Err(
@@ -192,7 +189,7 @@ impl Install {
     }
 
     /// Installs a service under an account of its own, for its owner.
-    fn install_for_owner(&self, site: &Site, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn install_for_owner(&self, site: &Site, options: &HomeOptions) -> Result<i32, Failure> {
         if options.home.is_some() || options.endpoint.is_some() {
             return Err(Failure::usage("a service has its own home and endpoint")
                 .hint("leave --home and --endpoint out, or install a task with --logon"));
@@ -203,7 +200,7 @@ impl Install {
         let program = hosted::program(site)?;
         service::check_install(&program, Some(site)).map_err(Failure::because)?;
         let _start_lock = if User::me().is_ok_and(|me| me == site.owner) {
-            let mut context = GlobalOptions { home: own_home()?, endpoint: None }.context()?;
+            let mut context = HomeOptions { home: own_home()?, endpoint: None }.context()?;
             // The environment of this terminal does not apply to the service.
             context.sources.environment = None;
             let start_lock = restart::prevent_starts(&context.home)?;
@@ -224,7 +221,7 @@ impl Install {
     }
 
     /// Installs a service or a task that runs as this user.
-    fn install_for_this_user(&self, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn install_for_this_user(&self, options: &HomeOptions) -> Result<i32, Failure> {
         let mut context = options.context_of_daemon()?;
         // The system starts the service without this terminal's environment, so an endpoint from
         // the environment becomes an argument.
@@ -260,7 +257,7 @@ impl Install {
 }
 
 impl Uninstall {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let installed = service::installed().map_err(Failure::because)?;
         let mut removed = service::uninstall().map_err(Failure::because)?;
         if let Some(task) = installed.as_ref().filter(|task| task.state == State::Unknown) {
@@ -308,7 +305,7 @@ impl Uninstall {
 }
 
 impl Start {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let installed = installed()?;
         let mut context = context_of(options, &installed)?;
         if agent_around().is_some() {
@@ -330,7 +327,7 @@ impl Start {
 }
 
 impl Stop {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let before = installed()?;
         let mut context = context_of(options, &before)?;
         let _start_lock = restart::prevent_starts(&context.home)?;
@@ -346,7 +343,7 @@ impl Stop {
 }
 
 impl Status {
-    fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let Some(installed) = service::installed().map_err(Failure::because)? else {
             if self.json {
                 Out::new().json("service", &ServiceStatus::default())?;
@@ -428,14 +425,14 @@ fn remove_service_file(owner: &User) -> Result<bool, Failure> {
 /// Returns the context of the service's daemon, with the home and the endpoint of the service's
 /// definition before those of `options`. For a service with an account of its own, the home is this
 /// user's, which has service.toml: the owner cannot read the service's home.
-fn context_of(options: &GlobalOptions, installed: &Installed) -> Result<Context, Failure> {
+fn context_of(options: &HomeOptions, installed: &Installed) -> Result<Context, Failure> {
     let word = |option: &str| installed.after(option).map(str::to_owned);
     let home = if installed.kind == Kind::Service { own_home()? } else { word("--home") };
-    let options = GlobalOptions {
+    let options = HomeOptions {
         home: home.or_else(|| options.home.clone()),
         endpoint: word("--endpoint").or_else(|| options.endpoint.clone()),
     };
-    options.context()
+    context(&options)
 }
 
 /// Returns this user's default home, which has service.toml. The environment is ignored.

@@ -1,8 +1,7 @@
 //! `spawn`: run a command as an agent in the background.
 
 use super::{
-    context::{Context, GlobalOptions},
-    escape::escaped,
+    context::context,
     failure::{DONE, Failure, TIMED_OUT},
     join::endpoint_or_start,
     launch::make_home,
@@ -14,16 +13,18 @@ use super::{
 };
 use crate::{
     config::recipes,
-    protocol::{
-        calendar::duration,
-        control::{Request, State},
-    },
     wrap::{self, control::client::ControlClient},
 };
 use argh::{ArgsInfo, FromArgs};
+use client::home::{Context, HomeOptions};
 use platform::{
     clock, paths,
     process::{self, Detached},
+};
+use protocol::{
+    calendar::duration,
+    control::{Request, State},
+    text::escaped,
 };
 use serde::Serialize;
 use std::{
@@ -110,14 +111,10 @@ struct Report<'a> {
 
 impl Spawn {
     /// Runs `command`. Its words are not parsed, and need not be UTF-8.
-    pub(super) fn run(
-        self,
-        options: &GlobalOptions,
-        command: Vec<OsString>,
-    ) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
         let name = named(self.name.as_deref(), false, &command, "spawn")?.unwrap_or_default();
         let directory = self.directory()?;
-        let mut context = options.context()?;
+        let mut context = context(options)?;
         if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
             let hint = format!("choose another name, or run `agent-relay stop {name}`");
             return Err(Failure::failed(format!("{name} runs already")).hint(hint));

@@ -2,8 +2,7 @@
 
 use super::{
     agents,
-    context::GlobalOptions,
-    escape::escaped,
+    context::context,
     failure::{DONE, FAILED, Failure},
     identity::{Identity, or_print},
     join::join,
@@ -12,15 +11,14 @@ use super::{
     print::{Colour, Out, counted},
     request::{agent_row, call, parse},
 };
-use crate::{
-    client::{Client, ClientError},
-    protocol::{
-        calendar::duration,
-        relay::{self, AgentRow, MessageRequest, MessageRow, Page},
-    },
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{Client, ClientError, home::HomeOptions};
 use platform::clock;
+use protocol::{
+    calendar::duration,
+    relay::{self, AgentRow, MessageRequest, MessageRow, Page},
+    text::escaped,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -84,12 +82,12 @@ struct RowWithRecipient<'a> {
 }
 
 impl Status {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let mut out = Out::new();
         if let Some(id) = &self.id {
             return self.message(options, &mut out, id);
         }
-        let context = options.context().map_err(or_print)?;
+        let context = context(options).map_err(or_print)?;
         let identity = Identity::of_process(&context).map_err(or_print)?;
         match context.try_join(&|endpoint| identity.settings(endpoint)) {
             Err(ClientError::NoDaemon { endpoint, .. }) if self.json => {
@@ -112,7 +110,7 @@ impl Status {
         }
     }
 
-    fn message(&self, options: &GlobalOptions, out: &mut Out, id: &str) -> Result<i32, Failure> {
+    fn message(&self, options: &HomeOptions, out: &mut Out, id: &str) -> Result<i32, Failure> {
         let client = join(options)?;
         let request = |Page { cursor, limit }| MessageRequest {
             id: id.to_owned(),

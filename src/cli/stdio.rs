@@ -1,18 +1,18 @@
 //! `stdio`: the other machine's side of a bridge, over standard input and output.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure},
     link::{Ended, Side},
     values::{host, local_agent},
 };
-use crate::{
-    machines::link::End,
-    protocol::name::{Host, Name},
-};
 use argh::{ArgsInfo, FromArgs};
-use platform::terminal::{Standard, is_terminal};
+use client::home::HomeOptions;
+use machines::link::End;
+use platform::tty::{Standard, is_terminal};
+use protocol::{
+    name::{Host, Name},
+    text::escaped,
+};
 use std::io;
 
 /// Link this machine's agents to those of the machine that runs `bridge`.
@@ -40,7 +40,7 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         if is_terminal(Standard::Input) {
             let failure = Failure::usage("stdio speaks with a bridge, and not with a person");
             return Err(failure.hint("run `agent-relay bridge` on the other machine"));

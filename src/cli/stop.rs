@@ -1,13 +1,13 @@
 //! `stop`: end a wrapped agent.
 
 use super::{
-    context::GlobalOptions,
     failure::{DONE, Failure},
     print::Out,
     wrapped::{self, explain},
 };
-use crate::protocol::control::Ended;
 use argh::{ArgsInfo, FromArgs};
+use client::home::HomeOptions;
+use protocol::control::Ended;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ struct Report<'a> {
 }
 
 impl Stop {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let name = &self.name;
         let wrapper = wrapped::connect(options, name)?;
         let ended = wrapper.stop(END).map_err(|error| explain(name, &error))?;

@@ -2,8 +2,6 @@
 
 use super::{
     ask,
-    context::GlobalOptions,
-    escape::{escaped, indented},
     failure::Failure,
     join::join,
     messages::{first_lines, short_id},
@@ -12,16 +10,15 @@ use super::{
     print::{Colour, Out, compact, counted, eprint_line},
     request::{call, data_of, parse},
 };
-use crate::{
-    client::{Answer, Delivery, Event, State},
-    protocol::{
-        name::RELAY,
-        payload::MessagePayload,
-        relay::{self, TapAnswer, TapCopy},
-    },
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{Answer, Delivery, Event, State, home::HomeOptions};
 use platform::clock;
+use protocol::{
+    name::RELAY,
+    payload::MessagePayload,
+    relay::{self, TapAnswer, TapCopy},
+    text::{escaped, indented},
+};
 
 /// Print all messages and answers as they are routed, until Ctrl-C.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -43,7 +40,7 @@ pub(super) struct Tap {
 }
 
 impl Tap {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let (mut out, mut notices) = (Out::new(), Notices::default());
         call(&client, "tap", None)?;

@@ -1,8 +1,8 @@
 //! `top`: agents and messages, live, on the whole terminal.
 //!
 //! [`model`] is the state with its changes, [`keys`] are its input, and [`view`] draws it. Threads
-//! read keys ([`input`]), bring news from the daemon ([`feed`]) and carry out orders ([`jobs`]); the
-//! main thread owns the state and the terminal, and waits for none of them.
+//! read keys ([`input`]), bring news from the daemon ([`feed`]) and carry out orders ([`jobs`]);
+//! the main thread owns the state and the terminal, and waits for none of them.
 
 mod action;
 mod agent;
@@ -19,16 +19,18 @@ mod screen;
 mod view;
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
+    context::context,
     failure::{DONE, FAILED, Failure},
-    identity::agent_around,
     print::{Out, has_colours},
     program::{AS_AGENT_RELAY, own_program},
 };
-use crate::{client::ClientError, wrap};
+use crate::wrap;
 use action::{Action, Effect, Order};
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    ClientError,
+    home::{HomeOptions, agent_around},
+};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use feed::Source;
 use input::Input;
@@ -38,8 +40,9 @@ use platform::{
     clock,
     pty::Size,
     stop_signals::{self, Signal},
-    terminal::{self, Standard, is_terminal},
+    tty::{self, Standard, is_terminal},
 };
+use protocol::text::escaped;
 use screen::Screen;
 use std::{
     env, io,
@@ -78,14 +81,14 @@ const END_MS: u64 = 300;
 pub(super) struct Top {}
 
 impl Top {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         check_terminal()?;
         if let Some(agent) = agent_around() {
             let message = "this command is for a person at a terminal";
             let hint = format!("run it outside of {}", escaped(&agent));
             return Err(Failure::failed(message).hint(hint));
         }
-        let context = options.context()?;
+        let context = context(options)?;
         let (updates, received) = bounded(UPDATES_MAX);
         let source = Source { options: options.clone(), context, updates };
         let mut top = Running::start(options.clone(), source, received)?;
@@ -115,11 +118,11 @@ fn is_dumb() -> bool {
 
 /// Runs `agent-relay` without a command in a person's terminal: shows `top` if a daemon runs, or
 /// else what can be done. `None` if this process has no such terminal.
-pub(super) fn alone(options: &GlobalOptions) -> Option<Result<i32, Failure>> {
+pub(super) fn alone(options: &HomeOptions) -> Option<Result<i32, Failure>> {
     if check_terminal().is_err() || agent_around().is_some() {
         return None;
     }
-    Some(options.context().and_then(|context| {
+    Some(context(options).and_then(|context| {
         let looking = super::identity::looking(&context);
         match context.try_join(&looking) {
             Err(ClientError::NoDaemon { .. }) => welcome(),
@@ -151,7 +154,7 @@ fn welcome() -> Result<i32, Failure> {
 /// A running `top`: the state, the threads' channels, and the terminal.
 struct Running {
     model: Model,
-    options: GlobalOptions,
+    options: HomeOptions,
     updates: Receiver<Update>,
     jobs: Sender<Job>,
     /// Wakes the thread that lists agents, which ends when this is dropped.
@@ -169,7 +172,7 @@ struct Running {
 
 impl Running {
     fn start(
-        options: GlobalOptions,
+        options: HomeOptions,
         source: Source,
         updates: Receiver<Update>,
     ) -> Result<Self, Failure> {
@@ -187,7 +190,7 @@ impl Running {
         spawn("top agents", move || agents.follow_agents(&woken))?;
         spawn("top messages", move || messages.follow_messages(&stopped))?;
         spawn("top orders", move || source.carry_out(&to_do))?;
-        let (columns, rows) = terminal::size().map_or((0, 0), |size| (size.cols, size.rows));
+        let (columns, rows) = tty::size().map_or((0, 0), |size| (size.cols, size.rows));
         let has_colours = has_colours(Standard::Output);
         Ok(Self {
             model: Model::new(columns, rows, has_colours, clock::unix_ms()),
@@ -260,7 +263,7 @@ impl Running {
     /// Brings the state up to date.
     fn renew(&mut self, now: u64) {
         // The thread that reads keys may learn of a new size only with the next key.
-        let size = terminal::size().map(|size| (size.cols, size.rows));
+        let size = tty::size().map(|size| (size.cols, size.rows));
         if let Some((columns, rows)) = size.filter(|size| *size != self.model.size()) {
             self.model.act(Action::Resize(columns, rows));
         }
@@ -306,7 +309,7 @@ impl Running {
     fn attach(&mut self, name: &str) -> Result<(), Failure> {
         let mut command = Command::new(own_program()?);
         command.arg(AS_AGENT_RELAY);
-        let GlobalOptions { endpoint, home } = &self.options;
+        let HomeOptions { endpoint, home } = &self.options;
         for (option, value) in [("--endpoint", endpoint), ("--home", home)] {
             command.args(value.iter().flat_map(|value| [option, value]));
         }

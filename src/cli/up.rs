@@ -1,11 +1,10 @@
 //! `up`: start the daemon.
 
 use super::{
-    context::{Context, GlobalOptions, report},
+    context::report,
     down::{self, Stopped},
-    escape::escaped,
     failure::{DONE, Failure},
-    identity::{agent_around, looking},
+    identity::looking,
     installed,
     join::start_by_command,
     log,
@@ -15,12 +14,13 @@ use super::{
     restart, serve,
     service::supervise,
 };
-use crate::{
-    client::{Client, ClientError},
-    protocol::code::ErrorCode,
-};
 use argh::{ArgsInfo, FromArgs};
+use client::{
+    Client, ClientError,
+    home::{Context, HomeOptions, agent_around},
+};
 use platform::lock::Lock;
+use protocol::{code::ErrorCode, text::escaped};
 use serde::Serialize;
 
 /// Start the daemon, unless it is up.
@@ -74,7 +74,7 @@ struct Report<'a> {
 }
 
 impl Up {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         if self.service {
             return serve::as_service(options);
         }

@@ -2,15 +2,13 @@
 //! kind, and the kind determines how the value is described, checked and completed.
 
 use super::moment;
-use crate::{
-    protocol::{
-        name::{Host, Name},
-        payload::{IMPORTANCE_MAX, THREAD_BYTES_MAX},
-        relay::ChangeKind,
-    },
-    wrap::attach::DetachKey,
-};
+use crate::wrap::attach::DetachKey;
 use platform::clock;
+use protocol::{
+    name::{Host, Name},
+    payload::{IMPORTANCE_MAX, THREAD_BYTES_MAX},
+    relay::ChangeKind,
+};
 
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

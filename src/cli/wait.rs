@@ -2,23 +2,18 @@
 
 use super::{
     changes::{change_in, follow, join_again, parse_change},
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
     join::join,
     request::{agent_row_within, nearest_agent},
-    values::agent_of_any_machine,
-    values::{Awaited, awaited, milliseconds},
+    values::{Awaited, agent_of_any_machine, awaited, milliseconds},
     wrapped::RUN_DIRECTORY,
 };
-use crate::{
-    client::{ANSWER_TIMEOUT, Client, Delivery, Event, State},
-    protocol::{activity::Activity, calendar::time_limit, relay::AgentRow},
-    wrap::control::client::ControlClient,
-};
+use crate::wrap::control::client::ControlClient;
 use argh::{ArgsInfo, FromArgs};
+use client::{ANSWER_TIMEOUT, Client, Delivery, Event, State, home::HomeOptions};
 use crossbeam_channel::RecvTimeoutError;
 use platform::clock;
+use protocol::{activity::Activity, calendar::time_limit, relay::AgentRow, text::escaped};
 use std::{borrow::Cow, path::Path, thread, time::Duration};
 
 /// The time between two questions to the daemon while it does not report what is awaited.
@@ -73,7 +68,7 @@ enum Progress {
 }
 
 impl Wait {
-    pub(super) fn run(self, options: &GlobalOptions) -> Result<i32, Failure> {
+    pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         agent_of_any_machine(&self.name).map_err(Failure::usage)?;
         let client = join(options)?;
         let run_directory = options.home()?.join(RUN_DIRECTORY);
@@ -158,7 +153,7 @@ struct AgentChanges {
 impl AgentChanges {
     /// Asks the daemon to report changes, which it does not to an agent's command, nor if it is
     /// older.
-    fn begin(options: &GlobalOptions, name: &str, awaited: Awaited) -> Self {
+    fn begin(options: &HomeOptions, name: &str, awaited: Awaited) -> Self {
         let client = join_again(options).ok().filter(|client| follow(client).is_ok());
         Self { client, name: name.to_owned(), awaited }
     }

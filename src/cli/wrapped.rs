@@ -1,20 +1,18 @@
 //! The connection of a command to the wrapper of an agent.
 
 use super::{
-    context::GlobalOptions,
-    escape::escaped,
     failure::{DONE, Failure, TIMED_OUT},
-    identity::{agent_around, wrapper_around},
+    identity::wrapper_around,
     print::Out,
 };
-use crate::{
-    protocol::{
-        control::{Answer, Ended, Request},
-        name::Name,
-        payload::LoopCount,
-        secret::Secret,
-    },
-    wrap::control::client::{self, ControlClient, ControlError},
+use crate::wrap::control::client::{ControlClient, ControlError, names};
+use client::home::{HomeOptions, agent_around};
+use protocol::{
+    control::{Answer, Ended, Request},
+    name::Name,
+    payload::LoopCount,
+    secret::Secret,
+    text::escaped,
 };
 use std::{path::Path, time::Duration};
 
@@ -31,7 +29,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(10);
 const NAMES_MAX: usize = 20;
 
 /// Connects a person's command to the wrapper of an agent.
-pub(super) fn connect(options: &GlobalOptions, name: &str) -> Result<ControlClient, Failure> {
+pub(super) fn connect(options: &HomeOptions, name: &str) -> Result<ControlClient, Failure> {
     if let Some(agent) = agent_around() {
         return Err(Failure::failed("this command is for a person at a terminal")
             .hint(format!("run it outside of {}", escaped(&agent))));
@@ -88,7 +86,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Failure> {
 /// Returns the failure for an agent without a wrapper, with the names of wrapped agents.
 fn not_wrapped(run_directory: &Path, name: &str) -> Failure {
     let is_wrapped = |name: &String| ControlClient::connect(run_directory, name).is_ok();
-    let mut names: Vec<_> = client::names(run_directory).into_iter().filter(is_wrapped).collect();
+    let mut names: Vec<_> = names(run_directory).into_iter().filter(is_wrapped).collect();
     let more = names.len().saturating_sub(NAMES_MAX);
     names.truncate(NAMES_MAX);
     let others = match (names.join(", "), more) {
@@ -113,7 +111,7 @@ pub(super) fn explain(name: &str, error: &ControlError) -> Failure {
 /// Changes whether an agent's messages are held, and prints the result: as JSON, or as a sentence
 /// about the number of messages that wait.
 pub(super) fn change(
-    options: &GlobalOptions,
+    options: &HomeOptions,
     name: &str,
     request: &Request,
     json: bool,

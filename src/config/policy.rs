@@ -8,18 +8,16 @@ mod words;
 
 pub use words::{in_words, keyed_names};
 
-use super::{
-    error::{ConfigError, is_absent},
+use client::home::{
+    ConfigError, is_absent,
     parse::{self, Table, line_at, whole_number},
     text,
 };
-use crate::{
-    protocol::{
-        name::Name,
-        secret::{self, Secret},
-    },
-    router::policy::{Glob, GlobError, KEYS_MAX, PER_MINUTE_MAX, Policy, RULES_MAX, Rule},
+use protocol::{
+    name::Name,
+    secret::{self, Secret},
 };
+use router::policy::{Glob, GlobError, KEYS_MAX, PER_MINUTE_MAX, Policy, RULES_MAX, Rule};
 use serde::{Deserialize, Deserializer, de::Error};
 use std::{num::NonZeroU32, path::Path};
 use toml::Spanned;

@@ -1,12 +1,8 @@
 //! recipes.toml: the owner's own recipes for the programs that are wrapped.
 
-use super::{
-    error::{ConfigError, is_absent},
-    parse::line_at,
-    text,
-};
-use crate::bridge::recipe::Book;
+use client::home::{ConfigError, is_absent, parse::line_at, text};
 use std::path::Path;
+use terminal::recipe::Book;
 
 /// The file's name in the home directory.
 pub const FILE: &str = "recipes.toml";

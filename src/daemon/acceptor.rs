@@ -1,10 +1,10 @@
 //! The acceptor: accepts connections and starts their threads.
 
 use super::client_threads::{self, ReaderContext};
-use crate::router::ClientId;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use platform::transport::Listener;
+use router::ClientId;
 use std::{
     io,
     sync::{

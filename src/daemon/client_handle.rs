@@ -1,11 +1,9 @@
 //! The handle that the router's thread has of a client's connection.
 
 use super::client_wire::ClientWire;
-use crate::{
-    link::{Lane, ReadQuota},
-    router::ClientId,
-};
+use client::link::{Lane, ReadQuota};
 use platform::transport::Stream;
+use router::ClientId;
 use std::{mem, sync::Arc};
 
 /// The stream, lane and read quota of a client.

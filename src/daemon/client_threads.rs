@@ -6,17 +6,17 @@ use super::{
     entry::QueuedFrames,
     event::Event,
 };
-use crate::{
-    link::{BufferedBytes, End, HalfRead, Lane, ReadQuota, Reading, STACK_BYTES, read_frames},
-    protocol::{
-        client_frame::ClientBatch,
-        code::{ErrorCode, Violation},
-        frame::Frames,
-    },
-    router::ClientId,
+use client::link::{
+    BufferedBytes, End, HalfRead, Lane, ReadQuota, Reading, STACK_BYTES, read_frames,
 };
 use crossbeam_channel::{Receiver, Sender};
 use platform::{peer::User, transport::Stream};
+use protocol::{
+    client_frame::ClientBatch,
+    code::{ErrorCode, Violation},
+    frame::Frames,
+};
+use router::ClientId;
 use std::{
     io::{self, Read},
     ops::ControlFlow,

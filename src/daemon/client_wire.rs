@@ -1,7 +1,7 @@
 //! The wire of a client's lane: its stream, and a writer thread that is started when it is needed
 //! for the first time. Most clients never need one, and a thread takes more memory than a lane.
 
-use crate::link::{STACK_BYTES, Wire, write_batches};
+use client::link::{STACK_BYTES, Wire, write_batches};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use platform::transport::{Stream, Written};
 use std::{

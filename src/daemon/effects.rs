@@ -4,7 +4,7 @@ use super::{
     client_handle::ClientHandle, entry::Entry, policy_thread::PolicyReloader,
     store_thread::StoreHandle,
 };
-use crate::router::{ClientId, Frame, Output, schedule::Schedule};
+use router::{ClientId, Frame, Output, schedule::Schedule};
 use rustc_hash::FxHashMap;
 
 /// The unsent bytes with which a lane is written before the others.
@@ -114,14 +114,11 @@ impl Effects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        daemon::{
-            client_threads::{ReaderContext, start},
-            event::Event,
-        },
-        link::{BufferedBytes, HalfRead},
-        protocol::frame,
+    use crate::daemon::{
+        client_threads::{ReaderContext, start},
+        event::Event,
     };
+    use client::link::{BufferedBytes, HalfRead};
     use crossbeam_channel::bounded;
     use platform::{
         endpoint::Endpoint,
@@ -129,6 +126,7 @@ mod tests {
         peer::User,
         transport::{Listener, Stream},
     };
+    use protocol::frame;
     use std::{env, fs, io::Write, process, time::Duration};
 
     #[test]

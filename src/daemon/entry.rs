@@ -1,11 +1,9 @@
 //! The entries of a client's queue: what its reader has read and the router has not handled.
 
-use crate::{
-    link::{BufferedBytes, ReadQuota},
-    protocol::{
-        client_frame::{ClientBatch, ClientFrame},
-        code::Violation,
-    },
+use client::link::{BufferedBytes, ReadQuota};
+use protocol::{
+    client_frame::{ClientBatch, ClientFrame},
+    code::Violation,
 };
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Errors of a daemon.
 
-use crate::{config::ConfigError, store::OpenError};
+use client::home::ConfigError;
 use platform::endpoint::Endpoint;
 use std::{fmt, io, path::PathBuf};
+use store::OpenError;
 
 /// The reason why a daemon does not start or ends.
 #[derive(Debug)]

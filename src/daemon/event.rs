@@ -1,12 +1,10 @@
 //! Events in the router's inbox.
 
 use super::{client_handle::ClientHandle, entry::QueuedFrames};
-use crate::{
-    protocol::{code::Violation, relay::Process},
-    router::{ClientId, policy::Policy},
-    store::Report,
-};
+use protocol::{code::Violation, relay::Process};
+use router::{ClientId, policy::Policy};
 use std::sync::Arc;
+use store::Report;
 
 /// An event from another thread for the router's thread.
 #[derive(Debug)]

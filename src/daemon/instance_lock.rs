@@ -3,7 +3,7 @@
 //! Only these locks decide whether a daemon runs; pings and process ids do not.
 
 use super::{error::DaemonError, settings::Settings};
-use crate::config::{ENDPOINT_FILE, LOCK_FILE};
+use client::home::{ENDPOINT_FILE, LOCK_FILE};
 use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
 use std::{
     io, mem,

@@ -1,6 +1,6 @@
 //! Marks: empty files in a home that tell the next process something about the last daemon.
 
-use crate::config::is_absent;
+use client::home::is_absent;
 use platform::paths;
 use std::{
     fs, io,

@@ -1,62 +1,9 @@
-//! The operator's key, in the file `operator.key`. The daemon creates it; anyone who can read the
-//! home directory can use it.
+//! Making the operator's key, at the first start of a daemon in its home.
 
-use crate::{config::text, protocol::secret::Secret};
+use client::home::operator_key::{FILE, read_among};
 use platform::{paths, peer::User, random};
-use std::{
-    fs::{self, File},
-    io::{self, Read},
-    path::Path,
-    slice,
-};
-
-/// The file's name in the home directory.
-pub const FILE: &str = "operator.key";
-
-/// The longest file that can be a key.
-const FILE_BYTES_MAX: u64 = 256;
-
-/// Reads the key of a home.
-///
-/// # Errors
-/// `NotFound` if there is no key yet; another error if the file cannot be read, is accessible to
-/// other users, or holds no key. The error names the file and never repeats its content.
-pub fn read(home: &Path) -> io::Result<Secret> {
-    read_among(home, &[])
-}
-
-/// Reads the key of a home that some other users may access: the service's account, or its owner.
-///
-/// # Errors
-/// As [`read`]'s.
-pub fn read_among(home: &Path, users: &[User]) -> io::Result<Secret> {
-    read_checked(&home.join(FILE), users)
-}
-
-/// Reads a key from any file.
-///
-/// # Errors
-/// As [`read`]'s.
-pub fn read_file(path: &Path) -> io::Result<Secret> {
-    read_checked(path, &[])
-}
-
-fn read_checked(path: &Path, users: &[User]) -> io::Result<Secret> {
-    let named = |error: io::Error| {
-        io::Error::new(error.kind(), format!("read {}: {error}", path.display()))
-    };
-    // Opening a pipe would wait for its other end.
-    if !fs::metadata(path).map_err(named)?.is_file() {
-        return Err(named(io::Error::other("it is not a file")));
-    }
-    paths::check_private_among(path, users)?;
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(named)?;
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(named)?;
-    let text = text::decode(bytes).unwrap_or_default();
-    let text = text.trim_end_matches(['\r', '\n']);
-    Secret::parse(text).ok_or_else(|| named(io::Error::other("it holds no key")))
-}
+use protocol::secret::Secret;
+use std::{io, path::Path, slice};
 
 /// Reads the key of the home whose lock is held. A missing or invalid key is replaced by a new one.
 pub(super) fn read_or_make(home: &Path, owner: &User) -> io::Result<Secret> {
@@ -79,8 +26,9 @@ pub(super) fn write(home: &Path, key: &Secret, owner: &User) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use client::home::operator_key::read;
     use std::{
-        env,
+        env, fs,
         io::Write,
         path::PathBuf,
         process,

@@ -1,13 +1,12 @@
 //! The thread that reads policy.toml again on request.
 
 use super::{error::DaemonError, event::Event, mark::POLICY_IN_FORCE};
-use crate::{
-    config::{LOCK_FILE, is_absent, policy},
-    router::{ClientId, policy::Policy},
-};
+use crate::config::policy;
+use client::home::{LOCK_FILE, is_absent};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 use platform::paths;
+use router::{ClientId, policy::Policy};
 use std::{
     fs, io, mem,
     path::{Path, PathBuf},

@@ -1,15 +1,17 @@
 //! The router's thread: waits for its inbox only, and executes the router's outputs.
 
 use super::{effects::Effects, entry::Entry, event::Event, spin::Spin};
-use crate::{
-    link::BufferedBytes,
-    protocol::{Moment, Now, relay::Process, secret::Hash},
-    record::{Clock, Image},
-    router::{ClientId, Input, Limits, Output, Router, policy::Policy},
-    store::Report,
-};
+use client::link::BufferedBytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
+use protocol::{
+    Moment, Now,
+    record::{Clock, Image},
+    relay::Process,
+    secret::Hash,
+};
+use router::{ClientId, Input, Limits, Output, Router, policy::Policy};
 use std::{sync::Arc, time::Duration};
+use store::Report;
 
 /// The most events that are taken from the inbox before frames are handled.
 const EVENTS_MAX: usize = 1024;

@@ -1,8 +1,11 @@
 //! Settings of a daemon.
 
-use crate::router::Limits;
+use client::home::Config;
 use platform::{endpoint::Endpoint, peer::User};
+use router::Limits;
 use std::path::PathBuf;
+
+const DAY_MS: u64 = 86_400_000;
 
 /// Settings of a daemon.
 #[derive(Clone, Debug)]
@@ -22,4 +25,38 @@ pub struct Settings {
     pub store_bytes_max: u64,
     /// Whether the system ends the daemon together with the program that started it.
     pub ends_with_starter: bool,
+}
+
+/// The router's limits by config.toml. A limit that has no key there has its default.
+#[must_use]
+pub fn limits(config: &Config) -> Limits {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Limits {
+        frame_bytes_max: size(config.max_frame_bytes),
+        heartbeat_ms: config.heartbeat_ms,
+        handshake_ms: config.handshake_timeout_ms,
+        resume_window_ms: config.resume_window_ms,
+        ttl_ms: config.default_ttl_ms,
+        remote_ttl_ms: config.remote_ttl_ms,
+        queue_messages_max: size(config.queue_max_messages),
+        queue_bytes_max: size(config.queue_max_bytes),
+        replay_messages_max: size(config.replay_messages),
+        memory_bytes_max: size(config.memory_max_bytes),
+        clients_max: size(config.max_clients),
+        mailbox_days: config.mailbox_days,
+        operator_mail_ms: config.history_days.saturating_mul(DAY_MS).max(config.default_ttl_ms),
+        durability: config.durability,
+        ..Limits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_limits_are_the_routers_own() {
+        let own = Limits::default();
+        assert_eq!(format!("{:?}", limits(&Config::default())), format!("{own:?}"));
+    }
 }

@@ -4,16 +4,14 @@
 //! router limits their number.
 
 use super::event::Event;
-use crate::{
-    record::{Change, Clock, Query},
-    store::{Cancel, Job, Store},
-};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use protocol::record::{Change, Clock, Query};
 use std::{
     collections::{BTreeMap, VecDeque},
     io, mem,
     thread::{self, JoinHandle},
 };
+use store::{Cancel, Job, Store};
 
 /// The number of jobs that wait for the store.
 const JOBS_MAX: usize = 16;
@@ -35,9 +33,13 @@ pub(super) struct StoreHandle {
     done: u64,
 }
 
+/// What the store's thread does until its channel of jobs ends.
+pub(super) type Run = fn(Store, &Receiver<Job>, &Sender<Event>);
+
 /// Starts the store's thread.
 pub(super) fn start(
     store: Store,
+    run: Run,
     inbox: Sender<Event>,
 ) -> io::Result<(StoreHandle, JoinHandle<()>)> {
     let (jobs, waiting) = bounded(JOBS_MAX);
@@ -48,7 +50,8 @@ pub(super) fn start(
     Ok((StoreHandle::new(jobs), thread))
 }
 
-fn run(store: Store, jobs: &Receiver<Job>, inbox: &Sender<Event>) {
+/// Does the jobs, and reports to the router's inbox.
+pub(super) fn run(store: Store, jobs: &Receiver<Job>, inbox: &Sender<Event>) {
     // Sending fails only once the router's thread is ending. The last jobs are still done.
     store.run(jobs, |report| drop(inbox.send(Event::Stored(report))));
 }
@@ -142,7 +145,7 @@ impl StoreHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Moment, Now};
+    use protocol::{Moment, Now};
 
     #[test]
     fn query_of_a_client_that_leaves_is_cancelled_wherever_it_is() {

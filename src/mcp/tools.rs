@@ -1,7 +1,7 @@
 //! The tools: their descriptions, and the command of this program that each of them runs.
 
 use super::pages::Pages;
-use crate::protocol::{
+use protocol::{
     payload::{IMPORTANCE_MAX, Sync},
     typed,
 };

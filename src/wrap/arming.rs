@@ -1,15 +1,8 @@
 //! Arming: giving an agent's CLI its hooks for one run.
 
 use super::run_folder::RunFolder;
-use crate::{
-    bridge::{
-        agents,
-        hooks::{Armed, Arming, Extension, Hooks, Unarmed},
-        recipe::Version,
-    },
-    protocol::secret::Secret,
-};
 use platform::process;
+use protocol::secret::Secret;
 use std::{
     env,
     ffi::OsString,
@@ -18,6 +11,11 @@ use std::{
     io::{self, Read as _},
     mem,
     path::Path,
+};
+use terminal::{
+    agents,
+    hooks::{Armed, Arming, Extension, Hooks, Unarmed},
+    recipe::Version,
 };
 
 /// The longest file of settings that is read.

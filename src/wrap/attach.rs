@@ -11,20 +11,17 @@ use super::{
     inner_mark::InnerMarks,
     threads::spawn,
 };
-use crate::{
-    bridge::screen::{NoObserver, Screen},
-    protocol::{
-        Moment,
-        control::{Answer, Bytes, Ended, Request},
-    },
-};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use platform::{
     clock,
     pty::CTRL_BREAK,
     stop_signals::{self, Signal},
-    terminal::{self, Input, Interrupter, RawMode, Size},
     transport::Stream,
+    tty::{self, Input, Interrupter, RawMode, Size},
+};
+use protocol::{
+    Moment,
+    control::{Answer, Bytes, Ended, Request},
 };
 use std::{
     collections::VecDeque,
@@ -32,6 +29,7 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
+use terminal::screen::{NoObserver, Screen};
 
 /// The longest time until the first snapshot arrives.
 const SNAPSHOT_MS: u64 = 10_000;
@@ -89,7 +87,7 @@ pub enum Left {
 /// # Errors
 /// If this process has no terminal, or the wrapper refuses or ends without an answer.
 pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, ControlError> {
-    let Some(size) = terminal::size() else {
+    let Some(size) = tty::size() else {
         return Err(ControlError::Refused("this terminal does not know its size".into()));
     };
     let (sender, signals) = bounded(SIGNALS_MAX);
@@ -275,7 +273,7 @@ impl Session {
     }
 
     fn resize(&mut self) {
-        if let Some(size) = terminal::size() {
+        if let Some(size) = tty::size() {
             self.size = size;
             self.model.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
             self.request_snapshot();

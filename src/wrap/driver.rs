@@ -1,4 +1,4 @@
-//! The driver: the thread that owns the bridge, feeds it inputs and performs its outputs.
+//! The driver: the thread that owns the terminal side, feeds it inputs and performs its outputs.
 
 mod activity;
 mod clients;
@@ -16,35 +16,33 @@ use super::{
     transcripts::{self, Follower},
     waker::Waker,
 };
-use crate::{
-    bridge::{
-        self, Bridge, DeliveryFailure, FailureCause, Input, OutgoingMessage, Output, Progress,
-        SendHandle, keyboard::Reader, keys::find_ctrl, obstacle::Obstacle, recipe::Recipe,
-        transcript::TranscriptId,
-    },
-    client::{Client, Ended, Event, Reply, SendId, State},
-    protocol::{
-        Moment,
-        code::NackCode,
-        control,
-        name::RELAY,
-        payload::{LoopCount, Nack},
-        relay::{ReportRequest, UNREAD},
-    },
-};
 use activity::ActivityReports;
+use client::{Client, Ended, Event, Reply, SendId, State};
 use crossbeam_channel::{Receiver, never, select};
 use platform::{
     clock, process,
     pty::{self, Pty, Size},
     stop_signals::Signal,
-    terminal,
+    tty,
+};
+use protocol::{
+    Moment,
+    code::NackCode,
+    control,
+    name::RELAY,
+    payload::{LoopCount, Nack},
+    relay::{ReportRequest, UNREAD},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
     io, mem,
     path::PathBuf,
     time::Duration,
+};
+use terminal::{
+    self, DeliveryFailure, FailureCause, Input, OutgoingMessage, Output, Progress, SendHandle,
+    TerminalSide, keyboard::Reader, keys::find_ctrl, obstacle::Obstacle, recipe::Recipe,
+    transcript::TranscriptId,
 };
 
 /// The longest wait of the loop while there is no deadline.
@@ -103,9 +101,9 @@ pub(super) struct HooksGiven {
     pub(super) why_not: Option<String>,
 }
 
-/// The owner of one bridge, its inputs and its outputs.
+/// The owner of one terminal side, its inputs and its outputs.
 pub(super) struct Driver {
-    bridge: Bridge,
+    side: TerminalSide,
     attached: bool,
     pty: Pty,
     threads: Threads,
@@ -124,7 +122,7 @@ pub(super) struct Driver {
     /// The transcripts that the wrapper reads.
     transcripts: BTreeMap<TranscriptId, PathBuf>,
     activity: ActivityReports,
-    /// Inputs for the bridge that precede all others.
+    /// Inputs for the terminal side that precede all others.
     inputs: VecDeque<Input<'static>>,
     out: Vec<Output>,
     foreground: Foreground,
@@ -159,7 +157,7 @@ impl Driver {
         streams: Streams,
         signals: &Signals,
         client: Client,
-        settings: &bridge::Settings,
+        settings: &terminal::Settings,
         parts: Parts,
     ) -> io::Result<Self> {
         let Parts {
@@ -177,7 +175,7 @@ impl Driver {
         inputs.push_back(Input::Connected(true));
         let constant_state = clients::constant_state(client.name(), &pty, command);
         Ok(Self {
-            bridge: Bridge::new(settings),
+            side: TerminalSide::new(settings),
             attached: settings.attached,
             pty,
             threads,
@@ -254,7 +252,7 @@ impl Driver {
     /// If the command was interrupted, or a line will tell of its messages, these bytes also move
     /// the cursor below all that is shown.
     fn reset(&self) -> String {
-        let screen = self.bridge.screen();
+        let screen = self.side.screen();
         let mut reset = screen.cleanup();
         let is_interrupted = self.is_ending || self.exit_code != Some(0);
         if (is_interrupted || self.has_messages) && !screen.alternate() {
@@ -275,7 +273,7 @@ impl Driver {
     /// Waits for the next event and handles it. Returns whether the command may print more.
     fn wait(&mut self, printing: bool) -> bool {
         let due = [
-            self.bridge.deadline(),
+            self.side.deadline(),
             self.clients.deadline(),
             self.resume_at,
             self.last_output.deadline(),
@@ -284,11 +282,11 @@ impl Driver {
         let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
         let timeout =
             due.map_or(idle, |deadline| Duration::from_millis(deadline.since(now())).min(idle));
-        let wants_keys = self.bridge.wants_keys();
+        let wants_keys = self.side.wants_keys();
         let keys = if wants_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
         // Unread events fill the client's channel and then the daemon's queue, so senders get BUSY.
-        let events = if self.bridge.wants_messages() { self.events.clone() } else { never() };
+        let events = if self.side.wants_messages() { self.events.clone() } else { never() };
         select! {
             recv(printed) -> bytes => match bytes {
                 Ok(bytes) => self.printed(&bytes),
@@ -344,9 +342,9 @@ impl Driver {
         if self.is_starting() && self.reader_may_have_changed() {
             self.update_reader();
         }
-        if self.bridge.deadline().is_some_and(|deadline| deadline <= now()) {
-            let is_unseen = *self.bridge.reader() == Reader::Unseen;
-            let is_asked = is_unseen || self.bridge.needs_reader(now());
+        if self.side.deadline().is_some_and(|deadline| deadline <= now()) {
+            let is_unseen = *self.side.reader() == Reader::Unseen;
+            let is_asked = is_unseen || self.side.needs_reader(now());
             if is_asked || self.reader_may_have_changed() {
                 self.update_reader();
             }
@@ -418,29 +416,28 @@ impl Driver {
     /// Whether a look at the foreground may find another reader, or an agent that reads again.
     fn reader_may_have_changed(&self) -> bool {
         let reads_again =
-            || *self.bridge.reader() == GATHERS_LINES && self.pty.gathers_lines() != Some(true);
+            || *self.side.reader() == GATHERS_LINES && self.pty.gathers_lines() != Some(true);
         self.foreground.may_have_changed() || reads_again()
     }
 
-    /// Determines the program that reads the terminal, and tells the bridge if that has changed. A
-    /// program that the command has started may have a recipe of its own.
+    /// Determines the program that reads the terminal, and tells the terminal side if that has
+    /// changed. A program that the command has started may have a recipe of its own.
     fn update_reader(&mut self) {
         let mut reader = self.foreground.reader();
         if let Reader::Agent(name) = &reader {
-            if !self.has_transcript && self.bridge.recipe().name != *name {
+            if !self.has_transcript && self.side.recipe().name != *name {
                 let recipe = self.foreground.book().named(name, process::SYSTEM);
                 self.input(Input::Recognised(Box::new(recipe)));
             }
             // An editor that the agent started has just ended, or the agent does not read yet.
-            if self.bridge.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
+            if self.side.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
                 reader = GATHERS_LINES;
             }
         }
-        if reader == Reader::Shell && self.bridge.recipe().shows_composer() && !self.has_transcript
-        {
+        if reader == Reader::Shell && self.side.recipe().shows_composer() && !self.has_transcript {
             self.input(Input::Recognised(Box::new(self.command_recipe.clone())));
         }
-        if *self.bridge.reader() != reader {
+        if *self.side.reader() != reader {
             tracing::info!("the terminal is read by {reader:?}");
             self.input(Input::Reads(reader));
         }
@@ -475,7 +472,7 @@ impl Driver {
 
     fn input(&mut self, input: Input<'_>) {
         let mut out = mem::take(&mut self.out);
-        self.bridge.handle(now(), input, &mut out);
+        self.side.handle(now(), input, &mut out);
         for output in out.drain(..) {
             self.perform(output);
         }
@@ -523,7 +520,7 @@ impl Driver {
 
     /// Returns a sentence about an obstacle, with the remedy.
     fn explain(&self, why: Obstacle) -> String {
-        why.words(self.client.name(), self.bridge.reader().name())
+        why.words(self.client.name(), self.side.reader().name())
     }
 
     /// Sends the agent's message, as an answer if a question waits for it.
@@ -581,7 +578,7 @@ impl Driver {
             Signal::HangUp => self.end_command(GRACE_GONE),
             Signal::Stop => self.end_command(GRACE_STOP),
             Signal::Resize => self.resize(),
-            Signal::Break if self.bridge.wants_keys() => self.keys(pty::CTRL_BREAK),
+            Signal::Break if self.side.wants_keys() => self.keys(pty::CTRL_BREAK),
             // In raw mode, Ctrl-Z is a key.
             Signal::Suspend => {}
             Signal::Break => tracing::warn!("Ctrl-Break is lost: the command reads no keys"),
@@ -589,7 +586,7 @@ impl Driver {
     }
 
     fn resize(&mut self) {
-        if let Some(size) = terminal::size().filter(|_| self.attached) {
+        if let Some(size) = tty::size().filter(|_| self.attached) {
             self.resize_to(size);
         }
     }

@@ -1,12 +1,5 @@
 //! Determines which program reads the wrapped terminal, from the system's view of its foreground.
 
-use crate::bridge::{
-    keyboard::{
-        Judge, Member, Operand, Program, Reader, is_dangerous, is_launcher, name_of, operand,
-    },
-    obstacle::Obstacle,
-    recipe::Book,
-};
 use platform::{
     foreground::{Executable, FileId, Mark, Observer, Process, same_content},
     process::{SYSTEM, find_program},
@@ -19,6 +12,13 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
+};
+use terminal::{
+    keyboard::{
+        Judge, Member, Operand, Program, Reader, is_dangerous, is_launcher, name_of, operand,
+    },
+    obstacle::Obstacle,
+    recipe::Book,
 };
 
 /// The most executables whose comparison with shells is remembered.

@@ -4,16 +4,16 @@ use super::{
     arming::{self, Wrapper},
     run_folder::RunFolder,
 };
-use crate::bridge::{
-    agents::{self, AGENTS, Agent},
-    handover::McpServer,
-    hooks::Armed,
-};
 use platform::process;
 use std::{
     env,
     ffi::{OsStr, OsString},
     io,
+};
+use terminal::{
+    agents::{self, AGENTS, Agent},
+    handover::McpServer,
+    hooks::Armed,
 };
 
 /// Our server as it is offered to a CLI.

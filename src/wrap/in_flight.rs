@@ -1,10 +1,11 @@
 //! The agent's messages, by the ids with which they were sent. The daemon's answers name these ids.
 
-use crate::{bridge::SendHandle, client::SendId};
+use client::SendId;
 use std::{
     collections::{HashMap, VecDeque},
     mem,
 };
+use terminal::SendHandle;
 
 /// The most answered messages that are remembered. The later failure of an older message has no
 /// handle.

@@ -1,8 +1,8 @@
 //! The key file with which an agent's own commands authenticate. The file exists as long as the
 //! wrapper.
 
-use crate::protocol::{name::Name, secret::Secret};
 use platform::paths;
+use protocol::{name::Name, secret::Secret};
 use std::{
     fs, io,
     path::{Path, PathBuf},

@@ -3,7 +3,7 @@
 //! The output of a command that has ended should end soon. A process that the command has left
 //! behind may keep the terminal open, and the pseudo console of Windows may never close.
 
-use crate::protocol::Moment;
+use protocol::Moment;
 
 /// The longest pause in the last output.
 const PAUSE_MS: u64 = 2000;

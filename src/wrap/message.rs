@@ -1,25 +1,23 @@
-//! Conversions between the client library's messages and the bridge's.
+//! Conversions between the client library's messages and the terminal side's.
 
-use crate::{
-    bridge::{
-        DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle, UnreadMessage,
-    },
-    client::{Answer, Delivery, Meta, Outgoing, SendId},
-    protocol::{
-        activity::Activity,
-        code::NackCode,
-        name::{self, OPERATOR},
-        payload::{LoopCount, Nack, Sync},
-        relay, typed,
-    },
+use client::{Answer, Delivery, Meta, Outgoing, SendId};
+use protocol::{
+    activity::Activity,
+    code::NackCode,
+    name::{self, OPERATOR},
+    payload::{LoopCount, Nack, Sync},
+    relay, typed,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use terminal::{
+    DeliveryFailure, FailureCause, IncomingMessage, OutgoingMessage, SendHandle, UnreadMessage,
+};
 
 /// The highest importance of a message that is not urgent.
 const IMPORTANCE_USUAL_MAX: f64 = 75.0;
 
-/// Converts a delivery into a message for the bridge.
+/// Converts a delivery into a message for the terminal side.
 pub(super) fn to_type(delivery: &Delivery) -> IncomingMessage {
     // A message without text is typed as its data.
     let body = match &delivery.data {
@@ -44,8 +42,8 @@ fn is_urgent(importance: f64) -> bool {
     importance > IMPORTANCE_USUAL_MAX
 }
 
-/// Converts an answer to the agent's question into a message for the bridge. The daemon expects no
-/// acknowledgement of an answer.
+/// Converts an answer to the agent's question into a message for the terminal side. The daemon
+/// expects no acknowledgement of an answer.
 pub(super) fn answer_to_type(send_id: &SendId, answer: &Answer) -> IncomingMessage {
     let Answer { from, response, data } = answer;
     let body = answer.body().or_else(|| data.as_deref().map(|data| data.get().to_owned()));

@@ -1,12 +1,10 @@
 //! Questions of other agents that wait for the agent's answer.
 
-use crate::{
-    bridge::OutgoingMessage,
-    client::{Delivery, Reply},
-    protocol::{Moment, payload::Sync},
-};
+use client::{Delivery, Reply};
+use protocol::{Moment, payload::Sync};
 use serde_json::{json, value::to_raw_value};
 use std::collections::VecDeque;
+use terminal::OutgoingMessage;
 
 /// The most open questions. Beyond that, the oldest is forgotten, and a reply to it is sent as an
 /// ordinary message.

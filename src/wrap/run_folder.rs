@@ -1,8 +1,8 @@
 //! The folder for the files of one run: what the agent's hooks need to find the wrapper, and the
 //! settings that the CLI gets for this run. It exists as long as the wrapper.
 
-use crate::protocol::secret::Secret;
 use platform::{paths, random};
+use protocol::secret::Secret;
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,

@@ -4,23 +4,20 @@
 //! a while after it, else once a second. Where it can, the system says which transcript is the
 //! command's: Claude Code lists its processes, and Linux lists a process's open files. The hooks of
 //! the command's CLI name it, too. Otherwise every transcript that grows in the command's directory
-//! is read, and the bridge decides by its content.
+//! is read, and the terminal side decides by its content.
 
 mod followed;
 mod named;
 mod search;
 
 use super::threads::spawn;
-use crate::{
-    bridge::transcript::{Format, Record, TranscriptId},
-    protocol::{
-        Moment,
-        hook::{Point, Report},
-    },
-};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender, bounded};
 use named::Named;
 use platform::clock;
+use protocol::{
+    Moment,
+    hook::{Point, Report},
+};
 use search::Search;
 use std::{
     io,
@@ -28,6 +25,7 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
+use terminal::transcript::{Format, Record, TranscriptId};
 
 /// The shortest time between two looks at the files.
 const LOOK_AT_MOST: Duration = Duration::from_millis(15);
@@ -209,7 +207,7 @@ fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bridge::agents;
+    use terminal::agents;
 
     /// Returns a follower of transcripts of this format with this thread, and its channel of names.
     fn follower(

@@ -1,9 +1,9 @@
 //! Finds a program's version without running it, from its package or directory.
 
-use crate::bridge::recipe::Version;
 use platform::process::find_program;
 use serde::Deserialize;
 use std::{ffi::OsStr, fs, path::Path};
+use terminal::recipe::Version;
 
 /// The most directories above the program that are searched.
 const DIRECTORIES_MAX: usize = 4;

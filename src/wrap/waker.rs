@@ -2,7 +2,6 @@
 //! prompts. The text goes over the process's standard input, since other users can see arguments.
 
 use super::threads::spawn;
-use crate::bridge::hooks::{PromptQueue, Step};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::{
     ffi::OsString,
@@ -12,6 +11,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
+use terminal::hooks::{PromptQueue, Step};
 
 /// The time in which a prompt must begin a turn, before it is deleted from the queue.
 const BEGUN: Duration = Duration::from_secs(10);
@@ -70,7 +70,8 @@ impl Waker {
             command.current_dir(directory);
         }
         let queue = PromptQueue::new(session, text, id.clone());
-        // Without a word, the bridge waits for a record in vain, and delivers the message again.
+        // Without a word, the terminal side waits for a record in vain, and delivers the message
+        // again.
         let (failures, failed) = (self.failures.clone(), id.clone());
         let started = spawn("waker", move || {
             let has_begun = exchange(command, queue, &stopped).unwrap_or_else(|error| {

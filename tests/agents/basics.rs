@@ -2,12 +2,15 @@
 
 use crate::{
     cli::{Cli, Workspace},
-    model::{Model, Reply},
     peer::{Peer, await_typed, frame_body},
-    sandbox::{Sandbox, until},
     transcript::Speaker,
 };
 use platform::pty::Size;
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
+    waiting::until,
+};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 

@@ -1,11 +1,5 @@
 //! A real CLI, as `ci/agents` installs it, in a terminal: bare, or in the wrapper.
 
-use crate::{
-    model::Model,
-    sandbox::{Sandbox, WATCHDOG, output, until},
-    terminal::Terminal,
-};
-use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
@@ -16,6 +10,13 @@ use std::{
     process::Command,
     thread,
     time::{Duration, Instant},
+};
+use terminal::screen::Screen;
+use testkit::{
+    model::Model,
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{WATCHDOG, output, until},
 };
 
 /// An API key that no service accepts.

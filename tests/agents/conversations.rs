@@ -4,13 +4,16 @@
 
 use crate::{
     cli::{Agent, Cli},
-    model::{Gate, Model, Reply},
     peer::{Peer, relay_line, start_ann},
-    sandbox::{Sandbox, until},
 };
-use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use std::{fs, time::Duration};
+use terminal::screen::Screen;
+use testkit::{
+    model::{Gate, Model, Reply},
+    sandbox::Sandbox,
+    waiting::until,
+};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 

@@ -4,14 +4,17 @@ use crate::{
     cli::{Cli, Workspace, search_path},
     hooks::delegating_model,
     mcp,
-    model::{Gate, Model, Reply},
     peer::{frame_body, relay_line},
-    sandbox::{Sandbox, until},
     scene::Scene,
 };
-use agent_relay::bridge::{agents, brief};
 use serde_json::{Value, json};
 use std::{fs, path::Path};
+use terminal::{agents, brief};
+use testkit::{
+    model::{Gate, Model, Reply},
+    sandbox::Sandbox,
+    waiting::until,
+};
 
 /// Starts Copilot with more options of `run` and with these arguments. Its agent finds the program
 /// `agent-relay` by its name.

@@ -3,15 +3,17 @@
 use crate::{
     cli::{Agent, Cli, Workspace},
     loops::set_wake_budget,
-    model::{Asked, Model, Reply},
     peer::{Peer, frame_body, relay_line},
-    sandbox::Sandbox,
 };
 use platform::pty::Size;
 use std::{
     sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::Duration,
+};
+use testkit::{
+    model::{Asked, Model, Reply},
+    sandbox::Sandbox,
 };
 
 const SIZE: Size = Size { rows: 40, cols: 100 };

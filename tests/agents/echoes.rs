@@ -2,8 +2,10 @@
 
 use crate::{
     cli::Cli,
-    model::{Model, Reply},
     peer::{Peer, frame_body, relay_line, start_ann_with},
+};
+use testkit::{
+    model::{Model, Reply},
     sandbox::Sandbox,
 };
 

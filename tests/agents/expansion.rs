@@ -4,17 +4,19 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Asked, Model, Reply},
     peer::{Peer, frame_body},
     relay::typed,
-    sandbox::Sandbox,
-};
-use agent_relay::bridge::{
-    frame::{Entry, MessageFrame, Origin},
-    recipe::{Book, Form},
 };
 use platform::pty::Size;
 use std::{fs, path::Path};
+use terminal::{
+    frame::{Entry, MessageFrame, Origin},
+    recipe::{Book, Form},
+};
+use testkit::{
+    model::{Asked, Model, Reply},
+    sandbox::Sandbox,
+};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 

@@ -4,9 +4,7 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Model, Reply},
     peer::{Peer, await_report, await_typed, frame_body},
-    sandbox::{Sandbox, until},
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
@@ -14,6 +12,11 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+};
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
+    waiting::until,
 };
 
 /// A server of the Model Context Protocol with one tool.

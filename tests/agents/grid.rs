@@ -5,14 +5,10 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    corpus::{Body, bodies},
-    model::{Asked, Model, Reply},
     peer::Peer,
     rendering::{check_shown, shown},
-    sandbox::{Sandbox, WATCHDOG},
-    terminal::Terminal,
 };
-use agent_relay::client::Event;
+use client::Event;
 use platform::pty::Size;
 use std::{
     cell::Cell,
@@ -21,6 +17,13 @@ use std::{
     sync::mpsc::{self, Receiver, Sender},
     thread,
     time::{Duration, Instant},
+};
+use testkit::{
+    bodies::{Body, bodies},
+    model::{Asked, Model, Reply},
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::WATCHDOG,
 };
 
 /// The number of messages that an agent sends in one reply.

@@ -2,15 +2,18 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Asked, Model, Reply, frames::instructions},
     peer::{Peer, await_report, frame_body},
-    sandbox::{Sandbox, output, until},
 };
-use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::{fs, path::Path};
+use terminal::screen::Screen;
+use testkit::{
+    model::{Asked, Model, Reply, frames::instructions},
+    sandbox::Sandbox,
+    waiting::{output, until},
+};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 

@@ -2,9 +2,7 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Model, Reply},
     peer::{Peer, relay_line, start_ann, start_ann_with},
-    sandbox::{Sandbox, WATCHDOG},
 };
 use platform::pty::Size;
 use std::{
@@ -12,6 +10,11 @@ use std::{
     path::PathBuf,
     thread,
     time::{Duration, Instant},
+};
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
+    waiting::WATCHDOG,
 };
 
 const SIZE: Size = Size { rows: 40, cols: 100 };

@@ -2,12 +2,15 @@
 
 use crate::{
     cli::{Cli, Workspace},
-    model::{Asked, Model, Reply},
     peer::{frame_body, relay_line},
-    sandbox::{Sandbox, output, until},
 };
 use platform::pty::Size;
 use std::fs;
+use testkit::{
+    model::{Asked, Model, Reply},
+    sandbox::Sandbox,
+    waiting::{output, until},
+};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 

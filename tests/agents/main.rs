@@ -13,7 +13,6 @@ mod basics;
 mod cli;
 mod conversations;
 mod copilot;
-mod corpus;
 mod dialogue;
 mod echoes;
 mod expansion;
@@ -23,8 +22,6 @@ mod hooks;
 mod latency;
 mod loops;
 mod mcp;
-#[path = "../model/mod.rs"]
-mod model;
 mod moments;
 mod opencode;
 mod peer;
@@ -32,24 +29,15 @@ mod processes;
 mod questions;
 mod quoting;
 mod qwen;
-#[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod raw;
 mod recognised;
 mod recordings;
 mod relay;
 mod rendering;
 mod routes;
-#[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod sandbox;
 mod scene;
 mod spawned;
 mod state;
 mod teamwork;
-#[path = "../it/terminal.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod terminal;
 mod transcript;
 mod twins;
 mod waiting;

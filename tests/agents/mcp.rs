@@ -3,14 +3,17 @@
 use crate::{
     cli::{Agent, Cli, Workspace, installed},
     hooks::{UNTIL_GO, announced_id, each_version, permit},
-    model::{Asked, Model, Reply},
     peer::{Peer, await_report},
-    sandbox::{Sandbox, output, until},
 };
-use agent_relay::client::{Client, Event};
+use client::{Client, Event};
 use platform::pty::Size;
 use serde_json::{json, value::to_raw_value};
 use std::{fs, path::Path, process::Command, thread};
+use testkit::{
+    model::{Asked, Model, Reply},
+    sandbox::Sandbox,
+    waiting::{output, until},
+};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 

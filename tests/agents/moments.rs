@@ -7,14 +7,9 @@
 use crate::{
     cli::{Agent, Cli, Workspace},
     hooks::permit,
-    model::{
-        Asked, Model, Reply,
-        frames::{Frame, frames},
-    },
     peer::{Peer, await_report, frame_body},
     processes,
     routes::told_ids,
-    sandbox::{Sandbox, output, until},
 };
 use platform::{clock, pty::Size};
 use serde_json::{Value, json};
@@ -23,6 +18,14 @@ use std::{
     fs,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+};
+use testkit::{
+    model::{
+        Asked, Model, Reply,
+        frames::{Frame, frames},
+    },
+    sandbox::Sandbox,
+    waiting::{output, until},
 };
 
 const SIZE: Size = Size { rows: 40, cols: 100 };

@@ -3,14 +3,17 @@
 use crate::{
     cli::{Cli, Workspace},
     hooks::{UNTIL_GO, announced_id, delegating_model},
-    model::{Asked, Gate, Model, Reply},
     peer, processes,
-    sandbox::{Sandbox, output, until},
     scene::Scene,
 };
-use agent_relay::bridge::agents;
 use serde_json::json;
 use std::{fs, path::Path, time::Duration};
+use terminal::agents;
+use testkit::{
+    model::{Asked, Gate, Model, Reply},
+    sandbox::Sandbox,
+    waiting::{output, until},
+};
 
 /// Starts opencode with more options of `run`, and with a configuration in its variable.
 fn start<'a>(
@@ -249,7 +252,7 @@ fn late_notice_of_opencode_joins_the_next_tool_result() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut node = sandbox.program(Path::new("node"));
     node.arg(root.join("tests/agents/opencode/late.mjs"));
-    node.arg(root.join("src/bridge/agents/opencode/plugin.js"));
+    node.arg(root.join("crates/terminal/src/agents/opencode/plugin.js"));
     node.arg(sandbox.directory().join("plugin.mjs"));
     let ended = output(node);
     assert!(ended.status.success(), "{ended:?}");

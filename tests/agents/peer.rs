@@ -1,14 +1,15 @@
 //! Peers that exchange messages with a wrapped CLI, and the status of their messages.
 
-use crate::{
-    cli::{Agent, Cli, Workspace},
-    model::Model,
-    sandbox::{Sandbox, WATCHDOG, output, until},
-};
-use agent_relay::client::{Client, Delivery, Event, Outgoing, SendId, Settings};
+use crate::cli::{Agent, Cli, Workspace};
+use client::{Client, Delivery, Event, Outgoing, SendId, Settings};
 use platform::pty::Size;
 use serde_json::Value;
 use std::time::Instant;
+use testkit::{
+    model::Model,
+    sandbox::Sandbox,
+    waiting::{WATCHDOG, output, until},
+};
 
 /// An agent of the test itself, which exchanges messages with a wrapped CLI.
 pub(crate) struct Peer(pub(crate) Client);

@@ -1,11 +1,11 @@
 //! Processes of a sandbox, which tests kill.
 
-use crate::sandbox::until;
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
+use testkit::waiting::until;
 
 /// Returns the ids of all processes whose command line has these words. A word with a slash is a
 /// part of an argument.

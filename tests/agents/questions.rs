@@ -5,9 +5,12 @@
 
 use crate::{
     cli::Cli,
-    model::{Asked, Model, Reply},
     peer::{Peer, frame_body_from, start_ann, start_ann_with},
-    sandbox::{Sandbox, output},
+};
+use testkit::{
+    model::{Asked, Model, Reply},
+    sandbox::Sandbox,
+    waiting::output,
 };
 
 const COLUMNS: u16 = 100;

@@ -4,14 +4,17 @@ use crate::{
     cli::{Cli, Workspace},
     hooks::reading_model,
     mcp,
-    model::{Model, Reply},
     peer::{frame_body, relay_line},
-    sandbox::{Sandbox, until},
     scene::Scene,
 };
-use agent_relay::bridge::agents;
 use serde_json::{Value, json};
 use std::fs;
+use terminal::agents;
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
+    waiting::until,
+};
 
 /// Starts Qwen Code with more options of `run`, and with more members of its user's settings.
 fn start<'a>(sandbox: &'a Sandbox, model: &Model, options: &[&str], more: Value) -> Scene<'a> {

@@ -2,9 +2,7 @@
 
 use crate::{
     cli::{Cli, Workspace},
-    model::{Model, Reply},
     peer::{Peer, await_typed, frame_body},
-    sandbox::Sandbox,
 };
 use platform::pty::Size;
 use std::{
@@ -12,6 +10,10 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+};
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
 };
 
 const SIZE: Size = Size { rows: 40, cols: 100 };

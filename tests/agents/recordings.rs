@@ -6,13 +6,17 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Model, Reply},
     peer::Peer,
-    sandbox::{Sandbox, until},
 };
-use agent_relay::{bridge::extract::extract_recording, client::Event};
+use client::Event;
 use platform::pty::Size;
 use std::{env, fs, path::Path, time::Duration};
+use terminal::extract::extract_recording;
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
+    waiting::until,
+};
 
 const ROWS: u16 = 30;
 

@@ -2,15 +2,17 @@
 
 use crate::{
     cli::{Cli, Workspace},
-    corpus::{Body, bodies},
     expansion::escaped,
     loops::set_wake_budget,
-    model::{Asked, Model, Reply},
     peer::{Peer, frame_body, start_ann},
+};
+use platform::pty::Size;
+use terminal::{brief, frame::clean};
+use testkit::{
+    bodies::{Body, bodies},
+    model::{Asked, Model, Reply},
     sandbox::Sandbox,
 };
-use agent_relay::bridge::{brief, frame::clean};
-use platform::pty::Size;
 
 /// The number of messages that an agent sends in one reply, and of messages that wait for the agent
 /// at a time.

@@ -7,15 +7,9 @@
 use crate::{
     cli::{Agent, Cli, Workspace},
     hooks,
-    model::{
-        Asked, Model, Reply,
-        frames::{Frame, frames},
-    },
     peer::Peer,
     processes,
-    sandbox::{Sandbox, WATCHDOG, output},
 };
-use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng as _, SeedableRng as _};
@@ -27,6 +21,15 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use terminal::screen::Screen;
+use testkit::{
+    model::{
+        Asked, Model, Reply,
+        frames::{Frame, frames},
+    },
+    sandbox::Sandbox,
+    waiting::{WATCHDOG, output},
 };
 
 const SIZE: Size = Size { rows: 40, cols: 100 };

@@ -2,14 +2,17 @@
 
 use crate::{
     cli::{Agent, Workspace},
-    model::{Asked, Model},
     peer::{Peer, await_report},
-    sandbox::{Sandbox, until},
     state::await_activity,
 };
-use agent_relay::client::SendId;
+use client::SendId;
 use platform::pty::Size;
 use std::{fs, path::PathBuf};
+use testkit::{
+    model::{Asked, Model},
+    sandbox::Sandbox,
+    waiting::until,
+};
 
 /// At this width opencode shows no column beside the conversation.
 const SIZE: Size = Size { rows: 40, cols: 100 };

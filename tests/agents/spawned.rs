@@ -3,13 +3,15 @@
 
 use crate::{
     cli::{Cli, Workspace},
-    model::{Model, Reply},
     peer::{Peer, relay_line},
-    sandbox::Sandbox,
 };
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::path::Path;
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
+};
 
 /// Stops Ann on drop.
 struct StopOnDrop<'a>(&'a Sandbox);

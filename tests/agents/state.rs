@@ -3,12 +3,15 @@
 
 use crate::{
     cli::{Agent, Cli},
-    model::{Gate, Model, Reply},
     peer::start_ann,
-    sandbox::{Sandbox, output, until},
 };
 use serde_json::{Value, json};
 use std::path::Path;
+use testkit::{
+    model::{Gate, Model, Reply},
+    sandbox::Sandbox,
+    waiting::{output, until},
+};
 
 const COLUMNS: u16 = 100;
 

@@ -3,19 +3,22 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{
-        Asked, Model, Reply,
-        frames::{Frame, frames},
-    },
     peer::relay_line,
     routes::{is_full, lock, relay, told_ids},
-    sandbox::{Sandbox, until},
 };
-use agent_relay::bridge::screen::Screen;
 use platform::pty::Size;
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex},
+};
+use terminal::screen::Screen;
+use testkit::{
+    model::{
+        Asked, Model, Reply,
+        frames::{Frame, frames},
+    },
+    sandbox::Sandbox,
+    waiting::until,
 };
 
 const SIZE: Size = Size { rows: 40, cols: 100 };

@@ -2,12 +2,14 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Asked, Model, Reply},
     peer::{Peer, await_report, frame_body, relay_line},
-    sandbox::Sandbox,
 };
 use platform::pty::Size;
 use std::{collections::BTreeSet, fs::OpenOptions, io::Write as _, path};
+use testkit::{
+    model::{Asked, Model, Reply},
+    sandbox::Sandbox,
+};
 
 const SIZE: Size = Size { rows: 40, cols: 100 };
 

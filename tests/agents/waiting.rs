@@ -3,11 +3,13 @@
 
 use crate::{
     cli::{Agent, Cli, Workspace},
-    model::{Gate, Model, Reply},
     peer::{Peer, await_report, frame_body, start_ann, start_ann_with},
-    sandbox::Sandbox,
 };
 use platform::pty::Size;
+use testkit::{
+    model::{Gate, Model, Reply},
+    sandbox::Sandbox,
+};
 
 const COLUMNS: u16 = 100;
 

@@ -8,20 +8,14 @@
     reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
-#[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod raw;
-#[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod sandbox;
-#[path = "../it/terminal.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod terminal;
-
 use platform::pty::Size;
-use sandbox::{Sandbox, example_program, output, until};
 use std::{ffi::OsStr, fs, process::Command, thread};
-use terminal::{SIZE, Terminal};
+use testkit::{
+    programs::example_program,
+    sandbox::Sandbox,
+    terminal::{SIZE, Terminal},
+    waiting::{output, until},
+};
 
 /// The variables of the shim.
 const BEHAVIOUR: &str = "AGENT_RELAY_TEST_CONSOLE";

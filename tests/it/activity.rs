@@ -1,13 +1,14 @@
 //! Activities of agents, as commands show it and wait for it.
 
-use crate::{
-    raw::Raw,
-    sandbox::{Sandbox, output, until, wait},
-    terminal::Terminal,
-    wrap::send,
-};
+use crate::wrap::send;
 use serde_json::{Value, json};
 use std::{fs, process::Output};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{output, until, wait},
+};
 
 fn said(ended: &Output) -> String {
     String::from_utf8_lossy(&ended.stderr).into_owned()

@@ -3,12 +3,12 @@
 //! `AGENT_RELAY_BACKLOG` is the number of messages; CI prints the time for a hundred thousand
 //! (`ci/run --all`).
 
-use crate::{raw::Raw, sandbox::Sandbox};
 use serde_json::json;
 use std::{
     env,
     time::{Duration, Instant},
 };
+use testkit::{raw::Raw, sandbox::Sandbox};
 
 const BACKLOG: usize = 2_000;
 

@@ -3,12 +3,15 @@
 
 use crate::{
     commands::{USAGE, err, out, run},
-    sandbox::{Sandbox, not_tried, output, until},
-    terminal::Terminal,
     wrap::wrap_line_reader_with,
 };
 use serde_json::{Value, json};
 use std::{fs, path::PathBuf, process::Output};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{not_tried, output, until},
+};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;

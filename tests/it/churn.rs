@@ -6,11 +6,7 @@
 //! Each pair of a sender and a receiver has numbered messages, which the sender repeats until they
 //! are accepted. So a receiver gets every number in order, and again only as a redelivery.
 
-use crate::{
-    crash::join,
-    fallible_client::FallibleClient,
-    sandbox::{Sandbox, WATCHDOG, resident_bytes, until},
-};
+use crate::{crash::join, fallible_client::FallibleClient};
 use parking_lot::Mutex;
 use platform::endpoint::Endpoint;
 use serde_json::{Value, json};
@@ -20,6 +16,10 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{WATCHDOG, resident_bytes, until},
 };
 
 /// The number of receivers of each sender.

@@ -1,10 +1,6 @@
 //! The commands as people and scripts run them: what they print, and their exit codes.
 
-use crate::{
-    sandbox::{Sandbox, output, until, wait},
-    terminal::Terminal,
-    wrap::fullscreen,
-};
+use crate::wrap::fullscreen;
 use platform::{endpoint::Endpoint, process::SYSTEM};
 use std::{
     fs,
@@ -12,6 +8,11 @@ use std::{
     path::Path,
     process::{Command, Output, Stdio},
     thread,
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{output, until, wait},
 };
 
 pub(crate) const DONE: i32 = 0;

@@ -2,14 +2,17 @@
 
 use crate::{
     commands::{DONE, known, out, run},
-    sandbox::{Sandbox, not_tried, output, until},
     shells::path_with_relay,
-    terminal::{SIZE, Terminal, environment},
 };
 use platform::process::SYSTEM;
 use std::{
     fs,
     process::{Command, Stdio},
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::{SIZE, Terminal, environment},
+    waiting::{not_tried, output, until},
 };
 
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");

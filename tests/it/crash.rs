@@ -3,10 +3,7 @@
 //!
 //! `AGENT_RELAY_CRASHES` is the number of kills; `ci/run --all` does a thousand.
 
-use crate::{
-    fallible_client::FallibleClient,
-    sandbox::{Sandbox, WATCHDOG},
-};
+use crate::fallible_client::FallibleClient;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use platform::endpoint::Endpoint;
 use rand_chacha::ChaCha8Rng;
@@ -19,6 +16,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use testkit::{sandbox::Sandbox, waiting::WATCHDOG};
 
 const CRASHES: usize = 25;
 /// The values of `durability` that successive daemons have in turn.

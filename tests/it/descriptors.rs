@@ -4,11 +4,14 @@ use crate::{
     commands::Detached,
     hostile::Pair,
     outage::{daemon, wait_until_here},
-    sandbox::{Sandbox, output, until},
-    terminal::Terminal,
 };
 use serde_json::json;
 use std::{ffi::OsString, fs, path::PathBuf};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{output, until},
+};
 
 /// The flag of a descriptor that a new program does not get, on Linux.
 const CLOSED_ON_EXEC: u32 = 0o2_000_000;
@@ -47,7 +50,7 @@ fn newcomers_wait_while_no_descriptor_is_left() {
     pair.talk(20);
     // The system's queue is in order: the first ones were accepted.
     let waiting = newcomers.split_off(DESCRIPTORS / 2);
-    newcomers.iter().for_each(crate::raw::Raw::hang_up);
+    newcomers.iter().for_each(testkit::raw::Raw::hang_up);
     for mut newcomer in waiting {
         newcomer.expect("WELCOME");
     }

@@ -17,30 +17,27 @@ use std::{
     process::Command,
 };
 
-use agent_relay::{
-    config::Config,
-    protocol::{
-        code::{ErrorCode, NackCode},
-        control::{ANSWER_BYTES_MAX, Answer, REQUEST_BYTES_MAX, Request},
-        deliver,
-        envelope::{DEPTH_MAX, Envelope, ID_BYTES_MAX, Kind},
-        frame::{Decoder, FRAME_BYTES_MAX},
-        name::{HOST_BYTES_MAX, LOCAL_NAME_BYTES_MAX, RELAY, RESERVED},
-        payload::{
-            Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, ErrorPayload, Heartbeat,
-            Hello, MessagePayload, Nack, Resume, SendMeta, Sync, SyncInfo, THREAD_BYTES_MAX,
-            Welcome,
-        },
-        relay::{
-            ActivityRequest, Agents, Change, ForgetRequest, HistoryRequest, InboxRequest,
-            MessageRequest, MessageRow, Messages, Page, Piece, Process, PurgeRequest, Purged,
-            RedeliverRequest, Redelivered, ReplyMeta, ReportRequest, Status, Stop, TakeRequest,
-            Taken, Tap, TapCopy,
-        },
-        topic::{Pattern, TOPIC_BYTES_MAX},
+use client::home::Config;
+use protocol::{
+    code::{ErrorCode, NackCode},
+    control::{ANSWER_BYTES_MAX, Answer, REQUEST_BYTES_MAX, Request},
+    deliver,
+    envelope::{DEPTH_MAX, Envelope, ID_BYTES_MAX, Kind},
+    frame::{Decoder, FRAME_BYTES_MAX},
+    name::{HOST_BYTES_MAX, LOCAL_NAME_BYTES_MAX, RELAY, RESERVED},
+    payload::{
+        Ack, Busy, Bye, CORRELATION_ID_BYTES_MAX, Capabilities, Empty, ErrorPayload, Heartbeat,
+        Hello, MessagePayload, Nack, Resume, SendMeta, Sync, SyncInfo, THREAD_BYTES_MAX, Welcome,
     },
-    router::Limits,
+    relay::{
+        ActivityRequest, Agents, Change, ForgetRequest, HistoryRequest, InboxRequest,
+        MessageRequest, MessageRow, Messages, Page, Piece, Process, PurgeRequest, Purged,
+        RedeliverRequest, Redelivered, ReplyMeta, ReportRequest, Status, Stop, TakeRequest, Taken,
+        Tap, TapCopy,
+    },
+    topic::{Pattern, TOPIC_BYTES_MAX},
 };
+use router::Limits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -518,34 +515,34 @@ fn limits() -> BTreeMap<String, u64> {
 
 /// Private limits of the state machines, read in their sources.
 fn private_limits() -> BTreeMap<String, u64> {
-    const QUEUE: &str = include_str!("../../src/router/requests/queue.rs");
-    const JOURNAL: &str = include_str!("../../src/router/journal.rs");
+    const QUEUE: &str = include_str!("../../crates/router/src/requests/queue.rs");
+    const JOURNAL: &str = include_str!("../../crates/router/src/journal.rs");
     let pairs = [
         (
             "failures of a message",
-            constant(include_str!("../../src/router/mail/deliveries.rs"), "FAILURES_MAX"),
+            constant(include_str!("../../crates/router/src/mail/deliveries.rs"), "FAILURES_MAX"),
         ),
         (
             "shortest retry_after_ms",
-            constant(include_str!("../../src/router/deliver.rs"), "DELAY_MS_MIN"),
+            constant(include_str!("../../crates/router/src/deliver.rs"), "DELAY_MS_MIN"),
         ),
         (
             "proof of an older connection",
             constant(
-                include_str!("../../src/router/connections/heartbeat.rs"),
+                include_str!("../../crates/router/src/connections/heartbeat.rs"),
                 "TAKEOVER_PROBE_MS",
             ),
         ),
         ("requests that wait", constant(QUEUE, "WAITING_MAX")),
         (
             "data of a request",
-            constant(include_str!("../../src/router/requests/request.rs"), "DATA_BYTES_MAX"),
+            constant(include_str!("../../crates/router/src/requests/request.rs"), "DATA_BYTES_MAX"),
         ),
         ("answers to SUBSCRIBE before the store", constant(JOURNAL, "SUBSCRIBING_MAX")),
         ("retransmitted SENDs before the store", constant(JOURNAL, "REPEATING_MAX")),
         (
             "late ACKs",
-            constant(include_str!("../../src/router/mail/dead_letters.rs"), "LETTERS_MAX"),
+            constant(include_str!("../../crates/router/src/mail/dead_letters.rs"), "LETTERS_MAX"),
         ),
     ];
     pairs.map(|(name, value)| (name.to_owned(), value)).into()

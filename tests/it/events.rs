@@ -1,12 +1,7 @@
 //! `events`, and `agents --watch` and `--here`, between real processes and in terminals.
 
-use crate::{
-    commands::{DONE, USAGE, err, known, out, run, run_with},
-    raw::Raw,
-    sandbox::{self, Sandbox, WATCHDOG, example_program, output, until},
-    terminal::{self, Terminal},
-};
-use agent_relay::bridge::screen::Screen;
+use crate::commands::{DONE, USAGE, err, known, out, run, run_with};
+use ::terminal::screen::Screen;
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
@@ -18,6 +13,13 @@ use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
     time::Duration,
+};
+use testkit::{
+    programs::example_program,
+    raw::Raw,
+    sandbox::Sandbox,
+    terminal::{self, Terminal},
+    waiting::{self, WATCHDOG, output, until},
 };
 
 /// A time in which an event would come if there were one.
@@ -303,7 +305,7 @@ fn closed_pipe_ends_events_without_another_event() {
     let sandbox = known(&["Bob"]);
     let (reader, mut child, _notices) = follow_into_pipe(&sandbox);
     drop(reader);
-    assert_eq!(sandbox::wait(&mut child, "events").code(), Some(DONE));
+    assert_eq!(waiting::wait(&mut child, "events").code(), Some(DONE));
 }
 
 #[test]

@@ -1,11 +1,6 @@
 //! Tests with real processes that run on every system, under Wine as well (see ci/windows).
 
-use crate::{
-    raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, example_program, until, wait},
-    terminal::{SIZE, Terminal},
-    wrap::{fullscreen, send, wait_until_all_typed},
-};
+use crate::wrap::{fullscreen, send, wait_until_all_typed};
 use platform::process::SYSTEM;
 use serde_json::{Value, json};
 use std::{
@@ -14,6 +9,13 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{Barrier, mpsc},
     thread,
+};
+use testkit::{
+    programs::example_program,
+    raw::Raw,
+    sandbox::Sandbox,
+    terminal::{SIZE, Terminal},
+    waiting::{WATCHDOG, until, wait},
 };
 
 #[test]
@@ -249,40 +251,6 @@ fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
         }
     }
     assert_eq!((accepted, received), (1, 1));
-}
-
-impl Sandbox {
-    /// Runs `agent-relay send`, which succeeds once the daemon accepts the message.
-    #[track_caller]
-    fn send(&self, from: &str, to: &str, body: &str) {
-        assert_success(&self.run(["send", "--as", from, to, body]));
-    }
-
-    /// Waits until all of these agents are connected.
-    #[track_caller]
-    pub(crate) fn wait_for_agents(&self, names: &[&str]) {
-        self.wait_until(&format!("{names:?} are here"), |agents| {
-            let here =
-                |name: &&str| agents.iter().any(|a| a["name"] == **name && a["here"] == true);
-            names.iter().all(here)
-        });
-    }
-
-    /// Polls `agent-relay agents`, since no event reports the state of another agent.
-    #[track_caller]
-    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&[Value]) -> bool) {
-        let mut agents = Vec::new();
-        for _ in 0..WATCHDOG.as_secs() * 10 {
-            let output = self.run(["agents", "--json"]);
-            assert_success(&output);
-            let lines = str::from_utf8(&output.stdout).unwrap().lines();
-            agents = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-            if condition(&agents) {
-                return;
-            }
-        }
-        panic!("timed out before {what}: {agents:?}");
-    }
 }
 
 #[track_caller]

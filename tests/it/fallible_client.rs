@@ -1,7 +1,7 @@
 //! A client whose connection to the daemon may end at any byte.
 
-use agent_relay::protocol::frame::{Decoder, FRAME_BYTES_MAX};
 use platform::{endpoint::Endpoint, transport::Stream};
+use protocol::frame::{Decoder, FRAME_BYTES_MAX};
 use serde_json::{Value, json};
 use std::{
     collections::VecDeque,

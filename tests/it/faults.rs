@@ -11,7 +11,6 @@ mod moments;
 mod talk;
 mod traced;
 
-use crate::sandbox::{Sandbox, output, wait};
 use cell::{Cell, Setup};
 use parking_lot::Mutex;
 use rand_chacha::ChaCha8Rng;
@@ -27,6 +26,10 @@ use std::{
     time::{Duration, Instant},
 };
 use talk::{Conversation, Messages, Watchdog};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{output, wait},
+};
 use traced::{has_strace, traced};
 
 /// The number of cells that are tried without a setting.

@@ -2,12 +2,9 @@
 //!
 //! Details have tests of their own.
 
-use crate::{
-    raw::Raw,
-    sandbox::{Sandbox, output},
-};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use testkit::{raw::Raw, sandbox::Sandbox, waiting::output};
 
 /// Publishes to a topic with `requires_ack`. Returns the number of recipients.
 fn publish(raw: &mut Raw, topic: &str, body: &str) -> Value {
@@ -93,7 +90,7 @@ fn point_2_token_is_valid_once_for_its_name_within_the_window() {
     let mut bob = sandbox.connect();
     let last = bob.hello("Bob");
     bob.hang_up();
-    crate::sandbox::until("the window is over", || {
+    testkit::waiting::until("the window is over", || {
         let mut asker = sandbox.join("Asker");
         let away = asker.agents().into_iter().find(|agent| agent["name"] == "Bob").unwrap();
         asker.leave();

@@ -1,14 +1,15 @@
 //! Messages extracted from the screen of a full-screen program that shows its text unchanged.
 
-use crate::{
-    agent_corpus::{Body, all},
-    sandbox::{Sandbox, WATCHDOG},
-    terminal::Terminal,
-    wrap::fullscreen,
-};
-use agent_relay::client::{Client, Event, Settings};
+use crate::wrap::fullscreen;
+use client::{Client, Event, Settings};
 use platform::pty::Size;
 use std::{collections::BTreeMap, fs, path, time::Instant};
+use testkit::{
+    bodies::{Body, all},
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::WATCHDOG,
+};
 
 /// The minimum share of bodies that must arrive exactly, in percent.
 const EXACT_MIN: usize = 95;

@@ -1,11 +1,7 @@
 //! The command that agent CLIs run as their hook, and the commands by which an agent reads its
 //! messages.
 
-use crate::{
-    sandbox::{Sandbox, output, until, wait},
-    terminal::Terminal,
-    wrap::{expect_message, send},
-};
+use crate::wrap::{expect_message, send};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -13,6 +9,11 @@ use std::{
     path::Path,
     process::{Output, Stdio},
     thread,
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{output, until, wait},
 };
 
 /// Runs a hook with this input.

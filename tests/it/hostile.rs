@@ -2,7 +2,7 @@
 //!
 //! Beside each hostile client, two well-behaved agents exchange messages undisturbed, newcomers are
 //! welcomed in time, and the daemon's memory stays bounded. Single bad frames and most limits are
-//! tested in src/protocol and src/router/tests; many well-behaved clients in `stress` and
+//! tested in crates/protocol and crates/router/src/tests; many well-behaved clients in `stress` and
 //! `every_system`.
 
 mod attack;

@@ -1,9 +1,5 @@
 //! A client in another language, written from docs/PROTOCOL.md alone.
 
-use crate::{
-    raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, not_tried, wait},
-};
 use platform::transport::Listener;
 use serde_json::{Value, json};
 use std::{
@@ -11,6 +7,11 @@ use std::{
     process::{Child, ChildStdin, Stdio},
     sync::{Arc, mpsc},
     thread,
+};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    waiting::{WATCHDOG, not_tried, wait},
 };
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/client.py");

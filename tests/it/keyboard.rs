@@ -11,17 +11,18 @@ mod nested;
 mod screens;
 mod shells;
 
-use crate::{
-    commands::{DONE, run},
-    raw::Raw,
-    sandbox::{Sandbox, not_tried, output, until},
-    terminal::Terminal,
-};
+use crate::commands::{DONE, run};
 use serde_json::{Value, json};
 use std::{
     env, fs,
     path::{self, Path, PathBuf},
     thread,
+};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{not_tried, output, until},
 };
 
 /// A program under test: how to start it, how to see that it is ready, and how to end it.

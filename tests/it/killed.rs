@@ -5,9 +5,7 @@
 
 use crate::{
     crash::{self, SharedRecord},
-    roles,
-    sandbox::{self, Sandbox, until, wait},
-    wrap,
+    roles, wrap,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -18,6 +16,10 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::Duration,
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{self, until, wait},
 };
 
 /// The number of suspensions of each process: one for this many kills, within these bounds.
@@ -306,7 +308,7 @@ pub(crate) fn suspend(sandbox: &Sandbox, process: &str, meanwhile: impl FnOnce()
     let signal = |name| {
         let mut kill = sandbox.program("kill");
         kill.args([name, process]);
-        sandbox::output(kill).status.success()
+        waiting::output(kill).status.success()
     };
     // The signal fails if the process has ended.
     let stopped = signal("-STOP");

@@ -1,15 +1,17 @@
 //! Lists, ids and moments as people see them and type them.
 
-use crate::{
-    commands::{DONE, FAILED, err, known, out, run, run_with},
-    sandbox::{Sandbox, example_program, until},
-    terminal::{self, Terminal},
-};
+use crate::commands::{DONE, FAILED, err, known, out, run, run_with};
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{
     env, fs,
     path::{self, Path},
+};
+use testkit::{
+    programs::example_program,
+    sandbox::Sandbox,
+    terminal::{self, Terminal},
+    waiting::until,
 };
 
 const NARROW: Size = Size { rows: 24, cols: 80 };

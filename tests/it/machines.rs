@@ -1,23 +1,17 @@
 //! Links between the daemons of two machines, here two sandboxes: what crosses, what is refused,
 //! and what a lost link costs.
 
-use crate::{
-    commands::{DONE, FAILED, USAGE, err, run},
-    raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, output, until, wait},
-};
-use agent_relay::{
-    machines::{
-        link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
-        local::{Daemon, Local, now},
-    },
-    protocol::{
-        frame::FRAME_BYTES_MAX,
-        name::{Host, Name},
-        secret::Secret,
-    },
-};
+use crate::commands::{DONE, FAILED, USAGE, err, run};
 use crossbeam_channel::{Sender, bounded};
+use machines::{
+    link::{Agents, End, FRAME_EXTRA_BYTES, Link, Pipe},
+    local::{Daemon, Local, now},
+};
+use protocol::{
+    frame::FRAME_BYTES_MAX,
+    name::{Host, Name},
+    secret::Secret,
+};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -25,6 +19,11 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     thread::{self, JoinHandle},
+};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    waiting::{WATCHDOG, output, until, wait},
 };
 
 /// A machine's side of a link, in a thread of this process.

@@ -7,17 +7,12 @@
     reason = "clippy exempts only functions with `#[test]`"
 )]
 
-#[path = "../agents/corpus.rs"]
-#[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
-mod agent_corpus;
-
 mod activity;
 mod backlog;
 mod brief;
 mod churn;
 mod commands;
 mod completion;
-mod corpus;
 mod crash;
 mod descriptors;
 mod document;
@@ -38,24 +33,18 @@ mod lists;
 mod machines;
 mod mcp;
 mod memory;
-#[path = "../model/mod.rs"]
-mod model;
 mod outage;
 mod person;
 mod policy;
 mod power;
 mod queries;
 mod questions;
-mod raw;
 mod resume;
 mod roles;
-mod sandbox;
 mod shells;
 mod soak;
 mod stress;
 mod taken_endpoint;
-#[allow(dead_code, reason = "only the tests of the real CLIs use all of it")]
-mod terminal;
 mod tidy;
 mod top;
 mod unread_log;

@@ -1,17 +1,18 @@
 //! The server of the Model Context Protocol, against a real daemon.
 
-use crate::{
-    sandbox::{Sandbox, WATCHDOG, until, wait},
-    terminal::Terminal,
-    wrap::send,
-};
-use agent_relay::client::{Client, Delivery, Event, Settings};
+use crate::wrap::send;
+use client::{Client, Delivery, Event, Settings};
 use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{WATCHDOG, until, wait},
 };
 
 /// A running server, and its client.

@@ -1,10 +1,8 @@
 //! A daemon that gets no more memory from the system.
 
-use crate::{
-    fallible_client::FallibleClient,
-    sandbox::{Sandbox, output},
-};
+use crate::fallible_client::FallibleClient;
 use std::{collections::BTreeSet, fs};
+use testkit::{sandbox::Sandbox, waiting::output};
 
 /// The memory that the daemon still gets, in KiB.
 const LEFT_KIB: u64 = 512;

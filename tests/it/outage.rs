@@ -5,18 +5,20 @@ use crate::{
     commands::{Detached, err},
     hostile::Pair,
     killed::suspend,
-    sandbox::{self, Sandbox, until},
-    terminal::Terminal,
     upgrade::DetachedDaemon,
     wrap::{wait_for_notice, wait_until_heard, wrap_line_reader},
 };
-use platform::process::SYSTEM;
-use platform::{clock, lock::Lock, transport::Listener};
+use platform::{clock, lock::Lock, process::SYSTEM, transport::Listener};
 use serde_json::{Value, json};
 use std::{
     fs, path,
     process::{Child, Stdio},
     thread,
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{self, until},
 };
 
 /// Parts of lines that a wrapper writes into the daemon's log.
@@ -55,7 +57,7 @@ fn kill(sandbox: &Sandbox, pid: u64) {
     };
     let mut kill = sandbox.program(line[0]);
     kill.args(&line[1..]);
-    let ended = sandbox::output(kill);
+    let ended = waiting::output(kill);
     assert!(ended.status.success(), "{ended:?}");
 }
 
@@ -68,7 +70,7 @@ fn stop(detached: &DetachedDaemon) {
     }
     let mut kill = detached.0.program("kill");
     kill.args(["-s", "TERM", &daemon(&detached.0).unwrap().to_string()]);
-    assert!(sandbox::output(kill).status.success());
+    assert!(waiting::output(kill).status.success());
 }
 
 /// Kills the daemon, and waits until another one is up.
@@ -165,7 +167,7 @@ fn down_without_a_daemon_forbids_automatic_starts() {
     let mut down = sandbox.command(["down"]);
     let mut down = down.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     sandbox.let_others_start();
-    assert!(sandbox::wait(&mut down, "down").success());
+    assert!(waiting::wait(&mut down, "down").success());
     assert!(is_marked(&sandbox));
     until("Ann's wrapper has seen the mark", || log(&sandbox).contains(STOPPED));
     assert_eq!(daemon(&sandbox), None);

@@ -3,15 +3,13 @@
 
 use crate::{
     commands::{USAGE, err, out, run},
-    sandbox::{Sandbox, WATCHDOG, not_tried, output, until},
-    terminal::{SIZE, Terminal},
     wrap::{fullscreen, wait_until_heard, without_blanks, wrap_line_reader},
 };
-use agent_relay::protocol::{
+use platform::{endpoint::Endpoint, pty::Size, transport::Stream};
+use protocol::{
     control::{Answer, Bytes, Request},
     frame::Decoder,
 };
-use platform::{endpoint::Endpoint, pty::Size, transport::Stream};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -19,6 +17,11 @@ use std::{
     path,
     sync::mpsc,
     thread,
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::{SIZE, Terminal},
+    waiting::{WATCHDOG, not_tried, output, until},
 };
 
 const DONE: i32 = 0;

@@ -1,14 +1,15 @@
 //! Keys and policy files as people make and check them, and the operator's key.
 
-use crate::{
-    commands::{Detached, check, err, out, run},
-    sandbox::{Sandbox, not_tried, until},
-};
+use crate::commands::{Detached, check, err, out, run};
 use serde_json::Value;
 use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{not_tried, until},
 };
 
 const DONE: i32 = 0;

@@ -3,7 +3,6 @@
 //! `strace` logs what a daemon receives, sends, and does with its files. From the log, the tests
 //! compute the content of a disk that loses all unsynced writes.
 
-use crate::sandbox::{Sandbox, not_tried, until};
 use platform::transport::Stream;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -12,6 +11,10 @@ use std::{
     collections::BTreeMap,
     fs,
     process::{Child, Command, Stdio},
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{not_tried, until},
 };
 
 const FILES: [&str; 2] = ["relay.db", LOG];

@@ -2,13 +2,12 @@
 
 use crate::{
     commands::{USAGE, err, out, run},
-    sandbox::{Sandbox, until},
-    terminal::Terminal,
     wrap::{PARAGRAPH, fullscreen},
 };
-use platform::terminal::Size;
+use platform::tty::Size;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs};
+use testkit::{sandbox::Sandbox, terminal::Terminal, waiting::until};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;

@@ -2,17 +2,11 @@
 
 use crate::{
     commands::{USAGE, err, out, run},
-    raw::Raw,
-    sandbox::{Sandbox, output, until},
-    terminal,
     wrap::{wait_for_notice, wrap_line_reader},
 };
-use agent_relay::{
-    client::{Client, ClientError, Delivery, Event, Outgoing, Settings},
-    link::Connection,
-    protocol::frame::FRAME_BYTES_MAX,
-};
+use client::{Client, ClientError, Delivery, Event, Outgoing, Settings, link::Connection};
 use platform::transport::Stream;
+use protocol::frame::FRAME_BYTES_MAX;
 use serde_json::{Value, json, value::RawValue};
 use std::{
     io,
@@ -24,6 +18,12 @@ use std::{
     },
     thread,
     time::Duration,
+};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    terminal,
+    waiting::{output, until},
 };
 
 const DONE: i32 = 0;

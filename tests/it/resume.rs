@@ -2,20 +2,16 @@
 //! duplicated, and each sender's messages arrive in order.
 
 use crate::{
-    raw::Raw,
-    sandbox::{Sandbox, WATCHDOG},
     upgrade::DetachedDaemon,
     wrap::{wait_until_heard, wrap_line_reader},
 };
-use agent_relay::{
-    client::{Client, Ended, Event, Meta, Outgoing, SendId, Settings, State},
-    protocol::code::ErrorCode,
-};
+use client::{Client, Ended, Event, Meta, Outgoing, SendId, Settings, State};
 use parking_lot::Mutex;
 use platform::{
     endpoint::Endpoint,
     transport::{Listener, Stream},
 };
+use protocol::code::ErrorCode;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde_json::json;
@@ -29,6 +25,7 @@ use std::{
     },
     thread,
 };
+use testkit::{raw::Raw, sandbox::Sandbox, waiting::WATCHDOG};
 
 /// The number of messages in each direction in a round. In each round, a connection is cut once.
 const MESSAGES: usize = 200;

@@ -3,18 +3,22 @@
 
 use crate::{
     commands::{Detached, USAGE, err, out, run},
-    raw::Raw,
-    sandbox::{Sandbox, example_program, not_tried, output, until, wait},
-    terminal::Terminal,
     wrap::{self, wait_until_heard, without_blanks, wrap_line_reader},
 };
-use agent_relay::bridge::agents::AGENTS;
 use serde_json::{Value, json};
 use std::{
     env, fs,
     io::Write,
     path::{self, Path, PathBuf},
     process::{Command, Stdio},
+};
+use terminal::agents::AGENTS;
+use testkit::{
+    programs::example_program,
+    raw::Raw,
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{not_tried, output, until, wait},
 };
 
 const DONE: i32 = 0;

@@ -3,8 +3,6 @@
 
 use crate::{
     commands::{DONE, FAILED, err, known, out, run, run_with},
-    raw::Raw,
-    sandbox::{Sandbox, not_tried, output, until},
     wrap::fullscreen,
 };
 use platform::{endpoint::Endpoint, transport::Stream};
@@ -15,6 +13,11 @@ use std::{
     fs,
     path::{self, Path, PathBuf},
     process::{Command, Output, Stdio},
+};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    waiting::{not_tried, output, until},
 };
 
 const RELAY: &str = env!("CARGO_BIN_EXE_agent-relay");

@@ -5,12 +5,8 @@
 //! Each answer quotes its message. If every answer arrives once and in order, every message was
 //! typed once and in order. Meanwhile the memory of the daemon and of the wrappers must not grow.
 
-use crate::{
-    sandbox::{Sandbox, WATCHDOG, resident_bytes, until},
-    terminal::SIZE,
-    wrap::{PARAGRAPH, fullscreen},
-};
-use agent_relay::client::{Client, Event, Outgoing, Settings};
+use crate::wrap::{PARAGRAPH, fullscreen};
+use client::{Client, Event, Outgoing, Settings};
 use platform::pty::Pty;
 use serde_json::Value;
 use std::{
@@ -20,6 +16,11 @@ use std::{
     path,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::SIZE,
+    waiting::{WATCHDOG, resident_bytes, until},
 };
 
 /// The number of messages to each program if no time is given.

@@ -3,7 +3,6 @@
 //! The router's thread and a client's writer thread write to one stream in turn. A reader that
 //! stalls at random moments makes them alternate often.
 
-use crate::sandbox::{Sandbox, output};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -12,6 +11,7 @@ use std::{
     thread,
     time::Duration,
 };
+use testkit::{sandbox::Sandbox, waiting::output};
 
 const SENDERS: usize = 3;
 const MESSAGES: usize = 4_000;

@@ -4,11 +4,7 @@
 //! Each test runs under the id of a user that the system does not know, so that no other daemon
 //! uses this user's path. Only root can become such a user.
 
-use crate::{
-    commands::out,
-    roles::open_to_others,
-    sandbox::{Daemon, Sandbox, not_tried, output, until},
-};
+use crate::{commands::out, roles::open_to_others};
 use platform::{
     endpoint::Endpoint,
     lock::Lock,
@@ -20,6 +16,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
+};
+use testkit::{
+    sandbox::{Daemon, Sandbox},
+    waiting::{not_tried, output, until},
 };
 
 /// A user with a home and a daemon.

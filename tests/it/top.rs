@@ -3,8 +3,6 @@
 use crate::{
     commands::{DONE, USAGE, err, run},
     killed::suspend,
-    sandbox::{self, Sandbox, until},
-    terminal::{self, Terminal},
     wrap::{signal, wrap_line_reader},
 };
 use agent_relay::wrap::agents::AGENTS;
@@ -16,6 +14,11 @@ use std::{
     ffi::OsString,
     fs, path, thread,
     time::{Duration, Instant},
+};
+use testkit::{
+    sandbox::Sandbox,
+    terminal::{self, Terminal},
+    waiting::{self, until},
 };
 
 const SIZE: Size = Size { rows: 24, cols: 80 };
@@ -438,7 +441,7 @@ fn end_of_every_kind_leaves_the_terminal_as_it_was() {
                 let pid = fs::read_to_string(sandbox.directory().join("pid")).unwrap();
                 let mut kill = sandbox.program("kill");
                 kill.args([end, pid.trim()]);
-                assert!(sandbox::output(kill).status.success());
+                assert!(waiting::output(kill).status.success());
             }
         }
         top.wait_for(&format!("code {code}\nas before\n"));

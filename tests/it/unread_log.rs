@@ -1,15 +1,16 @@
 //! A daemon whose log goes to a pipe or a terminal that is read late or never.
 
-use crate::{
-    sandbox::{Daemon, Sandbox, until},
-    terminal::{SIZE, environment},
-};
 use platform::{pty::Pty, transport::Stream};
 use serde_json::json;
 use std::{
     ffi::OsString,
     io::{self, BufRead, BufReader, Read},
     path, thread,
+};
+use testkit::{
+    sandbox::{Daemon, Sandbox},
+    terminal::{SIZE, environment},
+    waiting::until,
 };
 
 /// Joins and leaves whose log lines exceed any pipe and any terminal.

@@ -1,16 +1,17 @@
 //! Replacement of a daemon while agents run, which reconnect by themselves.
 
-use crate::{
-    raw::Raw,
-    sandbox::{Sandbox, output, until},
-    wrap::wrap_line_reader,
-};
+use crate::wrap::wrap_line_reader;
 use serde_json::{Value, json};
 use std::{
     fs,
     path::Path,
     process::{Child, Output, Stdio},
     thread,
+};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    waiting::{output, until},
 };
 
 /// A sandbox with a detached daemon, which is stopped when dropped.
@@ -205,7 +206,7 @@ fn client_of_version_1_0_is_served() {
         raw.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {
             "agent": name,
             "capabilities": {"ack": true, "resume": true, "max_inflight": 64, "supports_topics": true},
-            "session": crate::raw::session(resume_token),
+            "session": testkit::raw::session(resume_token),
         }}));
         let welcome = raw.expect("WELCOME")["payload"].take();
         (raw, welcome)

@@ -5,11 +5,7 @@
 //! 120 columns. Ids, times, and the like may differ from the printed ones, but one id stays one id.
 //! The programs `claude` and `codex` are copies of `toy`.
 
-use crate::{
-    commands::{DONE, out, run},
-    sandbox::{Sandbox, example_program, until},
-    terminal::{self, Terminal},
-};
+use crate::commands::{DONE, out, run};
 use platform::pty::Size;
 use serde_json::json;
 use std::{
@@ -17,6 +13,12 @@ use std::{
     env,
     ffi::OsString,
     fs, path,
+};
+use testkit::{
+    programs::example_program,
+    sandbox::Sandbox,
+    terminal::{self, Terminal},
+    waiting::until,
 };
 
 const README: &str = include_str!("../../README.md");

@@ -1,17 +1,17 @@
 //! Clients that end their connection in an unusual way, or that reconnect all the time. They leave
 //! their messages in the queue, and nothing else.
 
-use crate::{
-    churn::Usage,
-    crash,
-    sandbox::{Sandbox, until, wait},
-};
+use crate::{churn::Usage, crash};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, Stdio},
     sync::atomic::AtomicBool,
     thread,
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{until, wait},
 };
 
 /// The number of messages that a client may leave unacknowledged.

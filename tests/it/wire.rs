@@ -1,13 +1,14 @@
 //! The protocol over a real socket: framing, timers, and members that only the daemon fills in.
 //!
-//! The answers to all other kinds of frames are tested in src/protocol/envelope.rs and
-//! src/router/tests. Most tests run beside a bystander, a client that must not be affected.
+//! The answers to all other kinds of frames are tested in crates/protocol and
+//! crates/router/src/tests. Most tests run beside a bystander, a client that must not be affected.
 
-use crate::{
-    raw::{Raw, session},
-    sandbox::{Sandbox, not_tried, output},
-};
 use serde_json::{Value, json};
+use testkit::{
+    raw::{Raw, session},
+    sandbox::Sandbox,
+    waiting::{not_tried, output},
+};
 
 const PRETTY: &str =
     r#"{ "v" : 1, "type":"SEND" ,"id":"m","ts":1, "to":"Bob", "payload":PAYLOAD }"#;

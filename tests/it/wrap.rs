@@ -1,14 +1,16 @@
 //! The wrapper between real terminals and a real daemon.
 
-use crate::{
-    commands::run,
-    raw::Raw,
-    sandbox::{self, Sandbox, example_program, until},
-    terminal::{Terminal, shown},
-};
+use crate::commands::run;
 use platform::pty::Size;
 use serde_json::{Value, json};
 use std::{env, fs, path, thread};
+use testkit::{
+    programs::example_program,
+    raw::Raw,
+    sandbox::Sandbox,
+    terminal::{Terminal, shown},
+    waiting::{self, until},
+};
 
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
@@ -78,7 +80,7 @@ fn ann(asking: &mut Raw) -> Option<Value> {
 pub(crate) fn signal(sandbox: &Sandbox, signal: &str, terminal: &Terminal) {
     let mut kill = sandbox.program("kill");
     kill.args([signal, &terminal.pty.pid().to_string()]);
-    assert!(sandbox::output(kill).status.success());
+    assert!(waiting::output(kill).status.success());
 }
 
 #[test]
@@ -230,7 +232,7 @@ fn fullscreen_talks(options: &[&str]) {
     command.extend_from_slice(options);
     let mut ann = Terminal::wrap(&sandbox, "Ann", &command);
     ann.wait_for_row(">");
-    // On `say`, the program prints a message, and the bridge sends it.
+    // On `say`, the program prints a message, and the terminal side sends it.
     ann.press(&format!("say Bob {PARAGRAPH}\r"));
     expect_message(&mut bob, "Ann", PARAGRAPH);
     // On `ask`, it also prints a code fence, which is not sent, and a list, whose lines are not
@@ -370,7 +372,7 @@ fn recording_holds_the_sent_messages() {
     assert_eq!(ann.finish(), 0);
     let mut command = sandbox.program(env!("CARGO_BIN_EXE_agent-relay-wrap"));
     command.args(["extract", recording]);
-    let output = sandbox::output(command);
+    let output = waiting::output(command);
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(line, json!({"to": "Bob", "body": "last words", "thread": "t"}));
     let bytes = fs::read(recording).unwrap();
@@ -388,7 +390,7 @@ fn wrapper_works_without_a_terminal() {
     command.env("AGENT_RELAY_HOME", sandbox.home());
     let first = ["size", "say Bob ready", "print Now."];
     command.args(["-n", "Ann", "--accepts-text", "--", &lines(), "--keys"]).args(first);
-    let running = thread::spawn(|| sandbox::output(command));
+    let running = thread::spawn(|| waiting::output(command));
     expect_message(&mut bob, "Ann", "ready");
     send(&mut bob, "Ann", "hello\nexit 5");
     let output = running.join().unwrap();
@@ -404,7 +406,7 @@ fn terminal_queries_are_answered_without_a_terminal() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command(["run", "-n", "Ann", "--", "sh", "-c"]);
     command.arg("stty -icanon -echo min 1; printf '\\033[6n'; head -c 6 | od -c");
-    let output = sandbox::output(command);
+    let output = waiting::output(command);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(printed.replace(' ', "").contains("033[1;1R"), "{output:?}");
 }

@@ -10,22 +10,16 @@
     reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
-#[path = "../service/managed.rs"]
-mod managed;
-#[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod raw;
-#[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod sandbox;
-
-use managed::ServiceHost;
 use platform::service;
-use sandbox::{Sandbox, output};
 use std::{
     path::PathBuf,
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
+};
+use testkit::{
+    managed::{self, ServiceHost},
+    sandbox::Sandbox,
+    waiting::output,
 };
 
 /// A lock held by the test that has the agent installed: a user has only one such agent.

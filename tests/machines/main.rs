@@ -11,20 +11,15 @@
 )]
 
 mod nats;
-#[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod raw;
-#[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod sandbox;
 mod ssh;
-#[path = "../it/terminal.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod terminal;
 
-use sandbox::{Sandbox, example_program, until};
 use std::process::{Child, Command};
-use terminal::Terminal;
+use testkit::{
+    programs::example_program,
+    sandbox::Sandbox,
+    terminal::Terminal,
+    waiting::{self, until},
+};
 
 /// A process that is ended with the test.
 struct Running(Child);
@@ -47,7 +42,7 @@ impl Drop for Running {
 fn signal(sandbox: &Sandbox, signal: &str, pid: u32) {
     let mut kill = sandbox.program("kill");
     kill.args(["-s", signal, &pid.to_string()]);
-    assert!(sandbox::output(kill).status.success());
+    assert!(waiting::output(kill).status.success());
 }
 
 /// Wraps a program that reads lines, as an agent.
@@ -93,7 +88,7 @@ impl<'a> Pair<'a> {
     fn check_frames(&self) {
         self.bob.wait_for("from Ann@laptop, id ");
         self.ann.wait_for("from Bob@pi, id ");
-        let history = sandbox::output(self.laptop.command(["history"]));
+        let history = waiting::output(self.laptop.command(["history"]));
         let history = String::from_utf8(history.stdout).unwrap();
         assert!(!history.contains("dead") && !history.contains("waiting"), "{history}");
     }

@@ -1,16 +1,16 @@
 //! Machines that are joined by `bridge` and `stdio` over ssh, with an sshd of the test.
 
-use crate::{
-    Pair, Running, await_presence,
-    sandbox::{Sandbox, output, until},
-    signal,
-};
+use crate::{Pair, Running, await_presence, signal};
 use platform::process;
 use std::{
     fs,
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Command, Stdio},
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{output, until},
 };
 
 const SSHD: &str = "/usr/sbin/sshd";

@@ -10,21 +10,16 @@
     reason = "clippy recognizes only functions with `#[test]` as tests"
 )]
 
-mod managed;
-#[path = "../it/raw.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod raw;
-#[path = "../it/sandbox.rs"]
-#[allow(dead_code, reason = "used by other test binaries only")]
-mod sandbox;
-
-use managed::ServiceHost;
-use sandbox::{Sandbox, output, until, wait};
 use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+};
+use testkit::{
+    managed::{self, ServiceHost},
+    sandbox::Sandbox,
+    waiting::{output, until, wait},
 };
 
 /// The path of systemd on Debian, where no `PATH` contains it.

@@ -7,8 +7,8 @@ use crate::{
     presence::{self, Beat, VERSION},
     subject::{self, Token},
 };
-use agent_relay::protocol::name::Name;
 use async_nats::Message;
+use protocol::name::Name;
 use std::time::{Duration, Instant};
 
 impl Bridge<'_> {

@@ -7,14 +7,14 @@ use crate::{
     link::StreamSettings,
     local, side,
 };
-use agent_relay::{
-    machines::border::AGENTS_MAX,
-    protocol::{
-        name::{Host, Name},
-        secret::Secret,
-    },
-};
 use argh::FromArgs;
+use client::home::HomeOptions;
+use machines::{border::AGENTS_MAX, local::Daemon};
+use protocol::{
+    name::{Host, Name},
+    secret::Secret,
+    text::escaped,
+};
 use std::{io, path::PathBuf, thread};
 use tokio::sync::watch;
 
@@ -72,8 +72,13 @@ impl Join {
         check_replicas(self.replicas)?;
         let servers =
             servers(&self.server, self.creds.as_ref(), self.tls_ca, self.tls_cert, self.tls_key)?;
-        let daemon =
-            agent_relay::cli::local_daemon(self.endpoint, self.home).map_err(Failure::failed)?;
+        let home = HomeOptions { endpoint: self.endpoint, home: self.home };
+        let context = home.context().map_err(Failure::of_home)?;
+        if let Some(wrong) = &context.broken_config {
+            let wrong = escaped(&wrong.to_string());
+            line(&format!("{wrong}; no daemon starts until that is corrected"));
+        }
+        let daemon = Daemon::find(&context).map_err(Failure::of_home)?;
         let (stop, stopped) = watch::channel(false);
         let _listening = platform::stop_signals::listen(move |_| {
             stop.send_replace(true);

@@ -5,8 +5,8 @@ use crate::{
     bridge, js,
     subject::{self, Token},
 };
-use agent_relay::protocol::name::Host;
 use argh::FromArgs;
+use protocol::name::Host;
 use std::path::PathBuf;
 
 /// Create the stream and the consumer of each host, unless they exist. Needs credentials of NATS

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::outbox::{Carry, Input, Lane as To, Limit, Outbox, Output, Published};
-use agent_relay::protocol::name::{Host, Name};
 use proptest::prelude::*;
+use protocol::name::{Host, Name};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},

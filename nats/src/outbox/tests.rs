@@ -1,8 +1,8 @@
 //! Tests of the outbox.
 
 use super::*;
-use agent_relay::protocol::name::{Host, Name};
 use bytes::Bytes;
+use protocol::name::{Host, Name};
 
 const LIMIT: Limit = Limit { name: "max_payload", bytes: 1024 * 1024 };
 

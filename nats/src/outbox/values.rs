@@ -1,8 +1,8 @@
 //! What an outbox takes and returns.
 
 use crate::subject::Token;
-use agent_relay::protocol::name::Host;
 use bytes::Bytes;
+use protocol::name::Host;
 use std::sync::Arc;
 
 /// Everything for one agent of one host.

@@ -5,7 +5,7 @@ use crate::support::{
     nats::{Nats, api},
     until,
 };
-use agent_relay::client::{Client, ClientError, Delivery, Event, Outgoing};
+use client::{Client, ClientError, Delivery, Event, Outgoing};
 use std::time::Duration;
 
 fn two(nats: &Nats) -> [Host; 2] {

@@ -7,7 +7,7 @@ use crate::support::{
     nats::Nats,
     until,
 };
-use agent_relay::client::{Event, Outgoing};
+use client::{Event, Outgoing};
 use std::{
     ffi::OsStr,
     fs,

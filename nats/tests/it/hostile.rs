@@ -5,12 +5,10 @@ use crate::support::{
     nats::Nats,
     until,
 };
-use agent_relay::{
-    client::{Client, Event, Outgoing, Settings},
-    protocol::secret::Secret,
-};
 use agent_relay_nats::{batch, link::VERSION_HEADER};
 use async_nats::HeaderMap;
+use client::{Client, Event, Outgoing, Settings};
+use protocol::secret::Secret;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -203,7 +201,7 @@ fn full_stream_refuses_with_its_size() {
 fn name_that_another_bridge_has_is_refused_and_its_host_is_joined_without_it() {
     let nats = Nats::one();
     let mut hosts = [Host::new("desk", &["Ann"]), Host::new("pi", &["Bob", "Carl"])];
-    let key = agent_relay::daemon::operator_key::read(&hosts[0].home()).unwrap();
+    let key = client::home::operator_key::read(&hosts[0].home()).unwrap();
     let secret = Secret::from_random([7; 32]);
     let other = Settings::bridge(hosts[0].endpoint(), "Bob@pi", (key, secret));
     let _other = Client::join(Settings { local: true, ..other }).unwrap();

@@ -1,9 +1,9 @@
 //! What hosts.conf allows a host, against a real server.
 
 use crate::support::{WATCHDOG, host::Host, nats::Nats, until};
-use agent_relay::client::{Event, Outgoing};
 use agent_relay_nats::{js, subject::Token};
 use async_nats::{Client, ConnectOptions, Request};
+use client::{Event, Outgoing};
 use futures_util::StreamExt;
 use std::{
     process::Command,

@@ -1,10 +1,11 @@
 //! A host: a home, an endpoint, a daemon and a bridge.
 
 use super::{folder::Folder, process::Process, until};
-use agent_relay::client::{Client, Settings};
+use client::{Client, Settings};
 use std::{
+    env::consts::EXE_SUFFIX,
     ffi::{OsStr, OsString},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 /// The program of the bridge: `AGENT_RELAY_NATS`, or the one that was built with this test.
@@ -13,13 +14,19 @@ pub(crate) fn bridge() -> PathBuf {
     std::env::var_os("AGENT_RELAY_NATS").map_or_else(built, PathBuf::from)
 }
 
-/// The program of the daemon: `AGENT_RELAY`, or the one that was built beside the bridge.
+/// The program of the daemon: `AGENT_RELAY`, or the one that the repository's own build has made in
+/// the profile of this test.
 pub(crate) fn relay() -> PathBuf {
-    let beside = || bridge().with_file_name("agent-relay");
-    let path = std::env::var_os("AGENT_RELAY").map_or_else(beside, PathBuf::from);
+    let built = || {
+        let bridge = bridge();
+        let profile = bridge.parent().and_then(Path::file_name).expect("a folder of the profile");
+        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+        target.join(profile).join(format!("agent-relay{EXE_SUFFIX}"))
+    };
+    let path = std::env::var_os("AGENT_RELAY").map_or_else(built, PathBuf::from);
     assert!(
         path.exists(),
-        "{} is missing: run `cargo build -p agent-relay --bin agent-relay`",
+        "{} is missing: run `cargo build --bin agent-relay` in the repository",
         path.display()
     );
     path

@@ -1,7 +1,7 @@
 //! Agents that send to those of other hosts, and check what they receive.
 
 use super::host::Host;
-use agent_relay::client::{Client, Event, Outgoing};
+use client::{Client, Event, Outgoing};
 use std::{
     collections::BTreeMap,
     sync::{

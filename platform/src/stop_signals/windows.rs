@@ -19,7 +19,7 @@ use windows_sys::{
 };
 
 use super::{Signal, handles_console, notify};
-use crate::{locked, naming, security::checked, terminal};
+use crate::{locked, naming, security::checked, tty};
 
 /// The interval at which the size is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -34,11 +34,11 @@ pub(crate) struct Watch {
 
 pub(crate) fn watch(_keys: bool) -> io::Result<Watch> {
     register_handler()?;
-    let Some(mut size) = terminal::size() else { return Ok(Watch { _end: None }) };
+    let Some(mut size) = tty::size() else { return Ok(Watch { _end: None }) };
     let (end, ended) = sync_channel(0);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         while ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            if let Some(now) = terminal::size().filter(|now| *now != size)
+            if let Some(now) = tty::size().filter(|now| *now != size)
                 && ended.try_recv() == Err(TryRecvError::Empty)
             {
                 size = now;
@@ -71,7 +71,7 @@ fn register_handler() -> io::Result<()> {
 /// Handles a console event, in a thread of the system.
 unsafe extern "system" fn handle_event(event: u32) -> BOOL {
     match event {
-        CTRL_BREAK_EVENT if terminal::is_raw() => {
+        CTRL_BREAK_EVENT if tty::is_raw() => {
             notify(Signal::Break);
             BOOL::from(true)
         }

@@ -17,8 +17,8 @@ use platform::{
     paths,
     process::spawn_detached,
     stop_signals,
-    terminal::{self, Input, Output, RawMode, Standard},
     transport::{Listener, Stream},
+    tty::{self, Input, Output, RawMode, Standard},
 };
 
 use crate::{scene, system};
@@ -119,8 +119,8 @@ fn surroundings(variable: &str, without: &str) {
     let here = env::current_dir().unwrap();
     say(&format!("here={};", here.file_name().unwrap().display()));
     let terminals = [Standard::Input, Standard::Output, Standard::Error];
-    say(&format!("terminal={};", terminals.into_iter().all(terminal::is_terminal)));
-    let size = terminal::size().unwrap();
+    say(&format!("terminal={};", terminals.into_iter().all(tty::is_terminal)));
+    let size = tty::size().unwrap();
     say(&format!("size={}x{};", size.rows, size.cols));
 }
 
@@ -136,7 +136,7 @@ fn size() {
     let (sender, told) = mpsc::channel();
     let _listening = stop_signals::listen(move |signal| sender.send(signal).unwrap()).unwrap();
     let say_size = || {
-        let size = terminal::size().unwrap();
+        let size = tty::size().unwrap();
         say(&format!("size={}x{};", size.rows, size.cols));
     };
     say_size();

@@ -1,9 +1,8 @@
 //! `agents --here`: the agents that run in the current directory or below it.
 
-use crate::{
-    cli::{context::GlobalOptions, failure::Failure, folder_name::folder_of},
-    protocol::control::State,
-};
+use crate::cli::{failure::Failure, folder_name::folder_of};
+use client::home::HomeOptions;
+use protocol::control::State;
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -17,7 +16,7 @@ pub(super) struct Here {
 }
 
 impl Here {
-    pub(super) fn new(options: &GlobalOptions) -> Result<Self, Failure> {
+    pub(super) fn new(options: &HomeOptions) -> Result<Self, Failure> {
         let directory = env::current_dir().map_err(Failure::because)?;
         Ok(Self { directory: resolved(&directory), home: options.home()? })
     }

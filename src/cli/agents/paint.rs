@@ -44,7 +44,7 @@ impl Screen {
         lines: &[String],
         status: Option<&str>,
     ) -> io::Result<()> {
-        let size = platform::terminal::size();
+        let size = platform::tty::size();
         let size = size.map(|size| (usize::from(size.cols), usize::from(size.rows)));
         let size = size.filter(|(cols, rows)| *cols > 0 && *rows > 0).unwrap_or(SIZE);
         let shown = fitted(lines, status, size);

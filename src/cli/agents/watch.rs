@@ -4,23 +4,20 @@ use super::{
     COLUMNS, SCHEMA, Shown,
     paint::{self, Screen},
 };
-use crate::{
-    cli::{
-        changes::{Changes, News, POLL_MS},
-        context::GlobalOptions,
-        failure::{DONE, Failure},
-        print::{Out, eprint_line},
-        table,
-    },
-    client::Client,
-    protocol::calendar::duration,
+use crate::cli::{
+    changes::{Changes, News, POLL_MS},
+    failure::{DONE, Failure},
+    print::{Out, eprint_line},
+    table,
 };
+use client::{Client, home::HomeOptions};
 use crossbeam_channel::bounded;
 use platform::{
     clock,
     stop_signals::{self, Signal},
-    terminal::{self, Standard},
+    tty::{self, Standard},
 };
+use protocol::calendar::duration;
 use std::{collections::HashMap, env};
 
 /// The least time between two lists.
@@ -38,7 +35,7 @@ const REMARK_INDENT: usize = 4;
 
 /// Lists the agents until Ctrl-C, or until the output is closed.
 pub(super) fn run(
-    options: &GlobalOptions,
+    options: &HomeOptions,
     as_json: bool,
     empty: &'static str,
     list: &dyn Fn(&Client) -> Result<Vec<Shown>, Failure>,
@@ -68,7 +65,7 @@ pub(super) fn run(
 
 /// Whether standard output is a terminal that can move its cursor.
 fn can_repaint() -> bool {
-    terminal::is_terminal(Standard::Output) && env::var_os("TERM").is_none_or(|term| term != "dumb")
+    tty::is_terminal(Standard::Output) && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 fn follow(

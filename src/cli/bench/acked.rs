@@ -1,7 +1,7 @@
 //! Measurements of at-least-once messages, one to one, with an ACK each way.
 
 use super::route::{End, Template, invalid};
-use crate::protocol::{
+use protocol::{
     envelope::{Envelope, Header, Kind},
     payload::Ack,
 };
@@ -46,7 +46,7 @@ pub(super) fn acceptance(
 }
 
 fn durability_of(json: &[u8]) -> io::Result<String> {
-    let read = |error: crate::protocol::code::Violation| invalid(&error.to_string());
+    let read = |error: protocol::code::Violation| invalid(&error.to_string());
     let envelope = Envelope::read(json).map_err(read)?;
     let ack: Ack<'_> = envelope.decode_member(envelope.payload).map_err(read)?;
     Ok(ack.durability.map_or_else(|| "unknown".to_owned(), |text| text.into_owned()))

@@ -4,7 +4,7 @@ use super::{
     route::End,
     site::{Site, Stage},
 };
-use crate::protocol::{
+use protocol::{
     frame,
     payload::{Auth, Capabilities, Hello},
 };

@@ -1,11 +1,11 @@
 //! The ends of a measured path, through the floor or the daemon, and the messages on it.
 
-use crate::protocol::{
+use platform::{endpoint::Endpoint, peer::User, transport::Stream};
+use protocol::{
     envelope::{Envelope, Header, Kind, stated_kind},
     frame::{self, Decoder, FRAME_BYTES_MAX, Frames},
     payload::{Capabilities, Empty, ErrorPayload, Heartbeat, Hello, MessagePayload},
 };
-use platform::{endpoint::Endpoint, peer::User, transport::Stream};
 use std::io::{self, Read, Write};
 
 /// Digits of a bench message's id, patched into the frame for each message.
@@ -256,8 +256,8 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::frame::Batch;
     use platform::{paths, transport::Listener};
+    use protocol::frame::Batch;
     use std::{env, fs, process, thread};
 
     #[test]

@@ -3,11 +3,12 @@
 use super::route::Daemon;
 use crate::{
     cli::{launch, log, program::own_program},
-    config,
-    daemon::{self, operator_key},
-    protocol::secret::Secret,
+    config::policy as policy_file,
+    daemon,
 };
+use client::home::{FILE, operator_key};
 use platform::{endpoint::Endpoint, paths, transport::Stream};
+use protocol::secret::Secret;
 use std::{
     fmt::Write as _,
     io,
@@ -73,13 +74,13 @@ impl Site {
     ) -> io::Result<(Self, Process)> {
         let home = directory.join("home");
         paths::make_private_dir(&home)?;
-        paths::write_private_file(&home.join(config::FILE), config.as_bytes())?;
+        paths::write_private_file(&home.join(FILE), config.as_bytes())?;
         let mut policy = String::new();
         for number in 0..rules {
             let rule = "[[rule]]\nfrom = 'attacker-*'\nto = ";
             writeln!(policy, "{rule}'none-{number}-*'\nallow = false").expect("strings take text");
         }
-        paths::write_private_file(&home.join(config::policy::FILE), policy.as_bytes())?;
+        paths::write_private_file(&home.join(policy_file::FILE), policy.as_bytes())?;
         paths::open_private_file(&home.join(log::FILE))?;
         let endpoint = Endpoint::inside(directory, "relay")?;
         let program = own_program().map_err(|failure| io::Error::other(failure.into_message()))?;

@@ -1,15 +1,12 @@
 //! The command that reaches the other machine.
 
-use crate::{
-    cli::{
-        escape::escaped,
-        failure::Failure,
-        print::{LINE_PREFIX, eprint_line},
-    },
-    protocol::name::Host,
+use crate::cli::{
+    failure::Failure,
+    print::{LINE_PREFIX, eprint_line},
 };
 use crossbeam_channel::{Receiver, bounded};
 use platform::clock;
+use protocol::{name::Host, text::escaped};
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader, Read},
@@ -73,8 +70,8 @@ impl Running {
         Ok((running, input, output))
     }
 
-    /// Waits for the end of the command, whose input has ended, and kills it if that takes too long.
-    /// Returns what its exit code says, if it ended by itself and failed, after its messages.
+    /// Waits for the end of the command, whose input has ended, and kills it if that takes too
+    /// long. Returns what its exit code says, if it ended by itself and failed, after its messages.
     pub(super) fn end(mut self) -> Option<String> {
         let until = clock::monotonic_ms() + END_MS;
         let status = loop {

@@ -1,13 +1,9 @@
 //! An event, the filter of the wanted ones, and what the agents do.
 
-use crate::{
-    cli::print,
-    protocol::{
-        relay::{
-            ACCEPTED, ACKNOWLEDGED, AgentRow, Change, ChangeKind, DEAD, JOINED, LEFT, MessageRow,
-        },
-        text::is_hidden,
-    },
+use crate::cli::print;
+use protocol::{
+    relay::{ACCEPTED, ACKNOWLEDGED, AgentRow, Change, ChangeKind, DEAD, JOINED, LEFT, MessageRow},
+    text::is_hidden,
 };
 use serde::Serialize;
 use std::{

@@ -1,11 +1,9 @@
 //! The past events, from the history of messages.
 
 use super::event::{Event, Filter};
-use crate::{
-    cli::{failure::Failure, messages::each_row, print::counted},
-    client::Client,
-    protocol::relay::{ChangeKind, HistoryRequest, Page},
-};
+use crate::cli::{failure::Failure, messages::each_row, print::counted};
+use client::Client;
+use protocol::relay::{ChangeKind, HistoryRequest, Page};
 use std::cmp::Reverse;
 
 /// The most messages of the history that are looked through. A message that was accepted before

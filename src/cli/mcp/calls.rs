@@ -3,13 +3,13 @@
 
 use crate::{
     cli::{
-        context::GlobalOptions,
         failure::{DONE, Failure},
         print::LINE_PREFIX,
         program::{AS_AGENT_RELAY, own_program},
     },
     mcp::{CallNumber, CommandLine, Ended, Input},
 };
+use client::home::HomeOptions;
 use crossbeam_channel::Sender;
 use std::{
     io::{self, PipeReader, Read as _, Write as _},
@@ -44,8 +44,8 @@ struct Running {
 }
 
 impl Calls {
-    pub(super) fn new(options: &GlobalOptions, events: Sender<Event>) -> Result<Self, Failure> {
-        let GlobalOptions { endpoint, home } = options;
+    pub(super) fn new(options: &HomeOptions, events: Sender<Event>) -> Result<Self, Failure> {
+        let HomeOptions { endpoint, home } = options;
         let stated = [("--endpoint", endpoint), ("--home", home)];
         let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
         let global_options = stated.flat_map(|(name, value)| [name.to_owned(), value]).collect();

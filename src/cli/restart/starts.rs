@@ -1,7 +1,7 @@
 //! The file that counts a home's automatic starts: one line for each start of the last minute, with
 //! its time in milliseconds since 1970. Readers and writers hold the home's start lock.
 
-use crate::config::is_absent;
+use client::home::is_absent;
 use platform::paths;
 use std::{
     fs::{self, File},

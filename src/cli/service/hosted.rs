@@ -3,14 +3,16 @@
 //! The service manager starts the program with arguments that follow `--as-agent-relay`, which are
 //! compared as a whole. Users never type them.
 
-use crate::cli::{
-    context::{Context, GlobalOptions},
-    failure::{DONE, Failure},
-    log,
-    program::{AS_AGENT_RELAY, own_program},
-    serve,
+use crate::{
+    cli::{
+        failure::{DONE, Failure},
+        log,
+        program::{AS_AGENT_RELAY, own_program},
+        serve,
+    },
+    daemon::mark::RESTART_CANCELLED,
 };
-use crate::daemon::mark::RESTART_CANCELLED;
+use client::home::{Context, HomeOptions};
 use platform::{
     paths,
     peer::User,
@@ -86,8 +88,8 @@ impl Hosted {
         Ok(DONE)
     }
 
-    fn options(&self) -> GlobalOptions {
-        GlobalOptions { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) }
+    fn options(&self) -> HomeOptions {
+        HomeOptions { home: Some(self.home.clone()), endpoint: Some(self.endpoint.clone()) }
     }
 
     /// Makes the home. Returns it with its owner.
@@ -99,7 +101,7 @@ impl Hosted {
     }
 
     fn context(&self) -> Result<Context, Failure> {
-        self.options().context_of_daemon()
+        Ok(self.options().context_of_daemon()?)
     }
 }
 

@@ -5,13 +5,12 @@
 //! There is no pause between restarts, so a command that stops the daemon always finds a daemon.
 
 use crate::cli::{
-    context::GlobalOptions,
     failure::{DONE, Failure},
     launch::{self, make_home},
     log,
     program::own_program,
 };
-use crate::client::Settings;
+use client::{Settings, home::HomeOptions};
 use platform::{clock, peer::User, process};
 use std::process::{Command, Stdio};
 
@@ -22,7 +21,7 @@ const FAILURES_MAX: u32 = 5;
 const STEADY_MS: u64 = 60_000;
 
 /// Runs the daemon with [`launch::arguments_for`], until it is stopped or fails too often.
-pub(crate) fn supervise(options: &GlobalOptions) -> Result<i32, Failure> {
+pub(crate) fn supervise(options: &HomeOptions) -> Result<i32, Failure> {
     let (program, home) = (own_program()?, options.home()?);
     make_home(&home)?;
     let _logging = log::begin_in(&home, &User::me().map_err(Failure::because)?)?;
@@ -50,7 +49,7 @@ pub(crate) fn supervise(options: &GlobalOptions) -> Result<i32, Failure> {
     }
 }
 
-fn is_up(options: &GlobalOptions) -> bool {
+fn is_up(options: &HomeOptions) -> bool {
     options
         .context()
         .is_ok_and(|context| context.try_join(&|endpoint| Settings::guest(endpoint)).is_ok())

@@ -1,15 +1,11 @@
 //! An agent in the list of `top`.
 
-use crate::{
-    cli::{
-        agents::{activity, add_waiting, presence},
-        escape::escaped,
-    },
-    protocol::{
-        activity::{Activity, ActivitySource},
-        control::State,
-        relay::AgentRow,
-    },
+use crate::cli::agents::{activity, add_waiting, presence};
+use protocol::{
+    activity::{Activity, ActivitySource},
+    control::State,
+    relay::AgentRow,
+    text::escaped,
 };
 
 /// The need of an agent for its person, the most urgent first.

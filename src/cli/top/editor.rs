@@ -1,6 +1,6 @@
 //! The line that a person types in `top`.
 
-use crate::cli::escape::escaped;
+use protocol::text::escaped;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The longest line, in bytes.

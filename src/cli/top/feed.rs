@@ -2,28 +2,28 @@
 //! that are routed. Each has a connection of its own, and joins again after the daemon was away.
 
 use super::{agent::Agent, message_list::Message, model::Update};
-use crate::{
-    cli::{
-        agents::Wrappers,
-        context::{Context, GlobalOptions},
-        escape::{escaped, escaped_text},
-        failure::Failure,
-        identity::Identity,
-        mailbox,
-        messages::{DeliveryState, each_row, payload_text, short_id},
-        moment,
-        request::{call, data_of, each_agent, parse},
-        tap,
-    },
-    client::{self, Client, Delivery, Event, Settings},
-    protocol::{
-        control::State,
-        name::EVERYONE,
-        relay::{HistoryRequest, InboxRequest, MessageRow, Page, Status, TapCopy},
-    },
+use crate::cli::{
+    agents::Wrappers,
+    failure::Failure,
+    identity::Identity,
+    mailbox,
+    messages::{DeliveryState, each_row, payload_text, short_id},
+    moment,
+    request::{call, data_of, each_agent, parse},
+    tap,
+};
+use client::{
+    self, Client, Delivery, Event, Settings,
+    home::{Context, HomeOptions},
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
 use platform::clock;
+use protocol::{
+    control::State,
+    name::EVERYONE,
+    relay::{HistoryRequest, InboxRequest, MessageRow, Page, Status, TapCopy},
+    text::{escaped, escaped_text},
+};
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     iter,
@@ -80,7 +80,7 @@ impl From<Failure> for End {
 /// The means to join a daemon, in a thread of `top`.
 #[derive(Clone)]
 pub(super) struct Source {
-    pub(super) options: GlobalOptions,
+    pub(super) options: HomeOptions,
     pub(super) context: Context,
     pub(super) updates: Sender<Update>,
 }

@@ -3,7 +3,6 @@
 use super::{action::Order, feed::Source, model::Update};
 use crate::{
     cli::{
-        escape::escaped,
         failure::{Failure, TIMED_OUT},
         identity::Identity,
         mailbox,
@@ -13,18 +12,19 @@ use crate::{
         send::{delivery_of, not_delivered},
         wrapped::{self, ANSWER, RUN_DIRECTORY, explain},
     },
-    client::{Event, Meta, Outgoing},
-    protocol::{
-        control::Request,
-        relay::{RedeliverRequest, Redelivered},
-    },
     wrap::{
         attach,
         control::client::{ControlClient, ControlError},
     },
 };
+use client::{Event, Meta, Outgoing};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use platform::{clock, pty::Size};
+use protocol::{
+    control::Request,
+    relay::{RedeliverRequest, Redelivered},
+    text::escaped,
+};
 use std::time::Duration;
 
 /// The longest wait until the daemon has accepted a message.

@@ -9,7 +9,7 @@ use super::{
     layout::Areas,
     message_list::{List, Message, MessageList},
 };
-use crate::cli::escape::escaped;
+use protocol::text::escaped;
 use ratatui::layout::Rect;
 
 /// The time for which a notice is shown.
@@ -268,14 +268,12 @@ impl Model {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{act::WHEEL, *};
-    use crate::{
-        cli::top::{
-            action::{Action, Effect, Order, Step},
-            agent::Need,
-            editor::Edit,
-        },
-        protocol::name::OPERATOR,
+    use crate::cli::top::{
+        action::{Action, Effect, Order, Step},
+        agent::Need,
+        editor::Edit,
     };
+    use protocol::name::OPERATOR;
     use ratatui::layout::Position;
 
     pub(in crate::cli::top) const NOW: u64 = 1_000_000;

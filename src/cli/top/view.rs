@@ -8,14 +8,11 @@ use super::{
     message_list::{List, Message},
     model::{Link, Mode, Model},
 };
-use crate::{
-    cli::{
-        escape::escaped,
-        print::counted,
-        table::{self, Column, cut},
-    },
-    protocol::name::OPERATOR,
+use crate::cli::{
+    print::counted,
+    table::{self, Column, cut},
 };
+use protocol::{name::OPERATOR, text::escaped};
 use ratatui::{
     Frame,
     buffer::Buffer,

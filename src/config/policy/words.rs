@@ -1,9 +1,7 @@
 //! A policy in words, for its owner to read.
 
-use crate::{
-    protocol::name::{OPERATOR, RELAY},
-    router::policy::{Policy, Rule},
-};
+use protocol::name::{OPERATOR, RELAY};
+use router::policy::{Policy, Rule};
 
 /// Returns the names that require a key, in alphabetical order.
 #[must_use]
@@ -59,8 +57,8 @@ fn rule_in_words(rule: &Rule) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::secret;
     use expect_test::{Expect, expect};
+    use protocol::secret;
     use std::path::Path;
 
     #[track_caller]

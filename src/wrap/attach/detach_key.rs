@@ -1,7 +1,7 @@
 //! The key that detaches a terminal.
 
-use crate::bridge::keys::find_ctrl;
 use std::{fmt, str::FromStr};
+use terminal::keys::find_ctrl;
 
 /// A key pressed together with Ctrl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

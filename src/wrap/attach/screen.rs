@@ -1,12 +1,10 @@
 //! A look at an agent's screen, without attaching a terminal to it.
 
-use crate::{
-    bridge::screen::{NoObserver, Screen},
-    protocol::control::{Answer, Request},
-    wrap::control::client::{ControlClient, ControlError},
-};
+use crate::wrap::control::client::{ControlClient, ControlError};
 use platform::pty::Size;
+use protocol::control::{Answer, Request};
 use std::time::Duration;
+use terminal::screen::{NoObserver, Screen};
 
 /// Returns the rows of an agent's screen, of which at most `size` is asked for. Neither the agent
 /// nor its size is changed.

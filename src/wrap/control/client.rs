@@ -1,12 +1,12 @@
 //! The client side of a wrapper's control endpoint, for a person's commands.
 
-use crate::protocol::{
-    control::{ANSWER_BYTES_MAX, Answer, Ended, Request, State},
-    frame::Decoder,
-};
 use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use platform::{endpoint::Endpoint, transport::Stream};
+use protocol::{
+    control::{ANSWER_BYTES_MAX, Answer, Ended, Request, State},
+    frame::Decoder,
+};
 use std::{
     fmt, fs,
     io::{self, Read, Write},

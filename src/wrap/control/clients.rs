@@ -6,21 +6,19 @@
 //! memory.
 
 use super::server::{ClientEvent, ClientHandle, ClientId, ControlEndpoint, ControlServer};
-use crate::{
-    bridge::{
-        keys::KeystrokeFilter,
-        screen::{Screen, tail::Tail},
-    },
-    protocol::{
-        Moment,
-        control::{Answer, Bytes, Ended, Request, State},
-        hook::Report,
-        secret::Secret,
-    },
-};
 use crossbeam_channel::{Receiver, never};
 use platform::pty::Size;
+use protocol::{
+    Moment,
+    control::{Answer, Bytes, Ended, Request, State},
+    hook::Report,
+    secret::Secret,
+};
 use std::{collections::BTreeMap, io, mem};
+use terminal::{
+    keys::KeystrokeFilter,
+    screen::{Screen, tail::Tail},
+};
 
 /// The most terminals attached at a time.
 const ATTACHED_MAX: usize = 8;
@@ -246,9 +244,9 @@ struct Client {
     requested_at: Moment,
     answers: Vec<u8>,
     output: Vec<u8>,
-    /// Keys that the bridge has not accepted yet.
+    /// Keys that the terminal side has not accepted yet.
     keys: Vec<u8>,
-    /// Whether no further request of the client is read until the bridge accepts the keys.
+    /// Whether no further request of the client is read until the terminal side accepts the keys.
     is_paused: bool,
     attachment: Option<Attachment>,
     /// Whether output was lost, so that only a snapshot shows the screen again.

@@ -3,16 +3,14 @@
 //! The threads pass connections and requests to the driver, which answers each client through its
 //! [`ClientHandle`]. Only processes of this user may connect, and only a limited number at a time.
 
-use crate::{
-    protocol::{
-        control::{REQUEST_BYTES_MAX, Request},
-        frame::Decoder,
-        name::Name,
-    },
-    wrap::threads::spawn,
-};
+use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport};
+use protocol::{
+    control::{REQUEST_BYTES_MAX, Request},
+    frame::Decoder,
+    name::Name,
+};
 use std::{
     io::{self, Read, Write},
     path::Path,
@@ -56,8 +54,8 @@ pub(in crate::wrap) struct ClientHandle {
 }
 
 impl ClientHandle {
-    /// Lets the reader go on to the client's next request, once the bridge has accepted the last
-    /// KEYS.
+    /// Lets the reader go on to the client's next request, once the terminal side has accepted the
+    /// last KEYS.
     pub(super) fn accept_keys(&self) {
         // A full channel holds this signal already, and a closed channel means that the reader has
         // ended.

@@ -1,11 +1,9 @@
 //! Reports of the agent's activity to the daemon, one at a time.
 
-use crate::{
-    bridge::Doing,
-    client::{Client, ClientError, Delivery},
-    protocol::{Moment, code::NackCode, payload::Nack, relay::ActivityRequest},
-};
+use client::{Client, ClientError, Delivery};
 use crossbeam_channel::{Receiver, RecvError, never};
+use protocol::{Moment, code::NackCode, payload::Nack, relay::ActivityRequest};
+use terminal::Doing;
 
 type Answer = Result<Delivery, ClientError>;
 

@@ -1,16 +1,14 @@
 //! The driver's part for clients of the control endpoint.
 
 use super::{Driver, GRACE_STOP, now};
-use crate::{
-    bridge::{Input, ReadFrom, Taken, Ticket},
-    protocol::control,
-    wrap::control::{
-        clients::Action,
-        server::{ClientEvent, ClientId},
-    },
+use crate::wrap::control::{
+    clients::Action,
+    server::{ClientEvent, ClientId},
 };
 use platform::{clock, pty::Pty};
+use protocol::control;
 use std::{env, process, time::Duration};
+use terminal::{Input, ReadFrom, Taken, Ticket};
 
 /// The longest time for clients to read the command's end.
 const GOODBYE_MS: u64 = 1000;
@@ -58,16 +56,17 @@ impl Driver {
         }
     }
 
-    /// Types the clients' keys, as far as the bridge accepts them, and writes pending output.
+    /// Types the clients' keys, as far as the terminal side accepts them, and writes pending
+    /// output.
     pub(super) fn serve_clients(&mut self) {
         self.clients.expire_keys(now());
-        while self.bridge.wants_keys()
+        while self.side.wants_keys()
             && let Some(keys) = self.clients.take_keys()
         {
             self.keys(&keys);
         }
         loop {
-            let unconfirmed = self.clients.serve(now(), self.bridge.screen()).into_iter();
+            let unconfirmed = self.clients.serve(now(), self.side.screen()).into_iter();
             self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Ticket(id))));
             if self.inputs.is_empty() {
                 return;
@@ -78,12 +77,12 @@ impl Driver {
     }
 
     fn send_state(&mut self, id: ClientId) {
-        let bridge = self.bridge.state();
+        let side = self.side.state();
         let state = control::State {
-            waiting: bridge.waiting,
-            why: bridge.why.map(|why| self.explain(why)),
-            held: bridge.held,
-            connected: bridge.connected,
+            waiting: side.waiting,
+            why: side.why.map(|why| self.explain(why)),
+            held: side.held,
+            connected: side.connected,
             attached: self.clients.attached(),
             source: Some(self.source()),
             no_hooks: self.no_hooks(),
@@ -112,7 +111,7 @@ impl Driver {
 
     /// Returns the reason why the agent's CLI reports nothing by hooks, although it could.
     fn no_hooks(&self) -> Option<String> {
-        let unheard = self.bridge.unheard_since().filter(|_| self.hooks.are_given);
+        let unheard = self.side.unheard_since().filter(|_| self.hooks.are_given);
         match unheard.map(|since| now().since(since)).filter(|ms| *ms >= UNHEARD_MS) {
             Some(_) if self.hooks.need_extension => Some(UNHEARD_EXTENSION.to_owned()),
             Some(_) => Some(UNHEARD.to_owned()),
@@ -121,7 +120,7 @@ impl Driver {
     }
 
     fn source(&self) -> control::Source {
-        match self.bridge.read_from() {
+        match self.side.read_from() {
             ReadFrom::Screen => control::Source::Screen,
             ReadFrom::Transcript(id) => {
                 // The path of a file that is no longer followed is not known.
@@ -135,12 +134,12 @@ impl Driver {
 
     /// Tells the clients how the command ended.
     pub(super) fn end(&mut self) -> control::Ended {
-        let screen = self.bridge.screen();
+        let screen = self.side.screen();
         let full_screen = screen.alternate().then(|| screen.text());
         self.input(Input::ChildGone);
         // The thread that waits for the command reports its exit code, unless it panics.
         let code = self.exit_code.unwrap_or(1);
-        let mut ended = control::Ended::new(code, &self.bridge.screen().text());
+        let mut ended = control::Ended::new(code, &self.side.screen().text());
         if let Some(text) = full_screen.filter(|_| ended.last_lines.is_empty()) {
             ended = control::Ended { taken_away: true, ..control::Ended::new(code, &text) };
         }
@@ -152,7 +151,7 @@ impl Driver {
         }
         self.clients.send_end(&ended);
         // The agent has ended, so it does not matter which hooks have printed.
-        let _ = self.clients.serve(now(), self.bridge.screen());
+        let _ = self.clients.serve(now(), self.side.screen());
         ended
     }
 
@@ -164,7 +163,7 @@ impl Driver {
             let Ok((id, event)) = self.clients.events().recv_timeout(left) else { return };
             // The command has ended, so no action makes a difference.
             let _ = self.clients.handle(now(), id, event);
-            let _ = self.clients.serve(now(), self.bridge.screen());
+            let _ = self.clients.serve(now(), self.side.screen());
         }
     }
 }

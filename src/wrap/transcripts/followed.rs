@@ -1,17 +1,15 @@
 //! A transcript that is read as it grows.
 
 use super::{DriverGone, Event, TranscriptId};
-use crate::{
-    bridge::transcript::{Format, Reader},
-    protocol::calendar,
-};
 use crossbeam_channel::Sender;
 use platform::paths::open_file_of_others;
+use protocol::calendar;
 use std::{
     fs::{self, File},
     io::{self, Read as _},
     path::{Path, PathBuf},
 };
+use terminal::transcript::{Format, Reader};
 
 /// A transcript file, and the position up to which it was read.
 pub(super) struct Followed {

@@ -3,13 +3,14 @@
 //! The key of hooks proves that the agent's hook or one of its commands speaks, which may name any
 //! file. So the file is checked here, whatever the hook itself has checked.
 
-use crate::{bridge::transcript::Format, protocol::hook::TRANSCRIPT_BYTES_MAX};
 use platform::paths;
+use protocol::hook::TRANSCRIPT_BYTES_MAX;
 use std::{
     fmt, fs,
     io::{self, ErrorKind},
     path::{Component, Path, PathBuf},
 };
+use terminal::transcript::Format;
 
 /// A transcript that a hook has named.
 #[derive(Debug)]

@@ -5,12 +5,9 @@ use super::{
     followed::Followed,
     named::{self, Named, Refusal},
 };
-use crate::{
-    bridge::transcript::{Format, Home, Leader, Location, ProcessFile, ProjectList, Session},
-    protocol::Moment,
-};
 use crossbeam_channel::Sender;
 use platform::{clock, paths::open_file_of_others, process};
+use protocol::Moment;
 use std::{
     cmp::Reverse,
     collections::HashMap,
@@ -21,6 +18,7 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+use terminal::transcript::{Format, Home, Leader, Location, ProcessFile, ProjectList, Session};
 
 /// The time between two searches while no transcript is known to be the command's.
 const SEARCH_MS: u64 = 250;
@@ -29,8 +27,8 @@ const SEARCH_MS: u64 = 250;
 /// begin another conversation.
 const SEARCH_AGAIN_MS: u64 = 1000;
 
-/// The time after an output or a record in which the bridge may still decide whether a transcript
-/// is the command's.
+/// The time after an output or a record in which the terminal side may still decide whether a
+/// transcript is the command's.
 const UNDECIDED_MS: u64 = 10_000;
 
 /// The tolerance of a file's modification time, which may come from a coarser clock or be in whole

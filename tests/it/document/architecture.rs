@@ -1,5 +1,5 @@
-//! ARCHITECTURE.md, compared with the code: paths, layers, threads. Its tables of layers and
-//! permissions are checked by `tidy`.
+//! ARCHITECTURE.md, compared with the code: paths, crates, threads. Its table of permissions is
+//! checked by `tidy`.
 
 use super::{part, ticked};
 use crate::tidy::{SOURCES, Source};
@@ -11,7 +11,7 @@ const ARCHITECTURE: &str = include_str!("../../../ARCHITECTURE.md");
 #[test]
 fn named_paths_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["src/", "platform/", "tests/", "fuzz/", "ci/", "docs/"];
+    let folders = ["src/", "crates/", "platform/", "tests/", "fuzz/", "ci/", "docs/"];
     let paths: Vec<_> = ARCHITECTURE
         .split("```")
         .step_by(2)
@@ -27,13 +27,15 @@ fn named_paths_exist() {
 }
 
 #[test]
-fn code_map_has_every_layer() {
+fn code_map_has_every_crate_and_folder_of_the_program() {
     let code_map = part(ARCHITECTURE, "## ", "Code map");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for entry in fs::read_dir(source).unwrap().map(Result::unwrap) {
-        let name = entry.file_name().into_string().unwrap();
-        let is_layer = entry.file_type().unwrap().is_dir();
-        assert!(!is_layer || code_map.contains(&format!("`src/{name}/")), "{name}");
+    for folder in ["src", "crates"] {
+        let inside = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        for entry in fs::read_dir(inside).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            let is_folder = entry.file_type().unwrap().is_dir();
+            assert!(!is_folder || code_map.contains(&format!("`{folder}/{name}/")), "{name}");
+        }
     }
 }
 

@@ -2,13 +2,13 @@
 //! are compared with its real answers, member by member.
 
 use super::examples as documented_examples;
-use crate::{raw::Raw, sandbox::Sandbox};
-use agent_relay::protocol::secret::{Secret, hash_text};
+use protocol::secret::{Secret, hash_text};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
 };
+use testkit::{raw::Raw, sandbox::Sandbox};
 
 #[test]
 fn examples_are_played_to_a_daemon() {

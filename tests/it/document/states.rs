@@ -3,13 +3,13 @@
 use super::{PROTOCOL, RELAY_API, constant, part, rows, ticked};
 use std::collections::{BTreeMap, BTreeSet};
 
-const ROWS: &str = include_str!("../../../src/router/requests/rows.rs");
-const OBSTACLES: &str = include_str!("../../../src/router/mail/deliveries.rs");
-const PROGRESS: &str = include_str!("../../../src/router/mail/message.rs");
-const CLIENT: &str = include_str!("../../../src/router/connections/client.rs");
-const MESSAGE: &str = include_str!("../../../src/client/message.rs");
-const SESSION: &str = include_str!("../../../src/client/session.rs");
-const BACKOFF: &str = include_str!("../../../src/client/session/backoff.rs");
+const ROWS: &str = include_str!("../../../crates/router/src/requests/rows.rs");
+const OBSTACLES: &str = include_str!("../../../crates/router/src/mail/deliveries.rs");
+const PROGRESS: &str = include_str!("../../../crates/router/src/mail/message.rs");
+const CLIENT: &str = include_str!("../../../crates/router/src/connections/client.rs");
+const MESSAGE: &str = include_str!("../../../crates/client/src/message.rs");
+const SESSION: &str = include_str!("../../../crates/client/src/session.rs");
+const BACKOFF: &str = include_str!("../../../crates/client/src/session/backoff.rs");
 
 /// The states of a connection: the name in the code, as words, and the name in the document.
 const STAGES: [(&str, &str); 5] = [
@@ -25,7 +25,7 @@ fn diagrams_have_the_states_of_the_code() {
     assert_eq!(states("As the client sees it"), variants(MESSAGE, "pub enum State {"));
     let (code, shown): (BTreeSet<_>, BTreeSet<_>) =
         STAGES.map(|(code, shown)| (code.to_owned(), shown.to_owned())).into_iter().unzip();
-    assert_eq!(variants(CLIENT, "pub(in crate::router) enum Stage {"), code);
+    assert_eq!(variants(CLIENT, "pub(crate) enum Stage {"), code);
     assert_eq!(states("As the daemon sees it"), shown);
     assert_eq!(states("States of a delivery"), delivery_states());
     assert_eq!(states("States of a session").len(), 3);
@@ -84,7 +84,7 @@ fn client_times_are_those_of_the_code() {
     let choosing = part(PROTOCOL, "### ", "Choosing `max_inflight`");
     let inflight = constant(wrap, "INFLIGHT_MAX");
     assert!(choosing.contains(&format!("The wrapper of this project says {inflight} ")));
-    let dedup = include_str!("../../../src/client/session/dedup.rs");
+    let dedup = include_str!("../../../crates/client/src/session/dedup.rs");
     assert_eq!(constant(dedup, "WINDOW"), 4_096);
     assert!(choosing.contains("remembers 4,096"));
 }
@@ -92,14 +92,15 @@ fn client_times_are_those_of_the_code() {
 #[test]
 fn subscription_limits_are_those_of_the_code() {
     let topics = part(PROTOCOL, "### ", "Topics");
-    let subscriptions = include_str!("../../../src/router/directory/subscriptions.rs");
+    let subscriptions = include_str!("../../../crates/router/src/directory/subscriptions.rs");
     let each = ["LITERAL_BYTES", "WILDCARD_BYTES"].map(|name| constant(subscriptions, name));
     let [literal, wildcard] = each;
     assert!(
         topics
             .contains(&format!("twice its length and {literal} bytes, {wildcard} with wildcards"))
     );
-    let waiting = constant(include_str!("../../../src/router/journal.rs"), "SUBSCRIBING_MAX");
+    let waiting =
+        constant(include_str!("../../../crates/router/src/journal.rs"), "SUBSCRIBING_MAX");
     assert_eq!(waiting, 2_048);
     assert!(
         topics.contains("2,048 answers to SUBSCRIBE and UNSUBSCRIBE, of all connections together")
@@ -142,14 +143,13 @@ fn words(variant: &str) -> String {
 fn delivery_states() -> BTreeSet<String> {
     let (_, rows) = ROWS.split_once("    fn delivery_state<").expect("the function is there");
     let (rows, _) = rows.split_once("    const fn unix_ms_at(").expect("the next one");
-    let (_, obstacle) =
-        OBSTACLES.split_once("    pub(in crate::router) fn obstacle(").expect("it is there");
+    let (_, obstacle) = OBSTACLES.split_once("    pub(crate) fn obstacle(").expect("it is there");
     let (obstacle, _) = obstacle.split_once("\n    }\n").expect("it ends");
     let quoted = |text: &'static str| text.split('"').skip(1).step_by(2);
     let (mut states, mut waits) = (BTreeSet::new(), BTreeSet::new());
     waits.extend(quoted(obstacle));
     let (_, at_recipient) =
-        PROGRESS.split_once("    pub(in crate::router) fn progress(").expect("it is there");
+        PROGRESS.split_once("    pub(crate) fn progress(").expect("it is there");
     let (at_recipient, _) = at_recipient.split_once("\n    }\n").expect("it ends");
     for line in rows.lines().chain(at_recipient.lines()) {
         let mut words = quoted(line);

@@ -2,17 +2,17 @@
 //! Also the statements of documents and CI about agent CLIs.
 
 use super::{CONFIGURATION, rows, ticked};
-use agent_relay::bridge::{
+use serde::Deserialize;
+use std::{collections::BTreeSet, path::Path};
+use terminal::{
     agents::{self, AGENTS, Agent},
     obstacle::Obstacle,
     recipe::Book,
 };
-use serde::Deserialize;
-use std::{collections::BTreeSet, path::Path};
 
 const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
-const GENERAL: &str = include_str!("../../../src/bridge/recipe/generic.toml");
-const OBSTACLES: &str = include_str!("../../../src/bridge/obstacle.rs");
+const GENERAL: &str = include_str!("../../../crates/terminal/src/recipe/generic.toml");
+const OBSTACLES: &str = include_str!("../../../crates/terminal/src/obstacle.rs");
 
 /// The rows of the table whose first column has this heading.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {

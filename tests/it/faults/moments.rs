@@ -1,16 +1,16 @@
 //! A daemon that is killed, or cannot read or lock its files, at awkward moments.
 
 use super::traced::{Attached, has_strace, injected, traced};
-use crate::{
-    fallible_client::FallibleClient,
-    hostile::Pair,
-    sandbox::{Daemon, Sandbox, output, until},
-};
+use crate::{fallible_client::FallibleClient, hostile::Pair};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+};
+use testkit::{
+    sandbox::{Daemon, Sandbox},
+    waiting::{output, until},
 };
 
 /// The files of the store.
@@ -182,8 +182,8 @@ fn daemon_killed_during_a_migration_leaves_the_old_or_the_new_version() {
     stop(&mut sandbox);
     let (home, saved) = (sandbox.home(), sandbox.directory().join("saved"));
     let old = rusqlite::Connection::open(home.join("relay.db")).unwrap();
-    old.execute_batch(include_str!("../../data/store/back_to_3.sql")).unwrap();
-    old.execute_batch(include_str!("../../data/store/back_to_2.sql")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_3.sql")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_2.sql")).unwrap();
     old.close().unwrap();
     fs::copy(home.join("relay.db"), &saved).unwrap();
     let files = [&STORE[..], &[COPY]].concat();
@@ -329,7 +329,7 @@ fn check_outage(calls: &str) {
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
     let outage = Attached::to(&sandbox, sandbox.daemon_pid(), injected(&sandbox, calls, &STORE));
     let mut accepted = Vec::new();
-    let mut send = |ann: &mut crate::raw::Raw, body: &str| -> Value {
+    let mut send = |ann: &mut testkit::raw::Raw, body: &str| -> Value {
         ann.send("Bob", body, json!({"requires_ack": true}));
         let answer = ann.receive().unwrap();
         if answer["type"] == "ACK" {

@@ -1,6 +1,6 @@
 //! Two clients that retry, and a record of the messages that were accepted and received.
 
-use crate::{fallible_client::FallibleClient, sandbox::WATCHDOG};
+use crate::fallible_client::FallibleClient;
 use parking_lot::Mutex;
 use platform::{endpoint::Endpoint, transport::Stream};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use std::{
     thread,
     time::Duration,
 };
+use testkit::waiting::WATCHDOG;
 
 /// The maximum number of attempts at each step while the daemon runs.
 const TRIES: usize = 8;

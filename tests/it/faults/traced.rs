@@ -1,10 +1,13 @@
 //! A daemon whose system calls fail or kill it at moments that a test chooses.
 
-use crate::sandbox::{Sandbox, not_tried, wait};
 use std::{
     ffi::OsString,
     io::{BufRead, BufReader},
     process::{Child, ChildStderr, Command, Stdio},
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{not_tried, wait},
 };
 
 /// Reports whether there is `strace`. If not, the test is not tried.

@@ -1,9 +1,5 @@
 //! An attack on a daemon, and the checks of other clients and of the memory meanwhile.
 
-use crate::{
-    raw::Raw,
-    sandbox::{Sandbox, WATCHDOG, resident_bytes},
-};
 use platform::transport::Stream;
 use serde_json::{Value, json};
 use std::{
@@ -16,6 +12,11 @@ use std::{
     },
     thread,
     time::{Duration, Instant},
+};
+use testkit::{
+    raw::Raw,
+    sandbox::Sandbox,
+    waiting::{WATCHDOG, resident_bytes},
 };
 
 /// Limits small enough to be reached within a second.

@@ -1,13 +1,14 @@
 //! Clients that connect too often, send too much, or do not read what they are sent.
 
 use super::attack::{Attack, SMALL_LIMITS, check_under_attack, frame, hello};
-use crate::{
-    raw::{Raw, session},
-    sandbox::{Sandbox, until},
-};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, thread, time::Instant};
+use testkit::{
+    raw::{Raw, session},
+    sandbox::Sandbox,
+    waiting::until,
+};
 
 /// Connections that never finish their handshake.
 const HALF_OPEN: usize = 1000;

@@ -1,7 +1,7 @@
 //! The largest values of members, and acknowledgements of another client's deliveries.
 
-use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
+use testkit::sandbox::Sandbox;
 
 /// The daemon does not check the content of payloads.
 #[test]

@@ -1,7 +1,6 @@
 //! Unexpected files at the daemon's paths, and files removed while it runs.
 
 use super::attack::Pair;
-use crate::sandbox::{Sandbox, output, until};
 use platform::{
     lock::Lock,
     transport::{Listener, Stream},
@@ -11,6 +10,10 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+};
+use testkit::{
+    sandbox::Sandbox,
+    waiting::{output, until},
 };
 
 /// Checks that `up` fails with these words and leaves the path as it was.

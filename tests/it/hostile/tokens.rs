@@ -1,12 +1,12 @@
 //! Two clients that show the same token at the same time.
 
-use crate::{
-    raw::{Raw, session},
-    sandbox::Sandbox,
-    upgrade::DetachedDaemon,
-};
+use crate::upgrade::DetachedDaemon;
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs, sync::Barrier, thread};
+use testkit::{
+    raw::{Raw, session},
+    sandbox::Sandbox,
+};
 
 const RACES: usize = 20;
 

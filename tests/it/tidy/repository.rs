@@ -1,4 +1,4 @@
-//! The repository's files, and the tables of ARCHITECTURE.md that say which code may do what.
+//! The repository's files, and the table of ARCHITECTURE.md that says which code may do what.
 
 use super::source::Source;
 use std::{
@@ -11,10 +11,7 @@ use walkdir::{DirEntry, WalkDir};
 
 type Table = BTreeMap<String, BTreeSet<String>>;
 
-/// Each layer with the layers that it may use.
-pub(super) static LAYERS: LazyLock<Table> = LazyLock::new(|| table("layers"));
-
-/// Each permission with the layers and modules that have it.
+/// Each permission with the crates and modules that have it.
 static PERMISSIONS: LazyLock<Table> = LazyLock::new(|| table("permissions"));
 
 /// The block of ARCHITECTURE.md that is fenced as `name`: the first word of each line, with the
@@ -30,22 +27,17 @@ fn table(name: &str) -> Table {
     lines.filter_map(row).collect()
 }
 
-/// Whether the layer or a module of a file has the permission.
+/// Whether the crate or a module of a file has the permission. The folders of `src/` count as crates
+/// here: `crates/router/src/mail.rs` is in `router/mail`, `src/cli/up.rs` in `cli/up`.
 pub(super) fn permits(permission: &str, path: &str) -> bool {
-    let inside = path.strip_prefix("src/").unwrap_or(path);
+    let inside = match path.strip_prefix("crates/") {
+        Some(inside) => inside.replacen("/src/", "/", 1),
+        None => path.strip_prefix("src/").unwrap_or(path).to_owned(),
+    };
     PERMISSIONS[permission].iter().any(|name| {
         let rest = inside.strip_prefix(&**name);
         rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
     })
-}
-
-/// The layer of a file: `src/router/mail.rs` is in `router`, `build.rs` in `build`, all of
-/// `platform/` in `platform`. `src/lib.rs` and tests are in no layer.
-pub(super) fn layer(path: &str) -> Option<&str> {
-    if path.starts_with("platform/") || path == "build.rs" {
-        return path.split(['/', '.']).next();
-    }
-    path.strip_prefix("src/")?.split(['/', '.']).next().filter(|layer| *layer != "lib")
 }
 
 /// Every Rust file of the repository. Modules that are declared under `#[cfg(test)]` count as

@@ -1,7 +1,7 @@
 //! The rules, one function each: from a file to the places in it that break the rule.
 
 use super::{
-    repository::{LAYERS, layer, permits},
+    repository::permits,
     source::{Source, Token},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,29 +19,9 @@ fn banned(source: &Source, is_banned: impl Fn(&Token) -> bool, instead: &str) ->
     paths.map(|path| breach(source, path.line, &format!("`{}`: {instead}", path.text))).collect()
 }
 
-/// Checks that a layer uses only the layers that the table allows.
-pub(super) fn layers(source: &Source) -> Vec<String> {
-    let Some(own) = layer(&source.path) else { return Vec::new() };
-    let Some(allowed) = LAYERS.get(own) else {
-        return vec![breach(source, 1, &format!("no layer `{own}` in ARCHITECTURE.md"))];
-    };
-    let is_banned = |path: &Token| {
-        let mut segments = path.text.split("::");
-        let target = match segments.next() {
-            Some("platform") => "platform",
-            // In the executables and in `platform`, `crate` is not the library.
-            Some("crate") if matches!(own, "bin" | "platform") => own,
-            Some("crate" | "agent_relay") => segments.next().unwrap_or(own),
-            _ => own,
-        };
-        target != own && !allowed.contains(target)
-    };
-    banned(source, is_banned, &format!("`{own}` may use {allowed:?} only (ARCHITECTURE.md)"))
-}
-
 /// Checks that only `platform/` distinguishes operating systems.
 pub(super) fn systems(source: &Source) -> Vec<String> {
-    if layer(&source.path) == Some("platform") {
+    if source.path.starts_with("platform/") {
         return Vec::new();
     }
     let is_system = |word: &str| ["unix", "windows"].contains(&word) || word.starts_with("target_");
@@ -110,15 +90,12 @@ pub(super) fn files(source: &Source) -> Vec<String> {
 pub(super) fn circles(sources: &[Source]) -> Vec<String> {
     let mut uses: BTreeMap<Vec<String>, Vec<Vec<String>>> = BTreeMap::new();
     for source in sources {
-        let Some(layer) = layer(&source.path) else { continue };
-        let root = if layer == "platform" { layer } else { "crate" };
-        let rooted = |path: &[String]| [&[root.to_owned()], &path[1..]].concat();
-        let module = rooted(&source.module());
+        let module = source.module();
         let children: BTreeSet<_> = source.after("mod").map(|(_, name)| name).collect();
         let paths = source.paths.iter().filter(|path| !path.is_test).filter_map(|path| {
             let path: Vec<_> = path.text.split("::").map(str::to_owned).collect();
             match &*path[0] {
-                "crate" => Some(rooted(&path)),
+                first if first == module[0] => Some(path),
                 first => children.contains(first).then(|| [module.clone(), path].concat()),
             }
         });

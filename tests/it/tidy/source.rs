@@ -9,7 +9,7 @@ pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) tokens: Vec<Token>,
-    /// Paths of at least two segments, with `self` and `super` resolved. A `use` of several names
+    /// Paths of at least two segments, with `crate`, `self` and `super` resolved. A `use` of several names
     /// has a path for each name.
     pub(crate) paths: Vec<Token>,
 }
@@ -36,7 +36,9 @@ impl Token {
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let stream = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
-        let is_test = path.starts_with("tests/") || path.contains("/tests/");
+        let is_test = path.starts_with("tests/")
+            || path.contains("/tests/")
+            || ["crates/testkit/", "crates/fuzzing/"].iter().any(|tests| path.starts_with(tests));
         let (path, text) = (path.to_owned(), text.to_owned());
         let mut source = Self { path, text, tokens: Vec::new(), paths: Vec::new() };
         flatten(stream, is_test || source.text.contains("#![cfg(test)]"), &mut source.tokens);
@@ -60,12 +62,20 @@ impl Source {
         found.map(|at| (at, self.at(at)))
     }
 
-    /// The module that the file is: `src/router/mail.rs` is `crate::router::mail`.
+    /// The module that the file is, below its crate: `crates/router/src/mail.rs` is `router::mail`. The
+    /// root package is `crate`.
     pub(crate) fn module(&self) -> Vec<String> {
-        let inside = self.path.strip_prefix("platform/").unwrap_or(&self.path);
-        let inside = inside.strip_prefix("src/").unwrap_or(inside).trim_end_matches(".rs");
-        let parts = inside.split('/').filter(|part| !matches!(*part, "lib" | "main" | "mod"));
-        ["crate"].into_iter().chain(parts).map(str::to_owned).collect()
+        let mut inside = self.path.trim_end_matches(".rs").split('/').peekable();
+        let root = match *inside.peek().expect("a path has a part") {
+            "crates" => inside.nth(1).expect("a crate has a name"),
+            folder @ ("platform" | "nats" | "fuzz") => {
+                inside.next();
+                folder
+            }
+            _ => "crate",
+        };
+        let parts = inside.filter(|part| !matches!(*part, "src" | "lib" | "main" | "mod"));
+        [root].into_iter().chain(parts).map(str::to_owned).collect()
     }
 
     /// Reads a path, or the branches of one, below `stem`; returns the index after it.
@@ -101,6 +111,9 @@ impl Source {
         let module = self.module();
         let stem = &module[..module.len().saturating_sub(ups).max(1)];
         segments.splice(..own, stem.iter().filter(|_| own > 0).cloned());
+        if segments.first().is_some_and(|first| first == "crate") {
+            segments[0].clone_from(&module[0]);
+        }
         if segments.len() > 1 {
             let Token { line, is_test, .. } = self.tokens[at];
             self.paths.push(Token { text: segments.join("::"), line, is_test });

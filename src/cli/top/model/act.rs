@@ -1,15 +1,13 @@
 //! The actions of a person on the state of `top`.
 
 use super::{Mode, Model};
-use crate::{
-    cli::top::{
-        action::{Action, Effect, HELP_ROWS, Order, Step},
-        editor::{BYTES_MAX, Edit, Editor},
-        layout::Areas,
-        message_list::{List, Message},
-    },
-    protocol::name::OPERATOR,
+use crate::cli::top::{
+    action::{Action, Effect, HELP_ROWS, Order, Step},
+    editor::{BYTES_MAX, Edit, Editor},
+    layout::Areas,
+    message_list::{List, Message},
 };
+use protocol::name::OPERATOR;
 use ratatui::layout::{Position, Rect};
 
 /// The messages or rows by which the wheel scrolls.

@@ -1,13 +1,11 @@
 //! Searches of this process for transcripts in a home of its own.
 
 use super::{super::EVENTS_MAX, *};
-use crate::{
-    bridge::{agents, transcript::Record},
-    protocol::calendar,
-};
 use crossbeam_channel::{Receiver, bounded};
+use protocol::calendar;
 use sha2::{Digest as _, Sha256};
 use std::{fs::File, io::Write as _, process::id, slice};
+use terminal::{agents, transcript::Record};
 
 /// A CLI's home with the directory `here`, in which the CLI's agents work. Removed when dropped.
 struct TestHome(PathBuf);
@@ -217,7 +215,8 @@ fn more_transcripts_than_the_limit_are_each_read_once() {
         look(&mut search, &sender);
         assert_eq!(replies(&events), [], "round {round}");
     }
-    // A transcript that was closed and grows again keeps its id, by which the bridge knows it.
+    // A transcript that was closed and grows again keeps its id, by which the terminal side knows
+    // it.
     for (index, word) in [(0, "again"), (count - 1, "still")] {
         append(&paths[index], &reply(word, search.started_ms), 1_000_000);
         look(&mut search, &sender);

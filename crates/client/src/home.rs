@@ -1,0 +1,20 @@
+//! A home directory and the daemon that it names: the files that people write there, the operator's
+//! key, and the endpoints at which the daemon may listen.
+
+mod config;
+mod context;
+mod endpoint;
+mod error;
+mod keys;
+mod nearest;
+pub mod operator_key;
+pub mod parse;
+pub mod service;
+pub mod text;
+
+pub use config::{Config, FILE, LOCK_FILE};
+pub use context::{Context, HomeOptions};
+pub use endpoint::{ENDPOINT_FILE, EndpointSources};
+pub use error::{ConfigError, HomeError, is_absent};
+pub use keys::{AGENT, KEY_FILE, Keys, agent_around};
+pub use nearest::nearest;

@@ -1,0 +1,242 @@
+//! config.toml: the settings of a daemon.
+
+use crate::home::{
+    error::{ConfigError, is_absent},
+    parse::{self, non_empty_text, whole_number},
+    text,
+};
+use protocol::payload::Durability;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, Unexpected},
+};
+use std::path::Path;
+
+/// The file's name in the home directory.
+pub const FILE: &str = "config.toml";
+
+/// The lock file in the home directory, whose lock a daemon holds as long as it runs.
+pub const LOCK_FILE: &str = "daemon.lock";
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+
+/// The settings of a daemon. Every key is optional.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The daemon's endpoint; `None` for the system's default.
+    #[serde(deserialize_with = "non_empty_text")]
+    pub endpoint: Option<String>,
+    /// The durability of accepted messages.
+    #[serde(deserialize_with = "durability")]
+    pub durability: Durability,
+    /// The longest frame in bytes, without its length prefix.
+    #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 64 << 20 }>")]
+    pub max_frame_bytes: u64,
+    /// The silence after which a PING is sent.
+    #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
+    pub heartbeat_ms: u64,
+    /// The longest time from a connection to its HELLO.
+    #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
+    pub handshake_timeout_ms: u64,
+    /// The time for which a resume token is valid after a disconnect.
+    #[serde(deserialize_with = "whole_number::<_, 0, { 30 * DAY_MS }>")]
+    pub resume_window_ms: u64,
+    /// The time to live of a message that states none.
+    #[serde(deserialize_with = "whole_number::<_, 1_000, { 365 * DAY_MS }>")]
+    pub default_ttl_ms: u64,
+    /// The time to live of a message to an agent of another machine that does not state one.
+    #[serde(deserialize_with = "whole_number::<_, 1_000, 31_536_000_000>")]
+    pub remote_ttl_ms: u64,
+    /// The most messages in one agent's queue.
+    #[serde(deserialize_with = "whole_number::<_, 1, 1_000_000>")]
+    pub queue_max_messages: u64,
+    /// The most bytes in one agent's queue.
+    #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 4 << 30 }>")]
+    pub queue_max_bytes: u64,
+    /// The most delivered messages that a session retains for replay.
+    #[serde(deserialize_with = "whole_number::<_, 0, 1_000_000>")]
+    pub replay_messages: u64,
+    /// The most bytes that the daemon holds in memory.
+    #[serde(deserialize_with = "whole_number::<_, { 16 << 20 }, { 64 << 30 }>")]
+    pub memory_max_bytes: u64,
+    /// The most connections that have completed the handshake.
+    #[serde(deserialize_with = "whole_number::<_, 1, 65_536>")]
+    pub max_clients: u64,
+    /// The days after which the name of an absent agent is forgotten.
+    #[serde(deserialize_with = "whole_number::<_, 1, 3_650>")]
+    pub mailbox_days: u64,
+    /// The days after which a finished message is forgotten.
+    #[serde(deserialize_with = "whole_number::<_, 0, 3_650>")]
+    pub history_days: u64,
+    /// The largest size of the store's file.
+    #[serde(deserialize_with = "whole_number::<_, { 1 << 20 }, { 1 << 40 }>")]
+    pub store_max_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            durability: Durability::Disk,
+            max_frame_bytes: 1 << 20,
+            heartbeat_ms: 5_000,
+            handshake_timeout_ms: 5_000,
+            resume_window_ms: 600_000,
+            default_ttl_ms: 86_400_000,
+            remote_ttl_ms: 600_000,
+            queue_max_messages: 10_000,
+            queue_max_bytes: 16 << 20,
+            replay_messages: 1_000,
+            memory_max_bytes: 512 << 20,
+            max_clients: 4_096,
+            mailbox_days: 30,
+            history_days: 7,
+            store_max_bytes: 1 << 30,
+        }
+    }
+}
+
+impl Config {
+    /// Reads `<home>/config.toml`; a missing file means the defaults.
+    pub fn load(home: &Path) -> Result<Self, ConfigError> {
+        let path = home.join(FILE);
+        match text::read(&path) {
+            Ok(text) => Self::parse(&path, &text),
+            Err(error) if is_absent(&error) => Ok(Self::default()),
+            Err(error) => Err(ConfigError::unreadable(&path, &error)),
+        }
+    }
+
+    /// Parses the text of a file; `path` is for errors.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = parse::parse(path, text)?;
+        if config.queue_max_bytes > config.memory_max_bytes {
+            return Err(ConfigError {
+                path: path.to_owned(),
+                line: parse::line_of_key(text, &["queue_max_bytes", "memory_max_bytes"]),
+                reason: format!(
+                    "`queue_max_bytes` ({}) is over `memory_max_bytes` ({})",
+                    config.queue_max_bytes, config.memory_max_bytes
+                ),
+            });
+        }
+        Ok(config)
+    }
+}
+
+fn durability<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Durability, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let known = [Durability::Disk, Durability::Process];
+    known
+        .into_iter()
+        .find(|durability| durability.as_str() == text)
+        .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &"\"disk\" or \"process\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(Path::new("config.toml"), text)
+    }
+
+    #[track_caller]
+    fn refused(text: &str, words: &str) {
+        assert_eq!(parse(text).unwrap_err().to_string(), words);
+    }
+
+    /// A number's key, its smallest and largest value, and its field.
+    type Number = (&'static str, u64, u64, fn(&Config) -> u64);
+
+    const NUMBERS: [Number; 14] = [
+        ("max_frame_bytes", 4096, 67_108_864, |config| config.max_frame_bytes),
+        ("heartbeat_ms", 100, 3_600_000, |config| config.heartbeat_ms),
+        ("handshake_timeout_ms", 100, 3_600_000, |config| config.handshake_timeout_ms),
+        ("resume_window_ms", 0, 2_592_000_000, |config| config.resume_window_ms),
+        ("default_ttl_ms", 1_000, 31_536_000_000, |config| config.default_ttl_ms),
+        ("remote_ttl_ms", 1_000, 31_536_000_000, |config| config.remote_ttl_ms),
+        ("queue_max_messages", 1, 1_000_000, |config| config.queue_max_messages),
+        ("queue_max_bytes", 4096, 4_294_967_296, |config| config.queue_max_bytes),
+        ("replay_messages", 0, 1_000_000, |config| config.replay_messages),
+        ("memory_max_bytes", 16_777_216, 68_719_476_736, |config| config.memory_max_bytes),
+        ("max_clients", 1, 65_536, |config| config.max_clients),
+        ("mailbox_days", 1, 3_650, |config| config.mailbox_days),
+        ("history_days", 0, 3_650, |config| config.history_days),
+        ("store_max_bytes", 1_048_576, 1_099_511_627_776, |config| config.store_max_bytes),
+    ];
+
+    #[test]
+    fn empty_or_missing_file_means_the_defaults() {
+        assert_eq!(parse("# nothing\n"), Ok(Config::default()));
+        assert_eq!(Config::load(Path::new("/nonexistent/home")), Ok(Config::default()));
+    }
+
+    #[test]
+    fn texts_and_hexadecimal_numbers_are_read() {
+        let config = parse("endpoint = '/run/x.sock'\nmax_frame_bytes = 0x1000\n").unwrap();
+        assert_eq!(config.endpoint.as_deref(), Some("/run/x.sock"));
+        assert_eq!(config.max_frame_bytes, 4096);
+        assert_eq!(parse("durability = 'process'").unwrap().durability, Durability::Process);
+    }
+
+    #[test]
+    fn each_number_is_read_within_its_bounds_and_refused_beyond_them() {
+        for (key, min, max, field) in NUMBERS {
+            let default = field(&Config::default());
+            assert!((min..=max).contains(&default), "{key}: the default is allowed");
+            for bound in [min, max] {
+                // `queue_max_bytes` must not exceed `memory_max_bytes`, so either may need the
+                // other set.
+                let config = [
+                    format!("{key} = {bound}"),
+                    format!("{key} = {bound}\nqueue_max_bytes = 4096"),
+                    format!("{key} = {bound}\nmemory_max_bytes = 68719476736"),
+                ]
+                .iter()
+                .find_map(|text| parse(text).ok());
+                assert_eq!(config.map(|config| field(&config)), Some(bound), "{key}");
+            }
+            let expected =
+                format!("config.toml:1: `{key}`: expected a whole number from {min} to {max}");
+            refused(&format!("{key} = {}", i128::from(min) - 1), &expected);
+            refused(&format!("{key} = {}", max + 1), &expected);
+        }
+    }
+
+    #[test]
+    fn errors_name_line_key_and_what_is_expected() {
+        let keys = "endpoint, durability, max_frame_bytes, heartbeat_ms, handshake_timeout_ms, \
+                    resume_window_ms, default_ttl_ms, remote_ttl_ms, queue_max_messages, \
+                    queue_max_bytes, replay_messages, memory_max_bytes, max_clients, \
+                    mailbox_days, history_days, store_max_bytes";
+        refused(
+            "\ncolour = 1",
+            &format!("config.toml:2: unknown key \"colour\"; the keys are {keys}"),
+        );
+        refused(
+            "heartbeat = 1",
+            "config.toml:1: unknown key \"heartbeat\" (did you mean \"heartbeat_ms\"?)",
+        );
+        let number = "config.toml:1: `heartbeat_ms`: expected a whole number from 100 to 3600000";
+        for value in ["99", "3600001", "-1", "1.0", "\"5000\"", "true", "99999999999999999999"] {
+            refused(&format!("heartbeat_ms = {value}"), number);
+        }
+        let text = "config.toml:3: `endpoint`: expected a text in quotes";
+        refused("\n\nendpoint = 7", text);
+        let empty = "config.toml:3: `endpoint`: expected a text that is not empty";
+        refused("\n\nendpoint = ''", empty);
+        let durability = "config.toml:1: `durability`: expected \"disk\" or \"process\"";
+        refused("durability = 'memory'", durability);
+        refused("durability = 1", "config.toml:1: `durability`: expected a text in quotes");
+        let error = parse("heartbeat_ms = 1000\nheartbeat_ms = 1000").unwrap_err();
+        assert_eq!(error.line, Some(2), "{error}");
+        assert_eq!(parse("heartbeat_ms = \n").unwrap_err().line, Some(1));
+        refused(
+            "memory_max_bytes = 16777216\nqueue_max_bytes = 16777217",
+            "config.toml:1: `queue_max_bytes` (16777217) is over `memory_max_bytes` (16777216)",
+        );
+    }
+}

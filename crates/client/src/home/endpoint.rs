@@ -1,0 +1,82 @@
+//! The endpoint of the daemon, by the option, the environment and the files of the home directory.
+
+use crate::home::service::Service;
+
+/// The file in which a daemon writes its endpoint, in the home directory.
+pub const ENDPOINT_FILE: &str = "endpoint";
+
+/// The sources of the daemon's endpoint, in order of precedence.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointSources {
+    /// The option `--endpoint`.
+    pub option: Option<String>,
+    /// The environment variable `AGENT_RELAY_ENDPOINT`.
+    pub environment: Option<String>,
+    /// The key `endpoint` in config.toml.
+    pub config: Option<String>,
+    /// service.toml, if a service is installed for this user.
+    pub service: Option<Service>,
+    /// `<home>/endpoint`, which the last daemon wrote.
+    pub left: Option<String>,
+    /// The system's default endpoints, in the order in which they are tried.
+    pub defaults: Vec<String>,
+}
+
+impl EndpointSources {
+    /// The endpoint that the user asked for. If there is one, no other endpoint is tried.
+    #[must_use]
+    pub fn requested(&self) -> Option<&str> {
+        [&self.option, &self.environment, &self.config].into_iter().find_map(Option::as_deref)
+    }
+
+    /// The service, if its endpoint is the first that a command tries.
+    #[must_use]
+    pub fn service_used(&self) -> Option<&Service> {
+        let service = self.service.as_ref()?;
+        self.requested().is_none_or(|requested| requested == service.endpoint).then_some(service)
+    }
+
+    /// The endpoints that a command tries, in order.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<&str> {
+        if let Some(endpoint) = self.requested() {
+            return vec![endpoint];
+        }
+        let mut candidates = Vec::new();
+        let service = self.service.as_ref().map(|service| &service.endpoint);
+        for endpoint in service.into_iter().chain(&self.left).chain(&self.defaults) {
+            if !candidates.contains(&endpoint.as_str()) {
+                candidates.push(endpoint);
+            }
+        }
+        candidates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requested_endpoint_is_the_only_candidate() {
+        let mut sources = EndpointSources {
+            left: Some("/left".to_owned()),
+            defaults: vec!["/shared".to_owned(), "/left".to_owned()],
+            ..EndpointSources::default()
+        };
+        assert_eq!(sources.candidates(), ["/left", "/shared"]);
+        let endpoint = "/service".to_owned();
+        sources.service = Some(Service { endpoint, ..Service::default() });
+        assert_eq!(sources.candidates(), ["/service", "/left", "/shared"]);
+        assert_eq!(sources.service_used(), sources.service.as_ref());
+        sources.config = Some("/config".to_owned());
+        assert_eq!(sources.candidates(), ["/config"]);
+        assert_eq!(sources.service_used(), None);
+        sources.environment = Some("/environment".to_owned());
+        assert_eq!(sources.candidates(), ["/environment"]);
+        sources.option = Some("/option".to_owned());
+        assert_eq!(sources.candidates(), ["/option"]);
+        sources.option = Some("/service".to_owned());
+        assert!(sources.service_used().is_some());
+    }
+}

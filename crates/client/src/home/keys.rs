@@ -1,0 +1,48 @@
+//! Who asks: the person whose home holds the operator's key, or an agent around this process.
+
+use super::{Context, operator_key, service::Service};
+use platform::peer::User;
+use protocol::secret::Secret;
+use std::{env, ffi::OsString, io, path::PathBuf};
+
+/// The environment variable with the name of the agent that this process runs in.
+pub const AGENT: &str = "AGENT_RELAY_AGENT";
+
+/// The environment variable with the file of the key for that agent's companions.
+pub const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
+
+/// The paths of the operator's key, which the daemon makes at its first start.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    home: PathBuf,
+    service: Option<Service>,
+}
+
+impl Keys {
+    /// The keys of a context's home.
+    #[must_use]
+    pub fn of(context: &Context) -> Self {
+        Self { home: context.home.clone(), service: context.sources.service.clone() }
+    }
+
+    /// Reads the key of the daemon at an endpoint.
+    ///
+    /// # Errors
+    /// As [`operator_key::read`]'s.
+    pub fn of_daemon_at(&self, endpoint: &str) -> io::Result<Secret> {
+        match self.service.as_ref().filter(|service| service.endpoint == endpoint) {
+            None => operator_key::read(&self.home),
+            Some(service) => {
+                operator_key::read_among(&service.home, &[User::parse(&service.account)?])
+            }
+        }
+    }
+}
+
+/// The wrapped agent that this process runs in.
+#[must_use]
+pub fn agent_around() -> Option<String> {
+    let agent = env::var_os(AGENT).map(OsString::into_string)?;
+    let agent = agent.unwrap_or_else(|agent| agent.to_string_lossy().into_owned());
+    Some(agent).filter(|agent| !agent.is_empty())
+}

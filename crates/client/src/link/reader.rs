@@ -1,0 +1,273 @@
+//! The reading half: from the bytes of a stream to whole frames.
+
+use parking_lot::{Condvar, Mutex};
+use platform::transport::Stream;
+use protocol::{
+    code::{ErrorCode, Violation},
+    frame::{Decoder, Frames},
+};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read},
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// The length up to which a half-read frame is allowed, however many bytes all readers hold.
+const LONG_BYTES: usize = 64 * 1024;
+
+/// The reason why nothing more is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The connection was closed by either end.
+    Closed,
+    /// A read failed with this error.
+    Failed(String),
+    /// The peer sent bytes that are not frames.
+    Violated(Violation),
+}
+
+/// A reader's quota: the bytes of its frames that are not handled yet. While the quota is used up,
+/// nothing more is read from the peer.
+#[derive(Debug)]
+pub struct ReadQuota {
+    bytes_max: usize,
+    state: Mutex<QuotaState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct QuotaState {
+    used: usize,
+    /// Whether the reader waits.
+    is_waiting: bool,
+    is_lifted: bool,
+}
+
+impl ReadQuota {
+    /// A quota of this number of bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Waits until the quota has room for this number of bytes, and uses them. An unused quota has
+    /// room for any number.
+    pub fn acquire(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        while !state.is_lifted && state.used > 0 && state.used + bytes > self.bytes_max {
+            state.is_waiting = true;
+            self.changed.wait(&mut state);
+        }
+        state.used += bytes;
+    }
+
+    /// Returns bytes, because their frames are handled.
+    pub fn release(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        state.used -= bytes;
+        // A reader is woken once it can read much, since each wake-up costs more than a frame.
+        if state.is_waiting && state.used <= self.bytes_max / 2 {
+            state.is_waiting = false;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Lifts the quota, so that a waiting reader meets the end of its stream.
+    pub fn lift(&self) {
+        self.state.lock().is_lifted = true;
+        self.changed.notify_one();
+    }
+}
+
+/// A count of the bytes outside the router: in half-read frames, and in frames that wait for their
+/// client's turn.
+#[derive(Clone, Debug, Default)]
+pub struct BufferedBytes(Arc<AtomicUsize>);
+
+impl BufferedBytes {
+    /// The number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Adds to the count.
+    pub fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Subtracts from the count.
+    pub fn subtract(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The long half-read frames of all readers. If they hold too many bytes together, the reader with
+/// the longest one is chosen to end.
+#[derive(Clone, Debug)]
+pub struct HalfRead {
+    bytes_max: usize,
+    long: Arc<Mutex<LongFrames>>,
+}
+
+#[derive(Debug, Default)]
+struct LongFrames {
+    /// The bytes of each long half-read frame, by its reader.
+    bytes: BTreeMap<u64, usize>,
+    sum: usize,
+}
+
+impl HalfRead {
+    /// A limit of this number of bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, long: Arc::default() }
+    }
+
+    /// Sets the bytes of a reader's half-read frame. Returns the reader that has to end, if any,
+    /// and removes that reader's bytes from the sum.
+    fn set(&self, reader: u64, bytes: usize) -> Option<u64> {
+        let mut long = self.long.lock();
+        let before = long.bytes.remove(&reader).unwrap_or(0);
+        long.sum -= before;
+        if bytes > LONG_BYTES {
+            long.bytes.insert(reader, bytes);
+            long.sum += bytes;
+        }
+        if long.sum <= self.bytes_max {
+            return None;
+        }
+        let (victim, bytes) = long.bytes.iter().max_by_key(|(_, bytes)| **bytes)?;
+        let (victim, bytes) = (*victim, *bytes);
+        long.bytes.remove(&victim);
+        long.sum -= bytes;
+        Some(victim)
+    }
+
+    /// Returns the violation of the reader that has to end.
+    #[must_use]
+    pub fn violation(&self) -> Violation {
+        let max = self.bytes_max;
+        let message = format!("the incomplete frames of all clients together are over {max} bytes");
+        Violation::new(ErrorCode::TooManyClients, message)
+    }
+}
+
+/// The options of a reader.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The reader's number, which differs from those of all others with the same `half_read`.
+    pub reader: u64,
+    /// The longest frame accepted.
+    pub frame_bytes_max: usize,
+    /// The count to which the bytes of half-read frames are added.
+    pub buffered: BufferedBytes,
+    /// The half-read frames of all readers.
+    pub half_read: HalfRead,
+}
+
+impl Reading {
+    /// Options of a reader with a count of its own.
+    #[must_use]
+    pub fn new(frame_bytes_max: usize) -> Self {
+        let (buffered, half_read) = (BufferedBytes::default(), HalfRead::new(usize::MAX));
+        Self { reader: 0, frame_bytes_max, buffered, half_read }
+    }
+}
+
+/// Reads until the stream ends, its bytes are not frames, or `take` breaks.
+///
+/// All whole frames of one read are passed to `take` together. `evict` is called with the number of
+/// another reader whose half-read frame holds too much memory.
+pub fn read_frames(
+    stream: &Stream,
+    reading: &Reading,
+    mut take: impl FnMut(Frames<'_>) -> ControlFlow<End>,
+    evict: impl Fn(u64),
+) -> End {
+    let mut decoder = Decoder::new(reading.frame_bytes_max);
+    let mut share = Share { reading, bytes: 0 };
+    loop {
+        match (&*stream).read(decoder.space()) {
+            Ok(0) => return End::Closed,
+            Ok(count) => decoder.filled(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return End::Failed(error.to_string()),
+        }
+        loop {
+            match decoder.take() {
+                Ok(Some(frames)) => {
+                    if let ControlFlow::Break(end) = take(frames) {
+                        return end;
+                    }
+                }
+                Ok(None) => break,
+                Err(violation) => return End::Violated(violation),
+            }
+        }
+        match share.set(decoder.pending()) {
+            Some(victim) if victim == reading.reader => {
+                return End::Violated(reading.half_read.violation());
+            }
+            Some(victim) => evict(victim),
+            None => {}
+        }
+    }
+}
+
+/// A reader's share of the half-read bytes, which ends with the reader, also if it panics.
+struct Share<'a> {
+    reading: &'a Reading,
+    bytes: usize,
+}
+
+impl Share<'_> {
+    /// Sets the share. Returns the reader that has to end, if any.
+    fn set(&mut self, bytes: usize) -> Option<u64> {
+        let Reading { reader, buffered, half_read, .. } = self.reading;
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes > before {
+            buffered.add(bytes - before);
+        } else if bytes < before {
+            buffered.subtract(before - bytes);
+        }
+        let is_long = bytes.max(before) > LONG_BYTES;
+        if is_long { half_read.set(*reader, bytes) } else { None }
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        // Fewer bytes never make a reader end.
+        let _ = self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reader_with_the_longest_half_read_frame_has_to_end() {
+        let half_read = HalfRead::new(10 * LONG_BYTES);
+        assert_eq!(half_read.set(1, 6 * LONG_BYTES), None);
+        assert_eq!(half_read.set(2, LONG_BYTES), None);
+        assert_eq!(half_read.set(3, 4 * LONG_BYTES), None);
+        assert_eq!(half_read.set(4, 2 * LONG_BYTES), Some(1));
+        assert_eq!(half_read.set(4, 6 * LONG_BYTES), None);
+        assert_eq!(half_read.set(4, 7 * LONG_BYTES), Some(4), "the speaker, if it is the largest");
+        assert_eq!(half_read.set(3, 0), None);
+        assert_eq!(half_read.long.lock().sum, 0);
+    }
+
+    #[test]
+    fn half_read_short_frames_are_always_allowed() {
+        let half_read = HalfRead::new(2 * LONG_BYTES);
+        assert_eq!(half_read.set(1, 2 * LONG_BYTES), None);
+        assert!((2..100).all(|reader| half_read.set(reader, LONG_BYTES).is_none()));
+    }
+}

@@ -1,0 +1,15 @@
+//! Agents of other machines: what joins their daemons with the local one.
+//!
+//! A transport carries frames between machines: a pipe such as that of ssh, or a broker. The
+//! [`border`] decides which messages cross, and [`local`] joins the local daemon under the names of
+//! the other machines' agents.
+
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
+)]
+
+pub mod border;
+pub mod link;
+pub mod local;
+pub mod window;

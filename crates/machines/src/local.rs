@@ -1,0 +1,453 @@
+//! The driver of a border: the clients that join the local daemon under the names of other
+//! machines' agents, and the loop that waits for them and for a transport.
+
+use super::border::{self, AGENTS_MAX, Border, Carry, IN_FLIGHT_MAX, Outcome, Ticket};
+use client::{
+    Client, ClientError, Delivery, Ended, Event, Forwarded, Settings, WhenAbsent,
+    home::{Context, HomeError, Keys, agent_around},
+};
+use crossbeam_channel::{Receiver, Select, TryRecvError};
+use platform::{clock, peer::User};
+use protocol::{
+    Moment, Now,
+    code::NackCode,
+    name::{Host, Name},
+    payload::{Capabilities, Nack},
+    secret::Secret,
+    text::escaped,
+};
+use std::{collections::VecDeque, ops::ControlFlow, time::Duration};
+
+/// The most deliveries to one agent that wait for a transport.
+const HELD_MAX: usize = 256;
+
+/// The time after which a client that the daemon refused tries again, in milliseconds.
+const RETRY_CYCLE_MS: u64 = 30_000;
+
+/// The local daemon, and the proof that lets a bridge join it.
+#[derive(Clone, Debug)]
+pub struct Daemon {
+    /// The daemon's endpoint.
+    pub endpoint: String,
+    /// A user who may run the daemon, besides this user, the system and administrators.
+    pub server: Option<User>,
+    /// The operator's key.
+    pub key: Secret,
+    /// A callback for each attempt to reconnect that finds no daemon.
+    pub when_absent: Option<WhenAbsent>,
+}
+
+impl Daemon {
+    /// The daemon of a context, which need not run.
+    ///
+    /// # Errors
+    /// If it has never run, or this process may not join it as a bridge.
+    pub fn find(context: &Context) -> Result<Self, HomeError> {
+        check_is_no_agent()?;
+        let endpoint = context.sources.candidates()[0].to_owned();
+        let key = Keys::of(context).of_daemon_at(&endpoint).map_err(|error| {
+            let remedy = "if no daemon has run yet, run `agent-relay up`; or use --home DIR";
+            HomeError::because(error).hint(remedy)
+        })?;
+        Ok(Self { server: context.server(&endpoint), key, when_absent: None, endpoint })
+    }
+
+    fn settings(&self, name: &Name, bridge: &Secret) -> Settings {
+        let keys = (self.key.clone(), bridge.clone());
+        let bridge = Settings::bridge(&self.endpoint, name.as_str(), keys);
+        let capabilities = Capabilities { max_inflight: IN_FLIGHT_MAX, ..bridge.capabilities };
+        Settings {
+            server: self.server.clone(),
+            capabilities,
+            retry_cycle_after_ms: Some(RETRY_CYCLE_MS),
+            local: true,
+            when_absent: self.when_absent.clone(),
+            ..bridge
+        }
+    }
+}
+
+/// Refuses to link machines for an agent.
+///
+/// # Errors
+/// If this process runs in a wrapped agent.
+pub fn check_is_no_agent() -> Result<(), HomeError> {
+    let Some(agent) = agent_around() else { return Ok(()) };
+    let message = format!("{} would link machines: only a person does", escaped(&agent));
+    Err(HomeError::usage(message).hint("run this outside of an agent"))
+}
+
+/// What carries frames to other machines.
+pub trait Transport {
+    /// An event that the transport waits for.
+    type Event;
+    /// The reason why the transport ends.
+    type End;
+
+    /// Handles an event of the transport.
+    fn event(&mut self, now: Now, event: Self::Event, local: &mut Local) -> ControlFlow<Self::End>;
+
+    /// Handles the passing of [`deadline`](Self::deadline).
+    fn tick(&mut self, now: Now, local: &mut Local) -> ControlFlow<Self::End>;
+
+    /// The moment at which the transport needs [`tick`](Self::tick).
+    fn deadline(&self) -> Option<Moment>;
+
+    /// Whether the transport takes another message for an agent of a machine. Answers and refusals
+    /// are always taken.
+    fn has_room(&self, host: &Host, agent: &Name) -> bool;
+
+    /// Carries a frame. The error is a sentence that says why the frame cannot be carried.
+    fn carry(&mut self, now: Now, carry: Carry) -> Result<(), String>;
+
+    /// Notes that a frame that the transport has passed on is dealt with.
+    fn settled(&mut self, now: Now, host: &Host, ticket: Ticket, outcome: Outcome);
+
+    /// Handles the end of a client: the daemon no longer admits it.
+    fn client_ended(&mut self, agent: &Name, ended: &Ended) -> ControlFlow<Self::End>;
+
+    /// Writes a line to the log.
+    fn log(&mut self, line: String);
+}
+
+/// A client that has joined for an agent of another machine.
+#[derive(Debug)]
+struct Joined {
+    host: Host,
+    /// The agent's name on its machine.
+    name: Name,
+    client: Client,
+    /// Deliveries that wait until the transport has room. What else the daemon says must not wait:
+    /// the other side's room depends on it.
+    held: VecDeque<Box<Delivery>>,
+}
+
+impl Joined {
+    /// Whether a delivery would have to wait too long: those at least once are bounded by
+    /// [`IN_FLIGHT_MAX`], the others are dropped.
+    fn is_full(&self, delivery: &Delivery) -> bool {
+        !delivery.requires_ack && self.held.len() >= HELD_MAX
+    }
+}
+
+/// The local daemon's side of a border.
+#[derive(Debug)]
+pub struct Local {
+    daemon: Daemon,
+    border: Border,
+    joined: Vec<Joined>,
+    outputs: Vec<border::Output>,
+}
+
+impl Local {
+    /// The side of this daemon, which exports these agents.
+    #[must_use]
+    pub fn new(daemon: Daemon, exports: impl IntoIterator<Item = Name>) -> Self {
+        let border = Border::new(exports);
+        Self { daemon, border, joined: Vec::new(), outputs: Vec::new() }
+    }
+
+    /// Joins the daemon for the agents of a machine, in place of those that were joined before.
+    /// `bridge` is a secret of the bridge: with it, a name is taken over from an older connection,
+    /// and left alone if another bridge has it.
+    ///
+    /// # Errors
+    /// If the daemon refuses one; none of the machine's agents is joined then.
+    pub fn present(
+        &mut self,
+        now: Now,
+        host: &Host,
+        agents: &[Name],
+        bridge: &Secret,
+    ) -> Result<(), JoinError> {
+        self.absent(now, host);
+        for name in agents.iter().take(AGENTS_MAX) {
+            if let Err(error) = self.join(host, name, bridge) {
+                self.absent(now, host);
+                return Err(error);
+            }
+        }
+        self.input(now, border::Input::Present(host.clone(), agents.to_vec()));
+        Ok(())
+    }
+
+    /// Joins the daemon for another agent of a machine.
+    ///
+    /// # Errors
+    /// If the daemon refuses it.
+    pub fn add(
+        &mut self,
+        now: Now,
+        host: &Host,
+        agent: &Name,
+        bridge: &Secret,
+    ) -> Result<(), JoinError> {
+        self.join(host, agent, bridge)?;
+        let joined = self.joined.iter().filter(|joined| joined.host == *host);
+        let agents = joined.map(|joined| joined.name.clone()).collect();
+        self.input(now, border::Input::Present(host.clone(), agents));
+        Ok(())
+    }
+
+    fn join(&mut self, host: &Host, name: &Name, bridge: &Secret) -> Result<(), JoinError> {
+        let agent = name.at(host);
+        match Client::join(self.daemon.settings(&agent, bridge)) {
+            Ok(client) => {
+                let (host, name, held) = (host.clone(), name.clone(), VecDeque::new());
+                self.joined.push(Joined { host, name, client, held });
+                Ok(())
+            }
+            Err(error) => Err(JoinError { agent, error }),
+        }
+    }
+
+    /// Leaves the daemon for the agents of a machine. Their sessions can be resumed.
+    pub fn absent(&mut self, now: Now, host: &Host) {
+        self.input(now, border::Input::Absent(host.clone()));
+        let left = self.joined.extract_if(.., |joined| joined.host == *host);
+        left.for_each(|joined| joined.client.hang_up());
+    }
+
+    /// Passes an input to the border.
+    pub fn input(&mut self, now: Now, input: border::Input<'_>) {
+        self.border.handle(now, input, &mut self.outputs);
+    }
+
+    /// Runs until the transport ends. Returns `None` if something comes through `stop` before.
+    ///
+    /// # Panics
+    /// If all senders of `events` are dropped.
+    pub fn run<T: Transport>(
+        &mut self,
+        transport: &mut T,
+        events: &Receiver<T::Event>,
+        stop: &Receiver<()>,
+    ) -> Option<T::End> {
+        loop {
+            let ready = self.wait(transport, events, stop);
+            let now = now();
+            let step = match ready {
+                Ready::Transport => match events.try_recv() {
+                    Ok(event) => transport.event(now, event, self),
+                    Err(TryRecvError::Empty) => ControlFlow::Continue(()),
+                    Err(TryRecvError::Disconnected) => panic!("a transport has events"),
+                },
+                Ready::Stop => return None,
+                Ready::Client(index) => self.client_event(now, index, transport),
+                Ready::Nothing => ControlFlow::Continue(()),
+            };
+            let step = match step {
+                ControlFlow::Continue(()) => self.tick(now, transport),
+                end @ ControlFlow::Break(_) => end,
+            };
+            self.carry_out(now, transport);
+            self.release(now, transport);
+            if let ControlFlow::Break(end) = step {
+                return Some(end);
+            }
+        }
+    }
+
+    fn wait<T: Transport>(
+        &self,
+        transport: &T,
+        events: &Receiver<T::Event>,
+        stop: &Receiver<()>,
+    ) -> Ready {
+        let mut select = Select::new();
+        select.recv(events);
+        select.recv(stop);
+        for joined in &self.joined {
+            select.recv(joined.client.events());
+        }
+        let deadline = self.border.deadline().into_iter().chain(transport.deadline()).min();
+        let ready = match deadline {
+            Some(deadline) => {
+                let timeout = deadline.since(now().monotonic);
+                select.ready_timeout(Duration::from_millis(timeout)).ok()
+            }
+            None => Some(select.ready()),
+        };
+        match ready {
+            None => Ready::Nothing,
+            Some(0) => Ready::Transport,
+            Some(1) => Ready::Stop,
+            Some(index) => Ready::Client(index - 2),
+        }
+    }
+
+    fn tick<T: Transport>(&mut self, now: Now, transport: &mut T) -> ControlFlow<T::End> {
+        if self.border.deadline().is_some_and(|at| at <= now.monotonic) {
+            self.input(now, border::Input::Tick);
+        }
+        match transport.deadline().is_some_and(|at| at <= now.monotonic) {
+            true => transport.tick(now, self),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn client_event<T: Transport>(
+        &mut self,
+        now: Now,
+        index: usize,
+        transport: &mut T,
+    ) -> ControlFlow<T::End> {
+        let joined = &mut self.joined[index];
+        let event = match joined.client.events().try_recv() {
+            Ok(event) => event,
+            Err(TryRecvError::Empty) => return ControlFlow::Continue(()),
+            // Its thread has panicked.
+            Err(TryRecvError::Disconnected) => Event::Ended(Ended::Closed),
+        };
+        let (host, name) = (&joined.host, joined.name.clone());
+        let input = match event {
+            Event::Delivered(delivery) => {
+                if joined.is_full(&delivery) {
+                    let agent = name.at(host);
+                    transport.log(format!("too many messages for {agent}: one is dropped"));
+                } else {
+                    joined.held.push_back(delivery);
+                }
+                return ControlFlow::Continue(());
+            }
+            Event::Accepted { send_id, .. } => border::Input::Accepted(host, name, send_id),
+            Event::Refused { nack, .. } => border::Input::Refused(host, name, nack),
+            Event::Answered { send_id, correlation_id, answer } => {
+                border::Input::Answered(host, name, send_id, correlation_id, answer)
+            }
+            Event::Missed { why } => {
+                transport.log(format!("{}: {why}", name.at(host)));
+                return ControlFlow::Continue(());
+            }
+            Event::Error(error) => {
+                transport.log(format!("{}: {} ({})", name.at(host), error.message, error.code));
+                return ControlFlow::Continue(());
+            }
+            Event::Ended(ended) => return transport.client_ended(&name.at(host), &ended),
+            Event::Busy { .. } | Event::Subscribed { .. } | Event::State(_) => {
+                return ControlFlow::Continue(());
+            }
+        };
+        self.border.handle(now, input, &mut self.outputs);
+        ControlFlow::Continue(())
+    }
+
+    /// Passes deliveries to the border for which the transport has room.
+    fn release<T: Transport>(&mut self, now: Now, transport: &mut T) {
+        for index in 0..self.joined.len() {
+            loop {
+                let joined = &mut self.joined[index];
+                if !transport.has_room(&joined.host, &joined.name) {
+                    break;
+                }
+                let Some(delivery) = joined.held.pop_front() else { break };
+                let input = border::Input::Delivered(&joined.host, joined.name.clone(), delivery);
+                self.border.handle(now, input, &mut self.outputs);
+                self.carry_out(now, transport);
+            }
+        }
+    }
+
+    /// Carries out what the border has decided.
+    fn carry_out<T: Transport>(&mut self, now: Now, transport: &mut T) {
+        while !self.outputs.is_empty() {
+            for output in std::mem::take(&mut self.outputs) {
+                match output {
+                    border::Output::Carry(carry) => {
+                        let (host, id) = (carry.host.clone(), carry.id.clone());
+                        if let Err(why) = transport.carry(now, carry) {
+                            self.input(now, border::Input::NotCarried(&host, id, why));
+                        }
+                    }
+                    border::Output::Settled(host, ticket, outcome) => {
+                        transport.settled(now, &host, ticket, outcome);
+                    }
+                    border::Output::Log(line) => transport.log(line),
+                    output => {
+                        if let Err(line) = self.execute(now, output) {
+                            transport.log(line);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out an output for the daemon. The error is a line for the log.
+    fn execute(&mut self, now: Now, output: border::Output) -> Result<(), String> {
+        use border::Output;
+        match output {
+            Output::Acknowledge(host, name, id) => {
+                self.with_client(&host, &name, |client| client.acknowledge(&id));
+            }
+            Output::Return(host, name, id, why) => self.with_client(&host, &name, |client| {
+                client.return_delivery(&id, NackCode::Refused, &why, None);
+            }),
+            Output::Forward(host, name, message) => self.forward(now, &host, &name, message),
+            Output::Answer(host, name, reply) => {
+                let sent = self.client(&host, &name).map(|client| client.reply(reply));
+                sent.transpose().map_err(|error| format!("an answer is lost: {error}"))?;
+            }
+            Output::Notify(host, name, message) => {
+                let sent = self.client(&host, &name).map(|client| client.send(message));
+                sent.transpose().map_err(|error| format!("a refusal is lost: {error}"))?;
+            }
+            Output::Carry(_) | Output::Settled(..) | Output::Log(_) => {}
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, now: Now, host: &Host, name: &Name, message: Forwarded) {
+        let (id, to) = (message.id.0.clone(), message.to.clone());
+        let Some(Err(error @ ClientError::Full { .. })) =
+            self.client(host, name).map(|client| client.forward(message))
+        else {
+            return;
+        };
+        let nack = Nack { to: Some(to), ..Nack::new(id, NackCode::Limit, error.to_string()) };
+        self.input(now, border::Input::Refused(host, name.clone(), nack));
+    }
+
+    fn client(&self, host: &Host, name: &Name) -> Option<&Client> {
+        let mut joined = self.joined.iter();
+        joined.find(|it| it.host == *host && it.name == *name).map(|joined| &joined.client)
+    }
+
+    fn with_client(&self, host: &Host, name: &Name, act: impl FnOnce(&Client)) {
+        if let Some(client) = self.client(host, name) {
+            act(client);
+        }
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        for joined in self.joined.drain(..) {
+            joined.client.hang_up();
+        }
+    }
+}
+
+/// What is ready.
+enum Ready {
+    Transport,
+    Stop,
+    /// The client of this index has an event.
+    Client(usize),
+    Nothing,
+}
+
+/// The daemon's refusal of a client for another machine's agent.
+#[derive(Debug)]
+pub struct JoinError {
+    /// The agent's name here.
+    pub agent: Name,
+    /// The refusal.
+    pub error: ClientError,
+}
+
+/// Both clocks.
+#[must_use]
+pub fn now() -> Now {
+    Now { monotonic: Moment(clock::monotonic_ms()), unix_ms: clock::unix_ms() }
+}

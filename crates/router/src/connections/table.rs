@@ -1,0 +1,447 @@
+//! The table of connections: how connections enter and leave it, the frames handed to them, and
+//! pauses.
+
+use super::{
+    client::{Applicant, Client, Doing, Membership, Stage, WaitingForName},
+    send_window::{Content, Notice, Window},
+};
+use crate::{
+    accounts::Class,
+    context::Context,
+    frame::Frame,
+    interface::{ClientId, Output},
+    keys::AgentKey,
+    mail::Message,
+    timers::Timer,
+};
+use protocol::{
+    Moment,
+    code::NackCode,
+    envelope::{Header, Kind},
+    payload::{Ack, Nack},
+};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
+use uuid::Uuid;
+
+/// The initial capacity for an answer's frame.
+const ANSWER_BYTES: usize = 192;
+
+/// All connections.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    pub(super) clients: FxHashMap<ClientId, Client>,
+    /// Clients without a handshake, the oldest first.
+    unauthenticated: BTreeSet<ClientId>,
+    /// Clients that wait for the name of a connected agent, in the order of their HELLOs.
+    waiting: BTreeMap<AgentKey, Vec<ClientId>>,
+    /// The last time at which the driver woke late. Silence before that does not count against
+    /// clients.
+    pub(super) woke: Moment,
+}
+
+impl Connections {
+    /// Adds a connection.
+    pub(crate) fn add(&mut self, ctx: &Context, id: ClientId) {
+        self.clients.insert(id, Client::new(ctx.now.monotonic));
+    }
+
+    /// Begins to wait for a connection's handshake. If too many connections wait, returns the
+    /// oldest of them.
+    pub(crate) fn await_handshake(&mut self, ctx: &mut Context, id: ClientId) -> Option<ClientId> {
+        self.set_timer(ctx, id);
+        self.unauthenticated.insert(id);
+        let is_over = self.unauthenticated.len() > ctx.limits.unauthenticated_max;
+        self.unauthenticated.first().copied().filter(|_| is_over)
+    }
+
+    /// Notes the arrival of frames, which is a sign of life.
+    pub(crate) fn note_arrival(&mut self, ctx: &mut Context, id: ClientId) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.has_spoken = true;
+        client.last_frame = ctx.now.monotonic;
+        if client.pinged.take().is_some() {
+            self.set_timer(ctx, id);
+        }
+    }
+
+    /// Notes that a frame of a client was handled. If the frame did not complete the handshake, the
+    /// client has to send another one.
+    pub(crate) fn note_first_frame(&mut self, ctx: &mut Context, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id)
+            && let Stage::Unauthenticated { .. } = client.stage
+        {
+            client.has_spoken = false;
+            self.set_timer(ctx, id);
+        }
+    }
+
+    /// Lets a client's frames be handled again, if the client has read enough of its answers.
+    pub(crate) fn end_pause(&mut self, ctx: &mut Context, id: ClientId) {
+        let may_end = self.clients.get(&id).is_some_and(|client| {
+            matches!(client.stage, Stage::Member(_) | Stage::Unauthenticated { .. })
+                && client.window.answers() <= client.unread_max(ctx) / 2
+        });
+        if may_end {
+            self.set_paused(ctx, id, false);
+        }
+    }
+
+    fn set_paused(&mut self, ctx: &mut Context, id: ClientId, is_paused: bool) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.set_paused(ctx, id, is_paused);
+        }
+    }
+
+    /// Hands out a frame from the daemon itself, even if the client's window is full.
+    pub(crate) fn answer(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+        kind: Kind,
+        payload: &impl Serialize,
+    ) {
+        let (mut text, mut head) = (Uuid::encode_buffer(), ctx.head_buffer(ANSWER_BYTES));
+        let frame_id = ctx.new_id().hyphenated().encode_lower(&mut text);
+        Header::new(kind, frame_id, ctx.now.unix_ms).append(&mut head, payload);
+        self.hand(ctx, id, Frame { head, shared: None }, Content::Answer);
+    }
+
+    pub(crate) fn acknowledge(&mut self, ctx: &mut Context, id: ClientId, ack_id: &str) {
+        self.answer(ctx, id, Kind::Ack, &Ack { ack_id: ack_id.into(), ..Ack::default() });
+    }
+
+    pub(crate) fn nack(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+        ack_id: &str,
+        code: NackCode,
+        message: impl Into<String>,
+    ) {
+        self.answer(ctx, id, Kind::Nack, &Nack::new(ack_id, code, message));
+    }
+
+    /// Hands a notice to its sender's connection.
+    pub(crate) fn hand_notice(&mut self, ctx: &mut Context, id: ClientId, notice: Notice) {
+        let frame = Frame { head: Vec::new(), shared: Some(notice.frame.clone()) };
+        self.hand(ctx, id, frame, Content::Notice(notice));
+    }
+
+    /// Hands a frame out. A connection that is being closed gets no more frames.
+    pub(crate) fn hand(&mut self, ctx: &mut Context, id: ClientId, frame: Frame, content: Content) {
+        if let Some(client) = self.clients.get_mut(&id)
+            && !matches!(client.stage, Stage::Closing { .. } | Stage::HungUp)
+        {
+            Self::hand_to(ctx, id, client, frame, content);
+        }
+    }
+
+    /// Hands a frame to a client whose connection is open.
+    fn hand_to(
+        ctx: &mut Context,
+        id: ClientId,
+        client: &mut Client,
+        frame: Frame,
+        content: Content,
+    ) {
+        let bytes = frame.bytes();
+        if content.is_answer() {
+            client.charge_answers(ctx, bytes);
+        }
+        client.window.push(bytes, content);
+        ctx.emit(Output::Frame(id, frame));
+        if client.window.answers() > client.unread_max(ctx) {
+            client.set_paused(ctx, id, true);
+        }
+    }
+
+    /// Hands out a message's next DELIVER.
+    pub(crate) fn deliver(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+        message: &Message,
+        content: Content,
+    ) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let Stage::Member(membership) = &client.stage else { return };
+        let frame = message.frame(ctx, &membership.text);
+        Self::hand_to(ctx, id, client, frame, content);
+    }
+
+    /// Whether a member's window has room for a DELIVER.
+    pub(crate) fn has_room(&self, ctx: &Context, id: ClientId, bytes: usize) -> bool {
+        self.clients[&id].window.has_room(bytes, ctx.limits.window_bytes)
+    }
+
+    /// Returns how many at-least-once DELIVERs may be in flight to a member whose window has room
+    /// for an at-most-once DELIVER.
+    pub(crate) fn room_for_one(&self, ctx: &Context, id: ClientId, bytes: usize) -> Option<u64> {
+        let client = self.clients.get(&id)?;
+        let Stage::Member(membership) = &client.stage else { return None };
+        let has_room = client.window.has_room(bytes, ctx.limits.window_bytes);
+        has_room.then(|| membership.in_flight_max())
+    }
+
+    /// Counts bytes that were written to a client, and takes the contents of the frames that are
+    /// now completely written, the oldest first.
+    pub(crate) fn take_written(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+        bytes: usize,
+        mut take: impl FnMut(&mut Context, Content),
+    ) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        client.window.add_written(bytes);
+        if client.is_paused && matches!(client.stage, Stage::Member(_)) {
+            // The client reads slowly. Its silence is due to the pause and does not count
+            // against it.
+            client.last_frame = ctx.now.monotonic;
+            client.pinged = client.pinged.map(|_| ctx.now.monotonic);
+        }
+        while let Some(frame) = client.window.next_written() {
+            if frame.content.is_answer() {
+                client.release_answers(ctx, frame.bytes);
+            }
+            take(ctx, frame.content);
+        }
+    }
+
+    /// Turns those unwritten at-most-once frames for which `is_retained` holds into copies, which
+    /// do not count in a queue. `is_retained` gets the message's order.
+    pub(crate) fn retract(&mut self, id: ClientId, mut is_retained: impl FnMut(u64) -> bool) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        for frame in client.window.frames_mut() {
+            if let Content::AtMostOnce { order, .. } = frame.content
+                && is_retained(order)
+            {
+                frame.content = Content::Copy;
+            }
+        }
+    }
+
+    /// Makes a client wait for the name of a connected agent. Returns whether the client is the
+    /// first in line.
+    pub(crate) fn wait_for_name(
+        &mut self,
+        ctx: &Context,
+        id: ClientId,
+        applicant: Applicant,
+        agent: AgentKey,
+    ) -> bool {
+        let since = ctx.now.monotonic;
+        let Some(client) = self.clients.get_mut(&id) else { return false };
+        let waiting = WaitingForName { since, agent, applicant };
+        client.stage = Stage::WaitingForName(Box::new(waiting));
+        let line = self.waiting.entry(agent).or_default();
+        line.push(id);
+        line.len() == 1
+    }
+
+    /// Makes the frames of a client wait while it waits for a name.
+    pub(crate) fn pause_for_name(&mut self, ctx: &mut Context, id: ClientId) {
+        self.set_paused(ctx, id, true);
+        self.set_timer(ctx, id);
+    }
+
+    /// Removes and returns the first client that waits for this agent's name.
+    pub(crate) fn next_waiting(
+        &mut self,
+        ctx: &Context,
+        agent: AgentKey,
+    ) -> Option<(ClientId, Applicant)> {
+        let id = self.waiting.get(&agent)?.first().copied()?;
+        self.stop_waiting(agent, id);
+        let client = self.clients.get_mut(&id)?;
+        let fresh = Stage::Unauthenticated { since: ctx.now.monotonic };
+        match mem::replace(&mut client.stage, fresh) {
+            Stage::WaitingForName(waiting) => Some((id, waiting.applicant)),
+            _ => unreachable!("a client that no longer waits has left the line"),
+        }
+    }
+
+    fn stop_waiting(&mut self, agent: AgentKey, id: ClientId) {
+        if let Some(line) = self.waiting.get_mut(&agent) {
+            line.retain(|other| *other != id);
+            if line.is_empty() {
+                self.waiting.remove(&agent);
+            }
+        }
+    }
+
+    /// Completes a client's handshake: from now on, the client sends in the agent's name.
+    pub(crate) fn join(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+        agent: AgentKey,
+        membership: Membership,
+    ) {
+        ctx.accounts.charge(Class::Members, agent, 1);
+        self.unauthenticated.remove(&id);
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        ctx.accounts.charge(Class::Memory, agent, client.window.answers());
+        client.agent = Some(agent);
+        client.last_frame = ctx.now.monotonic;
+        client.stage = Stage::Member(Box::new(membership));
+    }
+
+    /// Notes that the store has recorded that a member is connected. Returns the member's agent.
+    pub(crate) fn note_recorded(&mut self, id: ClientId) -> Option<AgentKey> {
+        self.membership_mut(id)?.is_recorded = true;
+        self.agent_of(id)
+    }
+
+    /// Notes that a member reports the progress of its deliveries.
+    pub(crate) fn note_reports(&mut self, id: ClientId) {
+        if let Some(membership) = self.membership_mut(id) {
+            membership.capabilities.reports = true;
+        }
+    }
+
+    /// Notes what a member's agent does. Returns what it has done before, if that is known.
+    pub(crate) fn note_activity(&mut self, id: ClientId, doing: Doing) -> Option<Doing> {
+        self.membership_mut(id)?.doing.replace(doing)
+    }
+
+    /// Ends a client's membership, or its wait for a handshake or a name. Returns the membership
+    /// and its agent, if the client was a member.
+    pub(crate) fn leave(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+    ) -> Option<(AgentKey, Box<Membership>)> {
+        let client = self.clients.get_mut(&id)?;
+        match mem::replace(&mut client.stage, Stage::HungUp) {
+            Stage::Member(membership) => {
+                let agent = client.agent?;
+                ctx.accounts.release(Class::Members, agent, 1);
+                Some((agent, membership))
+            }
+            Stage::WaitingForName(waiting) => {
+                self.unauthenticated.remove(&id);
+                self.stop_waiting(waiting.agent, id);
+                None
+            }
+            Stage::Unauthenticated { .. } => {
+                self.unauthenticated.remove(&id);
+                None
+            }
+            stage @ (Stage::Closing { .. } | Stage::HungUp) => {
+                client.stage = stage;
+                None
+            }
+        }
+    }
+
+    /// Begins to close a connection whose client has left: the last frames may still be written for
+    /// `CLOSE_MS` milliseconds.
+    pub(crate) fn close(&mut self, ctx: &mut Context, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.stage = Stage::Closing { since: ctx.now.monotonic };
+        }
+        self.set_timer(ctx, id);
+    }
+
+    /// Removes a connection. Returns its agent and its unwritten frames.
+    pub(crate) fn remove(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+    ) -> Option<(Option<AgentKey>, Window)> {
+        let client = self.clients.remove(&id)?;
+        self.unauthenticated.remove(&id);
+        if let Some(at) = client.timer {
+            ctx.timers.cancel(at, Timer::Client(id));
+        }
+        client.release_answers(ctx, client.window.answers());
+        Some((client.agent, client.window))
+    }
+
+    pub(crate) fn stage(&self, id: ClientId) -> Option<&Stage> {
+        self.clients.get(&id).map(|client| &client.stage)
+    }
+
+    /// Whether a connection is neither closed nor being closed.
+    pub(crate) fn is_open(&self, id: ClientId) -> bool {
+        !matches!(self.stage(id), None | Some(Stage::Closing { .. } | Stage::HungUp))
+    }
+
+    pub(crate) fn is_hung_up(&self, id: ClientId) -> bool {
+        matches!(self.stage(id), Some(Stage::HungUp))
+    }
+
+    pub(crate) fn membership(&self, id: ClientId) -> Option<&Membership> {
+        match self.clients.get(&id)? {
+            Client { stage: Stage::Member(membership), .. } => Some(membership),
+            _ => None,
+        }
+    }
+
+    fn membership_mut(&mut self, id: ClientId) -> Option<&mut Membership> {
+        match self.clients.get_mut(&id)? {
+            Client { stage: Stage::Member(membership), .. } => Some(membership),
+            _ => None,
+        }
+    }
+
+    /// Returns the agent in whose name a client sends or has sent.
+    pub(crate) fn agent_of(&self, id: ClientId) -> Option<AgentKey> {
+        self.clients.get(&id)?.agent
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    pub(crate) fn contains(&self, id: ClientId) -> bool {
+        self.clients.contains_key(&id)
+    }
+
+    /// Returns all connections, the oldest first.
+    pub(crate) fn ids(&self) -> Vec<ClientId> {
+        let mut ids: Vec<_> = self.clients.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Returns the unwritten notices with their senders and numbers in the store, the oldest client
+    /// first.
+    pub(crate) fn unwritten_notices(&self) -> Vec<(AgentKey, Option<u64>, Arc<[u8]>)> {
+        let mut notices = Vec::new();
+        for client in self.ids().iter().map(|id| &self.clients[id]) {
+            let Some(agent) = client.agent else { continue };
+            notices.extend(client.window.frames().filter_map(|frame| match &frame.content {
+                Content::Notice(notice) => Some((agent, notice.number, notice.frame.clone())),
+                _ => None,
+            }));
+        }
+        notices
+    }
+
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> impl Iterator<Item = (ClientId, &Client)> {
+        self.clients.iter().map(|(id, client)| (*id, client))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn get(&self, id: ClientId) -> Option<&Client> {
+        self.clients.get(&id)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unauthenticated(&self) -> usize {
+        self.unauthenticated.len()
+    }
+}

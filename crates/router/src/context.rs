@@ -1,0 +1,153 @@
+//! The context that every component works in: limits, the time, random numbers, outputs, and the
+//! timers, memory accounting and journal that all components share.
+
+use super::{
+    Output,
+    accounts::{Accounts, Class},
+    frame::Frame,
+    journal::Journal,
+    keys::AgentKey,
+    limits::Limits,
+    memory::Memory,
+    planted::Planted,
+    timers::Timers,
+};
+use protocol::{Now, record::Change, relay::Counts};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use std::mem;
+use uuid::Uuid;
+
+/// The most head buffers that are kept for reuse, and the largest capacity of such a buffer.
+const HEADS_MAX: usize = 256;
+const HEAD_CAPACITY_MAX: usize = 4096;
+
+/// The state that all components share. Components get it as `&mut`.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) limits: Limits,
+    /// The time of the input that is being handled.
+    pub(super) now: Now,
+    pub(super) timers: Timers,
+    pub(super) memory: Memory,
+    pub(super) accounts: Accounts,
+    pub(super) counts: Counts,
+    pub(super) journal: Journal,
+    pub(super) planted: Planted,
+    /// The work so far, in units of about a nanosecond. Never decreases.
+    pub(super) work: u64,
+    rng: ChaCha8Rng,
+    /// The part of `work` that the driver was told.
+    work_told: u64,
+    /// Outputs of the input that is being handled.
+    out: Vec<Output>,
+    /// Empty buffers for the heads of later frames. A broadcast needs many heads at once, and
+    /// allocating a head costs more than writing it.
+    heads: Vec<Vec<u8>>,
+}
+
+impl Context {
+    pub(super) fn new(limits: Limits, seed: [u8; 32]) -> Self {
+        Self {
+            limits,
+            now: Now::default(),
+            timers: Timers::default(),
+            memory: Memory::default(),
+            accounts: Accounts::default(),
+            counts: Counts::default(),
+            journal: Journal::default(),
+            planted: Planted::default(),
+            work: 0,
+            rng: ChaCha8Rng::from_seed(seed),
+            work_told: 0,
+            out: Vec::new(),
+            heads: Vec::new(),
+        }
+    }
+
+    /// Swaps the outputs with the driver's buffer. The router calls this before and after each
+    /// input.
+    pub(super) const fn swap_outputs(&mut self, out: &mut Vec<Output>) {
+        mem::swap(&mut self.out, out);
+    }
+
+    /// Counts work, in units of about a nanosecond, for which the client whose frame is being
+    /// handled has to answer.
+    pub(super) const fn spend(&mut self, units: u64) {
+        self.work = self.work.saturating_add(units);
+    }
+
+    /// Returns the work since the last call.
+    pub(super) const fn take_work(&mut self) -> u64 {
+        let work = self.work - self.work_told;
+        self.work_told = self.work;
+        work
+    }
+
+    /// Excludes the work since `begun`, a former value of `work`, from what the driver is told
+    /// next.
+    pub(super) const fn excuse(&mut self, begun: u64) {
+        self.work_told += self.work - begun;
+    }
+
+    pub(super) fn emit(&mut self, output: Output) {
+        self.out.push(output);
+    }
+
+    /// Hands a change to the store. Returns the change's ticket.
+    pub(super) fn record(&mut self, change: Change) -> u64 {
+        self.out.push(Output::Persist(change));
+        self.journal.note_recorded()
+    }
+
+    /// Whether memory has room for `bytes` bytes more within `memory_bytes_max`.
+    pub(super) const fn has_memory_for(&self, bytes: usize) -> bool {
+        self.memory.held() + bytes <= self.limits.memory_bytes_max
+    }
+
+    /// Whether an agent's principal may hold `bytes` bytes more of the memory.
+    pub(super) fn has_share_of_memory(&self, agent: AgentKey, bytes: usize) -> bool {
+        let shared_out = self.accounts.total(Class::Memory);
+        let others = self.memory.needed() - shared_out;
+        let most = self.limits.memory_bytes_max.saturating_sub(others);
+        self.accounts.excess(Class::Memory, Some(agent), bytes, most) == 0
+    }
+
+    /// Charges memory, and an agent's principal for it.
+    pub(super) fn charge_memory(&mut self, agent: AgentKey, bytes: usize) {
+        self.memory.charge(bytes);
+        self.accounts.charge(Class::Memory, agent, bytes);
+    }
+
+    pub(super) fn release_memory(&mut self, agent: AgentKey, bytes: usize) {
+        self.memory.release(bytes);
+        self.accounts.release(Class::Memory, agent, bytes);
+    }
+
+    pub(super) fn new_id(&mut self) -> Uuid {
+        let (low, high) = (self.rng.next_u64(), self.rng.next_u64());
+        let bytes = u128::from(low) | u128::from(high) << 64;
+        uuid::Builder::from_random_bytes(bytes.to_le_bytes()).into_uuid()
+    }
+
+    /// Returns `bytes` random bytes as lower-case hex.
+    pub(super) fn random_hex(&mut self, bytes: usize) -> String {
+        (0..bytes).map(|_| format!("{:02x}", self.rng.next_u32() as u8)).collect()
+    }
+
+    /// Returns an empty buffer with a capacity of at least `bytes` bytes for a frame's head.
+    pub(super) fn head_buffer(&mut self, bytes: usize) -> Vec<u8> {
+        let mut head = self.heads.pop().unwrap_or_default();
+        head.reserve(bytes);
+        head
+    }
+
+    /// Keeps the head buffer of a frame that is no longer needed, for reuse.
+    pub(super) fn recycle(&mut self, frame: Frame) {
+        let mut head = frame.head;
+        if self.heads.len() < HEADS_MAX && (1..=HEAD_CAPACITY_MAX).contains(&head.capacity()) {
+            head.clear();
+            self.heads.push(head);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Departures: ends of connections and sessions, forgotten names, and the effects on their mail.
+
+use super::{
+    Router,
+    connections::Content,
+    interface::{ClientId, CloseReason, Output},
+    keys::AgentKey,
+    mail::Sent,
+    notices,
+    work::NODE_WORK,
+};
+use protocol::{
+    code::{ErrorCode, NackCode, Violation},
+    envelope::Kind,
+    payload::{ErrorPayload, Nack},
+    record::Change,
+};
+
+/// The most names divided by this number is how many names are forgotten at once: a search is too
+/// expensive to forget only one.
+const NAME_PARTS: usize = 64;
+
+/// The use of an absent agent's name. Names of the least use are forgotten first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum NameUse {
+    None,
+    /// The agent's SENDs are remembered.
+    Dedup,
+    /// The agent has a session, and has never sent or received anything.
+    BlankSession,
+}
+
+/// The reason why a member leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Departure {
+    /// The connection ended without BYE, or the member broke a rule. An unacknowledged delivery may
+    /// be the cause: the oldest one counts as failed.
+    Lost,
+    /// Another connection continues the member's session.
+    Replaced,
+    /// The member sent BYE, which ends its session.
+    Bye,
+    /// The daemon stops.
+    Stopped,
+}
+
+impl From<CloseReason> for Departure {
+    fn from(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Bye => Self::Bye,
+            CloseReason::Stopping => Self::Stopped,
+            CloseReason::Fault(ErrorCode::SessionReplaced) => Self::Replaced,
+            CloseReason::Fault(_) => Self::Lost,
+        }
+    }
+}
+
+impl Router {
+    /// Answers a violation with an ERROR, and ends the connection if the code is fatal.
+    pub(super) fn violated(&mut self, id: ClientId, violation: Violation) {
+        let code = violation.code;
+        if code.is_fatal() && self.connections.contains(id) {
+            self.log(id, &violation.to_string());
+        }
+        self.connections.answer(&mut self.ctx, id, Kind::Error, &ErrorPayload::from(violation));
+        if code.is_fatal() {
+            self.close(id, CloseReason::Fault(code));
+        }
+    }
+
+    /// Closes a connection. Frames that were handed out are still written.
+    pub(super) fn close(&mut self, id: ClientId, reason: CloseReason) {
+        if self.connections.is_open(id) {
+            self.leave(id, reason.into());
+            self.ctx.emit(Output::Close(id, reason));
+            self.connections.close(&mut self.ctx, id);
+        }
+    }
+
+    /// Handles the end of a connection. At-most-once messages that were handed out, not written and
+    /// not retained by the session are lost: their senders get NACKs.
+    pub(super) fn disconnected(&mut self, id: ClientId) {
+        self.leave(id, Departure::Lost);
+        let Some((agent, mut window)) = self.connections.remove(&mut self.ctx, id) else { return };
+        while let Some(agent) = agent
+            && let Some(frame) = window.pop()
+        {
+            match frame.content {
+                Content::Notice(notice) => self.inform_agent(agent, notice),
+                Content::Answer | Content::Copy | Content::AtLeastOnce(_) => {}
+                Content::AtMostOnce { sent, charged, .. } => {
+                    self.mail.release(&mut self.ctx, agent, sent.from, charged);
+                    self.undelivered(&sent, agent);
+                }
+            }
+        }
+        if let Some(agent) = agent
+            && self.directory.get(agent).is_some_and(|agent| agent.is_guest())
+        {
+            self.forget(agent);
+        }
+        self.stop_if_empty();
+    }
+
+    /// Sends a NACK to the sender of an at-most-once message whose recipient left before the
+    /// message was written.
+    fn undelivered(&mut self, sent: &Sent, to: AgentKey) {
+        if !self.ctx.planted.reports_undelivered() {
+            return;
+        }
+        self.ctx.counts.refused += 1;
+        let Some(name) = self.directory.name(to) else { return };
+        let message = format!("{name} went away before it was delivered");
+        let id = sent.id.as_str();
+        self.nack_sender((sent.from, sent.by), to, id, NackCode::AgentOffline, message);
+    }
+
+    /// Sends a NACK about one recipient of a SEND: to the connection `by`, if a companion or an
+    /// operator sent the message, or else to the sender's current connection. A sender that is away
+    /// gets none.
+    pub(super) fn nack_sender(
+        &mut self,
+        (sender, by): (AgentKey, Option<ClientId>),
+        recipient: AgentKey,
+        ack_id: &str,
+        code: NackCode,
+        message: String,
+    ) {
+        let Some(client) = by.or_else(|| self.directory.client(sender)) else { return };
+        let to = self.directory.name(recipient).map(ToString::to_string);
+        let nack = Nack { to, ..Nack::new(ack_id, code, message) };
+        self.connections.answer(&mut self.ctx, client, Kind::Nack, &nack);
+    }
+
+    /// Ends a connection's membership, or its wait for a handshake or a name.
+    fn leave(&mut self, id: ClientId, departure: Departure) {
+        if self.connections.membership(id).is_some() {
+            self.log(id, "left");
+        }
+        if let Some((agent, membership)) = self.connections.leave(&mut self.ctx, id) {
+            self.requests.leave(id);
+            if !membership.is_beside() {
+                self.end_membership(id, agent, departure);
+            }
+        }
+    }
+
+    fn end_membership(&mut self, id: ClientId, agent: AgentKey, departure: Departure) {
+        self.directory.leave(agent, self.ctx.now.unix_ms);
+        let suspect = self.mail.take_back(&mut self.ctx, agent);
+        // A bridge's connections end when its link does, which is no failure of a message.
+        let is_bridge = self.directory[agent].name.host().is_some();
+        if let Some(key) = suspect.filter(|_| departure == Departure::Lost && !is_bridge) {
+            self.count_failure(key);
+        }
+        let session = self.directory.session(agent);
+        let can_resume = session.is_some_and(|session| session.capabilities.resume);
+        if can_resume && matches!(departure, Departure::Lost | Departure::Replaced) {
+            self.drop_replays(agent);
+            self.retract(id, agent);
+        } else {
+            self.drop_at_most_once(agent);
+        }
+        match departure {
+            Departure::Replaced => {}
+            Departure::Bye => self.end_session(agent),
+            Departure::Lost | Departure::Stopped => {
+                self.directory.leave_session(&mut self.ctx, agent);
+            }
+        }
+        if departure != Departure::Replaced && !self.directory[agent].is_guest() {
+            self.directory.schedule_forgetting(&mut self.ctx, agent);
+        }
+        self.directory.note_freed(agent);
+        // At the daemon's end, no agent's leaving is reported.
+        if !matches!(departure, Departure::Replaced | Departure::Stopped) {
+            self.notify_presence(agent);
+        }
+    }
+
+    /// Queues again the retained messages that were handed to a connection and are not written yet.
+    /// The connection may still write them: the recipient recognises a duplicate by its id.
+    fn retract(&mut self, id: ClientId, agent: AgentKey) {
+        let mut retracted = Vec::new();
+        self.connections.retract(id, |order| {
+            let message = self.mail.take_retained(&mut self.ctx, agent, order);
+            let is_retained = message.is_some();
+            retracted.extend(message);
+            is_retained
+        });
+        for message in retracted {
+            self.mail.release(&mut self.ctx, agent, message.sent.from, message.bytes);
+            self.mail.insert(&mut self.ctx, message);
+        }
+    }
+
+    /// Drops at-most-once messages that wait for an agent. Their senders get NACKs.
+    pub(super) fn drop_at_most_once(&mut self, agent: AgentKey) {
+        for key in self.mail.waiting_at_most_once(agent, |_| true) {
+            if let Some(message) = self.mail.remove(&mut self.ctx, key)
+                && !message.is_replay
+            {
+                self.mail.note_gone(message.stream, message.seq);
+                self.undelivered(&message.sent, message.to);
+            }
+        }
+    }
+
+    /// Drops the replays that wait for an agent, because the connection that asked for them has
+    /// ended.
+    fn drop_replays(&mut self, agent: AgentKey) {
+        for key in self.mail.waiting_at_most_once(agent, |message| message.is_replay) {
+            self.mail.remove(&mut self.ctx, key);
+        }
+    }
+
+    /// Ends a session that was not resumed in time.
+    pub(super) fn on_session_timer(&mut self, agent: AgentKey) {
+        let now = self.ctx.now.monotonic;
+        if self.directory.session(agent).is_some_and(|session| !session.is_good_at(now)) {
+            self.end_session(agent);
+        }
+    }
+
+    /// Ends a session, here and in the store.
+    fn end_session(&mut self, agent: AgentKey) {
+        if self.drop_session(agent) {
+            let agent = self.directory[agent].number;
+            self.ctx.record(Change::SessionEnded { agent });
+        }
+    }
+
+    /// Removes an agent's session from every table, with its replay buffer, at-most-once messages
+    /// and notices. Returns whether there was a session.
+    pub(super) fn drop_session(&mut self, agent: AgentKey) -> bool {
+        self.mail.drop_replay(&mut self.ctx, agent);
+        self.drop_at_most_once(agent);
+        for notice in self.notices.take(&mut self.ctx, agent) {
+            notices::record_end(&mut self.ctx, &notice);
+        }
+        self.directory.remove_session(&mut self.ctx, agent)
+    }
+
+    /// Forgets the name of an agent that stayed away too long.
+    pub(super) fn on_agent_timer(&mut self, agent: AgentKey) {
+        if self.directory.get(agent).is_some_and(|agent| agent.client.is_none()) {
+            self.forget(agent);
+        }
+    }
+
+    /// Whether another name may be added. If the table is full, forgets names that are not needed.
+    pub(super) fn has_room_for_name(&mut self) -> bool {
+        let most = self.ctx.limits.names_max;
+        if self.directory.len() >= most {
+            self.forget_unneeded_names();
+        }
+        self.directory.len() < most
+    }
+
+    /// Forgets some names of the least use, those of the agents that have been away longest first.
+    /// Does nothing if a search has found none shortly before.
+    pub(super) fn forget_unneeded_names(&mut self) {
+        if !self.directory.may_search(&self.ctx) {
+            return;
+        }
+        self.ctx.spend(NODE_WORK * self.directory.len() as u64);
+        let absent = self.directory.absent();
+        let unneeded = absent.filter_map(|agent| {
+            Some((self.use_of_name(agent)?, self.directory[agent].forget_at, agent))
+        });
+        let mut unneeded: Vec<_> = unneeded.collect();
+        unneeded.sort();
+        let least = unneeded.first().map(|(use_of_it, ..)| *use_of_it);
+        unneeded.retain(|(use_of_it, ..)| Some(*use_of_it) == least);
+        unneeded.truncate(self.ctx.limits.names_max.div_ceil(NAME_PARTS));
+        if unneeded.is_empty() {
+            self.directory.put_off_search(&self.ctx);
+        }
+        for (.., agent) in unneeded {
+            self.forget(agent);
+        }
+    }
+
+    /// Returns the use of an absent agent's name, or `None` if something would be lost with it:
+    /// mail, a question, a key, or a session that had any mail or subscription.
+    fn use_of_name(&self, agent: AgentKey) -> Option<NameUse> {
+        let is_needed = self.mail.queued(agent).0 > 0
+            || self.questions.count(agent) > 0
+            || self.enforcement.has_key(&self.directory[agent].name);
+        if is_needed {
+            return None;
+        }
+        match self.directory.session(agent) {
+            // A name that sent nothing at least once has no SENDs that could be repeated.
+            None if self.mail.remembers_sends_of(agent) => Some(NameUse::Dedup),
+            None => Some(NameUse::None),
+            Some(session) => {
+                let is_blank = session.subscriptions.is_empty() && !self.mail.has_had_mail(agent);
+                is_blank.then_some(NameUse::BlankSession)
+            }
+        }
+    }
+
+    /// Forgets an agent's name. Messages to the agent expire at once; streams from the agent close
+    /// after their last message.
+    pub(super) fn forget(&mut self, agent: AgentKey) {
+        self.directory.cancel_forgetting(&mut self.ctx, agent);
+        self.drop_session(agent);
+        self.questions.close_all_of(&mut self.ctx, agent);
+        let (receives, sends) = self.mail.detach_streams(agent);
+        for stream in receives {
+            for message in self.mail.waiting_in(stream) {
+                self.expire(message, "the name of its recipient was forgotten");
+            }
+            self.mail.close_detached(&mut self.ctx, stream);
+        }
+        for stream in sends {
+            self.mail.orphan(&mut self.ctx, stream);
+        }
+        self.requests.forget(agent);
+        let (floor, has_sent) = self.mail.remove_mailbox(&mut self.ctx, agent);
+        if let Some(removed) = self.directory.remove(agent) {
+            if floor > 0 {
+                self.ctx.record(Change::StreamEnded(floor));
+            }
+            // The store knows a guest only as the sender of at-least-once messages.
+            if !removed.is_guest() || has_sent {
+                self.ctx.record(Change::AgentForgotten(removed.number));
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A known agent.
+
+use super::session::Session;
+use crate::interface::ClientId;
+use protocol::{Moment, name::Name};
+
+/// A known name with its connection and session.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    /// The agent's number in records.
+    pub(crate) number: u64,
+    /// The name in its latest spelling.
+    pub(crate) name: Name,
+    /// The agent's connection, while the agent is connected.
+    pub(crate) client: Option<ClientId>,
+    /// The agent's session. A guest has none.
+    pub(crate) session: Option<Box<Session>>,
+    /// The time since which the agent is connected or away, in milliseconds since 1970.
+    pub(crate) since_unix_ms: u64,
+    /// Whether the agent was connected when the last daemon ended, and has not come back.
+    pub(crate) is_expected: bool,
+    /// The moment at which the name is forgotten, while the agent is away.
+    pub(crate) forget_at: Option<Moment>,
+}
+
+impl Agent {
+    /// Whether the agent is a guest, whose name is forgotten when it leaves.
+    pub(crate) fn is_guest(&self) -> bool {
+        self.name.is_guests()
+    }
+}

@@ -1,0 +1,308 @@
+//! The table of known agents, by key and by name.
+
+use super::{agent::Agent, session::Session, subscriptions::Subscriptions};
+use crate::{
+    context::Context,
+    hash::{HashKey, KeyedMap},
+    interface::ClientId,
+    keys::{AgentKey, AgentSlot, count_step},
+    timers::Timer,
+    work::NODE_WORK,
+};
+use protocol::{
+    Moment,
+    name::{NAME_BYTES_MAX, Name},
+    record::{AgentRecord, Change},
+    secret::Hash,
+};
+use rustc_hash::FxHashMap;
+use slotmap::SlotMap;
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, Index},
+};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// The shortest time from a search that found no name to forget to the next search.
+const SEARCH_INTERVAL_MS: u64 = 1_000;
+
+/// Agents by their names in lower case.
+type ByName = BTreeMap<Box<[u8]>, AgentKey>;
+
+/// All known agents.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(super) agents: SlotMap<AgentSlot, Agent>,
+    names: KeyedMap<Box<[u8]>, AgentKey>,
+    /// All agents by their names in lower case, without guests and operators.
+    by_name: ByName,
+    /// Connected agents by their names in lower case, without guests.
+    here: ByName,
+    guests: usize,
+    /// The agent of each known token, used or not.
+    pub(super) tokens: FxHashMap<Hash, AgentKey>,
+    pub(super) subscriptions: Subscriptions,
+    /// The moment until which the next search for names that are not needed is put off.
+    search_after: Moment,
+    /// Names that became free while the current input is handled.
+    freed: Vec<AgentKey>,
+}
+
+impl Directory {
+    pub(crate) fn new(hash_key: HashKey) -> Self {
+        Self {
+            agents: SlotMap::default(),
+            names: KeyedMap::with_hasher(hash_key),
+            by_name: BTreeMap::new(),
+            here: BTreeMap::new(),
+            guests: 0,
+            tokens: FxHashMap::default(),
+            subscriptions: Subscriptions::new(hash_key),
+            search_after: Moment(0),
+            freed: Vec::new(),
+        }
+    }
+
+    /// Returns the agent with this name, compared without case.
+    pub(crate) fn find(&self, text: &str) -> Option<AgentKey> {
+        let mut folded = [0; NAME_BYTES_MAX];
+        let folded = folded.get_mut(..text.len())?;
+        folded.copy_from_slice(text.as_bytes());
+        folded.make_ascii_lowercase();
+        self.names.get(&*folded).copied()
+    }
+
+    /// Adds a name.
+    pub(crate) fn add(&mut self, name: Name, number: u64) -> AgentKey {
+        let folded = name.folded().into_bytes().into_boxed_slice();
+        let (is_daemons, is_guest) = (name.is_daemons(), name.is_guests());
+        let agent = AgentKey(self.agents.insert(Agent {
+            number,
+            name,
+            client: None,
+            session: None,
+            since_unix_ms: 0,
+            is_expected: false,
+            forget_at: None,
+        }));
+        self.guests += usize::from(is_guest);
+        if !is_daemons {
+            self.by_name.insert(folded.clone(), agent);
+        }
+        self.names.insert(folded, agent);
+        agent
+    }
+
+    /// Returns a key that finds nothing, for an agent that is forgotten.
+    pub(crate) fn unused_key(&mut self) -> AgentKey {
+        let ghost = self.add(Name::made_by_daemon("@ghost"), 0);
+        self.remove(ghost);
+        ghost
+    }
+
+    /// Removes a name.
+    pub(crate) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {
+        let removed = self.agents.remove(agent.0)?;
+        let folded = removed.name.folded();
+        self.names.remove(folded.as_bytes());
+        self.by_name.remove(folded.as_bytes());
+        self.guests -= usize::from(removed.is_guest());
+        Some(removed)
+    }
+
+    /// Notes that an agent is connected, with its name in this spelling.
+    pub(crate) fn arrive(
+        &mut self,
+        ctx: &mut Context,
+        agent: AgentKey,
+        client: ClientId,
+        name: Name,
+    ) {
+        let arrived = &mut self.agents[agent.0];
+        arrived.name = name;
+        arrived.client = Some(client);
+        arrived.is_expected = false;
+        arrived.since_unix_ms = ctx.now.unix_ms;
+        if !arrived.name.is_daemons() {
+            self.here.insert(arrived.name.folded().into_bytes().into(), agent);
+        }
+        self.cancel_forgetting(ctx, agent);
+        self.record_agent(ctx, agent);
+    }
+
+    /// Notes that an agent is away.
+    pub(crate) fn leave(&mut self, agent: AgentKey, unix_ms: u64) {
+        let left = &mut self.agents[agent.0];
+        left.client = None;
+        left.since_unix_ms = unix_ms;
+        self.here.remove(left.name.folded().as_bytes());
+    }
+
+    /// Sets the time at which the name of an absent agent is forgotten.
+    pub(crate) fn schedule_forgetting(&mut self, ctx: &mut Context, agent: AgentKey) {
+        let days = ctx.limits.mailbox_days;
+        let at = ctx.now.monotonic.plus(days.saturating_mul(DAY_MS));
+        self.agents[agent.0].forget_at = Some(at);
+        ctx.timers.set(at, Timer::Agent(agent));
+        self.record_agent(ctx, agent);
+    }
+
+    pub(crate) fn cancel_forgetting(&mut self, ctx: &mut Context, agent: AgentKey) {
+        if let Some(at) = self.agents[agent.0].forget_at.take() {
+            ctx.timers.cancel(at, Timer::Agent(agent));
+        }
+    }
+
+    /// Records an agent as it is now. Guests are not recorded.
+    pub(crate) fn record_agent(&self, ctx: &mut Context, agent: AgentKey) {
+        let agent = &self[agent];
+        if agent.is_guest() {
+            return;
+        }
+        let record = AgentRecord {
+            number: agent.number,
+            name: agent.name.clone(),
+            since_unix_ms: agent.since_unix_ms,
+            forget_at: agent.forget_at,
+        };
+        ctx.record(Change::Agent(Box::new(record)));
+    }
+
+    /// Restores an agent, which counts as away.
+    pub(crate) fn restore_agent(&mut self, ctx: &mut Context, record: AgentRecord) -> AgentKey {
+        let key = self.add(record.name, record.number);
+        let agent = self.agent_mut(key);
+        agent.since_unix_ms = record.since_unix_ms;
+        agent.forget_at = record.forget_at;
+        // The operators' name is not forgotten, because operators do not arrive and leave as agents
+        // do.
+        if agent.name.is_daemons() {
+            return key;
+        }
+        match record.forget_at {
+            Some(at) => ctx.timers.set(at, Timer::Agent(key)),
+            None => {
+                // The agent was here when the daemon ended.
+                agent.since_unix_ms = ctx.now.unix_ms;
+                self.schedule_forgetting(ctx, key);
+            }
+        }
+        key
+    }
+
+    /// Notes that an agent's name became free.
+    pub(crate) fn note_freed(&mut self, agent: AgentKey) {
+        self.freed.push(agent);
+    }
+
+    /// Removes and returns a name that became free while the current input is handled.
+    pub(crate) fn next_freed(&mut self) -> Option<AgentKey> {
+        self.freed.pop()
+    }
+
+    /// Returns connected agents, by name.
+    pub(crate) fn here(&self) -> impl ExactSizeIterator<Item = AgentKey> {
+        self.here.values().copied()
+    }
+
+    /// Appends all agents that subscribe to `topic`, each once.
+    pub(crate) fn subscribers(&self, ctx: &mut Context, topic: &str, agents: &mut Vec<AgentKey>) {
+        ctx.spend(NODE_WORK * self.subscriptions.collect(topic, agents));
+    }
+
+    /// Returns the number of known agents, without guests and operators.
+    pub(crate) fn agents(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Returns the number of guests.
+    pub(crate) const fn guests(&self) -> usize {
+        self.guests
+    }
+
+    /// Returns the number of known names, without the operators'.
+    pub(crate) fn len(&self) -> usize {
+        self.agents() + self.guests
+    }
+
+    pub(crate) fn get(&self, agent: AgentKey) -> Option<&Agent> {
+        count_step();
+        self.agents.get(agent.0)
+    }
+
+    pub(super) fn agent_mut(&mut self, agent: AgentKey) -> &mut Agent {
+        &mut self.agents[agent.0]
+    }
+
+    /// Returns the name of an agent that is not forgotten.
+    pub(crate) fn name(&self, agent: AgentKey) -> Option<&Name> {
+        self.get(agent).map(|agent| &agent.name)
+    }
+
+    /// Returns the connection of an agent that is here.
+    pub(crate) fn client(&self, agent: AgentKey) -> Option<ClientId> {
+        self.get(agent)?.client
+    }
+
+    /// Returns the session of an agent that has one.
+    pub(crate) fn session(&self, agent: AgentKey) -> Option<&Session> {
+        self.get(agent)?.session.as_deref()
+    }
+
+    /// Returns the numbers of those agents that are not forgotten.
+    pub(crate) fn numbers_of(&self, agents: &[AgentKey]) -> Vec<u64> {
+        agents.iter().filter_map(|agent| Some(self.get(*agent)?.number)).collect()
+    }
+
+    /// Returns the agents that are away, in no order, without operators.
+    pub(crate) fn absent(&self) -> impl Iterator<Item = AgentKey> {
+        let absent = self
+            .agents
+            .iter()
+            .filter(|(_, agent)| agent.client.is_none() && !agent.name.is_daemons());
+        absent.map(|(slot, _)| AgentKey(slot))
+    }
+
+    /// Whether names that are not needed may be searched now.
+    pub(crate) fn may_search(&self, ctx: &Context) -> bool {
+        ctx.now.monotonic >= self.search_after
+    }
+
+    /// Puts off the next search, because this one found nothing.
+    pub(crate) const fn put_off_search(&mut self, ctx: &Context) {
+        self.search_after = ctx.now.monotonic.plus(SEARCH_INTERVAL_MS);
+    }
+
+    /// Returns the agents after a name in lower case, by name, without guests and operators.
+    pub(crate) fn after(&self, name: &[u8]) -> impl Iterator<Item = AgentKey> {
+        let range = (Bound::Excluded(name), Bound::Unbounded);
+        self.by_name.range::<[u8], _>(range).map(|(_, agent)| *agent)
+    }
+
+    /// Returns all agents, in the order in which they became known.
+    pub(crate) fn keys(&self) -> Vec<AgentKey> {
+        let mut keys: Vec<_> = self.names.values().copied().collect();
+        keys.sort_unstable_by_key(|key| self[*key].number);
+        keys
+    }
+
+    #[cfg(test)]
+    pub(crate) fn token_owner(&self, hash: &Hash) -> Option<AgentKey> {
+        self.tokens.get(hash).copied()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn tokens(&self) -> usize {
+        self.tokens.len()
+    }
+}
+
+impl Index<AgentKey> for Directory {
+    type Output = Agent;
+
+    fn index(&self, agent: AgentKey) -> &Agent {
+        count_step();
+        &self.agents[agent.0]
+    }
+}

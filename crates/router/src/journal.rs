@@ -1,0 +1,162 @@
+//! The journal: the changes given to the store, how many of them it has persisted, and the actions
+//! that wait for that.
+//!
+//! Changes go to the store as [`Output::Persist`](super::Output::Persist). Each change has a
+//! ticket, which is its sequence number. An action that waits for a change is queued here with the
+//! change's ticket; for most changes, no action waits.
+
+use super::{
+    interface::ClientId,
+    keys::{AgentKey, MessageKey, StreamKey},
+    send_digest::SendDigest,
+    sender::SendId,
+};
+use protocol::record::LastNumbers;
+use std::collections::VecDeque;
+use uuid::Uuid;
+
+/// The most changes of subscriptions that may wait at once.
+const SUBSCRIBING_MAX: usize = 2_048;
+
+/// The most repeated SENDs that may wait at once for the first SEND to be persisted.
+pub(super) const REPEATING_MAX: usize = 1 << 14;
+
+/// Tickets, the actions that wait for them, and the last numbers assigned to records.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    recorded: u64,
+    persisted: u64,
+    /// The actions that wait, in the order of their tickets.
+    line: VecDeque<(u64, Continuation)>,
+    /// The number of changes of subscriptions in `line`, and the number of repeated SENDs.
+    subscribing: usize,
+    repeating: usize,
+    last: LastNumbers,
+    last_notice: u64,
+}
+
+/// An action that waits until a change is persisted.
+#[derive(Debug)]
+pub(super) enum Continuation {
+    /// Accepts a SEND and lets its deliveries go out.
+    Accept(Box<PendingSend>),
+    /// Answers a SEND that was repeated, maybe on another connection, while the first one was being
+    /// persisted.
+    Repeat(Acceptance, AgentKey, SendDigest),
+    /// Allows a stream to use sequence numbers up to this one.
+    Reserve(StreamKey, u64),
+    /// Allows at-least-once messages to a client, now that the store has recorded its arrival.
+    Join(ClientId),
+    /// Acknowledges a change of subscriptions, by the id of its frame.
+    Subscribe(ClientId, SendId),
+}
+
+/// A SEND that is being persisted.
+#[derive(Debug)]
+pub(super) struct PendingSend {
+    pub(super) sender: AgentKey,
+    pub(super) digest: SendDigest,
+    pub(super) deliveries: Vec<MessageKey>,
+    /// The ACK for the sender; none if BUSY asked the sender to repeat the SEND.
+    pub(super) acceptance: Option<Acceptance>,
+}
+
+/// The ACK that tells a sender that its SEND is accepted.
+#[derive(Clone, Debug)]
+pub(super) struct Acceptance {
+    pub(super) client: ClientId,
+    pub(super) send_id: SendId,
+    pub(super) recipients: Option<u64>,
+    pub(super) away: bool,
+    /// The question, by its delivery's id, whose answer the SEND is. Its sender gets no ACK.
+    pub(super) answers: Option<Uuid>,
+}
+
+impl Journal {
+    /// Counts a change that was handed to the store. Returns its ticket.
+    pub(super) const fn note_recorded(&mut self) -> u64 {
+        self.recorded += 1;
+        self.recorded
+    }
+
+    /// Returns the ticket of the last change.
+    pub(super) const fn last_ticket(&self) -> u64 {
+        self.recorded
+    }
+
+    /// Returns the number of changes that are not persisted yet.
+    pub(super) const fn backlog(&self) -> u64 {
+        self.recorded - self.persisted
+    }
+
+    pub(super) const fn is_persisted(&self, ticket: u64) -> bool {
+        ticket <= self.persisted
+    }
+
+    /// Whether no further change of subscriptions may wait. Each change records a whole session,
+    /// and no other bound limits how many changes a connection requests.
+    pub(super) const fn is_busy_subscribing(&self) -> bool {
+        self.subscribing >= SUBSCRIBING_MAX
+    }
+
+    /// Whether no further repeated SEND may wait.
+    pub(super) const fn is_busy_repeating(&self) -> bool {
+        self.repeating >= REPEATING_MAX
+    }
+
+    /// Queues an action until the change with this ticket is persisted. Tickets never decrease from
+    /// call to call.
+    pub(super) fn wait(&mut self, ticket: u64, continuation: Continuation) {
+        self.subscribing += usize::from(matches!(continuation, Continuation::Subscribe(..)));
+        self.repeating += usize::from(matches!(continuation, Continuation::Repeat(..)));
+        self.line.push_back((ticket, continuation));
+    }
+
+    /// Notes that the store has handled all changes up to this ticket.
+    pub(super) fn advance(&mut self, upto: u64) {
+        self.persisted = upto.min(self.recorded);
+    }
+
+    /// Removes and returns the first action in line, if its ticket is at most `upto`.
+    pub(super) fn next_ready(&mut self, upto: u64) -> Option<Continuation> {
+        let (_, ready) = self.line.pop_front_if(|(ticket, _)| *ticket <= upto)?;
+        self.subscribing -= usize::from(matches!(ready, Continuation::Subscribe(..)));
+        self.repeating -= usize::from(matches!(ready, Continuation::Repeat(..)));
+        Some(ready)
+    }
+
+    /// Continues the numbers of an earlier daemon.
+    pub(super) const fn restore(&mut self, last: LastNumbers) {
+        self.last = last;
+    }
+
+    pub(super) const fn next_agent(&mut self) -> u64 {
+        self.last.agent += 1;
+        self.last.agent
+    }
+
+    pub(super) const fn next_message(&mut self) -> u64 {
+        self.last.message += 1;
+        self.last.message
+    }
+
+    pub(super) const fn next_stream(&mut self) -> u64 {
+        self.last.stream += 1;
+        self.last.stream
+    }
+
+    pub(super) const fn next_delivery(&mut self) -> u64 {
+        self.last.delivery += 1;
+        self.last.delivery
+    }
+
+    pub(super) const fn next_notice(&mut self) -> u64 {
+        self.last_notice += 1;
+        self.last_notice
+    }
+
+    /// Notes the number of a notice that an earlier daemon recorded.
+    pub(super) fn note_notice(&mut self, number: u64) {
+        self.last_notice = self.last_notice.max(number);
+    }
+}

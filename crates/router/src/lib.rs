@@ -1,0 +1,265 @@
+//! The router: the pure state machine that decides which clients get each message.
+//!
+//! A driver hands everything that happens to the router as an [`Input`], and carries out each
+//! [`Output`], in order. The router never waits, reads no clock and returns no errors: it answers a
+//! client's mistake with a frame, or closes the connection.
+//!
+//! The state is divided among components. No component reads another one's fields; facts from other
+//! components are passed as arguments. The components are:
+//! - `connections`: stages of the handshake, windows, clients that wait for a name, heartbeats,
+//!   pauses;
+//! - `directory`: names, sessions, tokens, subscriptions;
+//! - `mail`: messages, streams, queues, dedup windows, replay buffers, dead letters;
+//! - `questions`: deliveries whose senders wait for an answer; `notices`: frames that wait for
+//!   senders that are away;
+//! - `requests`: requests to `@relay`, taps, recipients' reports about deliveries;
+//! - `enforcement`: the owner's policy; `lifecycle`: start and stop.
+//!
+//! The driver hands over frames in the order of the `schedule`, which is pure, too.
+//!
+//! All components work in a `context`: limits, the time, timers, random numbers, memory accounting,
+//! outputs, and the `journal` of the changes handed to the store. Each file with an `impl Router`
+//! is a flow through several components: `handshake`, `receive`, `send`, `persist`, `deliver`,
+//! `report`, `operator_mail`, `resume`, `redeliver`, `unread`, `departure`, `restore`, `rerecord`,
+//! `stop`.
+
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
+)]
+
+mod accounts;
+mod connections;
+mod context;
+mod deliver;
+mod departure;
+mod directory;
+mod enforcement;
+mod frame;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
+mod handshake;
+mod hash;
+mod interface;
+mod journal;
+mod keys;
+mod lifecycle;
+mod limits;
+mod mail;
+mod memory;
+mod notices;
+mod operator_mail;
+mod persist;
+mod planted;
+pub mod policy;
+mod questions;
+mod receive;
+mod redeliver;
+mod report;
+mod requests;
+mod rerecord;
+mod restore;
+mod resume;
+pub mod schedule;
+mod send;
+mod send_digest;
+mod send_request;
+mod sender;
+#[cfg(test)]
+mod sim;
+mod stop;
+#[cfg(any(test, feature = "testing"))]
+mod testbed;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod unread;
+mod work;
+
+pub use interface::{ClientId, CloseReason, Frame, Input, Output};
+pub use limits::Limits;
+
+use connections::Connections;
+use context::Context;
+use directory::Directory;
+use enforcement::Enforcement;
+use hash::HashKey;
+use lifecycle::Lifecycle;
+use mail::Mail;
+use notices::Notices;
+use protocol::{Moment, Now, secret::Hash};
+use questions::Questions;
+use requests::Requests;
+use serde_json::value::RawValue;
+use timers::{TIMERS_PER_TICK, Timer};
+
+/// The client that the work of an input is charged to.
+#[derive(Clone, Copy)]
+enum Payer {
+    Now(ClientId),
+    /// The client's agent pays with its next frame.
+    Later(ClientId),
+    /// Timers and reports continue what a client has paid for with its frame.
+    Nobody,
+}
+
+impl Payer {
+    const fn of(input: &Input<'_>) -> Self {
+        match input {
+            Input::Frame(client, _) | Input::Violated(client, _) => Self::Now(*client),
+            Input::Found(client, _) | Input::Reloaded(client, _) => Self::Later(*client),
+            _ => Self::Nobody,
+        }
+    }
+}
+
+/// The router's state: its components, and the context in which they work.
+#[derive(Debug)]
+pub struct Router {
+    ctx: Context,
+    connections: Connections,
+    directory: Directory,
+    mail: Mail,
+    questions: Questions,
+    notices: Notices,
+    requests: Requests,
+    enforcement: Enforcement,
+    lifecycle: Lifecycle,
+}
+
+impl Router {
+    /// Returns a router without connections. All its random numbers come from `seed`.
+    #[must_use]
+    pub fn new(limits: Limits, seed: [u8; 32]) -> Self {
+        let hash_key = HashKey::new(seed);
+        Self {
+            ctx: Context::new(limits, seed),
+            connections: Connections::default(),
+            directory: Directory::new(hash_key),
+            mail: Mail::new(hash_key),
+            questions: Questions::default(),
+            notices: Notices::default(),
+            requests: Requests::default(),
+            enforcement: Enforcement::default(),
+            lifecycle: Lifecycle::default(),
+        }
+    }
+
+    /// Sets the JSON object about the daemon's process that answers to `status` contain.
+    pub fn describe_daemon(&mut self, about: Box<RawValue>) {
+        self.requests.describe_daemon(about);
+    }
+
+    /// Returns the reason of the stop, once the stop has begun.
+    #[must_use]
+    pub const fn stop_reason(&self) -> Option<&'static str> {
+        self.lifecycle.stop_reason()
+    }
+
+    /// Sets the hash of the operator's key. Without a key, no client is admitted as an operator.
+    pub const fn admit_operators(&mut self, key: Hash) {
+        self.enforcement.set_operator_key(key);
+    }
+
+    /// Handles an input and appends the outputs that the driver has to carry out.
+    pub fn handle(&mut self, now: Now, input: Input<'_>, out: &mut Vec<Output>) {
+        if self.lifecycle.is_stopped() {
+            return;
+        }
+        self.ctx.now = now;
+        self.lifecycle.note_input(now.monotonic);
+        self.ctx.swap_outputs(out);
+        let (begun, payer) = (self.ctx.work, Payer::of(&input));
+        match input {
+            Input::Connected(client) => self.connected(client),
+            Input::Arrived(client) => self.connections.note_arrival(&mut self.ctx, client),
+            Input::Frame(client, frame) => self.frame(client, &frame),
+            Input::Violated(client, violation) => self.violated(client, violation),
+            Input::Written(client, bytes) => self.written(client, bytes),
+            Input::Disconnected(client) => self.disconnected(client),
+            Input::Lost => self.record_all(),
+            Input::Persisted(upto) => self.persisted(upto, None),
+            Input::Refused(upto, why) => self.persisted(upto, Some(why)),
+            Input::Found(client, found) => self.found(client, found),
+            Input::Policy(policy) => self.enforcement.set_policy(policy),
+            Input::Reloaded(client, result) => self.reloaded(client, result),
+            Input::Outside(bytes) => self.ctx.memory.set_outside(bytes),
+            Input::Tick => self.tick(),
+            Input::Stop(reason) => self.stop(reason),
+        }
+        self.assign_freed_names();
+        self.bill(payer, begun);
+        self.ctx.swap_outputs(out);
+    }
+
+    /// Charges the work since `begun` to the client that caused it.
+    fn bill(&mut self, payer: Payer, begun: u64) {
+        match payer {
+            Payer::Now(client) => {
+                if let Some(agent) = self.connections.agent_of(client) {
+                    let debt = self.requests.take_debt(agent);
+                    self.ctx.spend(debt);
+                }
+            }
+            Payer::Later(client) => {
+                if let Some(agent) = self.connections.agent_of(client) {
+                    self.requests.add_debt(agent, self.ctx.work - begun);
+                }
+                self.ctx.excuse(begun);
+            }
+            Payer::Nobody => self.ctx.excuse(begun),
+        }
+    }
+
+    /// Returns the work of the frames since the last call, in units of about a nanosecond, with
+    /// what the same agents still owed. The work is counted, not measured, so that it is the same
+    /// in every run.
+    pub const fn take_work(&mut self) -> u64 {
+        self.ctx.take_work()
+    }
+
+    /// Takes back the buffer of a written frame for reuse. The call is optional and saves an
+    /// allocation.
+    pub fn recycle(&mut self, frame: Frame) {
+        self.ctx.recycle(frame);
+    }
+
+    /// Returns the moment at which the router needs the next [`Input::Tick`], if any timer is set.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        self.ctx.timers.next()
+    }
+
+    fn tick(&mut self) {
+        let now = self.ctx.now.monotonic;
+        if self.deadline().is_some_and(|due| now.since(due) > self.ctx.limits.heartbeat_ms) {
+            self.connections.note_late_wake(now);
+        }
+        for _ in 0..TIMERS_PER_TICK {
+            let Some(timer) = self.ctx.timers.take_due(now) else { break };
+            match timer {
+                Timer::Client(client) => {
+                    if let Some(violation) = self.connections.on_timer(&mut self.ctx, client) {
+                        self.violated(client, violation);
+                    }
+                }
+                Timer::Message(message) => self.on_message_timer(message),
+                Timer::Unread(message) => self.on_unread_timer(message),
+                Timer::Agent(agent) => self.on_agent_timer(agent),
+                Timer::Session(agent) => self.on_session_timer(agent),
+                Timer::Question(delivery) => self.on_question_timer(delivery),
+                Timer::Stop => self.stopped(),
+            }
+        }
+    }
+
+    /// Logs a line about a client, with its agent's name if it has one.
+    fn log(&mut self, id: ClientId, line: &str) {
+        let agent = self.connections.agent_of(id);
+        let line = match agent.and_then(|agent| self.directory.name(agent)) {
+            Some(name) => format!("{name} (client {}): {line}", id.0),
+            None => format!("client {}: {line}", id.0),
+        };
+        self.ctx.emit(Output::Log(line));
+    }
+}

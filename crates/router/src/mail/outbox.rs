@@ -1,0 +1,138 @@
+//! An agent's queue: its length, in total and by sender, and the stream whose turn is next.
+//!
+//! The queue counts all messages for the agent that have not ended: messages that wait, messages in
+//! flight and unacknowledged, and at-most-once messages that were handed out and are not written
+//! yet. The messages themselves are in their streams; the outbox only knows which stream's turn it
+//! is.
+
+use super::report_counts::ReportCounts;
+use crate::{
+    keys::{AgentKey, StreamKey},
+    limits::Limits,
+};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// A number of messages, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Load {
+    pub(crate) const fn add(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+
+    const fn subtract(&mut self, load: Self) {
+        self.messages -= load.messages;
+        self.bytes -= load.bytes;
+    }
+
+    const fn fits(self, bytes: usize, messages_max: usize, bytes_max: usize) -> bool {
+        self.messages < messages_max && self.bytes + bytes <= bytes_max
+    }
+}
+
+/// The first message of a stream, if it may go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// The message's order. Across streams, older messages go first.
+    pub(crate) order: u64,
+    /// Whether the message is delivered at least once.
+    pub(crate) is_reliable: bool,
+}
+
+/// An agent's queue.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    total: Load,
+    /// The part of each sender in the total.
+    shares: FxHashMap<AgentKey, Load>,
+    /// Streams whose first message may go out, by that message's order: one map for at-most-once
+    /// messages, one for at-least-once messages.
+    at_most_once: BTreeMap<u64, StreamKey>,
+    at_least_once: BTreeMap<u64, StreamKey>,
+    /// The number of at-least-once DELIVERs in flight.
+    pub(crate) in_flight: u64,
+    /// The recipient's reports on these.
+    pub(super) reports: ReportCounts,
+}
+
+impl Outbox {
+    pub(crate) const fn total(&self) -> Load {
+        self.total
+    }
+
+    /// Whether the queue has room for another message of `from`. An empty queue has room for any
+    /// message. A sender may use at most half of the queue.
+    pub(super) fn has_room(&self, limits: &Limits, from: AgentKey, bytes: usize) -> bool {
+        if self.total.messages == 0 {
+            return true;
+        }
+        let share = self.shares.get(&from).copied().unwrap_or_default();
+        let (messages, most) = (limits.queue_messages_max, limits.queue_bytes_max);
+        self.total.fits(bytes, messages, most) && share.fits(bytes, messages / 2, most / 2)
+    }
+
+    pub(super) fn charge(&mut self, from: AgentKey, bytes: usize) {
+        self.total.add(bytes);
+        self.shares.entry(from).or_default().add(bytes);
+    }
+
+    pub(super) fn release(&mut self, from: AgentKey, load: Load) {
+        self.total.subtract(load);
+        let share = self.shares.get_mut(&from).expect("only charged bytes are released");
+        share.subtract(load);
+        if share.messages == 0 {
+            self.shares.remove(&from);
+        }
+    }
+
+    /// Returns the part of each sender in the total.
+    pub(super) fn shares(&self) -> impl Iterator<Item = (AgentKey, Load)> {
+        self.shares.iter().map(|(from, load)| (*from, *load))
+    }
+
+    /// Replaces a stream's turn.
+    pub(super) fn set_turn(&mut self, stream: StreamKey, old: Option<Turn>, new: Option<Turn>) {
+        if let Some(old) = old {
+            self.line(old.is_reliable).remove(&old.order);
+        }
+        if let Some(new) = new {
+            self.line(new.is_reliable).insert(new.order, stream);
+        }
+    }
+
+    const fn line(&mut self, is_reliable: bool) -> &mut BTreeMap<u64, StreamKey> {
+        if is_reliable { &mut self.at_least_once } else { &mut self.at_most_once }
+    }
+
+    /// Returns the stream whose turn it is. At-least-once messages go out only while fewer than
+    /// `in_flight_max` are in flight.
+    pub(crate) fn next(&self, in_flight_max: u64) -> Option<StreamKey> {
+        let once = self.at_most_once.first_key_value();
+        let reliable = self.at_least_once.first_key_value();
+        match (once, reliable.filter(|_| self.in_flight < in_flight_max)) {
+            (Some(once), Some(reliable)) => Some(*once.min(reliable).1),
+            (once, reliable) => once.or(reliable).map(|(_, stream)| *stream),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_consistent(&self) -> bool {
+        let mut sum = Load::default();
+        for share in self.shares.values() {
+            sum.messages += share.messages;
+            sum.bytes += share.bytes;
+        }
+        sum == self.total && self.shares.values().all(|share| share.messages > 0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn share(&self, from: AgentKey) -> Load {
+        self.shares.get(&from).copied().unwrap_or_default()
+    }
+}

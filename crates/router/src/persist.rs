@@ -1,0 +1,243 @@
+//! Persisting of SENDs, and the actions that continue once the store has persisted a change.
+
+use super::{
+    Router,
+    interface::ClientId,
+    journal::{Acceptance, Continuation, PendingSend},
+    keys::{AgentKey, MessageKey},
+    mail::SendState,
+    send_digest::SendDigest,
+    send_request::SendRequest,
+    sender::{SendId, SenderAuth},
+};
+use protocol::{
+    code::NackCode,
+    envelope::Kind,
+    payload::Ack,
+    record::{AcceptedSend, Change, DedupRecord},
+};
+use std::sync::Arc;
+
+/// Returns the ACK that accepts a SEND.
+pub(super) fn acceptance_of(
+    send: &SendRequest<'_>,
+    recipients: Option<u64>,
+    away: bool,
+) -> Acceptance {
+    let send_id = SendId::new(&send.envelope.id);
+    Acceptance { client: send.client, send_id, recipients, away, answers: None }
+}
+
+impl Router {
+    /// Hands a SEND to the store, or only its new deliveries if the message is stored already.
+    /// Returns the change's ticket and the message's number in records.
+    pub(super) fn persist(
+        &mut self,
+        send: &SendRequest<'_>,
+        digest: SendDigest,
+        number: Option<u64>,
+        deliveries: Vec<MessageKey>,
+        (recipients, left): (Option<u64>, &[AgentKey]),
+        acceptance: Option<Acceptance>,
+    ) -> (u64, u64) {
+        let number = number.unwrap_or_else(|| self.ctx.journal.next_message());
+        self.mail.set_message_number(&deliveries, number);
+        let queued = deliveries.first().and_then(|key| self.mail.message(*key));
+        let sent = match queued {
+            Some(queued) => Arc::clone(&queued.sent),
+            None => self.sent(send, recipients.is_some()),
+        };
+        let sender = self.directory[send.from].number;
+        let message = sent.record(number, sender, self.ctx.now.unix_ms);
+        let dedup = DedupRecord {
+            message: number,
+            sender,
+            fingerprint: digest.fingerprint(),
+            recipients,
+            remaining: self.directory.numbers_of(left),
+        };
+        let records = deliveries.iter().filter_map(|key| self.delivery_record(*key)).collect();
+        let accepted = AcceptedSend { message, deliveries: records, dedup };
+        let ticket = self.ctx.record(Change::Accepted(Box::new(accepted)));
+        let mut acceptance = acceptance;
+        if self.ctx.planted.accepts_early()
+            && let Some(early) = acceptance.take()
+        {
+            self.accept(&early);
+        }
+        let pending = PendingSend { sender: send.from, digest, deliveries, acceptance };
+        self.ctx.journal.wait(ticket, Continuation::Accept(Box::new(pending)));
+        (ticket, number)
+    }
+
+    /// Returns the session and proof of the connection that sent a SEND.
+    pub(super) fn auth_of(&self, send: &SendRequest<'_>) -> &Arc<SenderAuth> {
+        &self.connections.membership(send.client).expect("only members send").auth
+    }
+
+    /// Answers a repeated SEND, if the first one is queued for all its recipients. Returns the
+    /// state of the first one, or `None` if no such SEND is remembered.
+    pub(super) fn answer_repeated(
+        &mut self,
+        send: &SendRequest<'_>,
+        digest: SendDigest,
+    ) -> Option<SendState> {
+        let state = self.mail.send_state(send.from, digest)?.clone();
+        if let SendState::Complete { recipients, away, ticket, .. } = state {
+            let acceptance = acceptance_of(send, recipients, away);
+            if self.ctx.journal.is_persisted(ticket) {
+                self.accept(&acceptance);
+            } else if self.ctx.journal.is_busy_repeating() {
+                self.say_busy(send, 0, &[]);
+            } else {
+                self.wait(Continuation::Repeat(acceptance, send.from, digest));
+            }
+        }
+        Some(state)
+    }
+
+    /// Remembers the state of a SEND in its sender's dedup window. `opened` deliveries are new.
+    pub(super) fn remember_send(
+        &mut self,
+        send: &SendRequest<'_>,
+        digest: SendDigest,
+        state: SendState,
+        opened: u32,
+    ) {
+        let most = self.ctx.limits.dedup_max;
+        self.mail.remember_send(&mut self.ctx, send.from, digest, state, opened, most);
+        self.mail.bound_dedup(&mut self.ctx, |agent| self.directory.get(agent)?.forget_at);
+    }
+
+    fn accept(&mut self, acceptance: &Acceptance) {
+        if let Some(question) = acceptance.answers {
+            self.questions.close(&mut self.ctx, question);
+            return;
+        }
+        let ack = Ack {
+            ack_id: acceptance.send_id.as_str().into(),
+            state: Some("accepted".into()),
+            durability: Some(self.ctx.limits.durability.as_str().into()),
+            recipients: acceptance.recipients,
+            away: acceptance.away,
+            ..Ack::default()
+        };
+        self.connections.answer(&mut self.ctx, acceptance.client, Kind::Ack, &ack);
+    }
+
+    /// Queues an action until all changes so far are persisted.
+    fn wait(&mut self, continuation: Continuation) {
+        let last = self.ctx.journal.last_ticket();
+        self.ctx.journal.wait(last, continuation);
+    }
+
+    /// Allows at-least-once messages to a client once the store has recorded that its agent is
+    /// here.
+    pub(super) fn await_recorded(&mut self, client: ClientId) {
+        if self.ctx.journal.backlog() == 0 {
+            self.recorded(client);
+        } else {
+            self.wait(Continuation::Join(client));
+        }
+    }
+
+    fn recorded(&mut self, client: ClientId) {
+        if let Some(agent) = self.connections.note_recorded(client) {
+            self.pump(agent);
+        }
+    }
+
+    /// Acknowledges a change of subscriptions once all changes so far are persisted.
+    pub(super) fn acknowledge_persisted(&mut self, client: ClientId, id: &str) {
+        if self.ctx.journal.backlog() == 0 {
+            self.connections.acknowledge(&mut self.ctx, client, id);
+        } else {
+            self.wait(Continuation::Subscribe(client, SendId::new(id)));
+        }
+    }
+
+    /// Handles the store's report that it has handled all changes up to this one. `refused` is the
+    /// reason if the messages among them could not be persisted.
+    pub(super) fn persisted(&mut self, upto: u64, refused: Option<&str>) {
+        self.ctx.journal.advance(upto);
+        while let Some(ready) = self.ctx.journal.next_ready(upto) {
+            match (ready, refused) {
+                (Continuation::Accept(pending), None) => self.accept_pending(*pending),
+                (Continuation::Accept(pending), Some(why)) => self.refuse_pending(*pending, why),
+                (Continuation::Repeat(acceptance, from, digest), _) => {
+                    self.conclude_repeated(acceptance, from, digest);
+                }
+                // A store that refuses messages still persists the other changes, maybe later.
+                // At-most-once messages and subscriptions do not wait for that.
+                (Continuation::Reserve(stream, upto), _) => {
+                    if let Some(to) = self.mail.note_reserved(stream, upto) {
+                        self.pump(to);
+                    }
+                }
+                (Continuation::Subscribe(client, id), _) => {
+                    self.connections.acknowledge(&mut self.ctx, client, id.as_str());
+                }
+                (Continuation::Join(client), _) => self.recorded(client),
+            }
+        }
+    }
+
+    fn accept_pending(&mut self, pending: PendingSend) {
+        if let Some(acceptance) = pending.acceptance {
+            self.accept(&acceptance);
+        }
+        for key in pending.deliveries {
+            // The message may have ended already, because its recipient's name was forgotten.
+            if let Some((to, delivery)) = self.mail.note_persisted(&mut self.ctx, key) {
+                self.notify_accepted(key);
+                if self.questions.is_due(delivery, self.ctx.now.monotonic) {
+                    self.time_out_question(delivery);
+                }
+                self.pump(to);
+            }
+        }
+    }
+
+    /// Undoes the deliveries of a SEND that could not be persisted, and sends a NACK in place of
+    /// its ACK.
+    fn refuse_pending(&mut self, pending: PendingSend, why: &str) {
+        let recipients = pending.deliveries.iter();
+        let recipients: Vec<_> =
+            recipients.filter_map(|key| Some(self.mail.message(*key)?.to)).collect();
+        for key in &pending.deliveries {
+            if let Some(message) = self.mail.remove(&mut self.ctx, *key) {
+                self.questions.close(&mut self.ctx, message.id);
+                self.pump(message.to);
+            }
+        }
+        let deliveries = pending.deliveries.len();
+        self.mail.undo_send(&mut self.ctx, pending.sender, pending.digest, deliveries, recipients);
+        let Some(acceptance) = pending.acceptance else { return };
+        let message = format!("the store could not keep the message; send it again later: {why}");
+        match acceptance.answers {
+            Some(question) => self.return_mailed_answer(acceptance.client, question, message),
+            None => {
+                let id = acceptance.send_id.as_str();
+                self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
+            }
+        }
+    }
+
+    fn conclude_repeated(&mut self, acceptance: Acceptance, from: AgentKey, digest: SendDigest) {
+        match self.mail.send_state(from, digest) {
+            // The first SEND was refused, and a later repeat is being persisted: wait for that one.
+            Some(SendState::Complete { ticket, .. }) if !self.ctx.journal.is_persisted(*ticket) => {
+                self.wait(Continuation::Repeat(acceptance, from, digest));
+            }
+            Some(SendState::Complete { .. }) => self.accept(&acceptance),
+            // The store refused the first SEND, at least for some recipients. This one is refused,
+            // too.
+            _ => {
+                let message =
+                    "the store could not keep the message; send it again later".to_owned();
+                let id = acceptance.send_id.as_str();
+                self.refuse(acceptance.client, id, NackCode::StoreFailed, message);
+            }
+        }
+    }
+}

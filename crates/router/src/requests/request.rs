@@ -1,0 +1,207 @@
+//! Requests to `@relay`, and the parsing of their data.
+
+use crate::send_request::Refusal;
+use protocol::{
+    code::NackCode,
+    name::{NAME_BYTES_MAX, Name, RELAY},
+    payload::MessagePayload,
+    record::DeliveryRow,
+    relay::{
+        ActivityRequest, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page,
+        PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop, TakeRequest, Tap,
+    },
+    text::{Quoted, short_id},
+    typed,
+};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// The longest `data` of a request, which is held while the request waits.
+const DATA_BYTES_MAX: usize = 2_048;
+
+/// The rows of a page if its request states no limit, and the most rows of a page.
+const ROWS: usize = 100;
+const ROWS_MAX: usize = 1_000;
+
+/// A request to `@relay`.
+#[derive(Debug)]
+pub(super) enum Request {
+    Status,
+    Agents(Page),
+    Message(MessageRequest),
+    Inbox(InboxRequest),
+    Take(TakeRequest),
+    History(HistoryRequest),
+    DeadLetters(Page),
+    Redeliver(RedeliverRequest),
+    Forget(ForgetRequest),
+    Purge(PurgeRequest),
+    Report(ReportRequest),
+    Activity(ActivityRequest),
+    Tap(Tap),
+    Reload,
+    /// Stops the daemon, with the reason that BYE states.
+    Stop(&'static str),
+}
+
+impl Request {
+    pub(super) fn parse(spoken: &MessagePayload<'_>) -> Result<Self, Refusal> {
+        let invalid = |why| (NackCode::Invalid, why);
+        if spoken.kind != REQUEST {
+            return Err(invalid(format!("{RELAY} answers SENDs of kind {REQUEST:?}")));
+        }
+        Ok(match &*spoken.body {
+            "status" => Self::Status,
+            "agents" => Self::Agents(data(spoken)?),
+            "message" => Self::Message(data(spoken)?),
+            "inbox" => Self::Inbox(data(spoken)?),
+            "take" => Self::Take(data(spoken)?),
+            "history" => Self::History(data(spoken)?),
+            "dead-letters" => Self::DeadLetters(data(spoken)?),
+            "redeliver" => Self::Redeliver(data(spoken)?),
+            "forget" => Self::Forget(data(spoken)?),
+            "purge" => Self::Purge(data(spoken)?),
+            "report" => Self::Report(data(spoken)?),
+            "activity" => Self::Activity(data(spoken)?),
+            "tap" => Self::Tap(data(spoken)?),
+            "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
+            "reload" => Self::Reload,
+            other => {
+                return Err(invalid(format!(
+                    "{} is no request; ask for status, agents, message, inbox, take, \
+                     history, dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop",
+                    Quoted(other)
+                )));
+            }
+        })
+    }
+
+    /// Whether the answer has rows, as many as fit into a frame.
+    pub(super) const fn has_rows(&self) -> bool {
+        match self {
+            Self::Agents(_)
+            | Self::Message(_)
+            | Self::Inbox(_)
+            | Self::History(_)
+            | Self::DeadLetters(_) => true,
+            Self::Status
+            | Self::Take(_)
+            | Self::Redeliver(_)
+            | Self::Forget(_)
+            | Self::Purge(_)
+            | Self::Report(_)
+            | Self::Activity(_)
+            | Self::Tap(_)
+            | Self::Reload
+            | Self::Stop(_) => false,
+        }
+    }
+
+    /// Returns the `body` that names the request.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Agents(_) => "agents",
+            Self::Message(_) => "message",
+            Self::Inbox(_) => "inbox",
+            Self::Take(_) => "take",
+            Self::History(_) => "history",
+            Self::DeadLetters(_) => "dead-letters",
+            Self::Redeliver(_) => "redeliver",
+            Self::Forget(_) => "forget",
+            Self::Purge(_) => "purge",
+            Self::Report(_) => "report",
+            Self::Activity(_) => "activity",
+            Self::Tap(_) => "tap",
+            Self::Reload => "reload",
+            Self::Stop(_) => "stop",
+        }
+    }
+}
+
+/// Returns the reason that BYE states.
+fn reason(stop: &Stop) -> Result<&'static str, Refusal> {
+    match stop.reason.as_deref() {
+        None | Some("stop") => Ok("stop"),
+        Some("upgrade") => Ok("upgrade"),
+        Some(other) => Err((
+            NackCode::Invalid,
+            format!("the data of \"stop\": reason {} is neither stop nor upgrade", Quoted(other)),
+        )),
+    }
+}
+
+fn data<T: DeserializeOwned>(spoken: &MessagePayload<'_>) -> Result<T, Refusal> {
+    let json = spoken.data.map_or("{}", RawValue::get);
+    let refused =
+        |why: String| (NackCode::Invalid, format!("the data of {:?}: {why}", spoken.body));
+    if json.len() > DATA_BYTES_MAX {
+        return Err(refused(format!("it may be {DATA_BYTES_MAX} bytes long")));
+    }
+    // serde would also accept a list of the members' values.
+    if !json.starts_with('{') {
+        return Err(refused("it is not an object".to_owned()));
+    }
+    typed::read(json).map_err(refused)
+}
+
+/// Parses the name that a request is about.
+pub(super) fn name(text: &str) -> Result<Name, Refusal> {
+    if text.starts_with('@') && text.len() <= NAME_BYTES_MAX {
+        return Ok(Name::made_by_daemon(text));
+    }
+    Name::parse_any(text)
+        .map_err(|why| (NackCode::Invalid, format!("{} is nobody's name: {why}", Quoted(text))))
+}
+
+/// Returns how many rows a page may have.
+pub(super) fn rows_wanted(limit: Option<usize>) -> usize {
+    limit.unwrap_or(ROWS).clamp(1, ROWS_MAX)
+}
+
+/// Parses a cursor: the number of the delivery that a page ended with.
+pub(super) fn cursor(text: Option<&str>) -> Result<Option<u64>, Refusal> {
+    let Some(text) = text else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| {
+        (NackCode::Invalid, "a cursor is the `next_cursor` of the page before it".to_owned())
+    })
+}
+
+/// The most ids of which a refusal tells.
+const CANDIDATES_MAX: usize = 10;
+
+/// Refuses the beginning of several ids.
+pub(super) fn check_is_one(id: &str, rows: &[DeliveryRow]) -> Result<(), Refusal> {
+    let uuid = Uuid::try_parse(id).ok();
+    let is_whole = |row: &DeliveryRow| &*row.message.send_id == id || Some(row.delivery.id) == uuid;
+    if rows.iter().any(is_whole) {
+        return Ok(());
+    }
+    let mut sends: BTreeMap<_, Vec<&DeliveryRow>> = BTreeMap::new();
+    for row in rows {
+        sends.entry((row.message.sender, &*row.message.send_id)).or_default().push(row);
+    }
+    if sends.len() <= 1 {
+        return Ok(());
+    }
+    let (count, mut shown) = (sends.len(), Vec::new());
+    for ((_, send_id), rows) in sends.into_iter().take(CANDIDATES_MAX) {
+        let id = match &*rows {
+            [row] => row.delivery.id.to_string(),
+            _ => send_id.to_owned(),
+        };
+        shown.push(short_id(&id));
+    }
+    let shown = shown.join(", ");
+    let message = format!("{count} ids begin with {}, among them {shown}", Quoted(id));
+    Err((NackCode::Invalid, message))
+}
+
+pub(super) fn not_found(id: &str) -> Refusal {
+    (
+        NackCode::NotFound,
+        format!("{} is not a message's id, or that message is no longer kept", Quoted(id)),
+    )
+}

@@ -1,0 +1,89 @@
+//! The store's settings, the jobs it is given and the reports it gives back.
+
+use protocol::{
+    payload::Durability,
+    record::{Change, Clock, Query, QueryResult},
+};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Settings of a store.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The database, in a directory that only this user can read.
+    pub path: PathBuf,
+    /// The worst event that a persisted message survives.
+    pub durability: Durability,
+    /// The time for which ended deliveries are kept, in milliseconds.
+    pub history_ms: u64,
+    /// The size limit of the database; its log of some tens of megabytes comes on top.
+    pub bytes_max: u64,
+    /// The length of a sender's dedup window, not counting SENDs that are not acknowledged yet.
+    pub dedup_max: usize,
+    /// The number of dead letters in an [`Image`](protocol::record::Image).
+    pub dead_letters_max: usize,
+}
+
+/// A job for the store.
+#[derive(Debug)]
+pub enum Job {
+    /// Writes changes. A job without changes tells the store the time, which is stored once an
+    /// hour.
+    Write {
+        /// The changes, in the order in which they apply.
+        changes: Vec<Change>,
+        /// The daemon's clock after the changes.
+        clock: Clock,
+    },
+    /// Answers a query; the number identifies the answer. The query runs until it is cancelled.
+    Query(u64, Query, Cancel),
+}
+
+/// A switch that cancels a query. The store answers a cancelled query soon; some rows may be
+/// missing from that answer.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Cancels the query.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the query is cancelled.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A report of the store.
+#[derive(Debug, PartialEq)]
+pub enum Report {
+    /// The number of further changes that are persisted.
+    Persisted(u64),
+    /// Further changes are done with, but the messages accepted with them are refused.
+    Refused {
+        /// The number of changes.
+        count: u64,
+        /// The reason, as a sentence.
+        why: String,
+    },
+    /// The answer to the query with this number.
+    Answer(u64, Result<QueryResult, String>),
+    /// The store starts to fail, for this reason, or works again.
+    Health(Result<(), String>),
+    /// The file was damaged and is set aside, as this sentence says: its whole content has to be
+    /// written again.
+    Lost(String),
+    /// A query found damage that none found before, as this sentence says.
+    Damaged(String),
+    /// The files were removed or replaced, and the whole content is in a new file, as this sentence
+    /// says.
+    Saved(String),
+}

@@ -1,0 +1,303 @@
+//! Tests of disks that fail or are full, and of files that are removed or damaged.
+
+use super::{
+    super::{
+        Report, Settings, Store,
+        error::StoreError,
+        fault::{Fault, FaultPoint},
+    },
+    folder::{Folder, NOW, NOW_MS, RunningStore, clock, end_group, run_with, write},
+    world::World,
+};
+use proptest::prelude::*;
+use protocol::record::{Change, Ending, Image, NoticeRecord};
+use std::{fs, io};
+
+fn broken() -> StoreError {
+    StoreError::Io(io::Error::other("the disk is broken"))
+}
+
+fn corrupt() -> StoreError {
+    StoreError::Damaged("a page is corrupt".to_owned())
+}
+
+const FAULTS: [Option<Fault>; 4] = [
+    None,
+    Some((FaultPoint::Open, broken)),
+    Some((FaultPoint::Commit, broken)),
+    Some((FaultPoint::Committed, broken)),
+];
+
+fn is_accepted(change: &Change) -> bool {
+    matches!(change, Change::Accepted(_))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn refused_messages_are_not_stored_and_other_changes_are(
+        groups in prop::collection::vec(
+            (0..4_usize, prop::collection::vec((any::<u8>(), 0..1_u64 << 40), 1..10)), 1..14)
+    ) {
+        let folder = Folder::new();
+        let mut world = World::default();
+        let live = RunningStore::start(folder.open().store);
+        for (fault, group) in groups {
+            live.faults.set(FAULTS[fault]);
+            let mut oracle = world.oracle.clone();
+            let group: Vec<_> = group.into_iter().map(|(kind, pick)| world.change(kind, pick)).collect();
+            match live.write(group.clone()).0 {
+                Report::Persisted(count) => prop_assert_eq!(count, group.len() as u64),
+                refused => {
+                    prop_assert!(matches!(refused, Report::Refused { .. }), "{refused:?}");
+                    group.iter().filter(|change| !is_accepted(change)).for_each(|it| oracle.apply(it));
+                    world.oracle = oracle;
+                }
+            }
+        }
+        live.faults.set(None);
+        live.end();
+        folder.check_counts();
+        let mut image = folder.image();
+        // Numbers of refused messages may be skipped, and a file that was never written has no
+        // time.
+        world.oracle.last = image.last;
+        image.clock = world.oracle.clock;
+        prop_assert_eq!(image, world.oracle.image());
+    }
+}
+
+#[test]
+fn failing_disk_is_reported_once_and_retried_without_a_job() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    let message =
+        |world: &mut World| Change::Accepted(Box::new(world.accepted(1, &[2], None, "hi")));
+    live.faults.set(FAULTS[2]);
+    let (refused, before) = live.write(vec![message(&mut world)]);
+    let Report::Refused { count: 1, why } = refused else { panic!("{refused:?}") };
+    assert!(why.contains("relay.db") && why.contains("the disk is broken"), "{why}");
+    assert_eq!(before, [Report::Health(Err(why))]);
+    let (refused, before) = live.write(vec![message(&mut world), message(&mut world)]);
+    assert!(matches!(refused, Report::Refused { count: 2, .. }) && before.is_empty());
+    live.faults.set(None);
+    assert_eq!(live.next(), Report::Health(Ok(())), "without a new job");
+    let (report, before) = live.write(vec![message(&mut world)]);
+    assert_eq!((report, before), (Report::Persisted(1), vec![]));
+    assert!(live.end().is_empty());
+    assert_eq!(folder.image().messages.into_keys().collect::<Vec<_>>(), [4]);
+}
+
+#[test]
+fn failing_disk_is_tried_again_at_least_every_five_seconds() {
+    let folder = Folder::new();
+    let mut store = folder.open().store;
+    store.0.faults.set(FAULTS[1]);
+    let waits: Vec<_> = (0..20).map(|_| store.0.fail_to_recover().as_millis()).collect();
+    assert_eq!(waits[..4], [50, 100, 200, 400]);
+    assert_eq!(waits.iter().max(), Some(&5_000), "{waits:?}");
+}
+
+#[test]
+fn damaged_file_is_begun_anew_and_the_old_one_kept() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    let accepted = Change::Accepted(Box::new(world.accepted(1, &[2], None, "hi")));
+    live.write(vec![accepted]);
+    live.faults.set(Some((FaultPoint::Commit, corrupt)));
+    live.write(vec![Change::SessionEnded { agent: 1 }]);
+    live.faults.set(None);
+    let lost = live.next();
+    let Report::Lost(lost) = lost else { panic!("{lost:?}") };
+    assert!(lost.contains("a page is corrupt") && lost.contains("relay.db.damaged-2025"), "{lost}");
+    assert_eq!(live.next(), Report::Health(Ok(())));
+    let copy = Folder::new();
+    for name in folder.files("relay.db.damaged-") {
+        let suffix = if name.ends_with("-wal") { "relay.db-wal" } else { "relay.db" };
+        fs::copy(folder.0.join(&name), copy.0.join(suffix)).unwrap();
+    }
+    assert_eq!(copy.image().messages.len(), 1, "the file set aside is complete");
+    live.end();
+    folder.image();
+}
+
+#[test]
+fn resent_messages_are_stored_although_the_disk_fails_again() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    for fault in [FAULTS[2], FAULTS[3]] {
+        let (refused, resent) =
+            (world.accepted(1, &[2], None, "refused"), world.accepted(1, &[2, 3], None, "hi"));
+        let ended = resent.deliveries[0].number;
+        live.faults.set(fault);
+        let group =
+            vec![Change::AcceptedAgain(Box::new(resent)), Change::Accepted(Box::new(refused))];
+        assert!(matches!(live.write(group).0, Report::Refused { count: 2, .. }));
+        let ended =
+            Change::Ended { delivery: ended, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+        assert!(matches!(live.write(vec![ended]).0, Report::Refused { count: 1, .. }));
+        live.faults.set(None);
+        while live.next() != Report::Health(Ok(())) {}
+    }
+    live.end();
+    folder.check_counts();
+    let image = folder.image();
+    assert_eq!(image.messages.into_keys().collect::<Vec<_>>(), [2, 4]);
+    assert_eq!(image.deliveries.into_keys().collect::<Vec<_>>(), [3, 6]);
+    assert_eq!(image.dedup.into_keys().collect::<Vec<_>>(), [2, 4]);
+}
+
+/// Settings of a store of 128 pages. Each message of these tests takes about one page.
+fn small(folder: &Folder) -> Settings {
+    Settings { bytes_max: 128 * 4096, ..folder.settings() }
+}
+
+#[test]
+fn full_store_refuses_messages_and_stores_endings() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let body = "x".repeat(3_000);
+    let mut live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let mut accepted = 0;
+    let why = loop {
+        let message = world.accepted(1, &[2], None, &body);
+        match live.write(vec![Change::Accepted(Box::new(message))]) {
+            (Report::Persisted(1), _) => accepted += 1,
+            (Report::Refused { count: 1, why }, before) => {
+                assert_eq!(before, [Report::Health(Err(why.clone()))]);
+                break why;
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(accepted > 30 && why.contains("store_max_bytes"), "{accepted} {why}");
+    let refused = Change::Accepted(Box::new(world.accepted(1, &[2], None, &body)));
+    let ended =
+        |delivery| Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+    let (report, _) = live.write(vec![refused.clone(), ended(1), ended(2)]);
+    assert!(matches!(report, Report::Refused { count: 3, .. }));
+    live.end();
+    let mut full = Store::open(small(&folder), NOW_MS).unwrap().store;
+    full.0.sweep_all(NOW);
+    drop(full);
+    assert_eq!(folder.image().messages.len(), accepted - 2, "the endings are stored");
+    live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    assert_eq!(live.write(vec![refused]).0, Report::Persisted(1), "ended deliveries make room");
+    live.end();
+    assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
+}
+
+#[test]
+fn messages_accepted_before_are_stored_in_a_full_store() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let body = "x".repeat(3_000);
+    let message = |world: &mut World| Box::new(world.accepted(1, &[2], None, &body));
+    while live.write(vec![Change::Accepted(message(&mut world))]).0 == Report::Persisted(1) {}
+    let (resent, new) = (message(&mut world), message(&mut world));
+    let (accepted, refused) = (resent.message.number, new.message.number);
+    let report = live.write(vec![Change::AcceptedAgain(resent), Change::Accepted(new)]).0;
+    assert!(matches!(report, Report::Refused { count: 2, .. }));
+    live.end();
+    let image = Store::open(small(&folder), NOW_MS).unwrap().image;
+    assert!(image.messages.contains_key(&accepted) && !image.messages.contains_key(&refused));
+}
+
+#[test]
+fn history_is_deleted_to_make_room_for_messages() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let body = "x".repeat(3_000);
+    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    for delivery in 1..500 {
+        let accepted = Change::Accepted(Box::new(world.accepted(1, &[2], None, &body)));
+        let ended = Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+        assert_eq!(live.write(vec![accepted, ended]), (Report::Persisted(2), vec![]));
+    }
+    assert!(live.end().is_empty());
+    assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
+}
+
+#[test]
+fn truncated_log_contains_whole_groups() {
+    let (folder, copy) = (Folder::new(), Folder::new());
+    let mut world = World::default();
+    let (mut jobs, mut images) = (Vec::new(), vec![Image::default()]);
+    for group in 0..12 {
+        let changes = (0..9).map(|n| world.change((n * 5 + group) as u8, n * n * group)).collect();
+        world.oracle.clock = clock(0);
+        images.push(world.oracle.image());
+        jobs.extend([write(changes), end_group()]);
+    }
+    let mut persisted = 0;
+    run_with(folder.open().store, jobs, |report| {
+        if !matches!(report, Report::Persisted(_)) {
+            return;
+        }
+        persisted += 1;
+        let log = folder.0.join("relay.db-wal").metadata().unwrap().len();
+        for lost in [0, 1, 24, 2_000, 5_000, 20_000] {
+            folder.copy_to(&copy);
+            let file = fs::File::options().write(true).open(copy.0.join("relay.db-wal")).unwrap();
+            file.set_len(log.saturating_sub(lost)).unwrap();
+            drop(file);
+            let image = copy.image();
+            let found = images[..=persisted].iter().rposition(|known| *known == image);
+            assert!(found.is_some(), "{lost} bytes short after group {persisted}");
+            assert!(lost > 0 || found == Some(persisted), "persisted groups are complete");
+        }
+    });
+    assert_eq!(persisted, 12);
+}
+
+#[test]
+fn notices_use_the_reserve_of_a_full_store() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let body = "x".repeat(3_000);
+    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let message =
+        |world: &mut World| Change::Accepted(Box::new(world.accepted(1, &[2], None, &body)));
+    while live.write(vec![message(&mut world)]).0 == Report::Persisted(1) {}
+    let notice = |number| {
+        let frame = vec![b'x'; 3_000].into();
+        Change::Notice(Box::new(NoticeRecord { number, agent: 1, frame }))
+    };
+    for number in 1..200 {
+        assert_eq!(live.write(vec![notice(number)]), (Report::Persisted(1), vec![]));
+    }
+    // Other changes are still stored.
+    let ended = Change::Ended { delivery: 1, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+    let (report, before) = live.write(vec![message(&mut world), notice(200), ended]);
+    assert!(matches!(report, Report::Refused { count: 3, .. }) && before.is_empty());
+    assert!(live.end().is_empty());
+    let image = Store::open(small(&folder), NOW_MS).unwrap().image;
+    assert!((1..40).contains(&image.notices.len()), "{} are stored", image.notices.len());
+    assert!(!image.deliveries.contains_key(&1));
+    assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
+}
+
+#[test]
+fn pending_notices_are_written_once_the_disk_works_again() {
+    let folder = Folder::new();
+    let notice = |number| {
+        let frame = vec![number as u8; 9].into();
+        Change::Notice(Box::new(NoticeRecord { number, agent: 1, frame }))
+    };
+    let live = RunningStore::start(folder.open().store);
+    live.write(vec![notice(1)]);
+    for (first, fault) in [(20, FAULTS[2]), (30, FAULTS[3])] {
+        live.faults.set(fault);
+        live.write(vec![notice(first), notice(first + 1)]);
+        live.write(vec![Change::NoticeEnded(first)]);
+        live.faults.set(None);
+        while live.next() != Report::Health(Ok(())) {}
+    }
+    live.end();
+    assert_eq!(folder.image().notices.into_keys().collect::<Vec<_>>(), [1, 21, 31]);
+}

@@ -1,0 +1,109 @@
+//! Claude Code's transcripts, from 2.0 on: `projects/<directory>/<session>.jsonl`.
+
+use crate::transcript::{Format, Home, Location, Parser, ProcessFile, Record, Session, texts};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub(super) static FORMAT: Format = Format {
+    name: "claude",
+    home: Home { folder: ".claude", variable: "CLAUDE_CONFIG_DIR", variable_names_parent: false },
+    folders: "projects/*",
+    path_of_session: None,
+    location: Location::ByProcess(ProcessFile {
+        path: |pid| format!("sessions/{pid}.json"),
+        session: Session::of_id_and_start,
+    }),
+    parser: || Box::new(Lines),
+    turn: include_str!("turn.jsonl"),
+};
+
+/// A parser without state, since no line depends on another.
+#[derive(Debug)]
+struct Lines;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(default)]
+    subtype: Option<&'a str>,
+    /// Whether a subagent wrote the line.
+    #[serde(default)]
+    is_sidechain: bool,
+    /// Whether Claude Code itself wrote the text, and neither the person nor the agent.
+    #[serde(default)]
+    is_meta: bool,
+    #[serde(default)]
+    is_api_error_message: bool,
+    #[serde(default)]
+    is_compact_summary: bool,
+    /// Present if the line is copied from the conversation that this conversation was forked from.
+    #[serde(default)]
+    forked_from: Option<&'a RawValue>,
+    /// The id of the message that the person interrupted, in a line that records the interruption.
+    #[serde(default)]
+    interrupted_message_id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    message: Option<Message<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    content: &'a RawValue,
+}
+
+impl Parser for Lines {
+    fn read(&mut self, line: &str, _timestamp: &str, records: &mut Vec<Record>) {
+        let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { return };
+        let is_of_another = line.is_sidechain || line.forked_from.is_some();
+        let is_not_said = line.is_meta || line.is_api_error_message || line.is_compact_summary;
+        if is_of_another || is_not_said {
+            return;
+        }
+        match (line.kind, line.subtype, line.message) {
+            ("system", Some("turn_duration"), _) => records.push(Record::TurnOver),
+            ("user", ..) if line.interrupted_message_id.is_some() => {
+                records.push(Record::TurnOver);
+            }
+            ("user", _, Some(message)) => {
+                records.extend(texts(message.content).into_iter().map(Record::Prompt));
+            }
+            ("assistant", _, Some(message)) => {
+                records.extend(texts(message.content).into_iter().map(Record::Reply));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::transcript::tests::check;
+
+    #[test]
+    fn prompts_replies_and_ends_of_turns_are_read() {
+        check(
+            &super::FORMAT,
+            r#"{"type":"ai-title","title":"x"}
+{"type":"user","message":{"role":"user","content":"long ago"},"timestamp":"2026-11-20T11:59:59.999Z","isSidechain":false}
+{"parentUuid":null,"isSidechain":false,"type":"user","message":{"role":"user","content":"Hello \"there\""},"uuid":"u1","timestamp":"2026-11-20T12:00:01.000Z"}
+{"isSidechain":false,"type":"user","isMeta":true,"message":{"role":"user","content":"<local-command-caveat>"},"timestamp":"2026-11-20T12:00:01.000Z"}
+{"isSidechain":true,"message":{"content":[{"text":"->relay:Bob <<<a helper's>>>","type":"text"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:02.000Z"}
+{"isSidechain":false,"message":{"content":[{"type":"thinking","thinking":"hm"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:02.000Z"}
+{"isSidechain":false,"message":{"content":[{"text":"Said\n```\nso","type":"text"}],"stop_reason":"end_turn","role":"assistant"},"type":"assistant","uuid":"a1","timestamp":"2026-11-20T12:00:03.000Z"}
+{"isSidechain":false,"message":{"content":[{"id":"t","input":{"text":"no"},"name":"Write","type":"tool_use"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:03.000Z"}
+{"type":"user","message":{"role":"user","content":[{"type":"tool_result","content":"no"}]},"timestamp":"2026-11-20T12:00:03.000Z"}
+{"isSidechain":false,"isApiErrorMessage":true,"message":{"content":[{"text":"API Error","type":"text"}],"role":"assistant"},"type":"assistant","timestamp":"2026-11-20T12:00:04.000Z"}
+{"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:04.000Z"}
+{"type":"user","message":{"role":"user","content":[{"type":"text","text":"[Request interrupted by user]"}]},"interruptedMessageId":"msg","timestamp":"2026-11-20T12:00:05.000Z"}
+{"type":"user","isCompactSummary":true,"message":{"role":"user","content":"This session is continued"},"timestamp":"2026-11-20T12:00:05.000Z"}
+{"isSidechain":false,"forkedFrom":{"sessionId":"s","messageUuid":"a1"},"message":{"content":[{"text":"Said\n```\nso","type":"text"}],"role":"assistant"},"type":"assistant","uuid":"a1","timestamp":"2026-11-20T12:00:06.000Z"}
+{"forkedFrom":{"sessionId":"s","messageUuid":"t1"},"type":"system","subtype":"turn_duration","durationMs":109,"timestamp":"2026-11-20T12:00:06.000Z"}
+not JSON at all
+{"type":"assistant","message":{"content":[{"text":"half a li"#,
+            &["prompt Hello \"there\"", "reply Said\n```\nso", "over", "over"],
+        );
+    }
+}

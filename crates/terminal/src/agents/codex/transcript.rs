@@ -1,0 +1,174 @@
+//! Codex's transcripts: `sessions/<year>/<month>/<day>/rollout-*.jsonl`.
+
+use crate::transcript::{Format, Home, Leader, Location, Parser, Record, texts};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::path::Path;
+
+pub(super) static FORMAT: Format = Format {
+    name: "codex",
+    home: Home { folder: ".codex", variable: "CODEX_HOME", variable_names_parent: false },
+    folders: "sessions/*/*/*",
+    path_of_session: None,
+    location: Location::ByFirstLine { leader, is_kept_open: true, project_list: None },
+    parser: || Box::new(Lines::default()),
+    turn: include_str!("turn.jsonl"),
+};
+
+#[derive(Debug, Default)]
+struct Lines {
+    /// Whether the turn has a prompt. A reply in a turn without a prompt is a summary of the
+    /// conversation. It is skipped, since it may quote messages that were sent before.
+    has_prompt: bool,
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    payload: Payload<'a>,
+}
+
+#[derive(Deserialize)]
+struct Payload<'a> {
+    #[serde(rename = "type", default)]
+    kind: Option<&'a str>,
+    #[serde(default)]
+    role: Option<&'a str>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    item: Option<Item<'a>>,
+    /// The prompt, in transcripts of older versions.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+impl Parser for Lines {
+    fn read(&mut self, line: &str, _timestamp: &str, records: &mut Vec<Record>) {
+        let Ok(Line { kind, payload }) = serde_json::from_str(line) else { return };
+        match (kind, payload.kind, payload.role, payload.item) {
+            ("response_item", Some("message"), Some("assistant"), _) if self.has_prompt => {
+                let texts = payload.content.map(texts).unwrap_or_default();
+                records.extend(texts.into_iter().map(Record::Reply));
+            }
+            ("event_msg", Some("item_completed"), _, Some(item)) if item.kind == "UserMessage" => {
+                let texts = item.content.map(texts).unwrap_or_default();
+                records.push(Record::Prompt(texts.concat()));
+                self.has_prompt = true;
+            }
+            ("event_msg", Some("user_message"), ..) => {
+                records.extend(payload.message.map(Record::Prompt));
+                self.has_prompt = true;
+            }
+            ("event_msg", Some("task_started"), ..) => self.has_prompt = false,
+            ("event_msg", Some("task_complete" | "turn_aborted"), ..) => {
+                records.push(Record::TurnOver);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reads the first line of a transcript: the working directory, and the source of the conversation.
+/// The source is a word such as `cli`, or an object that says for what purpose an agent began the
+/// conversation.
+fn leader(line: &str, _directory: &Path) -> Leader {
+    #[derive(Deserialize)]
+    struct Head<'a> {
+        #[serde(borrow)]
+        payload: Meta<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Meta<'a> {
+        #[serde(borrow)]
+        source: &'a RawValue,
+    }
+    #[derive(Deserialize)]
+    struct Source<'a> {
+        #[serde(borrow, default)]
+        subagent: Option<&'a RawValue>,
+        /// Present for a task of Codex itself, such as a consolidation of its memory.
+        #[serde(borrow, default)]
+        internal: Option<&'a RawValue>,
+    }
+    // Transcripts of older versions do not name the source. Those versions have no subagents.
+    let source = serde_json::from_str::<Head<'_>>(line).ok().map(|head| head.payload.source);
+    let source = source.and_then(|source| serde_json::from_str::<Source<'_>>(source.get()).ok());
+    match source.is_some_and(|source| source.subagent.or(source.internal).is_some()) {
+        true => Leader::Subagent,
+        false => directory(line).map_or(Leader::Elsewhere, |path| Leader::In(path.into())),
+    }
+}
+
+/// Returns the working directory that the first line of a transcript names.
+fn directory(line: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        payload: Meta,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        cwd: String,
+    }
+    serde_json::from_str::<Head>(line).ok().map(|head| head.payload.cwd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::tests::check;
+
+    #[test]
+    fn prompts_replies_and_ends_of_turns_are_read() {
+        check(
+            &FORMAT,
+            r#"{"timestamp":"2026-11-20T12:00:01.000Z","ordinal":0,"type":"session_meta","payload":{"id":"01","cwd":"/p"}}
+{"timestamp":"2026-11-20T12:00:01.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"1"}}
+{"timestamp":"2026-11-20T12:00:01.000Z","type":"response_item","payload":{"type":"message","role":"developer","content":[{"type":"input_text","text":"rules"}]}}
+{"timestamp":"2026-11-20T12:00:01.000Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"<environment_context>"}]}}
+{"timestamp":"2026-11-20T12:00:01.000Z","type":"event_msg","payload":{"type":"item_completed","item":{"type":"UserMessage","content":[{"type":"text","text":"Hello there"}]}}}
+{"timestamp":"2026-11-20T12:00:02.000Z","type":"event_msg","payload":{"type":"item_completed","item":{"type":"AgentMessage","id":"m","content":[{"type":"Text","text":"Said so"}]}}}
+{"timestamp":"2026-11-20T12:00:02.000Z","type":"response_item","payload":{"type":"message","id":"m","role":"assistant","content":[{"type":"output_text","text":"Said so"}]}}
+{"timestamp":"2026-11-20T12:00:02.000Z","type":"event_msg","payload":{"type":"task_complete","last_agent_message":"Said so"}}
+{"timestamp":"2026-11-20T12:00:03.000Z","type":"event_msg","payload":{"type":"task_started","turn_id":"2"}}
+{"timestamp":"2026-11-20T12:00:03.000Z","type":"response_item","payload":{"type":"message","role":"assistant","content":[{"type":"output_text","text":"A summary: ->relay:Bob"}]}}
+{"timestamp":"2026-11-20T12:00:03.000Z","type":"compacted","payload":{"message":"m","replacement_history":[]}}
+{"timestamp":"2026-11-20T12:00:03.000Z","type":"event_msg","payload":{"type":"turn_aborted","reason":"interrupted"}}
+"#,
+            &["prompt Hello there", "reply Said so", "over", "over"],
+        );
+    }
+
+    #[test]
+    fn first_line_tells_a_subagent_from_an_agent_and_its_directory() {
+        let head = |source: &str| {
+            format!(
+                r#"{{"timestamp":"t","type":"session_meta","payload":{{"id":"01","cwd":"/p"{source}}}}}"#
+            )
+        };
+        let spawned =
+            r#","source":{"subagent":{"thread_spawn":{"parent_thread_id":"00","depth":1}}}"#;
+        let here = Leader::In("/p".into());
+        for (line, expected) in [
+            (&*head(spawned), &Leader::Subagent),
+            (&head(r#","source":{"subagent":"review"}"#), &Leader::Subagent),
+            (&head(r#","source":{"internal":"memory_consolidation"}"#), &Leader::Subagent),
+            (&head(r#","source":"cli","thread_source":"user""#), &here),
+            (&head(r#","source":{"custom":"mine"}"#), &here),
+            (&head(""), &here),
+            ("subagent", &Leader::Elsewhere),
+        ] {
+            assert_eq!(leader(line, Path::new("/p")), *expected, "{line}");
+        }
+    }
+}

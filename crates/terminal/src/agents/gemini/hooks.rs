@@ -1,0 +1,127 @@
+//! Gemini CLI's hooks. It cannot be given any for one run, so its user installs them as an
+//! extension. A run only sets the variable by which they find the wrapper.
+
+use crate::hooks::{Armed, Arming, Extension, Hooks, Printed, Unarmed};
+use protocol::hook::Point;
+use serde_json::{Map, Value, json};
+
+pub(super) const HOOKS: Hooks = Hooks {
+    since_version: "0.61",
+    events: &[
+        ("SessionStart", Point::SessionBegan),
+        ("BeforeAgent", Point::PromptSubmitted),
+        ("Notification", Point::PermissionAsked),
+        ("AfterTool", Point::ToolEnded),
+        ("AfterAgent", Point::TurnEnded),
+        ("SessionEnd", Point::SessionEnded),
+    ],
+    user_settings: |_| None,
+    arm,
+    print: Printed::context,
+    begins: None,
+    prompt_queue: None,
+    extension: Some(Extension { manifest: MANIFEST, files }),
+};
+
+/// The file that makes a folder an extension.
+const MANIFEST: &str = "gemini-extension.json";
+
+/// The time after which Gemini CLI ends a hook, in milliseconds.
+const TIMEOUT_MS: u64 = 2000;
+
+/// The subcommands, and the options with which there is no conversation in this terminal.
+const SUBCOMMANDS: &[&str] =
+    &["extension", "extensions", "gemma", "hook", "hooks", "mcp", "skill", "skills"];
+const NOT_INTERACTIVE: &[&str] = &[
+    "--acp",
+    "--delete-session",
+    "--experimental-acp",
+    "--list-extensions",
+    "--list-sessions",
+    "--prompt",
+    "-l",
+    "-p",
+];
+
+fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
+    if arming.is_windows {
+        return Err(Unarmed::System);
+    }
+    let options = arming.arguments.iter().take_while(|word| *word != "--");
+    let is_no_conversation = |(at, word): &(usize, &String)| {
+        let option = word.split_once('=').map_or(&***word, |(option, _)| option);
+        NOT_INTERACTIVE.contains(&option) || *at == 0 && SUBCOMMANDS.contains(&word.as_str())
+    };
+    if let Some((_, word)) = options.enumerate().find(is_no_conversation) {
+        return Err(Unarmed::NotInteractive(word.clone()));
+    }
+    // An agent's command may have started this Gemini CLI, whose hooks would take it for another
+    // command of that agent.
+    let not_nested = (super::COMMAND_VARIABLE, String::new());
+    Ok(Armed { arguments: arming.arguments.to_owned(), env: vec![not_nested], ..Armed::default() })
+}
+
+/// Returns the files of the extension.
+fn files(command: &[String]) -> Vec<(&'static str, String)> {
+    let manifest = json!({
+        "name": Extension::NAME, "version": env!("CARGO_PKG_VERSION"),
+        "description": "Tells the agents of Agent Relay of their messages while they work",
+    });
+    let hooks: Map<_, _> = HOOKS
+        .events
+        .iter()
+        .map(|(event, _)| ((*event).to_owned(), group(command, event)))
+        .collect();
+    let pretty = |value: Value| format!("{value:#}\n");
+    vec![(MANIFEST, pretty(manifest)), ("hooks/hooks.json", pretty(json!({ "hooks": hooks })))]
+}
+
+/// Returns the hooks of an event. A program that was removed is no error.
+fn group(command: &[String], event: &str) -> Value {
+    let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
+    let program = quoted(&command[0]);
+    let words = command.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    let command = format!("[ ! -x {program} ] || {words} {event}");
+    let hook = json!({
+        "type": "command", "name": Extension::NAME, "command": command, "timeout": TIMEOUT_MS,
+    });
+    json!([{ "hooks": [hook] }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn armed(arguments: &[&str]) -> Result<Armed, Unarmed> {
+        let arguments: Vec<_> = arguments.iter().map(|word| (*word).to_owned()).collect();
+        arm(&Arming::of(&arguments, "/run"))
+    }
+
+    #[test]
+    fn conversation_is_armed() {
+        let Armed { arguments, files, env } = armed(&["--resume", "mcp"]).unwrap();
+        assert_eq!(arguments, ["--resume", "mcp"]);
+        assert!(files.is_empty());
+        assert_eq!(env, [("GEMINI_CLI", String::new())]);
+    }
+
+    #[test]
+    fn run_without_a_conversation_is_not_armed() {
+        for word in ["mcp", "--prompt=hello", "-p"] {
+            assert_eq!(armed(&[word]), Err(Unarmed::NotInteractive(word.into())));
+        }
+        assert!(armed(&["-i", "mcp"]).is_ok());
+        assert!(armed(&["--", "-p"]).is_ok());
+    }
+
+    #[test]
+    fn extension_has_the_command_of_each_event() {
+        let files = files(&["/it's/relay".into(), "hook".into(), "gemini".into()]);
+        let hooks: Value = serde_json::from_str(&files[1].1).unwrap();
+        for (event, _) in HOOKS.events {
+            let program = r"'/it'\''s/relay'";
+            let command = format!("[ ! -x {program} ] || {program} 'hook' 'gemini' {event}");
+            assert_eq!(hooks["hooks"][event][0]["hooks"][0]["command"], command);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Logical lines. A logical line joins the rows into which the terminal broke a long line.
+//!
+//! Each line of a text that is not on a screen is a logical line of one row.
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::screen::Row;
+
+/// The number of bytes at which a line is cut off. A message of this length is too large in any
+/// case.
+const LINE_BYTES_MAX: usize = 2 << 20;
+
+/// Bullets that CLIs draw in column 0 before the text of their agents.
+pub(super) const BULLETS: [char; 6] = ['⏺', '●', '•', '✦', '◆', '○'];
+
+/// A line of text, and the rows that it takes on the screen.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct LogicalLine {
+    pub(super) text: String,
+    /// The number of columns that the text fills, on all its rows together.
+    pub(super) width: usize,
+    /// Whether the terminal broke the line into several rows.
+    pub(super) is_wrapped: bool,
+    /// The number of the line's first row.
+    pub(super) first_row: u64,
+    /// The number of the line's last row.
+    pub(super) last_row: u64,
+    /// The number of columns that the row above the line fills.
+    pub(super) width_above: usize,
+}
+
+impl LogicalLine {
+    /// Returns a line of a text that is not on a screen.
+    pub(super) fn off_screen(text: &str, number: u64) -> Self {
+        Self {
+            width: text.width(),
+            text: text.to_owned(),
+            is_wrapped: false,
+            first_row: number,
+            last_row: number,
+            width_above: 0,
+        }
+    }
+}
+
+/// Joins the rows into which the terminal broke lines.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RowJoiner {
+    line: Option<LogicalLine>,
+}
+
+impl RowJoiner {
+    /// Whether no line is unfinished.
+    pub(super) fn is_empty(&self) -> bool {
+        self.line.is_none()
+    }
+
+    /// Adds a row. The row above it fills `width_above` columns. Returns the line that this row
+    /// completes.
+    pub(super) fn push(
+        &mut self,
+        row: &Row,
+        number: u64,
+        width_above: usize,
+    ) -> Option<LogicalLine> {
+        let begin = || LogicalLine { first_row: number, width_above, ..LogicalLine::default() };
+        let line = self.line.get_or_insert_with(begin);
+        if line.text.len() < LINE_BYTES_MAX {
+            line.text.push_str(&row.text);
+        }
+        line.width = line.width.saturating_add(row.width);
+        line.last_row = number;
+        line.is_wrapped |= row.wraps;
+        if row.wraps { None } else { self.flush() }
+    }
+
+    /// Takes the unfinished line, because no more of its rows will come.
+    pub(super) fn flush(&mut self) -> Option<LogicalLine> {
+        self.line.take()
+    }
+}
+
+/// A line whose beginning (indentation or a bullet) is split off, so that a message may begin at
+/// `rest`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LineStart<'a> {
+    /// The column where `rest` begins.
+    pub(super) column: usize,
+    /// The columns of hanging indentation below a bullet in column 0; 0 without a bullet.
+    pub(super) hang: usize,
+    /// The text after indentation and bullet.
+    pub(super) rest: &'a str,
+}
+
+impl<'a> LineStart<'a> {
+    /// Splits off at most three blanks, or one bullet in column 0 and the blanks after it. Returns
+    /// `None` for a line that is indented further.
+    pub(super) fn of(text: &'a str) -> Option<Self> {
+        let rest = text.trim_start_matches(' ');
+        let blanks = text.len() - rest.len();
+        if blanks > 3 {
+            return None;
+        }
+        if blanks > 0 || !text.starts_with(BULLETS) {
+            return Some(Self { column: blanks, hang: 0, rest });
+        }
+        let rest = text.trim_start_matches(BULLETS);
+        let bullet = &text[..text.len() - rest.len()];
+        if bullet.chars().count() != 1 {
+            return None;
+        }
+        let after = rest.trim_start_matches(' ');
+        let hang = bullet.width() + rest.len() - after.len();
+        Some(Self { column: hang, hang, rest: after })
+    }
+}
+
+/// Whether a line that begins with this row can matter outside of messages, blocks and fences, that
+/// is, whether it may begin one of these or a frame. The check is cheap, so that a flood of output
+/// is read fast.
+pub(super) fn may_matter(text: &str) -> bool {
+    let rest = text.trim_start_matches([' ', '\t']);
+    if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return false;
+    }
+    let after_bullet = rest.trim_start_matches(BULLETS).trim_start();
+    after_bullet.starts_with(['-', '`', '~', '[']) || text.contains("[relay ")
+}

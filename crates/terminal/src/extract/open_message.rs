@@ -1,0 +1,215 @@
+//! An open message or block: the lines from its opening line to its end.
+
+use super::{
+    block,
+    body::{BodyLine, before_close, recover_body},
+    extracted::{Extracted, Fault, Problem},
+    finding::{Finding, IfExtended, not_sent},
+    logical_line::LogicalLine,
+    marks,
+    opening_line::OpeningLine,
+    rules::Rules,
+    target::{Target, shorten},
+};
+use crate::outgoing::OutgoingMessage;
+
+/// The most bytes of a body as JSON text: an envelope of 1 MiB, with 4 KiB left for its header.
+const BODY_BYTES_MAX: usize = (1 << 20) - (4 << 10);
+
+/// The number of bytes of lines above which a message counts as too large while it is collected.
+const COLLECTED_BYTES_MAX: usize = 2 << 20;
+
+/// The number of letters of a second line that distinguish a message from others with the same
+/// opening line.
+const SECOND_LINE_LETTERS: usize = 16;
+
+/// The correct form of a message, as an ending for sentences about mistakes.
+pub(super) const HOW: &str =
+    "write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>";
+
+/// The lines of a message or block that have been read so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OpenMessage {
+    lines: Vec<LogicalLine>,
+    bytes: usize,
+    /// Whether rows of the message may have been erased, so that a missing end may not be the
+    /// agent's mistake.
+    may_be_overwritten: bool,
+}
+
+impl OpenMessage {
+    /// Adds a line. Once the message is too large, only the text of its opening line is kept.
+    pub(super) fn push(&mut self, mut line: LogicalLine) {
+        self.bytes = self.bytes.saturating_add(line.text.len() + 1);
+        if self.is_too_large() {
+            self.lines.truncate(1);
+            line.text = String::new();
+        }
+        self.lines.push(line);
+    }
+
+    /// Notes that rows of the message may have been erased.
+    pub(super) fn rows_disturbed(&mut self) {
+        self.may_be_overwritten = true;
+    }
+
+    /// Returns the finding for a message that has no end when the turn, or the text, ends.
+    pub(super) fn into_unclosed(self) -> Finding {
+        match self.may_be_overwritten {
+            true => self.overwritten(),
+            false => self.fault(Fault::Unclosed, &format!("was never closed; {HOW}")),
+        }
+    }
+
+    /// Returns the finding for a message of which rows were overwritten.
+    pub(super) fn overwritten(&self) -> Finding {
+        let reason = "was overwritten on the screen before its end was read; send it again";
+        self.fault(Fault::Overwritten, reason)
+    }
+
+    /// Returns the finding for a message that is closed.
+    pub(super) fn close_message(&self, opening: &OpeningLine, rules: &Rules) -> Finding {
+        if self.is_too_large() {
+            return self.too_large();
+        }
+        let end =
+            |text: &str| if opening.is_inline { text.len() } else { before_close(text).len() };
+        let lines = self.body_lines(opening.body_at, opening.column, end);
+        let body = recover_body(&lines, opening.hang, rules.text_columns());
+        let body = marks::unescape(&body, rules.columns.is_some());
+        if body.is_empty() {
+            return self.empty();
+        }
+        let Target { to, topic } = opening.target.clone();
+        let message = OutgoingMessage {
+            to,
+            topic: topic.or_else(|| opening.topic.clone()),
+            thread: opening.thread.clone(),
+            kind: "message".to_owned(),
+            body,
+            data: None,
+            meta: None,
+            reply_to: opening.reply.clone(),
+        };
+        let if_extended =
+            if opening.is_inline { IfExtended::Unchanged } else { IfExtended::Reopened };
+        self.finish(message, if_extended)
+    }
+
+    /// Returns the finding for a block that is closed. Its JSON begins at byte `json_at` of its
+    /// first line.
+    pub(super) fn close_block(&self, json_at: usize, rules: &Rules) -> Finding {
+        if self.is_too_large() {
+            return self.too_large();
+        }
+        let end = |text: &str| block::end(text).unwrap_or(text.len());
+        let lines = self.body_lines(json_at, 0, end);
+        let rows: Vec<&str> = lines.iter().map(|line| line.text.trim()).collect();
+        let texts = [recover_body(&lines, 0, rules.text_columns()), rows.join(" "), rows.concat()];
+        match block::parse(&texts) {
+            Ok(message) if message.body.is_empty() && message.data.is_none() => self.empty(),
+            Ok(message) => self.finish(message, IfExtended::Unchanged),
+            Err(reason) => {
+                let sentence = format!(
+                    "Not sent: the [[RELAY]] block cannot be read ({reason}); it has to be JSON \
+                     with to, type and body, between [[RELAY]] and [[/RELAY]]."
+                );
+                let line = shorten(self.opening().text.trim());
+                let problem = Problem { fault: Fault::Block, sentence, line };
+                Finding::problem(problem, self.opening().first_row, self.last_row())
+            }
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        self.bytes > COLLECTED_BYTES_MAX
+    }
+
+    fn opening(&self) -> &LogicalLine {
+        self.lines.first().expect("a message has at least its opening line")
+    }
+
+    fn last_row(&self) -> u64 {
+        self.lines.last().map_or(0, |line| line.last_row)
+    }
+
+    /// Returns the parts of the lines that belong to the body. Of the first line, that is the text
+    /// from byte `from` on, which counts as standing in `column`. Of the last line, it is the text
+    /// up to the byte that `end` returns.
+    fn body_lines(
+        &self,
+        from: usize,
+        column: usize,
+        end: impl Fn(&str) -> usize,
+    ) -> Vec<BodyLine<'_>> {
+        let whole = |line| BodyLine { line, text: &line.text, column: None };
+        let mut lines: Vec<_> = self.lines.iter().map(whole).collect();
+        if let Some(last) = lines.last_mut() {
+            last.text = &last.text[..end(last.text)];
+        }
+        if let Some(first) = lines.first_mut() {
+            first.text = first.text.get(from..).unwrap_or_default();
+            first.column = Some(column);
+        }
+        lines
+    }
+
+    /// Returns the first letters of the second line, which do not depend on the size of the screen.
+    fn second_line(&self) -> String {
+        let text = self.lines.get(1).map_or("", |line| &line.text);
+        text.chars().filter(|c| c.is_alphanumeric()).take(SECOND_LINE_LETTERS).collect()
+    }
+
+    fn finish(&self, message: OutgoingMessage, if_extended: IfExtended) -> Finding {
+        if json_bytes(&message.body) > BODY_BYTES_MAX {
+            return self.too_large();
+        }
+        Finding {
+            extracted: Extracted::Message(message),
+            first_row: self.opening().first_row,
+            last_row: self.last_row(),
+            first_line: shorten(self.opening().text.trim()),
+            second_line: self.second_line(),
+            if_extended,
+        }
+    }
+
+    fn too_large(&self) -> Finding {
+        let reason = format!("is longer than {BODY_BYTES_MAX} bytes; send it in parts");
+        self.fault(Fault::TooLarge, &reason)
+    }
+
+    fn empty(&self) -> Finding {
+        self.fault(Fault::Empty, "is empty; write its text before its end")
+    }
+
+    fn fault(&self, fault: Fault, reason: &str) -> Finding {
+        let problem = not_sent(fault, self.opening(), reason);
+        let finding = Finding::problem(problem, self.opening().first_row, self.last_row());
+        Finding { second_line: self.second_line(), ..finding }
+    }
+}
+
+/// Returns the number of bytes that a text takes in JSON.
+fn json_bytes(text: &str) -> usize {
+    text.bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | b'\n' | b'\t' => 2,
+            0..0x20 => 6,
+            _ => 1,
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_bytes_count_escaped_characters_as_json_has_them() {
+        for text in ["", "plain é", "\"\\", "two\nlines\t", "\u{1}\u{1f}"] {
+            let json = serde_json::to_string(text).unwrap();
+            assert_eq!(json_bytes(text) + "\"\"".len(), json.len(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The row scanner: it joins a screen's rows to logical lines, which a [`LineScanner`] reads.
+//!
+//! The scanner itself reads the rows that have scrolled off the screen. At each sample, a clone of
+//! the scanner reads the visible rows, which may still change.
+
+use super::{
+    finding::Finding,
+    line_scanner::LineScanner,
+    logical_line::{RowJoiner, may_matter},
+    rules::Rules,
+    seen::hash,
+};
+use crate::screen::Row;
+
+/// The most ends of turns that are remembered while their rows are visible.
+const ENDED_TURNS_MAX: usize = 16;
+
+/// A scanner, with its state after the rows that it has read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RowScanner {
+    /// The number of the next row.
+    next_row: u64,
+    joiner: RowJoiner,
+    /// The number of columns that the last row fills.
+    width_above: usize,
+    /// Whether the scanner is within a logical line that cannot matter and is skipped.
+    is_skipping: bool,
+    scanner: LineScanner,
+    ended_turns: Vec<EndedTurn>,
+}
+
+/// The visible rows at the end of a turn that left a message, block, fence or frame open.
+///
+/// Rows of the turn are those above the first row that has changed since. A CLI writes the next
+/// turn over its composer, which may look like the agent's text.
+#[derive(Debug, Clone)]
+struct EndedTurn {
+    /// The number of the row in which the open message, block, fence or frame began.
+    opened: u64,
+    /// The number of the first of `rows`.
+    first_row: u64,
+    /// The hashes of the visible rows.
+    rows: Vec<u64>,
+}
+
+impl RowScanner {
+    /// The number of the next row.
+    pub(super) fn next_row(&self) -> u64 {
+        self.next_row
+    }
+
+    /// Reads the next row, and appends the findings that it completes.
+    pub(super) fn read(&mut self, row: &Row, rules: &Rules, out: &mut Vec<Finding>) {
+        let number = self.next_row;
+        self.next_row += 1;
+        let turns = self.ended_turns.len();
+        self.ended_turns.retain(|turn| !turn.ended_before(number, row));
+        if self.ended_turns.len() < turns {
+            self.end_turn(rules, out);
+        }
+        let row = &*rules.without_margin(row);
+        let width_above = std::mem::replace(&mut self.width_above, row.width);
+        let is_idle = self.joiner.is_empty() && self.scanner.is_idle();
+        if is_idle && (self.is_skipping || !may_matter(&row.text)) {
+            self.is_skipping = row.wraps;
+            return;
+        }
+        if let Some(line) = self.joiner.push(row, number, width_above) {
+            self.scanner.read(line, rules, out);
+        }
+    }
+
+    /// Ends the turn, or the text, before the next row.
+    pub(super) fn end_turn(&mut self, rules: &Rules, out: &mut Vec<Finding>) {
+        self.is_skipping = false;
+        if let Some(line) = self.joiner.flush() {
+            self.scanner.read(line, rules, out);
+        }
+        self.scanner.end_turn(out);
+    }
+
+    /// Returns the number of the row in which an open message, block, fence or frame began.
+    pub(super) fn open_since(&self) -> Option<u64> {
+        self.scanner.open_since()
+    }
+
+    /// Whether a message or block is open.
+    pub(super) fn is_in_message(&self) -> bool {
+        self.scanner.is_in_message()
+    }
+
+    /// Remembers the visible rows at the end of a turn that left something open, which began in row
+    /// `opened`.
+    pub(super) fn mark_turn_end<'a>(
+        &mut self,
+        opened: u64,
+        visible: impl Iterator<Item = &'a Row>,
+    ) {
+        let mut rows: Vec<&Row> = visible.collect();
+        while rows.last().is_some_and(|row| row.text.is_empty()) {
+            rows.pop();
+        }
+        if self.ended_turns.len() == ENDED_TURNS_MAX {
+            self.ended_turns.remove(0);
+        }
+        let rows = rows.into_iter().map(hash).collect();
+        self.ended_turns.push(EndedTurn { opened, first_row: self.next_row, rows });
+    }
+
+    /// Starts again after all rows were erased. Returns the message that was open as an overwritten
+    /// one.
+    pub(super) fn reset(&mut self) -> Option<Finding> {
+        let open = self.scanner.drop_open();
+        *self = Self { next_row: self.next_row, ..Self::default() };
+        open
+    }
+
+    /// Notes that visible rows were erased or moved.
+    pub(super) fn rows_disturbed(&mut self) {
+        self.ended_turns.clear();
+        self.scanner.rows_disturbed();
+    }
+
+    /// Drops the open message, since rows below do not continue it. Returns it as an overwritten
+    /// one.
+    pub(super) fn drop_open(&mut self) -> Option<Finding> {
+        self.rows_disturbed();
+        self.scanner.drop_open()
+    }
+}
+
+impl EndedTurn {
+    /// Whether the turn ended before this row: the row differs from the one that stood there at the
+    /// turn's end.
+    fn ended_before(&self, number: u64, row: &Row) -> bool {
+        let Some(index) = number.checked_sub(self.first_row) else { return false };
+        let stood = usize::try_from(index).ok().and_then(|index| self.rows.get(index));
+        number > self.opened && stood != Some(&hash(row))
+    }
+}

@@ -1,0 +1,240 @@
+//! The messages extracted so far, and recognition of them after a repaint.
+//!
+//! A message is recognised by its position among the others, and not only by its text: an agent may
+//! send the same text twice.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::extracted::{Extracted, Problem};
+use crate::outgoing::OutgoingMessage;
+
+/// The most messages that are remembered. A repaint shows fewer.
+const REMEMBERED_MAX: usize = 65_536;
+
+/// The number of last messages that are compared by similarity, after a resize has changed how a
+/// message reads.
+const SIMILAR_MAX: usize = 256;
+
+/// The number of letters at the beginning or the end of a body that distinguish it from other
+/// bodies.
+const EDGE_LETTERS: usize = 16;
+
+/// The number of symbols that distinguish a body without letters. The number is small: programs and
+/// terminals disagree about the width of joined emoji, so programs may paint over the symbols after
+/// them.
+const EDGE_SYMBOLS: usize = 2;
+
+/// Hashes of the parts of a message or problem that are the same whenever it is painted. Line
+/// breaks, marks before lines and the length of rules are left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    whole: u64,
+    /// The hash of the beginning of the body, which may be all that is left of the body after a
+    /// resize.
+    head: u64,
+    /// The hash of the end of the body, which may be all that is left of the body after a resize.
+    tail: u64,
+}
+
+impl Fingerprint {
+    pub(super) fn of(extracted: &Extracted) -> Self {
+        match extracted {
+            Extracted::Message(message) => Self::of_message(message),
+            Extracted::Problem(problem) => Self::of_problem(problem),
+        }
+    }
+
+    /// Returns the fingerprint of a problem. The problem's sentence is left out, since a resize may
+    /// change it: it may name a column.
+    fn of_problem(problem: &Problem) -> Self {
+        let letters = || problem.line.chars().filter(|c| c.is_alphanumeric());
+        let whole = hash(&(problem.fault, letters().collect::<String>()));
+        let head = hash(&(problem.fault, letters().take(EDGE_LETTERS).collect::<String>()));
+        Self { whole, head, tail: head }
+    }
+
+    fn of_message(message: &OutgoingMessage) -> Self {
+        let OutgoingMessage { to, kind, body, thread, topic, reply_to, data, meta } = message;
+        let (mut letters, mut edge) = (String::new(), EDGE_LETTERS);
+        letters.extend(body.chars().filter(|c| c.is_alphanumeric()));
+        if letters.is_empty() {
+            (letters, edge) = (body.split_whitespace().collect(), EDGE_SYMBOLS);
+        }
+        let head: String = letters.chars().take(edge).collect();
+        let tail: String = letters.chars().rev().take(edge).collect();
+        let header = (to, kind, thread, topic, reply_to);
+        Self {
+            whole: hash(&(header, &letters, data, meta)),
+            head: hash(&(header, &head)),
+            tail: hash(&(header, &tail)),
+        }
+    }
+
+    /// Whether both may be the same message, which was read only in part at one of the times.
+    fn is_similar(&self, other: &Self) -> bool {
+        self.head == other.head || self.tail == other.tail
+    }
+}
+
+/// Returns a hash of a value. Equal values have equal hashes within a process.
+pub(super) fn hash(value: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The messages extracted so far, numbered in the order in which they stand.
+#[derive(Debug, Default)]
+pub(super) struct SeenLog {
+    log: VecDeque<Fingerprint>,
+    /// The number of messages that were forgotten, all of which stood before the first of `log`.
+    forgotten: usize,
+}
+
+impl SeenLog {
+    /// Returns the number of all messages, which is the ordinal of the next one.
+    pub(super) fn count(&self) -> usize {
+        self.forgotten + self.log.len()
+    }
+
+    /// Adds a message after all others.
+    pub(super) fn push(&mut self, message: Fingerprint) {
+        self.insert(self.count(), message);
+    }
+
+    /// Adds a message before the message with this ordinal.
+    pub(super) fn insert(&mut self, ordinal: usize, message: Fingerprint) {
+        self.log.insert(ordinal.saturating_sub(self.forgotten), message);
+        if self.log.len() > REMEMBERED_MAX {
+            self.log.pop_front();
+            self.forgotten += 1;
+        }
+    }
+
+    fn get(&self, ordinal: usize) -> Option<&Fingerprint> {
+        self.log.get(ordinal.checked_sub(self.forgotten)?)
+    }
+
+    /// Returns the ordinals in `from..end` of messages with this fingerprint.
+    fn find_all(&self, message: Fingerprint, from: usize, end: usize) -> Vec<usize> {
+        let matches = |&ordinal: &usize| self.get(ordinal) == Some(&message);
+        (from.max(self.forgotten)..end).filter(matches).collect()
+    }
+}
+
+/// The position of a repaint within the messages that were extracted before it.
+///
+/// A repaint shows messages in their order. Some messages may be missing. A message that could not
+/// be read before may stand between known messages, which are not new for that reason.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RepaintTracker {
+    /// The number of messages that were extracted before the repaint, or 0 without a repaint.
+    end: usize,
+    /// The ordinals that the next message may have, after a message was recognised. There are
+    /// several if equal messages do not tell which of them was recognised.
+    next: Vec<usize>,
+    /// The number of messages that were recognised.
+    recognised: usize,
+    /// Whether the terminal was resized. After a resize, messages may be shown twice: by the
+    /// terminal, which wraps its rows again, and by the program.
+    after_resize: bool,
+}
+
+/// The result of comparing a message with those extracted before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The message was extracted before.
+    Seen,
+    /// The message is new, and stands after those extracted before.
+    New,
+    /// The message is new, and stands before the message with this ordinal.
+    NewBefore(usize),
+}
+
+impl RepaintTracker {
+    /// Returns a tracker for a repaint that begins now.
+    pub(super) fn begin(seen: &SeenLog) -> Self {
+        Self { end: seen.count(), ..Self::default() }
+    }
+
+    /// Returns a tracker for the next repaint in the same turn, which may be due to a resize.
+    pub(super) fn begin_again(&self, seen: &SeenLog, is_resize: bool) -> Self {
+        Self { after_resize: is_resize || self.after_resize, ..Self::begin(seen) }
+    }
+
+    /// Whether the terminal was resized in this turn.
+    pub(super) fn after_resize(&self) -> bool {
+        self.after_resize
+    }
+
+    /// Returns the index of the first of these messages that was extracted before, and its ordinal.
+    pub(super) fn first_seen(messages: &[Fingerprint], seen: &SeenLog) -> Option<(usize, usize)> {
+        let ordinal =
+            |&message: &Fingerprint| seen.find_all(message, 0, seen.count()).last().copied();
+        messages.iter().enumerate().find_map(|(at, message)| Some((at, ordinal(message)?)))
+    }
+
+    /// Compares the next message of the repaint with the messages extracted before.
+    pub(super) fn judge(&mut self, message: Fingerprint, seen: &SeenLog) -> Verdict {
+        let candidates = self.candidates(message, seen);
+        if !candidates.is_empty() {
+            self.next = candidates.into_iter().map(|ordinal| ordinal + 1).collect();
+            self.recognised += 1;
+            return Verdict::Seen;
+        }
+        match self.next.iter().max() {
+            Some(&next) if !self.next.contains(&self.end) => Verdict::NewBefore(next),
+            // No message was recognised yet, or all known messages stand before this one.
+            _ => Verdict::New,
+        }
+    }
+
+    /// Returns the ordinals of the known messages that `message` may repeat: the expected one, a
+    /// later one, a similar one in the expected position, or any.
+    fn candidates(&self, message: Fingerprint, seen: &SeenLog) -> Vec<usize> {
+        let any = || seen.find_all(message, 0, self.end);
+        if self.recognised == 0 && !self.after_resize {
+            return any();
+        }
+        let is_same = |ordinal: &usize| seen.get(*ordinal) == Some(&message);
+        let is_similar =
+            |ordinal: &usize| seen.get(*ordinal).is_some_and(|known| known.is_similar(&message));
+        let next = self.next.iter().copied().filter(|&ordinal| ordinal < self.end);
+        let mut found: Vec<usize> = next.clone().filter(is_same).collect();
+        if let Some(first) = next.clone().min().filter(|_| found.is_empty()) {
+            found = seen.find_all(message, first, self.end);
+        }
+        if found.is_empty() {
+            found = next.clone().filter(is_similar).collect();
+        }
+        // A single recognised message is weak evidence of where the repaint began.
+        if found.is_empty() && (self.after_resize || self.recognised == 1 && next.count() > 0) {
+            found = any();
+        }
+        if found.is_empty() && self.after_resize {
+            // After a resize, rows of the program and of the terminal may be mixed.
+            found = (self.end.saturating_sub(SIMILAR_MAX)..self.end).filter(is_similar).collect();
+        }
+        found
+    }
+
+    /// Adapts the ordinals after a message was inserted before `ordinal`. This tracker has judged
+    /// the inserted message.
+    pub(super) fn inserted(&mut self, ordinal: usize) {
+        self.renumber(|next| next >= ordinal);
+    }
+
+    /// Adapts the ordinals after a message was inserted before `ordinal`. This tracker is still to
+    /// judge the inserted message.
+    pub(super) fn inserted_unjudged(&mut self, ordinal: usize) {
+        self.renumber(|next| next > ordinal);
+    }
+
+    fn renumber(&mut self, moves: impl Fn(usize) -> bool) {
+        if self.end > 0 {
+            self.end += 1;
+            self.next.iter_mut().filter(|next| moves(**next)).for_each(|next| *next += 1);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The adoption of the last submitted text: whether the agent has begun to work on it.
+//!
+//! Before the adoption the agent may look idle. A text that is typed then would be merged with the
+//! last one into one prompt.
+
+use super::history::History;
+use protocol::Moment;
+
+/// The longest time until a program shows that it works on a submitted text. After this time, the
+/// program counts as so quick that its work was not seen.
+const ADOPTED_MS: u64 = 3000;
+/// The longest time until a program that records its prompts has recorded the submitted one. A
+/// program that is still starting may show nothing for long.
+const RECORDED_MS: u64 = 20_000;
+/// The time between two checks whether the screen shows a working agent.
+const CHECK_MS: u64 = 50;
+
+/// Stands in for the digits of a frame if the person has submitted the text.
+const PERSONS: &str = "";
+
+/// The progress of the last submitted text towards its adoption.
+#[derive(Debug)]
+pub(super) struct Adoption {
+    stage: Stage,
+    /// Whether the program records its prompts in a transcript, as far as is known.
+    records_prompts: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// No adoption is awaited.
+    Done,
+    /// The agent has not been seen at work yet.
+    Awaited {
+        /// The time at which the text was submitted or recorded.
+        since: Moment,
+        /// The digits of the text's frame.
+        hex: String,
+        checked_at: Moment,
+    },
+    /// The agent was seen at work.
+    Seen { hex: String },
+}
+
+impl Adoption {
+    pub(super) fn new(records_prompts: bool) -> Self {
+        Self { stage: Stage::Done, records_prompts }
+    }
+
+    pub(super) fn records_prompts(&self) -> bool {
+        self.records_prompts
+    }
+
+    /// Notes that a text was submitted in a frame with these digits, to a program whose screen
+    /// shows when it works.
+    pub(super) fn begin(&mut self, now: Moment, hex: String) {
+        self.stage = Stage::Awaited { since: now, hex, checked_at: now };
+    }
+
+    /// Notes that the person has pressed Enter, perhaps to submit a prompt, in a program whose
+    /// screen shows when it works.
+    pub(super) fn begin_persons(&mut self, now: Moment) {
+        if !matches!(self.stage, Stage::Awaited { .. }) {
+            self.begin(now, PERSONS.to_owned());
+        }
+    }
+
+    /// Notes that a hook reports a turn, which may be the person's.
+    pub(super) fn note_turn(&mut self) {
+        if matches!(&self.stage, Stage::Awaited { hex, .. } if hex == PERSONS) {
+            self.end();
+        }
+    }
+
+    /// Ends the wait for an adoption.
+    pub(super) fn end(&mut self) {
+        self.stage = Stage::Done;
+    }
+
+    /// Checks whether the agent `looks_busy`, at most once every `CHECK_MS`.
+    pub(super) fn check(&mut self, now: Moment, looks_busy: impl FnOnce() -> bool) {
+        let Stage::Awaited { hex, checked_at, .. } = &mut self.stage else { return };
+        if now.since(*checked_at) < CHECK_MS {
+            return;
+        }
+        *checked_at = now;
+        if looks_busy() {
+            self.stage = Stage::Seen { hex: std::mem::take(hex) };
+        }
+    }
+
+    /// Whether the agent may not have adopted the last text yet.
+    pub(super) fn is_pending(&self, now: Moment, history: &History) -> bool {
+        let Stage::Awaited { since, hex, .. } = &self.stage else { return false };
+        let awaits_record = self.awaits_record(hex, history);
+        now.since(*since) < if awaits_record { RECORDED_MS } else { ADOPTED_MS }
+    }
+
+    /// Ends the wait if its time is over. If the program did not record this prompt, later records
+    /// are not expected.
+    pub(super) fn expire(&mut self, now: Moment, history: &History) {
+        if let Stage::Awaited { hex, .. } = &self.stage
+            && !self.is_pending(now, history)
+        {
+            self.records_prompts &= !self.awaits_record(hex, history);
+            self.stage = Stage::Done;
+        }
+    }
+
+    /// Returns the time until the next attempt to type, if a pending adoption is the obstacle.
+    pub(super) fn retry_ms(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Done => None,
+            Stage::Awaited { .. } | Stage::Seen { .. } => Some(CHECK_MS),
+        }
+    }
+
+    /// Notes that a prompt was recorded whose frames `is_shown` tells by their digits. The agent
+    /// begins to work on it now.
+    pub(super) fn confirm(&mut self, now: Moment, is_shown: impl Fn(&str) -> bool) {
+        match &mut self.stage {
+            Stage::Awaited { since, hex, .. } if is_shown(hex) => *since = now,
+            Stage::Seen { hex } if is_shown(hex) => {}
+            _ => return,
+        }
+        self.records_prompts = true;
+    }
+
+    fn awaits_record(&self, hex: &str, history: &History) -> bool {
+        self.records_prompts && history.is_unconfirmed(hex)
+    }
+}

@@ -1,0 +1,108 @@
+//! The brief of an agent whose CLI's hooks take it: each conversation gets it when it begins. If no
+//! hook reports, it is typed.
+
+use super::Injector;
+use crate::{
+    hooks::{Begins, HookedBrief},
+    output::Ticket,
+};
+use protocol::hook::Report;
+use std::{collections::VecDeque, mem};
+
+/// The most conversations that are remembered to have the brief.
+const CONVERSATIONS_MAX: usize = 32;
+
+/// The brief for hooks, and the conversations that have it.
+#[derive(Debug)]
+pub(super) struct Brief {
+    text: HookedBrief,
+    /// The brief as a prompt, in case no hook takes it.
+    prompt: Option<String>,
+    /// Whether a turn has begun without a report of a hook.
+    is_turn_unreported: bool,
+    /// The conversations that have the brief, by transcript or by id, each with the hook that got
+    /// it, unless it was typed.
+    known_to: VecDeque<(String, Option<Ticket>)>,
+    /// Whether a compaction has lost the brief.
+    is_lost: bool,
+}
+
+impl Brief {
+    /// Returns the brief for hooks, and the prompt that is to be typed unless a hook reports
+    /// before. A CLI whose hooks report only at a prompt cannot be waited for, so nothing is typed
+    /// there.
+    pub(super) fn new(text: HookedBrief, prompt: Option<String>) -> (Self, Option<String>) {
+        let typed = prompt.clone().filter(|_| text.begins == Begins::AtStart);
+        let (is_turn_unreported, known_to, is_lost) = (false, VecDeque::new(), false);
+        (Self { text, prompt, is_turn_unreported, known_to, is_lost }, typed)
+    }
+
+    fn remember(&mut self, conversation: String, hook: Option<Ticket>) {
+        self.known_to.retain(|(known, _)| *known != conversation);
+        if self.known_to.len() == CONVERSATIONS_MAX {
+            self.known_to.pop_front();
+        }
+        self.known_to.push_back((conversation, hook));
+    }
+}
+
+impl Injector {
+    /// Returns the brief for a conversation that begins, unless the conversation has it.
+    pub(super) fn brief_for(&mut self, ticket: Ticket, report: &Report) -> Option<String> {
+        let brief = self.brief.as_mut()?;
+        let was_typed = self.notices.end_brief();
+        // Some CLIs have no transcript yet when a conversation begins.
+        let conversation = report.transcript.clone().or_else(|| report.session.clone());
+        let conversation = conversation.unwrap_or_default();
+        let is_known = was_typed || brief.known_to.iter().any(|(known, _)| *known == conversation);
+        let forgets = report.forgets || mem::take(&mut brief.is_lost);
+        if is_known && !forgets {
+            if was_typed {
+                brief.remember(conversation, None);
+            }
+            return None;
+        }
+        brief.remember(conversation, Some(ticket));
+        Some(brief.text.text.clone())
+    }
+
+    /// Notes that the conversation is about to lose the brief. The next prompt's hook gets it.
+    pub(super) fn note_lost_brief(&mut self) {
+        if let Some(brief) = &mut self.brief {
+            brief.is_lost = true;
+        }
+    }
+
+    /// Returns the brief if the conversation has lost it.
+    pub(super) fn lost_brief(&mut self, ticket: Ticket, report: &Report) -> Option<String> {
+        self.brief.as_ref().filter(|brief| brief.is_lost)?;
+        self.brief_for(ticket, report)
+    }
+
+    /// Notes that a hook has not printed the brief, as far as is known: the brief is typed.
+    pub(super) fn take_back_brief(&mut self, ticket: Ticket) {
+        let Some(brief) = &mut self.brief else { return };
+        let given = brief.known_to.iter().position(|(_, hook)| *hook == Some(ticket));
+        if given.and_then(|at| brief.known_to.remove(at)).is_some() {
+            self.notices.set_brief(brief.prompt.clone());
+        }
+    }
+
+    /// Notes that a turn has begun. Hooks that have reported nothing by its end take no brief.
+    pub(super) fn note_turn_for_brief(&mut self) {
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.work.is_heard()) {
+            brief.is_turn_unreported = true;
+        }
+    }
+
+    /// Makes the brief a text to type if a turn has ended of which no hook has reported anything.
+    pub(super) fn type_brief_without_hooks(&mut self) {
+        if let Some(brief) = self.brief.as_mut().filter(|_| !self.work.is_heard())
+            && brief.text.begins == Begins::WithPrompt
+            && mem::take(&mut brief.is_turn_unreported)
+            && !self.notices.has_typed_brief()
+        {
+            self.notices.set_brief(brief.prompt.clone());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A bounded memory of recent injections: deliveries, the frames around them, and their senders'
+//! sessions.
+
+use crate::input::IncomingMessage;
+use protocol::{deliver::Proof, name::NAME_BYTES_MAX};
+use std::collections::VecDeque;
+
+/// The most ids of submitted deliveries that are remembered.
+const TYPED_MAX: usize = 1024;
+/// The most frames that are remembered until the transcript confirms them.
+const FRAMES_MAX: usize = 32;
+/// The most senders whose sessions are remembered.
+const SENDERS_MAX: usize = 256;
+
+/// A bounded memory of typed texts.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Ids of deliveries that were submitted, oldest first.
+    typed: VecDeque<String>,
+    /// The number of messages submitted so far.
+    count: u64,
+    unconfirmed: VecDeque<UnconfirmedFrame>,
+    /// Senders' names in lower case, with the session of their last message.
+    senders: VecDeque<(String, String)>,
+}
+
+#[derive(Debug)]
+struct UnconfirmedFrame {
+    hex: String,
+    /// The delivery in the frame; `None` for a text of the relay itself.
+    id: Option<String>,
+}
+
+impl History {
+    /// Returns the number of messages submitted so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(super) fn was_typed(&self, id: &str) -> bool {
+        self.typed.iter().any(|typed| typed == id)
+    }
+
+    pub(super) fn add_typed(&mut self, id: String) {
+        self.count += 1;
+        push(&mut self.typed, TYPED_MAX, id);
+    }
+
+    /// Returns the id of the last typed delivery whose id begins with `prefix`.
+    pub(super) fn find_typed(&self, prefix: &str) -> Option<String> {
+        self.typed.iter().rev().find(|id| id.starts_with(prefix)).cloned()
+    }
+
+    pub(super) fn add_frame(&mut self, hex: String, id: Option<String>) {
+        push(&mut self.unconfirmed, FRAMES_MAX, UnconfirmedFrame { hex, id });
+    }
+
+    pub(super) fn is_unconfirmed(&self, hex: &str) -> bool {
+        self.unconfirmed.iter().any(|frame| frame.hex == hex)
+    }
+
+    /// Whether a prompt begins with a frame that was typed here and is not confirmed yet.
+    pub(super) fn typed_beginning_of(&self, prompt: &str) -> bool {
+        let begins =
+            |frame: &UnconfirmedFrame| prompt.starts_with(&format!("[relay {} from ", frame.hex));
+        self.unconfirmed.iter().any(begins)
+    }
+
+    /// Forgets the frames that a record shows from beginning to end, as `is_shown` tells by their
+    /// digits. Returns the ids of their deliveries.
+    pub(super) fn confirm(&mut self, is_shown: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut ids = Vec::new();
+        self.unconfirmed.retain_mut(|frame| {
+            let is_confirmed = is_shown(&frame.hex);
+            if is_confirmed {
+                ids.extend(frame.id.take());
+            }
+            !is_confirmed
+        });
+        ids
+    }
+
+    /// Returns the proof by which the daemon knows the sender, if the agent should see it.
+    ///
+    /// A key or a token is not shown. A name that is only claimed is shown if the last message
+    /// under that name came from another session.
+    pub(super) fn auth_to_show(&mut self, message: &IncomingMessage) -> Option<Proof> {
+        let auth = message.auth.filter(|auth| !matches!(auth, Proof::Key | Proof::Token))?;
+        if auth != Proof::Claim {
+            return Some(auth);
+        }
+        let name = message.from.get(..NAME_BYTES_MAX).unwrap_or(&message.from);
+        let name = name.to_ascii_lowercase();
+        let session = message.session.clone().unwrap_or_default();
+        let known = self.senders.iter().position(|(known, _)| *known == name);
+        let before = known.and_then(|at| self.senders.remove(at)).map(|(_, session)| session);
+        let has_changed = before.is_some_and(|before| before != session);
+        push(&mut self.senders, SENDERS_MAX, (name, session));
+        has_changed.then_some(Proof::Claim)
+    }
+}
+
+/// Appends to a queue that keeps its last `max` items.
+fn push<T>(queue: &mut VecDeque<T>, max: usize, item: T) {
+    if queue.len() == max {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}

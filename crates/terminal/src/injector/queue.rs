@@ -1,0 +1,243 @@
+//! The messages that wait to be typed, and the reason that was reported for the wait.
+
+use crate::{input::IncomingMessage, obstacle::Obstacle};
+use protocol::Moment;
+use std::collections::VecDeque;
+
+/// The number of messages at which the queue is full. The daemon itself has fewer unacknowledged
+/// messages in flight to one client.
+const MESSAGES_MAX: usize = 1000;
+
+/// The number of an id's first characters that an agent is shown.
+const SHOWN_ID: usize = 8;
+
+/// The number of bytes of bodies at which the queue is full.
+const BYTES_MAX: usize = 16 << 20;
+
+/// The obstacle that currently keeps all texts from being typed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) why: Obstacle,
+    pub(super) since: Moment,
+}
+
+/// Waiting messages in the order in which they are typed: urgent ones first.
+#[derive(Default)]
+pub(super) struct MessageQueue {
+    urgent: VecDeque<QueuedMessage>,
+    rest: VecDeque<QueuedMessage>,
+    bytes: usize,
+    /// The reason that was reported last. Messages are typed one at a time, so one reason holds for
+    /// all.
+    reported: Option<Obstacle>,
+    /// Whether a text was typed since the last report, so that the reason may have changed.
+    is_outdated: bool,
+}
+
+struct QueuedMessage {
+    message: IncomingMessage,
+    /// Whether `MessageQueue::reported` was reported for this message.
+    is_reported: bool,
+    /// Whether the agent was told of this message.
+    is_announced: bool,
+    /// Whether a hook was to begin a turn with the message, and no record shows that it did.
+    was_ignored: bool,
+}
+
+/// A message of which the agent is told.
+#[derive(Debug)]
+pub(super) struct Announced {
+    pub(super) from: String,
+    pub(super) id: String,
+    pub(super) bytes: usize,
+    /// Whether a command of the agent's can read it.
+    pub(super) is_readable: bool,
+}
+
+impl QueuedMessage {
+    fn new(message: IncomingMessage) -> Self {
+        Self { message, is_reported: false, is_announced: false, was_ignored: false }
+    }
+}
+
+impl MessageQueue {
+    pub(super) fn len(&self) -> usize {
+        self.urgent.len() + self.rest.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= MESSAGES_MAX || self.bytes >= BYTES_MAX
+    }
+
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.all().any(|waiting| waiting.message.id == id)
+    }
+
+    pub(super) fn push(&mut self, message: IncomingMessage) {
+        self.bytes += message.body.len();
+        let queue = if message.urgent { &mut self.urgent } else { &mut self.rest };
+        queue.push_back(QueuedMessage::new(message));
+    }
+
+    /// Puts a message that was handed over in front of all others of its urgency.
+    pub(super) fn push_front(&mut self, message: IncomingMessage, was_ignored: bool) {
+        self.bytes += message.body.len();
+        let queue = if message.urgent { &mut self.urgent } else { &mut self.rest };
+        let waiting = QueuedMessage::new(message);
+        queue.push_front(QueuedMessage { was_ignored, ..waiting });
+    }
+
+    /// Whether a hook was to begin a turn with the next message, and no record shows that it did.
+    pub(super) fn next_was_ignored(&self) -> bool {
+        self.all().next().is_some_and(|waiting| waiting.was_ignored)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<IncomingMessage> {
+        let next = self.urgent.pop_front().or_else(|| self.rest.pop_front())?;
+        self.bytes -= next.message.body.len();
+        Some(next.message)
+    }
+
+    /// Removes the message with this id.
+    pub(super) fn remove(&mut self, id: &str) -> Option<IncomingMessage> {
+        let removed = [&mut self.urgent, &mut self.rest].into_iter().find_map(|queue| {
+            let at = queue.iter().position(|waiting| waiting.message.id == id)?;
+            queue.remove(at)
+        })?;
+        self.bytes -= removed.message.body.len();
+        Some(removed.message)
+    }
+
+    /// Removes messages for a command that shows at most so many messages, and so many bytes of
+    /// them: the one whose id begins with `prefix`, after the older ones of its sender, or the next
+    /// ones. If they are too many or too long, the first ones are removed, but none behind one of
+    /// the same sender that stays.
+    pub(super) fn take(
+        &mut self,
+        prefix: Option<&str>,
+        messages_max: usize,
+        bytes_max: usize,
+    ) -> Vec<IncomingMessage> {
+        let last = prefix.and_then(|prefix| self.find_only(prefix));
+        if prefix.is_some() && last.is_none() {
+            return Vec::new();
+        }
+        let (mut ids, mut bytes) = (Vec::new(), 0);
+        let mut staying: Vec<&str> = Vec::new();
+        for QueuedMessage { message, .. } in self.all() {
+            if last.is_some_and(|last| last.from != message.from) {
+                continue;
+            }
+            let fits = ids.len() < messages_max && bytes + message.body.len() <= bytes_max;
+            if fits && !staying.contains(&message.from.as_str()) {
+                bytes += message.body.len();
+                ids.push(message.id.clone());
+            } else {
+                staying.push(&message.from);
+            }
+            if last.is_some_and(|last| last.id == message.id) {
+                break;
+            }
+        }
+        ids.iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// Returns the message with this id, or the only one whose id begins with these characters, of
+    /// which there are as many as an agent is shown.
+    pub(super) fn find_only(&self, id: &str) -> Option<&IncomingMessage> {
+        let messages = || self.all().map(|waiting| &waiting.message);
+        let whole = messages().find(|message| message.id == id);
+        let mut begun = messages().filter(|message| message.id.starts_with(id));
+        let only = begun.next().filter(|_| id.len() >= SHOWN_ID && begun.next().is_none());
+        whole.or(only)
+    }
+
+    /// Notes that the agent was not told of these messages after all.
+    pub(super) fn forget_announced(&mut self, ids: &[String]) {
+        for waiting in self.urgent.iter_mut().chain(&mut self.rest) {
+            waiting.is_announced &= !ids.contains(&waiting.message.id);
+        }
+    }
+
+    /// Returns the messages that the agent was not told of, and notes that it is told of them. A
+    /// message of more than so many bytes is not readable, nor one whose id is no word for a
+    /// command, nor one behind them of the same sender.
+    pub(super) fn announce(&mut self, bytes_max: usize) -> Vec<Announced> {
+        let (mut announced, mut staying) = (Vec::new(), Vec::new());
+        for waiting in self.urgent.iter_mut().chain(&mut self.rest) {
+            let IncomingMessage { from, id, body, .. } = &waiting.message;
+            let is_typable = id.bytes().take(SHOWN_ID).all(|byte| byte.is_ascii_hexdigit());
+            let is_readable = is_typable && body.len() <= bytes_max && !staying.contains(from);
+            if !is_readable {
+                staying.push(from.clone());
+            }
+            if !std::mem::replace(&mut waiting.is_announced, true) {
+                let (from, id, bytes) = (from.clone(), id.clone(), body.len());
+                announced.push(Announced { from, id, bytes, is_readable });
+            }
+        }
+        announced
+    }
+
+    /// Whether the reason for a message's wait was not reported yet, or may have changed.
+    pub(super) fn has_unreported(&self) -> bool {
+        self.all().any(|waiting| self.is_outdated || !waiting.is_reported)
+    }
+
+    /// Marks a message as unreported, because the daemon that redelivers it has forgotten the
+    /// report.
+    pub(super) fn forget_report(&mut self, id: &str) {
+        let mut all = self.urgent.iter_mut().chain(&mut self.rest);
+        if let Some(waiting) = all.find(|waiting| waiting.message.id == id) {
+            waiting.is_reported = false;
+        }
+    }
+
+    /// Lets the next reason replace the reported one at once, since a text was typed.
+    pub(super) fn outdate_report(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// Whether a reason was reported for the message that is typed next.
+    pub(super) fn next_is_reported(&self) -> bool {
+        self.reported.is_some() && self.all().next().is_some_and(|waiting| waiting.is_reported)
+    }
+
+    /// Whether `why` is the reason that was reported.
+    pub(super) fn is_reported_as(&self, why: Obstacle) -> bool {
+        self.reported == Some(why)
+    }
+
+    /// Forgets the reported reason. Returns the ids of the messages for which it was reported.
+    pub(super) fn withdraw_report(&mut self) -> Vec<String> {
+        if self.reported.take().is_none() {
+            return Vec::new();
+        }
+        let reported = self.all().filter(|waiting| waiting.is_reported);
+        reported.map(|waiting| waiting.message.id.clone()).collect()
+    }
+
+    /// Returns the reason to report, and the ids of the messages that need the report.
+    ///
+    /// A reason replaces the reported one if it `lasts`, or if a text was typed since the last
+    /// report. Otherwise new messages are reported with the old reason.
+    pub(super) fn report(&mut self, why: Obstacle, lasts: bool) -> (Obstacle, Vec<String>) {
+        let replaces = std::mem::take(&mut self.is_outdated) || lasts;
+        let why = self.reported.filter(|_| !replaces).unwrap_or(why);
+        let is_new = self.reported.replace(why) != Some(why);
+        let all = self.urgent.iter_mut().chain(&mut self.rest);
+        let unreported = all.filter_map(|waiting| {
+            let was_reported = std::mem::replace(&mut waiting.is_reported, true);
+            (is_new || !was_reported).then(|| waiting.message.id.clone())
+        });
+        (why, unreported.collect())
+    }
+
+    fn all(&self) -> impl Iterator<Item = &QueuedMessage> {
+        self.urgent.iter().chain(&self.rest)
+    }
+}

@@ -1,0 +1,67 @@
+//! Whether the agent is at work, as its CLI's hooks report it.
+
+use protocol::{Moment, hook::Point};
+
+/// The time for which the screen must show an idle agent before that counts more than the hooks. An
+/// interrupted turn may end without a report.
+const IDLE_MS: u64 = 2000;
+
+/// The agent's work as far as hooks have reported it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReportedWork {
+    is_heard: bool,
+    is_at_work: bool,
+    /// The time since which the screen has shown an idle agent, although it counts as at work.
+    idle_since: Option<Moment>,
+    /// The time of the last comparison with the screen.
+    compared_at: Option<Moment>,
+}
+
+impl ReportedWork {
+    /// Whether a hook has reported anything.
+    pub(super) fn is_heard(self) -> bool {
+        self.is_heard
+    }
+
+    pub(super) fn is_at_work(self) -> bool {
+        self.is_at_work
+    }
+
+    /// Notes a report.
+    pub(super) fn note(&mut self, point: Point) {
+        self.is_heard = true;
+        match point {
+            Point::PromptSubmitted
+            | Point::ToolStarts
+            | Point::ToolEnded
+            | Point::PermissionAsked
+            | Point::PersonAsked => self.begin(),
+            Point::TurnEnded | Point::SessionEnded => self.is_at_work = false,
+            // A conversation is also compacted in the middle of a turn.
+            Point::SessionBegan | Point::SessionCompacts | Point::Waits => {}
+        }
+    }
+
+    fn begin(&mut self) {
+        *self = Self { is_at_work: true, idle_since: None, ..*self };
+    }
+
+    /// Returns the time at which the next comparison with the screen is due. `rests_at` is the time
+    /// from which the screen is at rest, unless it changes before.
+    pub(super) fn deadline(self, rests_at: Option<Moment>) -> Option<Moment> {
+        let is_later = |rests: &Moment| self.compared_at.is_none_or(|at| at < *rests);
+        let lasts_at = self.idle_since.map(|since| since.plus(IDLE_MS));
+        let due = lasts_at.into_iter().chain(rests_at.filter(is_later)).min();
+        due.filter(|_| self.is_at_work)
+    }
+
+    /// Compares the work that hooks have reported with the screen. Returns whether the agent counts
+    /// as idle from now on.
+    pub(super) fn compare(&mut self, now: Moment, looks_idle: bool) -> bool {
+        self.compared_at = Some(now);
+        self.idle_since = looks_idle.then(|| self.idle_since.unwrap_or(now));
+        let is_over = self.idle_since.is_some_and(|since| now.since(since) >= IDLE_MS);
+        self.is_at_work = !is_over;
+        is_over
+    }
+}

@@ -1,0 +1,356 @@
+//! The ways of a message to the agent beside typing: the agent is told of it between two tool calls
+//! and reads it, or a hook begins a turn with it.
+//!
+//! A message that was handed over is leased: it is acknowledged once a prompt or a tool's result
+//! that the CLI's hooks report, or a transcript, holds its whole frame. Without such a record it is
+//! delivered again, marked as such.
+
+use super::{Injector, TypedFrame, View, leases::Route, queue::Announced};
+use crate::{
+    agents,
+    frame::{self, MessageFrame, Origin, plain},
+    hooks::{frames_in, is_session},
+    input::IncomingMessage,
+    obstacle::Obstacle,
+    output::{Output, Progress, Taken, Ticket, Unreadable},
+    recipe::Expansions,
+};
+use protocol::{
+    Moment,
+    hook::{Frame, Point, Report},
+};
+
+/// The time for which a person's keyboard or draft must have kept a message from being typed before
+/// a hook begins a turn with it.
+const BARRED_MS: u64 = 1000;
+
+/// The most messages that one command of the agent's reads, and their most bytes. CLIs shorten a
+/// tool's long result.
+const READ_MESSAGES_MAX: usize = 16;
+const READ_BYTES_MAX: usize = 8 << 10;
+
+/// The most messages of which the agent is told at once.
+const ANNOUNCED_MAX: usize = 5;
+
+/// The most announcements that are remembered until their hooks have ended.
+const ANNOUNCEMENTS_MAX: usize = 16;
+
+impl Injector {
+    /// Handles the report of a hook, and answers it.
+    pub(crate) fn hooked(
+        &mut self,
+        now: Moment,
+        ticket: Ticket,
+        report: &Report,
+        out: &mut Vec<Output>,
+    ) {
+        self.retry_at = None;
+        self.work.note(report.point);
+        // Any command of the agent's can report, not only a hook.
+        if let Some(session) = report.session.as_ref().filter(|session| is_session(session)) {
+            self.session = Some(session.clone());
+        }
+        let mut text = None;
+        match report.point {
+            Point::Waits => {
+                // A hook that began to wait before is of no use any more.
+                let before = self.waiter.replace(ticket);
+                return out.extend(before.map(|before| Output::Hooked(before, None)));
+            }
+            Point::PromptSubmitted => {
+                // A prompt with a frame is the relay's own.
+                if report.frames.is_empty() {
+                    self.end_loops(out);
+                }
+                self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
+                self.notices.begin_turn();
+                self.adoption.note_turn();
+                text = self.lost_brief(ticket, report);
+            }
+            Point::ToolEnded => {
+                self.note_read(&report.frames, out);
+                if !report.is_relays {
+                    self.end_loops(out);
+                }
+                text = self.announcement(ticket);
+            }
+            Point::TurnEnded | Point::SessionEnded => self.leases.turn_ended(now),
+            Point::SessionBegan => text = self.brief_for(ticket, report),
+            Point::SessionCompacts => self.note_lost_brief(),
+            _ => {}
+        }
+        out.push(Output::Hooked(ticket, text));
+    }
+
+    /// Notes that a hook was gone when it was answered.
+    pub(crate) fn hook_gone(&mut self, ticket: Ticket) {
+        self.take_back(ticket);
+        for lease in self.leases.end_unreached(ticket).into_iter().rev() {
+            self.put_back(lease.message, false);
+        }
+    }
+
+    /// Notes that a hook has perhaps not printed its answer. A message that may have woken the
+    /// agent stays leased for a while, since a record of it may come.
+    pub(crate) fn hook_unconfirmed(&mut self, now: Moment, ticket: Ticket) {
+        self.take_back(ticket);
+        self.leases.hook_unconfirmed(now, ticket);
+    }
+
+    /// Lets the agent get once more the brief, or the notices, that a hook has not printed.
+    fn take_back(&mut self, ticket: Ticket) {
+        self.take_back_brief(ticket);
+        if let Some(at) = self.announced.iter().position(|(announced, _)| *announced == ticket)
+            && let Some((_, ids)) = self.announced.remove(at)
+        {
+            self.queue.forget_announced(&ids);
+        }
+    }
+
+    /// Queues a message again that another process of the CLI has not brought to the agent.
+    pub(crate) fn not_woken(&mut self, id: &str) {
+        if let Some(lease) = self.leases.end(id) {
+            self.put_back(lease.message, true);
+        }
+    }
+
+    /// Returns a text of the relay that tells the agent of the messages that wait, each once. It
+    /// goes to the model with another authority than a message has, so it has no words of others.
+    fn announcement(&mut self, ticket: Ticket) -> Option<String> {
+        if self.is_held {
+            return None;
+        }
+        let announced = self.queue.announce(READ_BYTES_MAX);
+        if !announced.is_empty() {
+            if self.announced.len() == ANNOUNCEMENTS_MAX {
+                self.announced.pop_front();
+            }
+            let ids = announced.iter().map(|told| told.id.clone()).collect();
+            self.announced.push_back((ticket, ids));
+        }
+        let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
+        match announced.len().saturating_sub(ANNOUNCED_MAX) {
+            0 => {}
+            more => text.push_str(&format!(
+                "{more} more wait: `agent-relay inbox --take` shows the next ones. "
+            )),
+        }
+        (!text.is_empty()).then(|| text.trim_end().to_owned())
+    }
+
+    /// Hands messages to a command of the agent's: the one whose id begins with `prefix`, with the
+    /// older ones of its sender, or as many as one command shows.
+    pub(crate) fn take(
+        &mut self,
+        now: Moment,
+        ticket: Ticket,
+        prefix: Option<&str>,
+        reads_screen: bool,
+        out: &mut Vec<Output>,
+    ) -> Vec<TypedFrame> {
+        if let Some(taken) = self.unreadable(prefix) {
+            out.push(Output::Taken(ticket, taken));
+            return Vec::new();
+        }
+        let messages = self.queue.take(prefix, READ_MESSAGES_MAX, READ_BYTES_MAX);
+        if messages.is_empty() {
+            out.push(Output::Taken(ticket, Taken::Unreadable(Unreadable::Long)));
+            return Vec::new();
+        }
+        let (mut texts, mut frames) = (Vec::new(), Vec::new());
+        for message in messages {
+            let (frame, text) = self.hand_over(now, message, Route::Read, reads_screen, out);
+            frames.push(frame);
+            texts.push(text);
+        }
+        if let Some(prefix) = prefix.filter(|prefix| self.queue.find_only(prefix).is_some()) {
+            texts.push(format!(
+                "These messages came before {prefix}. Run `agent-relay read {prefix}` once more."
+            ));
+        }
+        out.push(Output::Taken(ticket, Taken::Text(texts.join("\n"))));
+        frames
+    }
+
+    /// Returns why the message whose id begins with `prefix`, or any message, cannot be read now.
+    fn unreadable(&self, prefix: Option<&str>) -> Option<Taken> {
+        let waits = match prefix {
+            Some(prefix) => self.queue.find_only(prefix).is_some(),
+            None => !self.queue.is_empty(),
+        };
+        Some(match () {
+            () if !waits && self.loop_guard.holds(prefix) => Taken::Unreadable(Unreadable::Looping),
+            () if !waits => Taken::Nothing,
+            () if self.is_held => Taken::Unreadable(Unreadable::Held),
+            // `read` shows it without taking it.
+            () if !self.work.is_heard() && prefix.is_some() => Taken::Nothing,
+            () if !self.work.is_heard() => Taken::Unreadable(Unreadable::NoHooks),
+            // The end of a turn decides about a message of which no record comes.
+            () if !self.work.is_at_work() => Taken::Unreadable(Unreadable::Idle),
+            () => return None,
+        })
+    }
+
+    /// Begins a turn with the next message, if a person's keyboard or draft has kept it from being
+    /// typed for a while, and a hook waits or the CLI has a queue of prompts. What a CLI ignores
+    /// once is left to typing.
+    pub(crate) fn wake_when_barred(
+        &mut self,
+        now: Moment,
+        view: &View<'_>,
+        out: &mut Vec<Output>,
+    ) -> Option<TypedFrame> {
+        if self.wake_at().is_none_or(|at| now < at) {
+            return None;
+        }
+        // While a menu is open, a turn would begin in a conversation that may be left. While a turn
+        // of the person's may begin, the CLI would give the message the authority of its system.
+        let form = self.recipe.form(view.spot, self.known(view));
+        let is_adopting = self.adoption.is_pending(now, &self.history);
+        if is_adopting || !matches!(form, Ok(_) | Err(Obstacle::HalfTyped)) {
+            self.wake_not_before = Some(now.plus(BARRED_MS));
+            return None;
+        }
+        let (message, waiter) = (self.queue.pop()?, self.waiter.take());
+        let (route, id) = (waiter.map_or(Route::Queued, Route::Woken), message.id.clone());
+        let (frame, text) = self.hand_over(now, message, route, view.reads_screen, out);
+        let queued = || {
+            self.prompt_queue().map(|(arguments, session)| Output::Wake {
+                arguments,
+                session: session.to_owned(),
+                text: text.clone(),
+                id,
+            })
+        };
+        out.extend(match waiter {
+            Some(ticket) => Some(Output::Hooked(ticket, Some(text))),
+            None => queued(),
+        });
+        Some(frame)
+    }
+
+    /// Returns the arguments of a process that serves the queue of prompts of the agent's CLI, and
+    /// the agent's conversation.
+    fn prompt_queue(&self) -> Option<(&'static [&'static str], &str)> {
+        let hooks = agents::named(&self.recipe.name)?.hooks?;
+        Some((hooks.prompt_queue?, self.session.as_deref()?))
+    }
+
+    /// Returns the time at which the next message is to begin a turn, if a person goes on to keep
+    /// it from being typed.
+    pub(super) fn wake_at(&self) -> Option<Moment> {
+        let block = self.block?;
+        let is_barred = matches!(block.why, Obstacle::HalfTyped | Obstacle::Typing);
+        let may_wake = (self.waiter.is_some() || self.prompt_queue().is_some())
+            && !self.is_held
+            && !self.queue.is_empty()
+            && !self.queue.next_was_ignored()
+            && self.injection.is_none()
+            && self.leases.is_empty()
+            && !self.work.is_at_work();
+        let barred_at = block.since.plus(BARRED_MS);
+        let at = self.wake_not_before.map_or(barred_at, |at| at.max(barred_at));
+        (is_barred && may_wake).then_some(at)
+    }
+
+    /// Leases a message to a route. Returns its text.
+    fn hand_over(
+        &mut self,
+        now: Moment,
+        message: IncomingMessage,
+        route: Route,
+        reads_screen: bool,
+        out: &mut Vec<Output>,
+    ) -> (TypedFrame, String) {
+        let auth = self.history.auth_to_show(&message);
+        let body = message.body.clone();
+        let hex = frame::draw(&mut self.rng, &body);
+        let IncomingMessage { from, id, attempt, .. } = &message;
+        let nothing = Expansions::default();
+        let text = MessageFrame {
+            hex: &hex,
+            origin: Origin::Delivery { from, id, again: *attempt > 1, auth },
+            body: &body,
+            expands: if route == Route::Queued { &self.recipe.expands } else { &nothing },
+            escapes_marks: reads_screen,
+        };
+        let text = text.text();
+        out.push(Output::Report(id.clone(), Progress::Unhindered));
+        match route {
+            Route::Read => {
+                let whole = frames_in(&text).into_iter().find(|frame| frame.hex == hex);
+                self.leases.remember_read(whole.expect("a whole frame"), id.clone());
+            }
+            Route::Woken(_) | Route::Queued => {
+                self.history.add_frame(hex.clone(), Some(id.clone()))
+            }
+        }
+        self.leases.add(now, message, route);
+        (TypedFrame { hex, body }, text)
+    }
+
+    /// Notes a record of a prompt, whose frames `is_shown` tells by their digits.
+    pub(super) fn note_shown(
+        &mut self,
+        now: Moment,
+        is_shown: impl Fn(&str) -> bool,
+        out: &mut Vec<Output>,
+    ) {
+        if self.injection.as_ref().is_some_and(|injection| is_shown(&injection.hex)) {
+            self.complete(now, out);
+        }
+        self.adoption.confirm(now, &is_shown);
+        for id in self.history.confirm(is_shown) {
+            self.note_arrived(id, out);
+        }
+    }
+
+    /// Notes the frames of a tool's result.
+    fn note_read(&mut self, frames: &[Frame], out: &mut Vec<Output>) {
+        for id in self.leases.take_read(frames) {
+            self.note_arrived(id, out);
+        }
+    }
+
+    /// Notes that a record shows a message. One that was handed over otherwise than typed is
+    /// acknowledged now, also if it waits again, in doubt.
+    fn note_arrived(&mut self, id: String, out: &mut Vec<Output>) {
+        let leased = self.leases.end(&id).map(|lease| lease.message);
+        if leased.or_else(|| self.queue.remove(&id)).is_some() {
+            self.acknowledge(id.clone(), out);
+        }
+        out.push(Output::Report(id, Progress::Confirmed));
+    }
+
+    /// Queues again the messages of which no record has come.
+    pub(super) fn end_doubtful_leases(&mut self, now: Moment) {
+        let doubtful = self.leases.take_doubtful(now, self.work.is_at_work());
+        for lease in doubtful.into_iter().rev() {
+            let was_ignored = lease.is_ignored();
+            let mut message = lease.message;
+            message.attempt += 1;
+            self.put_back(message, was_ignored);
+        }
+    }
+
+    /// Queues a message again. What a CLI has ignored does not wake it once more.
+    fn put_back(&mut self, message: IncomingMessage, was_ignored: bool) {
+        self.queue.push_front(message, was_ignored);
+        self.retry_at = None;
+    }
+}
+
+/// A sentence that tells the agent of a message.
+fn sentence(message: &Announced) -> String {
+    let Announced { from, id, bytes, is_readable } = message;
+    let (from, id) = (plain(from), plain(id));
+    let id: String = id.chars().take(8).collect();
+    match is_readable {
+        true => format!(
+            "{from} wrote to you (id {id}, {bytes} bytes): `agent-relay read {id}` shows it. "
+        ),
+        false => format!(
+            "{from} wrote to you (id {id}, {bytes} bytes): you get it when your turn is over. "
+        ),
+    }
+}

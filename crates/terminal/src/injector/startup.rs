@@ -1,0 +1,52 @@
+//! The start of a program whose input line is known, and whether the program has finished it.
+
+use protocol::Moment;
+
+/// The progress of a program's start.
+///
+/// A program may show its input line before it asks something, for example whether to trust a
+/// folder. So the program counts as started only after the line has stayed empty for a while.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Startup {
+    /// The empty input line is not on the screen.
+    #[default]
+    NotReady,
+    /// The empty input line has been there since this moment.
+    ReadySince(Moment),
+    Complete,
+}
+
+impl Startup {
+    pub(super) fn is_complete(self) -> bool {
+        matches!(self, Self::Complete)
+    }
+
+    /// Returns the time at which the empty input line will have been there for long enough.
+    pub(super) fn deadline(self, start_ms: u64) -> Option<Moment> {
+        match self {
+            Self::ReadySince(since) => Some(since.plus(start_ms)),
+            Self::NotReady | Self::Complete => None,
+        }
+    }
+
+    /// Notes whether the screen shows an empty input line. `printed_at` is the time of the screen's
+    /// last change.
+    pub(super) fn observe(
+        &mut self,
+        now: Moment,
+        is_ready: bool,
+        printed_at: Option<Moment>,
+        start_ms: u64,
+    ) {
+        let since = match *self {
+            Self::Complete => return,
+            Self::ReadySince(since) => since,
+            Self::NotReady => printed_at.unwrap_or(now),
+        };
+        *self = match is_ready {
+            false => Self::NotReady,
+            true if now.since(since) >= start_ms => Self::Complete,
+            true => Self::ReadySince(since),
+        };
+    }
+}

@@ -1,0 +1,127 @@
+//! The terminal side's inputs: everything that can happen around an agent.
+
+use super::{
+    failure::DeliveryFailure,
+    keyboard::Reader,
+    output::{SendHandle, Ticket},
+    recipe::Recipe,
+    transcript::{Record, TranscriptId},
+};
+use protocol::{Moment, activity::Activity, deliver::Proof, hook::Report, payload::LoopCount};
+
+/// A message for the agent.
+#[derive(Clone, Debug, Default)]
+pub struct IncomingMessage {
+    /// The delivery's id.
+    pub id: String,
+    /// The sender's name.
+    pub from: String,
+    /// The id of the sender's session.
+    pub session: Option<String>,
+    /// The proof by which the daemon knows the sender, if the DELIVER states it.
+    pub auth: Option<Proof>,
+    /// Whether the message is typed before waiting messages that are not urgent.
+    pub urgent: bool,
+    /// The number of this delivery attempt, from 1. At a redelivery it is 2 or more.
+    pub attempt: u32,
+    /// The sender's count of messages with the agent.
+    pub hops: Option<LoopCount>,
+    /// Whether the daemon waits for an acknowledgement.
+    pub requires_ack: bool,
+    /// The text.
+    pub body: String,
+}
+
+/// A message of the agent's that waits at its recipient.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadMessage {
+    /// The message's handle, if the wrapper sent the message and still knows it.
+    pub handle: Option<SendHandle>,
+    /// The recipient's name.
+    pub to: String,
+    /// The time for which the message has waited, in milliseconds.
+    pub for_ms: u64,
+    /// The reason, in words of the recipient's.
+    pub why: String,
+    /// The activity of the recipient, and for how many milliseconds, if that is known.
+    pub doing: Option<(Activity, u64)>,
+}
+
+/// An event for the terminal side.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// The child printed these bytes.
+    Printed(&'a [u8]),
+    /// The person's terminal sent these bytes: keys, or answers to the child's queries.
+    Keys(&'a [u8]),
+    /// The terminal's size changed.
+    Resized {
+        /// The new number of columns.
+        columns: usize,
+        /// The new number of rows.
+        rows: usize,
+    },
+    /// A message arrived for the agent.
+    Delivered(IncomingMessage),
+    /// The daemon accepted a message of the agent's.
+    Accepted {
+        /// The handle of the message.
+        handle: SendHandle,
+        /// Whether the message waits because its recipient is not connected.
+        away: bool,
+    },
+    /// A message of the agent's was not delivered, now or after an earlier acceptance.
+    Undelivered(DeliveryFailure),
+    /// A message of the agent's waits at its recipient.
+    Unread(UnreadMessage),
+    /// The connection to the relay was made (`true`) or lost.
+    Connected(bool),
+    /// The relay rejected the agent.
+    Rejected {
+        /// The reason, as a sentence without its full stop.
+        why: String,
+        /// Whether the wrapper makes no further attempt to connect.
+        is_permanent: bool,
+    },
+    /// The person put the agent's messages on hold (`true`) or released them.
+    Held(bool),
+    /// The child's terminal accepted this many bytes of [`Output::Write`](super::Output::Write).
+    Written(usize),
+    /// According to the operating system, this transcript is the child's.
+    Owned(TranscriptId),
+    /// A transcript that may be the child's has one more record.
+    Recorded(TranscriptId, Record),
+    /// All records that the followed transcripts contained at the moment `at` have been passed on.
+    Searched {
+        /// The moment at which the files were read.
+        at: Moment,
+        /// Whether no other agent of the same kind worked in the child's directory then.
+        is_alone: bool,
+    },
+    /// From now on, this program reads the terminal.
+    Reads(Reader),
+    /// An inner `run` has marked that the output from here on is its own (`true`), or no longer.
+    InnerOutput(bool),
+    /// The program that reads the terminal was recognised. Its recipe replaces the command's
+    /// recipe.
+    Recognised(Box<Recipe>),
+    /// A hook reports, and waits for [`Output::Hooked`](super::Output::Hooked).
+    Hooked(Ticket, Report),
+    /// The hook with this ticket was gone when it was answered.
+    HookGone(Ticket),
+    /// The hook with this ticket was answered with a text, and has disconnected without PRINTED.
+    HookUnconfirmed(Ticket),
+    /// The process of [`Output::Wake`](super::Output::Wake) has not brought the delivery with this
+    /// id to the agent, and will not.
+    NotWoken(String),
+    /// A command of the agent's takes the message whose id begins so, or all messages, and waits
+    /// for [`Output::Taken`](super::Output::Taken).
+    Take(Ticket, Option<String>),
+    /// A command of the agent's is about to send a message to this recipient, and waits for
+    /// [`Output::Counted`](super::Output::Counted).
+    Count(Ticket, String),
+    /// The terminal side's deadline is reached.
+    Tick,
+    /// The child has ended and all its output was passed on. Later inputs have no effect.
+    ChildGone,
+}

@@ -1,0 +1,39 @@
+//! Search for a key pressed together with Ctrl, in each encoding that terminals use.
+
+use super::encoded::{CsiKey, Win32Key};
+use crate::escape::{ESC, Sender, Token, Tokenizer};
+
+/// Returns the position in a terminal's bytes at which Ctrl and a key were pressed together. The
+/// key is given by its lower-case letter or its sign.
+///
+/// Terminals encode such a key as a control character, as `CSI 92;5u`, as `CSI 27;5;92~`, or in the
+/// win32-input-mode.
+#[must_use]
+pub fn find_ctrl(bytes: &[u8], key: u8) -> Option<usize> {
+    let control = key & 0x1f;
+    let mut tokenizer = Tokenizer::new(Sender::Keyboard);
+    let mut escape_at = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        match byte {
+            _ if byte == control => return Some(at),
+            ESC => escape_at = at,
+            _ => {}
+        }
+        match tokenizer.next(byte) {
+            Some(Token::Csi { parameters, last: b'_' }) => {
+                let pressed = Win32Key::parse(parameters).filter(|key| key.has(Win32Key::CTRL));
+                if pressed.is_some_and(|key| key.character() == Some(control.into())) {
+                    return Some(escape_at);
+                }
+            }
+            Some(Token::Csi { parameters, last }) => {
+                let pressed = CsiKey::parse(parameters, last);
+                if pressed.is_some_and(|pressed| pressed.matches(key.into(), CsiKey::CTRL)) {
+                    return Some(escape_at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}

@@ -1,0 +1,162 @@
+//! The decoder, which turns the bytes that a terminal sends into keys.
+
+use super::{
+    encoded::{CsiKey, Win32Key, is_release},
+    key::Key,
+};
+use crate::escape::{ESC, Sender, State, Token, Tokenizer};
+use protocol::Moment;
+
+/// The time after which a single `ESC` counts as the Escape key.
+pub(super) const ESCAPE_MS: u64 = 50;
+
+/// The time after which the beginning of a longer sequence counts as a key pressed with Alt.
+pub(super) const SEQUENCE_MS: u64 = 250;
+
+/// The number of bytes that follow `CSI M`: the button, column and row of an old mouse report.
+const MOUSE_REPORT_BYTES: u8 = 3;
+
+/// A decoder of a terminal's bytes; sequences may come in pieces.
+#[derive(Debug)]
+pub(super) struct KeyDecoder {
+    tokenizer: Tokenizer,
+    /// The time at which the `ESC` of the unfinished sequence arrived.
+    escape_at: Moment,
+    is_pasting: bool,
+    /// Whether the last byte was a backslash.
+    after_backslash: bool,
+    /// The decoder of the characters that a Windows console encodes as keys. A paste is a sequence
+    /// of such keys.
+    win32: Option<Box<Self>>,
+}
+
+impl Default for KeyDecoder {
+    fn default() -> Self {
+        Self {
+            tokenizer: Tokenizer::new(Sender::Keyboard),
+            escape_at: Moment::default(),
+            is_pasting: false,
+            after_backslash: false,
+            win32: None,
+        }
+    }
+}
+
+impl KeyDecoder {
+    /// Whether a sequence is unfinished.
+    pub(super) fn is_unfinished(&self) -> bool {
+        let in_win32 = self.win32.as_ref().is_some_and(|win32| win32.is_unfinished());
+        in_win32 || !self.tokenizer.is_in_text()
+    }
+
+    /// Whether the last byte was an `ESC` that may be the Escape key.
+    pub(super) fn ends_in_escape(&self) -> bool {
+        match (self.tokenizer.state(), &self.win32) {
+            (State::Text, Some(win32)) => win32.ends_in_escape(),
+            (state, _) => state == State::Escape,
+        }
+    }
+
+    /// Returns the time at which the decoder stops waiting for the rest of an unfinished sequence.
+    pub(super) fn expires_at(&self) -> Option<Moment> {
+        match self.tokenizer.state() {
+            State::Text => self.win32.as_ref()?.expires_at(),
+            State::Escape => Some(self.escape_at.plus(ESCAPE_MS)),
+            _ => Some(self.escape_at.plus(SEQUENCE_MS)),
+        }
+    }
+
+    /// Drops an unfinished sequence whose time is over. Returns the key that the sequence was.
+    pub(super) fn expire(&mut self, now: Moment) -> Option<Key> {
+        self.expires_at().filter(|&at| at <= now)?;
+        match self.tokenizer.reset() {
+            State::Text => self.win32.as_mut()?.expire(now),
+            State::Escape => Some(Key::Escape),
+            _ => Some(Key::MayChangeMode),
+        }
+    }
+
+    /// Reads a byte; returns the key that it completes.
+    pub(super) fn next(&mut self, now: Moment, byte: u8) -> Option<Key> {
+        let token = self.tokenizer.next(byte);
+        let key = match token {
+            None => {
+                if byte == ESC {
+                    self.after_backslash = false;
+                    if self.tokenizer.state() == State::Escape {
+                        self.escape_at = now;
+                    }
+                }
+                return None;
+            }
+            Some(Token::Text(byte) | Token::Control(byte)) => self.character(byte),
+            Some(Token::Escape(b'\r' | b'\n')) => Key::LineBreak,
+            Some(Token::Escape(_)) => Key::MayChangeMode,
+            // An old mouse report: its raw bytes follow and complete it.
+            Some(Token::Csi { parameters: b"", last: b'M' }) => {
+                self.tokenizer.expect_raw(MOUSE_REPORT_BYTES);
+                return None;
+            }
+            Some(Token::Csi { parameters, last }) => {
+                let parameters = parameters.to_vec();
+                self.control_sequence(now, &parameters, last)
+            }
+            Some(Token::Ss3(b'M')) => Key::Submit,
+            Some(Token::Ss3(_)) => Key::MayEdit,
+            Some(Token::String(_) | Token::Raw) => Key::Report,
+            // The beginning of the aborted sequence was a key pressed with Alt.
+            Some(Token::Aborted(byte)) => match self.character(byte) {
+                key @ (Key::Submit | Key::LineFeed | Key::Abandon) => key,
+                _ => Key::MayChangeMode,
+            },
+        };
+        Some(key)
+    }
+
+    fn character(&mut self, byte: u8) -> Key {
+        let after_backslash = std::mem::replace(&mut self.after_backslash, byte == b'\\');
+        match byte {
+            b'\r' | b'\n' if self.is_pasting => Key::LineBreak,
+            b'\r' | b'\n' if after_backslash => Key::LineBreakOrSubmit,
+            b'\r' => Key::Submit,
+            b'\n' => Key::LineFeed,
+            _ => Key::of_character(byte),
+        }
+    }
+
+    fn control_sequence(&mut self, now: Moment, parameters: &[u8], last: u8) -> Key {
+        match (parameters, last) {
+            (b"200", b'~') => self.is_pasting = true,
+            (b"201", b'~') => self.is_pasting = false,
+            ([b'?' | b'>' | b'=' | b'<', ..], _) => return Key::Report,
+            (_, b'R' | b'c' | b'n' | b't' | b'y' | b'I' | b'O') => return Key::Report,
+            _ if is_release(parameters) => return Key::NoEffect,
+            (_, b'u' | b'~') => {
+                let other = if last == b'u' { Key::Text } else { Key::MayEdit };
+                return CsiKey::parse(parameters, last).map_or(other, CsiKey::effect);
+            }
+            (_, b'_') => {
+                let key = Win32Key::parse(parameters);
+                return key.map_or(Key::Report, |key| self.win32_key(now, key));
+            }
+            _ => {}
+        }
+        Key::MayEdit
+    }
+
+    fn win32_key(&mut self, now: Moment, key: Win32Key) -> Key {
+        let Some(character) = key.character() else {
+            return if key.is_modifier() { Key::NoEffect } else { Key::MayEdit };
+        };
+        match (key.has(Win32Key::ALT) && !key.has(Win32Key::CTRL), character) {
+            (true, '\r') => return Key::LineBreak,
+            (true, _) => return Key::MayChangeMode,
+            (false, '\r') if key.has(Win32Key::SHIFT) => return Key::LineBreak,
+            (false, _) => {}
+        }
+        let win32 = self.win32.get_or_insert_default();
+        let mut bytes = [0; 4];
+        let bytes = character.encode_utf8(&mut bytes).bytes();
+        bytes.filter_map(|byte| win32.next(now, byte)).last().unwrap_or(Key::NoEffect)
+    }
+}

@@ -1,0 +1,417 @@
+//! The terminal side: the state machine between an agent's terminal and the relay. It never waits
+//! and reads no clock.
+//!
+//! A driver passes on everything that happens as an [`Input`] and performs each [`Output`] in
+//! order. Two parts do the work. The `listener` reads the agent's messages from its screen or from
+//! its transcript. The `injector` types incoming messages into the terminal when nothing hinders
+//! that, in the way that the program's [`recipe`] states. The terminal side passes facts from one
+//! part to the other.
+
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "what tests start and hold is bounded by the test")
+)]
+
+mod activity;
+pub mod agents;
+pub mod brief;
+pub mod dialog;
+mod escape;
+pub mod extract;
+mod failure;
+pub mod frame;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
+pub mod handover;
+pub mod hooks;
+mod injector;
+mod input;
+pub mod keyboard;
+pub mod keys;
+mod listener;
+pub mod obstacle;
+mod outgoing;
+mod output;
+mod ownership;
+pub mod recipe;
+pub mod screen;
+mod settings;
+mod source;
+pub mod transcript;
+
+pub use activity::Doing;
+pub use failure::{DeliveryFailure, FailureCause};
+pub use input::{IncomingMessage, Input, UnreadMessage};
+pub use outgoing::OutgoingMessage;
+pub use output::{Output, Progress, SendHandle, State, Taken, Ticket, Unreadable};
+pub use settings::Settings;
+pub use source::ReadFrom;
+
+use activity::ActivityWatch;
+use injector::{Injector, View};
+use keyboard::Reader;
+use listener::{Event, Listener};
+use output::RETURN_MS;
+use protocol::{
+    Moment,
+    name::{self, OPERATOR},
+};
+use recipe::{Recipe, Spot};
+use transcript::{Record, TranscriptId};
+
+/// The state machine of one wrapper.
+pub struct TerminalSide {
+    injector: Injector,
+    listener: Listener,
+    activity: ActivityWatch,
+    /// Whether a real terminal shows the child's output and answers its queries.
+    is_attached: bool,
+    is_connected: bool,
+    /// Whether the agent has been told that the relay rejects it for now.
+    is_rejection_told: bool,
+    /// Whether the child has ended.
+    is_child_gone: bool,
+}
+
+impl TerminalSide {
+    /// Makes a terminal side for a child that is about to run.
+    #[must_use]
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            injector: Injector::new(settings),
+            listener: Listener::new(settings),
+            activity: ActivityWatch::default(),
+            is_attached: settings.attached,
+            is_connected: false,
+            is_rejection_told: false,
+            is_child_gone: false,
+        }
+    }
+
+    /// Handles one input, and appends the driver's next actions to `out`.
+    pub fn handle(&mut self, now: Moment, input: Input<'_>, out: &mut Vec<Output>) {
+        self.injector.start(now);
+        self.listener.start(now);
+        match input {
+            Input::Printed(bytes) => self.printed(now, bytes, out),
+            Input::Keys(bytes) => self.keys(now, bytes, out),
+            Input::Resized { columns, rows } => {
+                let events = self.listener.resized(now, columns, rows);
+                self.pass_on(now, events, out);
+            }
+            Input::Delivered(message) if self.is_child_gone => {
+                out.push(Output::Return(message.id, RETURN_MS));
+            }
+            Input::Delivered(message) => self.injector.deliver(message, out),
+            Input::Accepted { away: false, .. } => {}
+            Input::Accepted { handle, away: true } => {
+                if let Some(sentence) = self.listener.away(handle) {
+                    self.injector.notify(sentence);
+                }
+            }
+            Input::Undelivered(failure) => self.undelivered(now, &failure, out),
+            Input::Unread(unread) => {
+                let sentence = self.listener.unread(&unread);
+                self.injector.notify(sentence);
+            }
+            Input::Connected(is_connected) => self.connected(now, is_connected),
+            Input::Rejected { why, is_permanent } => self.rejected(&why, is_permanent),
+            Input::Held(is_held) => self.injector.hold(is_held),
+            Input::Written(bytes) => {
+                self.injector.count_written(bytes);
+                self.answer(out);
+                self.injector.advance(now, out);
+            }
+            Input::Owned(id) => {
+                let events = self.listener.owned(now, id);
+                self.pass_on(now, events, out);
+            }
+            Input::Recorded(id, record) => self.recorded(now, id, record, out),
+            Input::Searched { at, is_alone } => {
+                let events = self.listener.searched(now, at, is_alone);
+                self.pass_on(now, events, out);
+            }
+            Input::Reads(reader) => self.reads(now, reader, out),
+            Input::InnerOutput(is_inner) => {
+                let events = self.listener.set_inner_output(now, is_inner);
+                self.pass_on(now, events, out);
+            }
+            Input::Recognised(recipe) => {
+                self.listener.set_margin(recipe.margin.into());
+                self.injector.set_recipe(*recipe);
+            }
+            Input::Hooked(ticket, report) => {
+                self.activity.report(now, report.point);
+                self.injector.hooked(now, ticket, &report, out);
+            }
+            Input::HookGone(ticket) => self.injector.hook_gone(ticket),
+            Input::HookUnconfirmed(ticket) => self.injector.hook_unconfirmed(now, ticket),
+            Input::NotWoken(id) => self.injector.not_woken(&id),
+            Input::Take(ticket, id) => self.take(now, ticket, id.as_deref(), out),
+            Input::Count(ticket, to) => {
+                out.push(Output::Counted(ticket, self.injector.count_sent(&to)));
+            }
+            Input::Tick => self.on_tick(now, out),
+            Input::ChildGone => self.child_gone(now, out),
+        }
+        out.extend(self.activity.tell(now).map(Output::Activity));
+    }
+
+    /// The time at which the driver must pass the next [`Input::Tick`].
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        if self.is_child_gone {
+            return None;
+        }
+        [self.tick_at(), self.activity.deadline()].into_iter().flatten().min()
+    }
+
+    /// Returns the time at which the injector or the listener is due.
+    fn tick_at(&self) -> Option<Moment> {
+        [self.injector.deadline(), self.listener.deadline()].into_iter().flatten().min()
+    }
+
+    /// Whether the terminal side has room for more of the person's keys. Without room, the driver
+    /// must not read the person's terminal.
+    #[must_use]
+    pub fn wants_keys(&self) -> bool {
+        self.injector.wants_keys()
+    }
+
+    /// Whether the terminal side has room for more messages. Without room, the driver must leave
+    /// them with the daemon.
+    #[must_use]
+    pub fn wants_messages(&self) -> bool {
+        self.injector.wants_messages()
+    }
+
+    /// Whether the driver must determine now which program reads the terminal, because a text is
+    /// about to be typed or submitted, or because that contradicts the marks of an inner `run`.
+    #[must_use]
+    pub fn needs_reader(&self, now: Moment) -> bool {
+        self.injector.needs_reader(now) || self.listener.doubts_inner_run(now)
+    }
+
+    /// Returns the program that reads the terminal, as stated by the last [`Input::Reads`].
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        self.injector.reader()
+    }
+
+    /// Returns the recipe of the program that reads the terminal.
+    #[must_use]
+    pub fn recipe(&self) -> &Recipe {
+        self.injector.recipe()
+    }
+
+    /// Returns the screen that the child has painted.
+    #[must_use]
+    pub fn screen(&self) -> &screen::Screen {
+        self.listener.screen()
+    }
+
+    /// Returns the source of the agent's messages.
+    #[must_use]
+    pub fn read_from(&self) -> ReadFrom {
+        self.listener.read_from()
+    }
+
+    /// Returns a summary of the terminal side's state, for people.
+    #[must_use]
+    pub fn state(&self) -> State {
+        State { connected: self.is_connected, ..self.injector.state() }
+    }
+
+    /// Returns the time since which the agent has worked without a report of a hook, if no hook has
+    /// ever reported.
+    #[must_use]
+    pub fn unheard_since(&self) -> Option<Moment> {
+        self.activity.unheard_since()
+    }
+
+    fn printed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
+        self.activity.changed(now);
+        let events = self.listener.printed(now, bytes);
+        self.answer(out);
+        self.injector.printed(now, self.listener.screen());
+        self.pass_on(now, events, out);
+    }
+
+    /// Answers the child's queries to its terminal, unless a real terminal answers them.
+    fn answer(&mut self, out: &mut Vec<Output>) {
+        if self.is_attached || !self.injector.has_room() {
+            return;
+        }
+        let answers = self.listener.take_answers();
+        if !answers.is_empty() {
+            self.injector.write(answers, out);
+        }
+    }
+
+    fn keys(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Output>) {
+        let is_submitted = self.injector.press(now, bytes, self.listener.screen(), out);
+        if is_submitted {
+            self.listener.entered(now);
+        }
+    }
+
+    fn recorded(&mut self, now: Moment, id: TranscriptId, record: Record, out: &mut Vec<Output>) {
+        let was_typed_here = match &record {
+            Record::Prompt(text) => self.injector.typed_beginning_of(text),
+            Record::Reply(_) | Record::TurnOver => false,
+        };
+        let events = self.listener.recorded(now, id, record, was_typed_here);
+        self.pass_on(now, events, out);
+    }
+
+    fn connected(&mut self, now: Moment, is_connected: bool) {
+        if is_connected {
+            self.activity.forget_told();
+            self.activity.changed(now);
+            self.listener.connected();
+            self.is_rejection_told = false;
+        }
+        self.is_connected = is_connected;
+    }
+
+    /// Tells the agent that the relay rejected it. A temporary rejection is told once, however
+    /// often the wrapper tries to connect again.
+    fn rejected(&mut self, why: &str, is_permanent: bool) {
+        if is_permanent {
+            self.is_connected = false;
+            self.injector.notify(format!(
+                "You are cut off from the relay: {why}. What you say to others is not delivered."
+            ));
+        } else if !std::mem::replace(&mut self.is_rejection_told, true) {
+            self.injector.notify(format!(
+                "You are not connected to the relay: {why}. It is asked again every 30 s; what you say \
+                 to others waits until then."
+            ));
+        }
+    }
+
+    fn undelivered(&mut self, now: Moment, failure: &DeliveryFailure, out: &mut Vec<Output>) {
+        if let Some(notice) = self.listener.failed(now, failure) {
+            out.push(Output::Log(notice.log));
+            self.injector.notify(notice.line);
+        }
+    }
+
+    fn reads(&mut self, now: Moment, reader: Reader, out: &mut Vec<Output>) {
+        self.listener.set_inner_foreground(now, reader.is_relay());
+        let events = self.listener.settle_inner_run(now);
+        self.pass_on(now, events, out);
+        self.injector.set_reader(now, reader);
+        self.activity.changed(now);
+    }
+
+    fn take(&mut self, now: Moment, ticket: Ticket, id: Option<&str>, out: &mut Vec<Output>) {
+        let reads_screen = self.listener.reads_screen();
+        for frame in self.injector.take(now, ticket, id, reads_screen, out) {
+            self.listener.remember_frame(&frame.hex, &frame.body);
+        }
+    }
+
+    fn on_tick(&mut self, now: Moment, out: &mut Vec<Output>) {
+        if self.is_child_gone {
+            return;
+        }
+        // A look at the activity alone must not hasten anything else.
+        if self.tick_at().is_some_and(|at| at <= now) {
+            self.tick(now, out);
+        }
+        if self.activity.wants_look(now) {
+            let spot = Spot::of(self.listener.screen());
+            let look = self.injector.look(now, &view(&self.listener, &spot));
+            self.activity.look(now, look);
+        }
+    }
+
+    fn tick(&mut self, now: Moment, out: &mut Vec<Output>) {
+        self.injector.settle_keys(now);
+        let events = self.listener.settle_inner_run(now);
+        self.pass_on(now, events, out);
+        let mut found = self.listener.tick(now);
+        // The driver determined the reader for the texts that wait at this point. A text that is
+        // added further below waits for the next tick.
+        let reader_is_fresh = self.injector.has_text();
+        let spot = Spot::of(self.listener.screen());
+        self.injector.learn_prompt(now, &spot);
+        if self.injector.is_turn_over(now, &view(&self.listener, &spot)) {
+            self.injector.end_turn();
+            self.listener.end_turn(now, &mut found);
+        }
+        let events = self.listener.settle(now, found, &self.injector.recipe().name);
+        self.pass_on(now, events, out);
+        self.injector.learn_empty_line(now, &spot);
+        let view = view(&self.listener, &spot);
+        self.injector.submit_when_due(now, &view, out);
+        self.injector.check_leaving(now, &view, out);
+        self.injector.submit_stuck(now, &view, out);
+        if self.injector.compare_hooks(now, &view) {
+            self.activity.changed(now);
+        }
+        let begun = self.injector.begin_when_free(now, &view, reader_is_fresh, out);
+        let woken = self.injector.wake_when_barred(now, &view, out);
+        for frame in begun.into_iter().chain(woken) {
+            self.listener.remember_frame(&frame.hex, &frame.body);
+        }
+    }
+
+    fn child_gone(&mut self, now: Moment, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.is_child_gone, true) {
+            return;
+        }
+        let events = self.listener.finish(now);
+        self.pass_on(now, events, out);
+        self.injector.end(out);
+        self.activity.end(now);
+    }
+
+    /// Passes the listener's events on to the driver and to the injector.
+    fn pass_on(&mut self, now: Moment, events: Vec<Event>, out: &mut Vec<Output>) {
+        for event in events {
+            match event {
+                Event::Message(handle, message) => self.send(handle, message, out),
+                Event::Problem(sentence) => {
+                    out.push(Output::Log(sentence.clone()));
+                    self.injector.notify(sentence);
+                }
+                Event::Prompt(text) => self.injector.confirm(now, &text, out),
+                Event::Reply => self.injector.note_reply(),
+                Event::TurnOver => self.injector.note_turn_end(),
+            }
+        }
+    }
+
+    /// Sends a message, with the whole id of the delivery that it answers in place of the id's
+    /// beginning. If there is no such delivery, the message is sent without an id, and the agent is
+    /// told so unless the message is for a guest, where it fails anyway.
+    fn send(&mut self, handle: SendHandle, mut message: OutgoingMessage, out: &mut Vec<Output>) {
+        if let Some(prefix) = message.reply_to.take() {
+            message.reply_to = self.injector.find_typed(&prefix);
+            let is_for_guest = name::is_daemons(&message.to) && message.to != OPERATOR;
+            if message.reply_to.is_none() && !is_for_guest {
+                self.injector.notify(format!(
+                    "[reply:{prefix:.40}] names no message that you got; yours was sent without it."
+                ));
+            }
+        }
+        let hops = self.injector.count_sent(&message.to);
+        out.push(Output::Send(handle, message, hops));
+    }
+}
+
+fn view<'a>(listener: &Listener, spot: &'a Spot) -> View<'a> {
+    View {
+        spot,
+        is_at_work: listener.is_at_work(),
+        is_in_message: listener.is_in_message(),
+        reads_screen: listener.reads_screen(),
+    }
+}
+
+#[cfg(test)]
+mod script;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Whether the terminal's output belongs to an inner `run`, which reads that output itself.
+//!
+//! An inner `run` marks in its output where it begins and ends, which is exact. The foreground is
+//! only known some time after a change. It decides if it contradicts the marks for a while: an
+//! inner `run` that was killed prints no mark, nor does one that did not get this wrapper's
+//! environment.
+
+use protocol::Moment;
+
+#[derive(Debug)]
+pub(super) struct InnerRun {
+    /// The time for which marks may contradict the foreground.
+    contradiction_ms: u64,
+    has_output: bool,
+    /// Whether a mark said so, and not the foreground.
+    is_marked: bool,
+    has_foreground: bool,
+    /// The time since which the two differ.
+    differs_since: Option<Moment>,
+}
+
+impl InnerRun {
+    pub(super) fn new(contradiction_ms: u64) -> Self {
+        Self {
+            contradiction_ms,
+            has_output: false,
+            is_marked: false,
+            has_foreground: false,
+            differs_since: None,
+        }
+    }
+
+    /// Whether the output belongs to an inner `run`.
+    pub(super) fn has_output(&self) -> bool {
+        self.has_output
+    }
+
+    /// Returns the time at which the foreground decides: at once, if it is what began the output.
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        let is_guess = self.has_output && !self.is_marked;
+        let wait = if is_guess { 0 } else { self.contradiction_ms };
+        self.differs_since.map(|since| since.plus(wait))
+    }
+
+    /// Notes what a mark says.
+    pub(super) fn set_output(&mut self, now: Moment, has_output: bool) {
+        (self.has_output, self.is_marked) = (has_output, true);
+        self.compare(now);
+    }
+
+    /// Follows the foreground.
+    pub(super) fn overrule(&mut self, now: Moment) {
+        (self.has_output, self.is_marked) = (self.has_foreground, false);
+        self.compare(now);
+    }
+
+    pub(super) fn set_foreground(&mut self, now: Moment, has_foreground: bool) {
+        self.has_foreground = has_foreground;
+        self.compare(now);
+    }
+
+    fn compare(&mut self, now: Moment) {
+        let differs = self.has_output != self.has_foreground;
+        self.differs_since = differs.then(|| self.differs_since.unwrap_or(now));
+    }
+
+    /// Whether the output has another owner by now, according to the foreground.
+    pub(super) fn is_overruled(&self, now: Moment) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
+    }
+}

@@ -1,0 +1,127 @@
+//! The terminal side's outputs: actions for its driver, and the state that the driver may ask for.
+
+use super::{activity::Doing, obstacle::Obstacle, outgoing::OutgoingMessage};
+use protocol::payload::LoopCount;
+use std::fmt;
+
+/// Identifies one outgoing message until the daemon has accepted or refused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SendHandle(pub u64);
+
+/// The least time until a message that was returned is delivered again, in milliseconds.
+pub(super) const RETURN_MS: u64 = 1000;
+
+/// Identifies a hook or a command of the agent's that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub u64);
+
+/// An action for the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Write these bytes to the child's terminal, in a separate write and in the order of the
+    /// outputs.
+    Write(Vec<u8>),
+    /// Send this message, with the agent's count of messages with its recipient, if the agent's
+    /// work is known.
+    Send(SendHandle, OutgoingMessage, Option<LoopCount>),
+    /// Acknowledge the delivery with this id, because its message was typed and submitted.
+    Acknowledge(String),
+    /// Report the progress of the delivery with this id.
+    Report(String, Progress),
+    /// Return the delivery with this id to the daemon, because its message cannot be typed any
+    /// more. The daemon delivers it again after at least so many milliseconds.
+    Return(String, u64),
+    /// Answer a hook, with a text for the agent if there is one.
+    Hooked(Ticket, Option<String>),
+    /// Start a process of the agent's CLI that adds a text to the queue of prompts of a
+    /// conversation.
+    Wake {
+        /// The process's arguments.
+        arguments: &'static [&'static str],
+        /// The CLI's id of the conversation.
+        session: String,
+        /// The text.
+        text: String,
+        /// The id of the delivery in it, for [`Input::NotWoken`](super::Input::NotWoken).
+        id: String,
+    },
+    /// Answer a command that takes messages.
+    Taken(Ticket, Taken),
+    /// Tell the daemon what the agent does. Only the latest activity counts.
+    Activity(Doing),
+    /// Answer a command that sends a message, with the count that goes with it.
+    Counted(Ticket, Option<LoopCount>),
+    /// Write this line to the log.
+    Log(String),
+}
+
+/// The answer to a command of the agent's that takes messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Messages in their frames.
+    Text(String),
+    /// No such message waits.
+    Nothing,
+    /// The messages cannot be read now.
+    Unreadable(Unreadable),
+}
+
+/// A reason why messages that wait cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// No hook would tell whether the agent has read them.
+    NoHooks,
+    /// The person holds them.
+    Held,
+    /// The agent is not at work, so they are about to be typed.
+    Idle,
+    /// The message waits because the agent and its sender only answer each other.
+    Looping,
+    /// One is longer than a CLI shows of a command's output.
+    Long,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoHooks => "no hook of the agent's CLI has reported yet, so it will be typed",
+            Self::Held => "your user holds your messages",
+            Self::Idle => "it will be typed, since no turn goes on",
+            Self::Looping => {
+                "its sender and you only answer each other: it waits for your user's prompt, or for \
+                 you to use a tool"
+            }
+            Self::Long => {
+                "it is longer than 8 KiB, or behind one that is: it will be typed after your turn"
+            }
+        })
+    }
+}
+
+/// The progress of a delivery into the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Not typed yet, for this reason.
+    Waiting(Obstacle),
+    /// Not typed yet, and the reported reason no longer holds.
+    Unhindered,
+    /// Typed and submitted.
+    Injected,
+    /// Recorded in the transcript of the agent's program, as a prompt with the whole frame.
+    Confirmed,
+}
+
+/// A summary of the terminal side for `agent-relay status` and attach clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The number of messages that have not reached the agent, as far as is known.
+    pub waiting: usize,
+    /// The reason why the messages wait.
+    pub why: Option<Obstacle>,
+    /// The number of messages typed so far.
+    pub typed: u64,
+    /// Whether the relay is connected.
+    pub connected: bool,
+    /// Whether the person holds the agent's messages.
+    pub held: bool,
+}

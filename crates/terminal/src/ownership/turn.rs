@@ -1,0 +1,172 @@
+//! A turn in a transcript, which is a prompt and its answers, and the parts of it that the screen
+//! has shown.
+//!
+//! Texts are compared by their letters and digits only, because a screen wraps lines, draws frames
+//! around them and leaves out the marks of Markdown.
+
+use crate::screen::Screen;
+use protocol::Moment;
+
+/// The most letters of a prompt, or of a line of an answer, that are searched for on the screen.
+const LETTERS_MAX: usize = 30;
+
+/// The number of letters below which a text is too short to be recognised.
+const LETTERS_MIN: usize = 4;
+
+/// The number of lines at an answer's end that are searched for on the screen.
+const LINES_MAX: usize = 3;
+
+/// The number of bytes of one turn's answers after which no more are kept.
+const ANSWERS_BYTES_MAX: usize = 64 << 10;
+
+/// An Enter that the person typed.
+#[derive(Clone)]
+pub(super) struct Enter {
+    pub(super) at: Moment,
+    /// The letters and digits that were on the screen then.
+    pub(super) screen: String,
+}
+
+/// A turn of an agent, as its transcript records it.
+pub(super) struct Turn {
+    /// The first letters of the prompt.
+    pub(super) prompt: String,
+    /// The time at which the prompt was recorded.
+    pub(super) prompted_at: Moment,
+    /// The time at which the last answer was recorded, or the prompt if there is no answer.
+    pub(super) answered_at: Moment,
+    /// The Enter that may have submitted the prompt here.
+    pub(super) enter: Option<Enter>,
+    /// Whether the prompt has been on the screen.
+    pub(super) is_prompt_on_screen: bool,
+    /// Whether another candidate was a rival of this turn and has another prompt now. If so, the
+    /// evidence can no longer decide.
+    pub(super) had_rival: bool,
+    last_answer: Answer,
+    /// The letters and digits of all answers.
+    answers: String,
+}
+
+/// The last answer of a turn, by the letters of its last lines.
+enum Answer {
+    /// There is no answer, or none that could be recognised on the screen.
+    None,
+    /// An answer that has not been on the screen since the Enter.
+    Recorded(Vec<String>),
+    /// An answer that has been on the screen since this moment.
+    OnScreen(Vec<String>, Moment),
+}
+
+impl Answer {
+    fn lines(&self) -> &[String] {
+        match self {
+            Self::None => &[],
+            Self::Recorded(lines) | Self::OnScreen(lines, _) => lines,
+        }
+    }
+}
+
+impl Turn {
+    /// Begins a turn with a prompt that was recorded now.
+    pub(super) fn new(prompt: &str, now: Moment, enter: Option<Enter>) -> Self {
+        Self {
+            prompt: letters(prompt).take(LETTERS_MAX).collect(),
+            prompted_at: now,
+            answered_at: now,
+            enter,
+            is_prompt_on_screen: false,
+            had_rival: false,
+            last_answer: Answer::None,
+            answers: String::new(),
+        }
+    }
+
+    /// Adds an answer that was recorded now. An answer without a line that could be recognised on
+    /// the screen is ignored.
+    pub(super) fn answer(&mut self, text: &str, now: Moment) {
+        let lines: Vec<_> = last_lines(text).collect();
+        if lines.is_empty() {
+            return;
+        }
+        self.last_answer = Answer::Recorded(lines);
+        self.answered_at = now;
+        if self.answers.len() <= ANSWERS_BYTES_MAX {
+            self.answers.extend(letters(text));
+        }
+    }
+
+    /// Compares the turn with the letters on the screen. An answer that was already on the screen
+    /// when the Enter was typed does not count: it belongs to an earlier turn.
+    pub(super) fn compare(&mut self, now: Moment, screen: &str) {
+        let is_shown =
+            |lines: &[String], screen: &str| lines.iter().all(|line| screen.contains(line));
+        self.is_prompt_on_screen |= !is_too_short(&self.prompt) && screen.contains(&self.prompt);
+        if let Answer::Recorded(lines) = &mut self.last_answer
+            && !self.enter.as_ref().is_some_and(|enter| is_shown(lines, &enter.screen))
+            && is_shown(lines, screen)
+        {
+            self.last_answer = Answer::OnScreen(std::mem::take(lines), now);
+        }
+    }
+
+    /// Whether the turn has an answer that can be recognised on the screen.
+    pub(super) fn is_answered(&self) -> bool {
+        !matches!(self.last_answer, Answer::None)
+    }
+
+    /// Returns the moment since which the last answer has been on the screen, if the prompt has
+    /// been on the screen, too.
+    pub(super) fn on_screen_since(&self) -> Option<Moment> {
+        self.answer_shown_at().filter(|_| self.is_prompt_on_screen)
+    }
+
+    fn answer_shown_at(&self) -> Option<Moment> {
+        match self.last_answer {
+            Answer::OnScreen(_, since) => Some(since),
+            Answer::None | Answer::Recorded(_) => None,
+        }
+    }
+
+    /// Whether the prompt has been on the screen and may have been submitted by an Enter typed
+    /// here.
+    pub(super) fn was_submitted_here(&self) -> bool {
+        self.is_prompt_on_screen && self.enter.is_some()
+    }
+
+    /// Whether the turn, which is over, may have been the child's. For this, an Enter here may have
+    /// submitted the prompt. In addition, the screen must have shown the prompt or the last answer,
+    /// or the prompt must be too short to be recognised.
+    pub(super) fn may_be_of_child(&self) -> bool {
+        let is_shown = self.is_prompt_on_screen || self.answer_shown_at().is_some();
+        self.enter.is_some() && (is_shown || is_too_short(&self.prompt))
+    }
+
+    /// Whether this turn's answers differ from the last answer of `other`: all of them are known,
+    /// none contains that answer, and this turn's own last answer is not on the screen.
+    pub(super) fn answers_otherwise(&self, other: &Self) -> bool {
+        let is_known = !self.answers.is_empty() && self.answers.len() <= ANSWERS_BYTES_MAX;
+        let has_answer = other.last_answer.lines().iter().all(|line| self.answers.contains(line));
+        is_known && !has_answer && self.answer_shown_at().is_none()
+    }
+}
+
+/// Returns the letters and digits on a screen, of all rows in one string.
+pub(crate) fn letters_on(screen: &Screen) -> String {
+    let rows = (0..screen.size().1).map(|index| screen.row(index).text);
+    rows.map(|row| letters(&row).collect::<String>()).collect()
+}
+
+/// Returns the letters and digits of a text.
+fn letters(text: &str) -> impl Iterator<Item = char> {
+    text.chars().filter(|character| character.is_alphanumeric())
+}
+
+/// Returns the first letters of each of the last lines of a text, without lines that are too short.
+fn last_lines(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().rev().map(|line| letters(line).take(LETTERS_MAX).collect::<String>());
+    lines.filter(|line| !is_too_short(line)).take(LINES_MAX)
+}
+
+fn is_too_short(letters: &str) -> bool {
+    letters.chars().count() < LETTERS_MIN
+}

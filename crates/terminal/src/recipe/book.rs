@@ -1,0 +1,468 @@
+//! The book of all recipes: the recipes of recipes.toml and the built-in ones.
+
+use super::{Expansions, Patterns, Reads, Recipe, Turns, expands::Expansion};
+use crate::{
+    agents,
+    keyboard::{Operand, Recognised, name_of, operand},
+    transcript::Format,
+};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use std::{collections::BTreeMap, ops::Range};
+
+/// The built-in recipes for programs other than agent CLIs.
+const GENERAL: &str = include_str!("generic.toml");
+
+/// The name of the recipe for commands that have no other.
+const GENERIC: &str = "generic";
+
+/// The longest time that a recipe may name, in milliseconds.
+const MS_MAX: u64 = 60_000;
+
+/// The shortest part of a path that may identify a program, in bytes. Shorter parts would fit too
+/// many paths.
+const PROGRAM_PART_MIN: usize = 4;
+
+/// The entries of all recipes, in order. The first recipe that fits a command is used. Entries with
+/// the same name form one recipe, in which each key has the value of the first entry that sets it
+/// for this system and version.
+#[derive(Clone, Debug)]
+pub struct Book {
+    entries: Vec<Entry>,
+}
+
+/// An error in recipes.toml.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BookError {
+    /// The range of bytes in the file's text that is wrong, if it is known.
+    pub span: Option<Range<usize>>,
+    /// A sentence that says what is wrong and what would be right.
+    pub reason: String,
+}
+
+/// The numbers of a program's version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(Vec<u32>);
+
+impl Version {
+    /// Parses a version such as `2.1.197`. Text after the numbers is ignored.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let numbers: Result<Vec<u32>, _> = text[..end].split('.').map(str::parse).collect();
+        numbers.ok().map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let version =
+            Self::parse(&text).filter(|_| text.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+        version.ok_or_else(|| D::Error::custom(format!("{text:?} is not a version: write \"2.1\"")))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecipeFile {
+    #[serde(default)]
+    recipe: Vec<toml::Spanned<Entry>>,
+}
+
+/// An entry of a file: a recipe, or a part of one.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    commands: Option<Vec<String>>,
+    programs: Option<Vec<String>>,
+    systems: Option<Vec<System>>,
+    from: Option<Version>,
+    below: Option<Version>,
+    reads: Option<Reads>,
+    #[serde(default, deserialize_with = "format")]
+    transcript: Option<&'static Format>,
+    turns: Option<Turns>,
+    submit: Option<String>,
+    line_feed_submits: Option<bool>,
+    quiet_ms: Option<u64>,
+    untouched_ms: Option<u64>,
+    start_ms: Option<u64>,
+    guard_ms: Option<u64>,
+    guard_ms_max: Option<u64>,
+    while_busy: Option<bool>,
+    wake_budget: Option<u32>,
+    raw_mode: Option<bool>,
+    environment: Option<BTreeMap<String, String>>,
+    arguments: Option<Vec<String>>,
+    margin: Option<u8>,
+    expands: Option<Vec<Expansion>>,
+    pictures: Option<Vec<String>>,
+    composer: Option<Vec<String>>,
+    shell_mode: Option<Vec<String>>,
+    ghosts: Option<Vec<String>>,
+    busy: Option<Vec<String>>,
+    dialog: Option<Vec<String>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum System {
+    Linux,
+    Macos,
+    Windows,
+}
+
+impl System {
+    /// Returns the system's name in [`std::env::consts::OS`].
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Macos => "macos",
+            Self::Windows => "windows",
+        }
+    }
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        let recipes = agents::AGENTS.iter().map(|agent| agent.recipe).chain([GENERAL]);
+        let entries = recipes.flat_map(|recipe| read(recipe).expect("a test reads all of them"));
+        Self { entries: entries.collect() }
+    }
+}
+
+impl Book {
+    /// Returns the recipes of a file's text, followed by the built-in recipes.
+    ///
+    /// # Errors
+    /// If the text is not a valid file of recipes.
+    pub fn with(text: &str) -> Result<Self, BookError> {
+        let mut entries = read(text)?;
+        entries.extend(Self::default().entries);
+        Ok(Self { entries })
+    }
+
+    /// Returns the recipe for a command line on this system. An unknown version counts as the
+    /// newest.
+    #[must_use]
+    pub fn choose(&self, command: &[String], system: &str, version: Option<&Version>) -> Recipe {
+        let path = command.first().map_or("", String::as_str);
+        let name = name_of(path);
+        let arguments = command.get(1..).unwrap_or_default();
+        // A shell or an interpreter that runs a script does not read text at a prompt.
+        let prompts = operand(path, arguments).is_none_or(|operand| operand == Operand::Prompt);
+        let entries = self.entries_for(system, version);
+        let fits = |entry: &Entry| {
+            entry.commands.iter().flatten().any(|command| *command == name) && prompts
+        };
+        let generic = merged(&entries, GENERIC);
+        let found = entries.iter().map(|entry| merged(&entries, &entry.name)).find(fits);
+        found.map_or_else(|| generic.clone(), |entry| entry.or(&generic)).recipe()
+    }
+
+    /// Returns the recipe with this name.
+    #[must_use]
+    pub fn named(&self, name: &str, system: &str) -> Recipe {
+        let entries = self.entries_for(system, None);
+        merged(&entries, name).or(&merged(&entries, GENERIC)).recipe()
+    }
+
+    /// Returns the agent CLI or shell to which an executable or script at this path belongs.
+    #[must_use]
+    pub fn recognise(&self, path: &str, system: &str) -> Option<Recognised> {
+        let (name, path) = (name_of(path), path.replace('\\', "/"));
+        let entries = self.entries_for(system, None);
+        let fits = |entry: &Entry| {
+            entry.commands.iter().flatten().any(|command| *command == name)
+                || entry.programs.iter().flatten().any(|part| path.contains(part))
+        };
+        let entry = entries.iter().map(|entry| merged(&entries, &entry.name)).find(fits)?;
+        match entry.reads {
+            Some(Reads::Shell) => Some(Recognised::Shell),
+            _ => entry.composer.map(|_| Recognised::Agent(entry.name)),
+        }
+    }
+
+    fn entries_for(&self, system: &str, version: Option<&Version>) -> Vec<&Entry> {
+        self.entries.iter().filter(|entry| entry.is_for(system, version)).collect()
+    }
+}
+
+/// Merges the entries with this name into one.
+fn merged(entries: &[&Entry], name: &str) -> Entry {
+    let same = entries.iter().filter(|entry| entry.name == name).map(|entry| (*entry).clone());
+    same.reduce(|first, next| first.or(&next)).unwrap_or_default()
+}
+
+impl Entry {
+    fn is_for(&self, system: &str, version: Option<&Version>) -> bool {
+        let systems = self.systems.as_ref();
+        let above = |from: &Version| version.is_none_or(|version| version >= from);
+        let below = |below: &Version| version.is_some_and(|version| version < below);
+        systems.is_none_or(|all| all.iter().any(|listed| listed.as_str() == system))
+            && self.from.as_ref().is_none_or(above)
+            && self.below.as_ref().is_none_or(below)
+    }
+
+    /// Merges two entries. Keys that are not set in this entry have the values of `base`.
+    fn or(self, base: &Self) -> Self {
+        let base = base.clone();
+        Self {
+            name: self.name,
+            commands: self.commands.or(base.commands),
+            programs: self.programs.or(base.programs),
+            systems: self.systems.or(base.systems),
+            from: self.from.or(base.from),
+            below: self.below.or(base.below),
+            reads: self.reads.or(base.reads),
+            transcript: self.transcript.or(base.transcript),
+            turns: self.turns.or(base.turns),
+            submit: self.submit.or(base.submit),
+            line_feed_submits: self.line_feed_submits.or(base.line_feed_submits),
+            quiet_ms: self.quiet_ms.or(base.quiet_ms),
+            untouched_ms: self.untouched_ms.or(base.untouched_ms),
+            start_ms: self.start_ms.or(base.start_ms),
+            guard_ms: self.guard_ms.or(base.guard_ms),
+            guard_ms_max: self.guard_ms_max.or(base.guard_ms_max),
+            while_busy: self.while_busy.or(base.while_busy),
+            wake_budget: self.wake_budget.or(base.wake_budget),
+            raw_mode: self.raw_mode.or(base.raw_mode),
+            environment: self.environment.or(base.environment),
+            arguments: self.arguments.or(base.arguments),
+            margin: self.margin.or(base.margin),
+            expands: self.expands.or(base.expands),
+            pictures: self.pictures.or(base.pictures),
+            composer: self.composer.or(base.composer),
+            shell_mode: self.shell_mode.or(base.shell_mode),
+            ghosts: self.ghosts.or(base.ghosts),
+            busy: self.busy.or(base.busy),
+            dialog: self.dialog.or(base.dialog),
+        }
+    }
+
+    fn recipe(self) -> Recipe {
+        Recipe {
+            name: self.name,
+            reads: self.reads.unwrap_or(Reads::Text),
+            submit: self.submit.unwrap_or_default(),
+            line_feed_submits: self.line_feed_submits.unwrap_or_default(),
+            quiet_ms: self.quiet_ms.unwrap_or_default(),
+            untouched_ms: self.untouched_ms.unwrap_or_default(),
+            start_ms: self.start_ms.unwrap_or_default(),
+            guard_ms: self.guard_ms.unwrap_or_default(),
+            guard_ms_max: self.guard_ms_max.unwrap_or_default(),
+            transcript: self.transcript,
+            turns: self.turns,
+            while_busy: self.while_busy.unwrap_or_default(),
+            wake_budget: self.wake_budget.unwrap_or_default(),
+            raw_mode: self.raw_mode.unwrap_or_default(),
+            environment: self.environment.unwrap_or_default(),
+            arguments: self.arguments.unwrap_or_default(),
+            margin: self.margin.unwrap_or_default(),
+            expands: Expansions {
+                words: self.expands.unwrap_or_default(),
+                pictures: self.pictures.unwrap_or_default(),
+            },
+            patterns: Patterns {
+                composer: self.composer.unwrap_or_default(),
+                shell_mode: self.shell_mode.unwrap_or_default(),
+                ghosts: self.ghosts.unwrap_or_default(),
+                busy: self.busy.unwrap_or_default(),
+                dialog: self.dialog.unwrap_or_default(),
+            },
+        }
+    }
+
+    /// Checks that the recipe presses no key except Enter, and waits for a limited time.
+    fn check(&self) -> Result<(), String> {
+        let times = [
+            ("quiet_ms", self.quiet_ms),
+            ("untouched_ms", self.untouched_ms),
+            ("start_ms", self.start_ms),
+            ("guard_ms", self.guard_ms),
+            ("guard_ms_max", self.guard_ms_max),
+        ];
+        if let Some((name, _)) = times.iter().find(|(_, ms)| ms.is_some_and(|ms| ms > MS_MAX)) {
+            return Err(format!("{name} must be at most {MS_MAX}"));
+        }
+        if self.wake_budget == Some(0) {
+            return Err("wake_budget must be at least 1".to_owned());
+        }
+        let submits = ["\r", "\n", "\r\n", "\x1b\r"];
+        if self.submit.as_ref().is_some_and(|keys| !submits.contains(&keys.as_str())) {
+            return Err("submit must be an Enter: \"\\r\", \"\\n\", \"\\r\\n\" or \"\\u001b\\r\""
+                .to_owned());
+        }
+        let is_variable = |name: &str| !name.is_empty() && !name.contains(['=', '\0']);
+        if self
+            .environment
+            .iter()
+            .flatten()
+            .any(|(name, value)| !is_variable(name) || value.contains('\0'))
+        {
+            return Err(
+                "a variable's name must not be empty or contain = or NUL, nor its value NUL"
+                    .to_owned(),
+            );
+        }
+        if self.arguments.iter().flatten().any(|argument| argument.contains('\0')) {
+            return Err("an argument must not contain NUL".to_owned());
+        }
+        if self.programs.iter().flatten().any(|part| part.len() < PROGRAM_PART_MIN) {
+            return Err(format!(
+                "a part of a program's path must have at least {PROGRAM_PART_MIN} bytes"
+            ));
+        }
+        let patterns = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
+        if patterns.into_iter().flatten().flatten().any(|text| text.trim().is_empty()) {
+            return Err("a text that the program shows must not be blank".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Deserialises the name of a transcript's format.
+fn format<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static Format>, D::Error> {
+    let name = String::deserialize(from)?;
+    let unknown = || {
+        let names: Vec<_> = agents::formats().map(|format| format.name).collect();
+        D::Error::custom(format!("no transcript format {name:?}: write one of {names:?}"))
+    };
+    agents::format(&name).map(Some).ok_or_else(unknown)
+}
+
+fn read(text: &str) -> Result<Vec<Entry>, BookError> {
+    let file: RecipeFile = toml::from_str(text).map_err(|error| BookError {
+        span: error.span(),
+        reason: error.message().replace('\n', " "),
+    })?;
+    let checked = file.recipe.into_iter().map(|entry| {
+        let span = Some(entry.span());
+        let entry = entry.into_inner();
+        entry.check().map_err(|reason| BookError { span, reason }).map(|()| entry)
+    });
+    checked.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::slice;
+
+    fn choose(book: &Book, system: &str, version: Option<&str>) -> Recipe {
+        let version = version.and_then(Version::parse);
+        book.choose(&["agent".to_owned()], system, version.as_ref())
+    }
+
+    #[test]
+    fn built_in_recipes_are_valid() {
+        assert!(read(GENERAL).unwrap().len() > 2);
+        for agent in agents::AGENTS {
+            let entries = read(agent.recipe).unwrap();
+            assert!(!entries.is_empty(), "{}", agent.name);
+            assert!(entries.iter().all(|entry| entry.name == agent.name), "{}", agent.name);
+        }
+    }
+
+    #[test]
+    fn earlier_recipe_does_not_hide_an_agents_recipe() {
+        let book = Book::default();
+        for agent in agents::AGENTS {
+            let name = agent.name;
+            let merged = merged(&book.entries_for("linux", None), name);
+            let (commands, programs) = (merged.commands.unwrap(), merged.programs);
+            for command in &commands {
+                assert_eq!(book.choose(slice::from_ref(command), "linux", None).name, name);
+            }
+            for path in commands.into_iter().chain(programs.into_iter().flatten()) {
+                let recognised = book.recognise(&path, "linux");
+                let expected = Recognised::Agent(name.to_owned());
+                assert!(recognised.is_none_or(|program| program == expected), "{path}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn file_changes_known_recipes_and_adds_others() {
+        let book = Book::with(
+            "[[recipe]]\nname = 'claude'\nquiet_ms = 7\n[[recipe]]\nname = 'mine'\ncommands = ['claude-x', 'agent']\ncomposer = ['$ ']",
+        );
+        let book = book.unwrap();
+        let claude = book.choose(&["claude".to_owned()], "linux", None);
+        assert_eq!((claude.quiet_ms, claude.transcript), (7, agents::format("claude")));
+        let mine = choose(&book, "linux", None);
+        assert_eq!((mine.name.as_str(), mine.guard_ms, mine.transcript), ("mine", 150, None));
+        let other = book.choose(&["other".to_owned()], "linux", None);
+        assert_eq!((other.name.as_str(), other.quiet_ms), ("generic", 300));
+    }
+
+    #[test]
+    fn recipe_may_be_limited_to_systems_and_versions() {
+        let book = Book::with(
+            "[[recipe]]\nname = 'old'\ncommands = ['agent']\nbelow = '2.0'\n\
+             [[recipe]]\nname = 'windows'\ncommands = ['agent']\nsystems = ['windows']\nfrom = '2.5'\n\
+             [[recipe]]\nname = 'new'\ncommands = ['agent']",
+        );
+        let book = book.unwrap();
+        for (system, version, name) in [
+            ("linux", None, "new"),
+            ("linux", Some("1.99.3"), "old"),
+            ("linux", Some("2.0"), "new"),
+            ("windows", None, "windows"),
+            ("windows", Some("2.4.9"), "new"),
+            ("windows", Some("2.10.0-beta"), "windows"),
+        ] {
+            assert_eq!(choose(&book, system, version).name, name, "{system} {version:?}");
+        }
+    }
+
+    #[test]
+    fn entries_of_one_name_are_one_recipe() {
+        let book = Book::with(
+            "[[recipe]]\nname = 'claude'\nsystems = ['windows']\nquiet_ms = 1\n\
+             [[recipe]]\nname = 'generic'\nbelow = '2.0'\nstart_ms = 2",
+        );
+        let book = book.unwrap();
+        let claude = |system, version: &str| {
+            let recipe =
+                book.choose(&["claude".to_owned()], system, Version::parse(version).as_ref());
+            (recipe.quiet_ms, recipe.start_ms, recipe.transcript)
+        };
+        let transcript = agents::format("claude");
+        assert_eq!(claude("linux", "2.1"), (100, 2000, transcript));
+        assert_eq!(claude("windows", "2.1"), (1, 2000, transcript));
+        assert_eq!(claude("windows", "1.9"), (1, 2, transcript));
+    }
+
+    #[test]
+    fn guard_time_is_longer_on_windows() {
+        for name in agents::AGENTS.iter().map(|agent| agent.name).chain([GENERIC]) {
+            let guard = |system| Book::default().named(name, system).guard_ms;
+            assert!(guard("windows") >= 300 && guard("linux") < 200, "{name}");
+        }
+    }
+
+    #[test]
+    fn error_names_its_place() {
+        for (text, words) in [
+            ("[[recipe]]\nname = 'a'\nquiet = 3", "quiet"),
+            ("[[recipe]]\ncommands = ['a']", "name"),
+            ("[[recipe]]\nname = 'a'\nsubmit = \"\\u0003\"", "Enter"),
+            ("[[recipe]]\nname = 'a'\nguard_ms = 60001", "60000"),
+            ("[[recipe]]\nname = 'a'\nwake_budget = 0", "at least 1"),
+            ("[[recipe]]\nname = 'a'\nbusy = [' ']", "blank"),
+            ("[[recipe]]\nname = 'a'\nfrom = 'two'", "version"),
+            (
+                "[[recipe]]\nname = 'a'\ntranscript = 'two'",
+                "\"claude\", \"codex\", \"gemini\", \"qwen\"",
+            ),
+            ("[[recipe]]\nname = 'a'\nexpands = ['@']", "backslash"),
+            ("recipe = 3", "recipe"),
+        ] {
+            let error = Book::with(text).unwrap_err();
+            let all = format!("{} {:?}", error.reason, error.span);
+            assert!(error.span.is_some() && all.contains(words) || text == "recipe = 3", "{all}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Tests with snapshots of real programs' screens, and the form in which a text may be typed at
+//! each of them.
+//!
+//! The first line of a snapshot states the cursor and the screen's modes. Rows follow. The line
+//! below a row may state the columns that are dim or inverse.
+
+use super::{Book, Form, Obstacle, ReaderState, Spot};
+use crate::{
+    keyboard::Reader,
+    screen::{NoObserver, Screen},
+};
+use std::{fmt::Write as _, fs, path::Path};
+
+/// Returns the screen that a snapshot describes.
+fn screen(snapshot: &str) -> Screen {
+    let mut lines = snapshot.lines();
+    let head = lines.next().unwrap();
+    let word = |name: &str| head.split(' ').skip_while(|word| *word != name).nth(1).unwrap();
+    let (columns, rows) = word("size").split_once('x').unwrap();
+    let mut bytes = String::from("\x1b[?2004h");
+    if word("alternate") == "true" {
+        bytes.push_str("\x1b[?1049h");
+    }
+    let mut row: Option<(usize, Vec<char>)> = None;
+    for line in lines {
+        if let Some((number, text)) =
+            line.split_once(['|', '>']).filter(|_| !line.starts_with("    "))
+        {
+            let text = text.strip_prefix('|').unwrap_or(text);
+            row = Some((number.trim().parse().unwrap(), text.chars().collect()));
+            let number = number.trim().parse::<usize>().unwrap() + 1;
+            write!(bytes, "\x1b[{number};1H{text}").unwrap();
+        } else if let Some((look, ranges)) = line.trim().split_once(": ") {
+            let (number, text) = row.as_ref().unwrap();
+            let code = if look == "dim" { 2 } else { 7 };
+            for range in ranges.split(' ') {
+                let (from, to) = range.split_once("..").unwrap();
+                let (from, to) = (from.parse::<usize>().unwrap(), to.parse::<usize>().unwrap());
+                let part: String = (from..to).map(|at| text.get(at).unwrap_or(&' ')).collect();
+                write!(bytes, "\x1b[{};{}H\x1b[{code}m{part}\x1b[0m", number + 1, from + 1)
+                    .unwrap();
+            }
+        }
+    }
+    if word("visible") == "false" {
+        bytes.push_str("\x1b[?25l");
+    }
+    let coordinate = |name| word(name).parse::<usize>().unwrap() + 1;
+    write!(bytes, "\x1b[{};{}H", coordinate("row"), coordinate("column")).unwrap();
+    let mut screen = Screen::new(columns.parse().unwrap(), rows.parse().unwrap());
+    screen.feed(bytes.as_bytes(), &mut NoObserver);
+    screen
+}
+
+const SCREENS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/screens");
+
+/// Returns the form in which a text may be typed while an agent CLI shows a screen.
+fn form(command: &str, snapshot: &str) -> Result<Form, Obstacle> {
+    let recipe = Book::default().choose(&[command.to_owned()], "linux", None);
+    let reader = Reader::Agent(recipe.name.clone());
+    let state = ReaderState { reader: &reader, prompts: &[], at_work: false };
+    recipe.form(&Spot::of(&screen(snapshot)), state)
+}
+
+#[track_caller]
+fn check(name: &str, expected: &str) {
+    let snapshot = fs::read_to_string(Path::new(SCREENS).join(format!("{name}.txt"))).unwrap();
+    let form = form(name.split('-').next().unwrap(), &snapshot);
+    assert_eq!(
+        form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),
+        expected,
+        "{name}"
+    );
+}
+
+#[test]
+fn empty_composer_takes_text() {
+    for name in [
+        "claude-idle",
+        "claude-plan-mode",
+        "codex-idle",
+        "codex-start",
+        "gemini-idle",
+        "gemini-interrupted",
+        "opencode-idle",
+        "opencode-idle-again",
+        "aider-idle",
+        "qwen-idle",
+        "qwen-idle-yolo",
+        "gemini-idle-yolo",
+        "copilot-idle",
+    ] {
+        check(name, "Plain");
+    }
+}
+
+#[test]
+fn agent_at_work_gets_no_text() {
+    for name in [
+        "claude-busy",
+        "claude-queued",
+        "gemini-busy",
+        "gemini-queued",
+        "opencode-busy",
+        "qwen-busy",
+        "copilot-busy",
+    ] {
+        check(name, "Busy");
+    }
+    check("aider-busy", "NoPrompt");
+}
+
+#[test]
+fn dialog_gets_no_text() {
+    for name in [
+        "claude-dialog-bash",
+        "claude-dialog-question",
+        "gemini-dialog-shell",
+        "gemini-dialog-question",
+        "opencode-dialog-permission",
+        "opencode-dialog-question",
+        "aider-dialog",
+        "qwen-dialog-shell",
+        "copilot-dialog-permission",
+        "copilot-dialog-question",
+    ] {
+        check(name, "Dialog");
+    }
+}
+
+#[test]
+fn half_typed_line_gets_no_text() {
+    for name in [
+        "claude-half-typed",
+        "claude-slash-menu",
+        "codex-half-typed",
+        "codex-slash-menu",
+        "gemini-half-typed",
+        "gemini-slash-menu",
+        "opencode-half-typed",
+        "opencode-slash-menu",
+        "aider-half-typed",
+        "qwen-half-typed",
+        "copilot-half-typed",
+        "copilot-slash-menu",
+    ] {
+        check(name, "HalfTyped");
+    }
+}
+
+#[test]
+fn shell_mode_gets_no_text() {
+    for name in [
+        "claude-shell-mode",
+        "codex-shell-mode",
+        "gemini-shell-mode",
+        "qwen-shell-mode",
+        "copilot-shell-mode",
+    ] {
+        check(name, "ShellMode");
+    }
+    // The composer of opencode looks the same in both modes, so another word on the screen decides.
+    check("opencode-shell-mode", "Busy");
+}
+
+/// The screens of other CLIs, and a composer with another mark, stand for those of a new version.
+#[test]
+fn unknown_screen_gets_no_text() {
+    let mut tried = 0;
+    for file in fs::read_dir(SCREENS).unwrap().map(Result::unwrap) {
+        let name = file.file_name().into_string().unwrap();
+        let snapshot = fs::read_to_string(file.path()).unwrap();
+        let row_of_cursor = snapshot.lines().find(|line| line.contains(">|"));
+        let (number, _) = row_of_cursor.unwrap_or(" 0>|").split_once('|').unwrap();
+        let marked = |line: &str| match row_of_cursor == Some(line) {
+            true => format!("{number}|» Write to the agent\n"),
+            false => format!("{line}\n"),
+        };
+        let with_another_mark: String = snapshot.lines().map(marked).collect();
+        for command in ["claude", "codex", "gemini", "opencode", "aider", "qwen", "copilot"] {
+            // These two have the same mark.
+            if ["claude", "copilot"].iter().all(|cli| command == *cli || name.starts_with(cli)) {
+                continue;
+            }
+            let shown = match name.starts_with(command) {
+                true => &with_another_mark,
+                false => &snapshot,
+            };
+            // An empty line behind `> ` is the empty composer of both.
+            if command == "qwen" && name.starts_with("aider-idle") {
+                continue;
+            }
+            let form = form(command, shown);
+            assert!(form.is_err(), "{command} at the screen of {name}: {form:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 6 * 35, "{tried}");
+}

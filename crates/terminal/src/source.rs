@@ -1,0 +1,256 @@
+//! The source of the agent's messages: its screen, or the transcript that its CLI writes.
+//!
+//! A transcript contains the agent's words unchanged, and a screen only the CLI's rendering of
+//! them. So a transcript, if there is one, is the only source. Records of transcripts that may be
+//! the child's are deferred until [`Ownership`] shows which transcript is the child's.
+
+mod deferred;
+mod missing;
+
+use super::{
+    extract::{Extracted, TextExtractor},
+    ownership::{Ownership, letters_on},
+    screen::Screen,
+    settings::Settings,
+    transcript::{Record, TranscriptId},
+};
+use deferred::Deferred;
+use missing::MissingRecord;
+use protocol::Moment;
+use std::collections::BTreeMap;
+
+/// The place where the agent's messages are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// On its screen.
+    Screen,
+    /// In this transcript.
+    Transcript(TranscriptId),
+    /// Nowhere, because the agent's transcript has not been found so far.
+    Nowhere,
+}
+
+/// Reads the agent's messages from one source.
+pub(super) struct Source {
+    /// The transcripts, if the CLI writes any.
+    transcripts: Option<Transcripts>,
+    /// Whether messages are read from the screen, even if there are transcripts.
+    reads_screen: bool,
+    prose: TextExtractor,
+}
+
+/// The transcripts that may be the child's.
+#[derive(Default)]
+struct Transcripts {
+    ownership: Ownership,
+    deferred: BTreeMap<TranscriptId, Deferred>,
+    missing: MissingRecord,
+}
+
+impl Source {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            transcripts: settings.transcript.then(Transcripts::default),
+            reads_screen: settings.grid || !settings.transcript,
+            prose: TextExtractor::new(settings.inline),
+        }
+    }
+
+    /// Notes the time of the first input. Later calls have no effect.
+    pub(super) fn start(&mut self, now: Moment) {
+        if let Some(transcripts) = &mut self.transcripts {
+            transcripts.ownership.start(now);
+        }
+    }
+
+    /// Whether messages are read from the screen.
+    pub(super) fn reads_screen(&self) -> bool {
+        self.reads_screen
+    }
+
+    /// Returns the place where messages are read. If the child has several transcripts, that is the
+    /// newest.
+    pub(super) fn read_from(&self) -> ReadFrom {
+        match &self.transcripts {
+            Some(transcripts) if !self.reads_screen => {
+                transcripts.ownership.newest_own().map_or(ReadFrom::Nowhere, ReadFrom::Transcript)
+            }
+            _ => ReadFrom::Screen,
+        }
+    }
+
+    /// Whether the agent is at work, according to its transcript.
+    pub(super) fn is_at_work(&self) -> bool {
+        let transcripts = self.transcripts.as_ref();
+        transcripts.is_some_and(|transcripts| transcripts.ownership.is_at_work())
+    }
+
+    /// Notes that the agent's turn is over, although no transcript says so.
+    pub(super) fn end_turn(&mut self) {
+        if let Some(transcripts) = &mut self.transcripts {
+            transcripts.ownership.note_idle();
+        }
+    }
+
+    /// Notes that the person pressed Enter.
+    pub(super) fn enter(&mut self, now: Moment, screen: &Screen) {
+        if let Some(transcripts) = &mut self.transcripts {
+            transcripts.ownership.enter(now, letters_on(screen));
+        }
+    }
+
+    /// Remembers that a text is being typed in a frame with these digits, since it is no message of
+    /// the agent.
+    pub(super) fn remember_injected(&mut self, hex: &str, body: &str) {
+        self.prose.remember_injected(hex, body);
+    }
+
+    /// Notes that the screen shows messages. Their text is read from a transcript.
+    pub(super) fn note_shown(&mut self, now: Moment, found: &[Extracted]) {
+        let has_message = found.iter().any(|extracted| matches!(extracted, Extracted::Message(_)));
+        if let Some(transcripts) = self.transcripts.as_mut().filter(|_| has_message) {
+            transcripts.missing.note_shown(now);
+        }
+    }
+
+    /// Returns the time at which to compare the transcripts with the screen, or to report a missing
+    /// record.
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        let Transcripts { ownership, missing, .. } = self.transcripts.as_ref()?;
+        [ownership.deadline(), missing.deadline()].into_iter().flatten().min()
+    }
+
+    /// Notes that, according to the operating system, a transcript is the child's. Returns its
+    /// deferred records.
+    pub(super) fn owned(&mut self, id: TranscriptId) -> Vec<Record> {
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
+        transcripts.own(id, Ownership::own_by_system)
+    }
+
+    /// Reads a record of a transcript that may be the child's. `was_typed_here` says that the
+    /// record is a prompt with a frame that was typed here. Returns the records of the child that
+    /// may now be used.
+    pub(super) fn recorded(
+        &mut self,
+        now: Moment,
+        (id, record): (TranscriptId, Record),
+        was_typed_here: bool,
+        screen: &Screen,
+    ) -> Vec<Record> {
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
+        if let Some(record) = transcripts.record(now, id, record) {
+            return vec![record];
+        }
+        if was_typed_here && !transcripts.ownership.is_named_by_system() {
+            return transcripts.own(id, Ownership::own);
+        }
+        // Even if the screen has not changed, the record may decide whose transcript it is.
+        transcripts.ownership.compare_at_once();
+        self.compare(now, screen)
+    }
+
+    /// Compares the transcripts with the screen. If a transcript turns out to be the child's,
+    /// returns its deferred records.
+    pub(super) fn compare(&mut self, now: Moment, screen: &Screen) -> Vec<Record> {
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
+        match transcripts.ownership.compare(now, || letters_on(screen)) {
+            true => transcripts.judge(now),
+            false => Vec::new(),
+        }
+    }
+
+    /// Notes that all transcripts have been read up to their ends at the moment `at`. If a
+    /// transcript turns out to be the child's, returns its deferred records.
+    pub(super) fn searched(&mut self, now: Moment, at: Moment, is_alone: bool) -> Vec<Record> {
+        let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
+        transcripts.ownership.searched(at, is_alone);
+        transcripts.judge(now)
+    }
+
+    /// Reads a reply in the child's transcript. Returns its messages and problems.
+    pub(super) fn read_reply(&mut self, now: Moment, text: &str) -> Vec<Extracted> {
+        if let Some(transcripts) = &mut self.transcripts {
+            transcripts.missing.note_reply(now);
+        }
+        let mut found = Vec::new();
+        if !self.reads_screen {
+            self.prose.read(text, &mut found);
+        }
+        found
+    }
+
+    /// Checks whether a message on the screen is missing in the transcripts that `program` writes.
+    /// If so, returns a sentence for the agent, once.
+    pub(super) fn check_missing(&mut self, now: Moment, program: &str) -> Option<String> {
+        let transcripts = self.transcripts.as_mut()?;
+        transcripts.missing.is_due(now).then(|| transcripts.complaint(program))
+    }
+}
+
+impl Transcripts {
+    /// Notes a record. Returns the record if its transcript is the child's, and defers it
+    /// otherwise.
+    fn record(&mut self, now: Moment, id: TranscriptId, record: Record) -> Option<Record> {
+        if matches!(record, Record::Prompt(_)) && !self.ownership.end_turn(id) {
+            let deferred = self.deferred.get_mut(&id);
+            deferred.into_iter().for_each(Deferred::disown_last_turn);
+        }
+        self.admit(id);
+        self.ownership.record(now, id, &record);
+        if self.ownership.is_own(id) {
+            return Some(record);
+        }
+        let may_be_own = self.ownership.has_turn(id);
+        self.deferred.entry(id).or_default().push(record, may_be_own);
+        None
+    }
+
+    fn admit(&mut self, id: TranscriptId) {
+        if let Some(removed) = self.ownership.admit(id) {
+            self.deferred.remove(&removed);
+        }
+    }
+
+    /// Makes a transcript the child's if the evidence proves that it is. Returns its deferred
+    /// records.
+    fn judge(&mut self, now: Moment) -> Vec<Record> {
+        let proven = self.ownership.proven(now);
+        proven.map(|id| self.own(id, Ownership::own)).unwrap_or_default()
+    }
+
+    /// Makes a transcript the child's. Returns its deferred records. If the child had a transcript
+    /// before, the records of another agent's turns are left out, since the child may have resumed
+    /// that agent's conversation.
+    fn own(
+        &mut self,
+        id: TranscriptId,
+        note: fn(&mut Ownership, TranscriptId) -> bool,
+    ) -> Vec<Record> {
+        self.missing.note_own();
+        self.admit(id);
+        let is_first = note(&mut self.ownership, id);
+        let deferred = self.deferred.remove(&id).unwrap_or_default();
+        if is_first { deferred.all() } else { deferred.own() }
+    }
+
+    /// Returns the notice for an agent whose messages cannot be read.
+    fn complaint(&self, program: &str) -> String {
+        if self.ownership.is_in_doubt() {
+            return "Your messages to others are not sent yet: another agent in this directory got \
+                    the same prompt and gave the same answer, so your transcript cannot be told \
+                    from that agent's. This line tells them apart: the messages are sent now."
+                .to_owned();
+        }
+        let problem = match self.ownership.has_own() {
+            true => "is not one that this version of Agent Relay can read",
+            false => "was not found",
+        };
+        format!(
+            "Your messages to others are not sent: the transcript that {program} writes {problem}. \
+             Ask your user to start you with `agent-relay run --grid`, which reads the screen instead."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! Tests of the terminal side's invariants under random inputs.
+
+use crate::{
+    DeliveryFailure, FailureCause, IncomingMessage, Input, Output, SendHandle, Settings, Taken,
+    TerminalSide, Ticket, frame,
+    keyboard::Reader,
+    keys::InputLine,
+    obstacle::Obstacle,
+    script::{frames_in, reader, settings},
+};
+use proptest::prelude::*;
+use protocol::{
+    Moment,
+    code::NackCode,
+    hook::{Frame, Point, Report},
+    text::is_hidden,
+};
+use std::collections::{HashMap, HashSet};
+
+/// An input for a terminal side, sensible or not.
+#[derive(Clone, Debug)]
+enum Event {
+    Wait(u64),
+    Print(Vec<u8>),
+    Keys(&'static str),
+    Message(String),
+    Refuse(u64, String),
+    Stall,
+    Drain,
+    Resize(usize, usize),
+    /// Whether the command has the terminal's foreground, rather than a shell.
+    Foreground(bool),
+    Hold(bool),
+    /// A hook reports, with or without the frames that were handed over so far.
+    Hook(Point, bool),
+    /// The hook that was answered last was gone.
+    HookGone,
+    HookUnconfirmed,
+    /// A command of the agent's takes all messages.
+    Take,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let printed = prop_oneof![
+        Just(b"\x1b[?2004h> ".to_vec()),
+        Just(b"\x1b[?2004l$ ".to_vec()),
+        Just(b"\r\n$ ".to_vec()),
+        Just(b"\r\n>>> ".to_vec()),
+        Just(b"\x1b[?1049h".to_vec()),
+        Just(b"\x1b[?1049l".to_vec()),
+        Just(b"\x1b[c\x1b[6n\x1b[>c\x1b[18t\x1b]11;?\x07\x1bP$qm\x1b\\\x1b[21t".to_vec()),
+        Just(b"\r\n->relay:Bob <<<\r\nhi>>>\r\n> ".to_vec()),
+        prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    let keys = prop_oneof![
+        Just("x"),
+        Just("\r"),
+        Just("\n"),
+        Just("\x1b[A"),
+        Just("\x1b[5;5R"),
+        Just("\x03"),
+        Just("\x1b"),
+        Just("\x1b_"),
+        Just("P"),
+    ];
+    let body =
+        prop_oneof![Just("hello".to_owned()), Just("\x1b[201~\rrm\r".to_owned()), any::<String>()];
+    let point = prop_oneof![
+        Just(Point::PromptSubmitted),
+        Just(Point::ToolEnded),
+        Just(Point::TurnEnded),
+        Just(Point::SessionEnded),
+        Just(Point::SessionCompacts),
+        Just(Point::Waits),
+    ];
+    let event = prop_oneof![
+        3 => (0_u64..3000).prop_map(Event::Wait),
+        3 => printed.prop_map(Event::Print),
+        2 => keys.prop_map(Event::Keys),
+        2 => body.clone().prop_map(Event::Message),
+        2 => (0_u64..3, body).prop_map(|(number, why)| Event::Refuse(number, why)),
+        1 => Just(Event::Stall),
+        2 => Just(Event::Drain),
+        1 => (1_usize..200, 1_usize..60).prop_map(|(c, r)| Event::Resize(c, r)),
+        1 => any::<bool>().prop_map(Event::Foreground),
+        1 => any::<bool>().prop_map(Event::Hold),
+        2 => (point, any::<bool>()).prop_map(|(point, shows)| Event::Hook(point, shows)),
+        1 => Just(Event::HookGone),
+        1 => Just(Event::HookUnconfirmed),
+        1 => Just(Event::Take),
+    ];
+    prop::collection::vec(event, 0..60)
+}
+
+/// A checker that runs events on a terminal side, and checks every write against the earlier ones.
+struct Checker {
+    side: TerminalSide,
+    attached: bool,
+    now: Moment,
+    /// The reader while the command has the foreground.
+    command_reader: Reader,
+    stalled: Option<usize>,
+    /// Keys that were pressed and have not reached the child's terminal.
+    keys: Vec<u8>,
+    awaits_enter: bool,
+    /// Whether each message, by id, was acknowledged or returned.
+    messages: HashMap<String, bool>,
+    /// The frames that were handed over otherwise than typed.
+    frames: Vec<Frame>,
+    last_ticket: u64,
+    /// The hooks and commands that were not answered.
+    waiting: HashSet<u64>,
+}
+
+impl Checker {
+    fn new(command: &str, attached: bool) -> Self {
+        let settings = Settings { attached, ..settings(command) };
+        let mut side = TerminalSide::new(&settings);
+        let command_reader = reader(&settings.recipe);
+        side.injector.assume_reader(command_reader.clone());
+        let (now, messages, keys) = (Moment(0), HashMap::new(), Vec::new());
+        Self {
+            side,
+            attached,
+            now,
+            command_reader,
+            stalled: None,
+            keys,
+            awaits_enter: false,
+            messages,
+            frames: Vec::new(),
+            last_ticket: 0,
+            waiting: HashSet::new(),
+        }
+    }
+
+    fn run(&mut self, event: Event) -> Result<(), TestCaseError> {
+        match event {
+            Event::Wait(ms) => self.advance(self.now.plus(ms)),
+            Event::Print(bytes) => self.input(Input::Printed(&bytes)),
+            Event::Keys(keys) => {
+                self.keys.extend_from_slice(keys.as_bytes());
+                self.input(Input::Keys(keys.as_bytes()))
+            }
+            Event::Message(body) => {
+                let id = format!("id-{}", self.messages.len());
+                self.messages.insert(id.clone(), false);
+                self.input(Input::Delivered(IncomingMessage {
+                    id,
+                    body,
+                    from: "Ann".into(),
+                    ..IncomingMessage::default()
+                }))
+            }
+            Event::Refuse(number, why) => self.input(Input::Undelivered(DeliveryFailure {
+                handle: Some(SendHandle(number)),
+                id: Some(why.clone()),
+                to: Some(why.clone()),
+                cause: FailureCause::Nack(NackCode::Refused),
+                why,
+            })),
+            Event::Stall => {
+                self.stalled.get_or_insert(0);
+                Ok(())
+            }
+            Event::Drain => {
+                let bytes = self.stalled.take().unwrap_or(0);
+                self.input(Input::Written(bytes))
+            }
+            Event::Resize(columns, rows) => self.input(Input::Resized { columns, rows }),
+            Event::Foreground(true) => self.input(Input::Reads(self.command_reader.clone())),
+            Event::Foreground(false) => {
+                self.input(Input::Reads(Reader::Barred(Obstacle::Shell, Some("bash".to_owned()))))
+            }
+            Event::Hold(held) => self.input(Input::Held(held)),
+            Event::Hook(point, shows) => {
+                let frames = if shows { self.frames.clone() } else { Vec::new() };
+                let ticket = self.next_ticket();
+                let report = Report { forgets: shows, ..Report::new(point, frames) };
+                self.input(Input::Hooked(ticket, report))
+            }
+            Event::HookUnconfirmed => self.input(Input::HookUnconfirmed(Ticket(self.last_ticket))),
+            Event::HookGone => self.input(Input::HookGone(Ticket(self.last_ticket))),
+            Event::Take => {
+                let ticket = self.next_ticket();
+                self.input(Input::Take(ticket, None))
+            }
+        }
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.last_ticket += 1;
+        self.waiting.insert(self.last_ticket);
+        Ticket(self.last_ticket)
+    }
+
+    fn answered(&mut self, ticket: Ticket, text: Option<String>) -> Result<(), TestCaseError> {
+        prop_assert!(self.waiting.remove(&ticket.0), "two answers for {ticket:?}");
+        self.frames.extend(text.iter().flat_map(|text| frames_in(text)));
+        Ok(())
+    }
+
+    fn advance(&mut self, until: Moment) -> Result<(), TestCaseError> {
+        let mut ticks = 0;
+        while let Some(due) = self.side.deadline().filter(|&due| due <= until) {
+            self.now = self.now.max(due);
+            self.input(Input::Tick)?;
+            ticks += 1;
+            prop_assert!(ticks < 1000, "the deadline {due:?} does not advance");
+        }
+        self.now = until;
+        Ok(())
+    }
+
+    fn input(&mut self, input: Input<'_>) -> Result<(), TestCaseError> {
+        let mut out = Vec::new();
+        self.side.handle(self.now, input, &mut out);
+        let mut written = 0;
+        for output in out {
+            match output {
+                Output::Write(bytes) => {
+                    self.check_write(&bytes)?;
+                    match &mut self.stalled {
+                        Some(stalled) => *stalled += bytes.len(),
+                        None => written += bytes.len(),
+                    }
+                }
+                Output::Acknowledge(id) | Output::Return(id, _) => {
+                    let done = self.messages.get_mut(&id).expect("a delivered message");
+                    prop_assert!(!std::mem::replace(done, true), "{id} twice");
+                }
+                Output::Hooked(ticket, text) => self.answered(ticket, text)?,
+                Output::Taken(ticket, Taken::Text(text)) => self.answered(ticket, Some(text))?,
+                Output::Taken(ticket, _) => self.answered(ticket, None)?,
+                Output::Wake { .. } => prop_assert!(false, "no conversation is known"),
+                Output::Send(..)
+                | Output::Report(..)
+                | Output::Activity(_)
+                | Output::Counted(..)
+                | Output::Log(_) => {}
+            }
+        }
+        if written > 0 { self.input(Input::Written(written)) } else { Ok(()) }
+    }
+
+    fn check_write(&mut self, bytes: &[u8]) -> Result<(), TestCaseError> {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let is_barred = *self.side.reader() != self.command_reader;
+        let is_enter = self.awaits_enter && bytes == b"\r" && !is_barred;
+        if self.keys.starts_with(bytes) && !is_enter {
+            let no_key = !InputLine::default().press(self.now, bytes, "", false).any;
+            prop_assert!(
+                !self.awaits_enter || no_key || is_barred,
+                "{text:?} between a text and its Enter"
+            );
+            self.keys.drain(..bytes.len());
+        } else if self.awaits_enter && bytes == b"\r" {
+            prop_assert_eq!(self.side.reader(), &self.command_reader, "an Enter for a shell");
+            self.awaits_enter = false;
+        } else if text.contains("[relay ") {
+            prop_assert_eq!(self.side.reader(), &self.command_reader, "a frame for a shell");
+            prop_assert!(!self.awaits_enter, "two frames, one Enter");
+            self.awaits_enter = true;
+            check_frame(&text)?;
+        } else {
+            prop_assert!(!self.attached, "{text:?} is no key, frame or answer");
+            check_answers(&text)?;
+        }
+        Ok(())
+    }
+}
+
+fn check_frame(text: &str) -> Result<(), TestCaseError> {
+    let inner = text.strip_prefix(frame::PASTE_BEGINS);
+    let inner = inner.and_then(|inner| inner.strip_suffix(frame::PASTE_ENDS));
+    let lines = if inner.is_none() && !text.starts_with("[relay ") { '\r' } else { '\n' };
+    for character in inner.unwrap_or(text).chars() {
+        prop_assert!(character == lines || !is_hidden(character), "{character:?} in {text:?}");
+    }
+    Ok(())
+}
+
+/// Checks that a text consists of control sequences with numeric parameters.
+fn check_answers(text: &str) -> Result<(), TestCaseError> {
+    for answer in text.split('\x1b').skip(1) {
+        let inner = answer.strip_prefix('[').unwrap_or("?").trim_start_matches(['?', '>']);
+        let end = inner.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        let last = end.len() == 1 && end.bytes().all(|byte| byte.is_ascii_alphabetic());
+        prop_assert!(last, "{text:?}");
+    }
+    prop_assert!(text.starts_with('\x1b'), "{text:?}");
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn only_keys_frames_and_answers_reach_the_child(
+        events in events(),
+        command in prop_oneof![Just("agent"), Just("bash"), Just("claude")],
+        attached in any::<bool>(),
+    ) {
+        let mut checker = Checker::new(command, attached);
+        for event in events {
+            checker.run(event)?;
+        }
+        checker.run(Event::Drain)?;
+        checker.advance(checker.now.plus(200_000))?;
+        prop_assert!(checker.keys.is_empty(), "keys were held back: {:?}", checker.keys);
+        prop_assert!(checker.waiting.len() <= 1, "hooks got no answer: {:?}", checker.waiting);
+        checker.input(Input::ChildGone)?;
+        prop_assert!(checker.messages.values().all(|&done| done), "messages were lost: {:?}", checker.messages);
+    }
+}

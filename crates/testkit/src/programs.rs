@@ -1,0 +1,35 @@
+//! The paths of the programs under test.
+
+use std::{
+    env,
+    path::{self, PathBuf},
+};
+
+/// The absolute path of an executable of the package whose tests these are.
+///
+/// Cargo names it to the tests that it runs. A binary of tests that something else runs has the
+/// executables one folder above its own.
+pub fn program(name: &str) -> PathBuf {
+    let named = env::var_os(format!("CARGO_BIN_EXE_{name}")).map(PathBuf::from);
+    let program = named.unwrap_or_else(|| built().join(file_name(name)));
+    let program = path::absolute(program).unwrap();
+    assert!(program.exists(), "{} is missing: run cargo build", program.display());
+    program
+}
+
+/// The path of a program that plays an agent, which `cargo test` builds beside the tests.
+pub fn example_program(name: &str) -> String {
+    let program = built().join("examples").join(file_name(name));
+    assert!(program.exists(), "{} is missing: run cargo build --examples", program.display());
+    program.into_os_string().into_string().unwrap()
+}
+
+/// The folder with what Cargo has built in the profile of these tests.
+fn built() -> PathBuf {
+    let tests = env::current_exe().unwrap();
+    tests.parent().and_then(|deps| deps.parent()).unwrap().to_owned()
+}
+
+fn file_name(name: &str) -> String {
+    format!("{name}{}", env::consts::EXE_SUFFIX)
+}

@@ -1,0 +1,5 @@
+//! Runs a bridge with arbitrary events; the body has the checks.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| terminal::fuzz::run(bytes));
