@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| router::fuzz::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| router::oracle::fuzz::run(bytes));

@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| terminal::fuzz::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| terminal::oracle::fuzz::run(bytes));

@@ -36,8 +36,6 @@ mod departure;
 mod directory;
 mod enforcement;
 mod frame;
-#[cfg(any(test, feature = "testing"))]
-pub mod fuzz;
 mod handshake;
 mod hash;
 mod interface;
@@ -49,6 +47,8 @@ mod mail;
 mod memory;
 mod notices;
 mod operator_mail;
+#[cfg(any(test, feature = "testing"))]
+pub mod oracle;
 mod persist;
 mod planted;
 pub mod policy;
@@ -68,8 +68,6 @@ mod sender;
 #[cfg(test)]
 mod sim;
 mod stop;
-#[cfg(any(test, feature = "testing"))]
-mod testbed;
 #[cfg(test)]
 mod tests;
 mod timers;

@@ -256,12 +256,4 @@ pub fn extract_recording(
 }
 
 #[cfg(test)]
-mod recording_tests;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod text_tests;
-#[cfg(test)]
-mod typed_text_tests;
-#[cfg(test)]
-mod wrapped_body_tests;

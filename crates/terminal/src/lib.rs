@@ -20,8 +20,6 @@ mod escape;
 pub mod extract;
 mod failure;
 pub mod frame;
-#[cfg(any(test, feature = "testing"))]
-pub mod fuzz;
 pub mod handover;
 pub mod hooks;
 mod injector;
@@ -30,6 +28,8 @@ pub mod keyboard;
 pub mod keys;
 mod listener;
 pub mod obstacle;
+#[cfg(any(test, feature = "testing"))]
+pub mod oracle;
 mod outgoing;
 mod output;
 mod ownership;
@@ -411,7 +411,5 @@ fn view<'a>(listener: &Listener, spot: &'a Spot) -> View<'a> {
     }
 }
 
-#[cfg(test)]
-mod script;
 #[cfg(test)]
 mod tests;

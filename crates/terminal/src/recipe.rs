@@ -340,7 +340,7 @@ mod tests {
     #[track_caller]
     fn check_form(command: &str, spot: &Spot, expected: Result<Form, Obstacle>) {
         let recipe = recipe(command);
-        let reader = crate::script::reader(&recipe);
+        let reader = crate::tests::script::reader(&recipe);
         let prompts = [spot.before.clone()];
         let state = ReaderState { reader: &reader, prompts: &prompts, at_work: false };
         assert_eq!(recipe.form(spot, state), expected, "{command} {spot:?}");

@@ -7,4 +7,5 @@ mod notices;
 mod person;
 mod random_inputs;
 mod routes;
+pub(crate) mod script;
 mod typing;

@@ -38,7 +38,7 @@ impl Source {
         let stream = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
         let is_test = path.starts_with("tests/")
             || path.contains("/tests/")
-            || ["crates/testkit/", "crates/fuzzing/"].iter().any(|tests| path.starts_with(tests));
+            || ["crates/testkit/", "fuzz/"].iter().any(|tests| path.starts_with(tests));
         let (path, text) = (path.to_owned(), text.to_owned());
         let mut source = Self { path, text, tokens: Vec::new(), paths: Vec::new() };
         flatten(stream, is_test || source.text.contains("#![cfg(test)]"), &mut source.tokens);

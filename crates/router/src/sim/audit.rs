@@ -11,7 +11,7 @@ use crate::{
     directory::bytes_of,
     keys::AgentKey,
     mail::{Load, Mailbox, Message, State, Stream},
-    testbed::{Checked, ensure},
+    oracle::{Checked, ensure},
 };
 use protocol::{name::OPERATOR, relay::Reported};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! A simulated disk. It persists changes in order and with a delay, those of several inputs at a
 //! time. It may fill up and fail, and a crash loses some or all changes that are not synced.
 
-use crate::{Input, testbed::Testbed};
+use crate::{Input, oracle::Testbed};
 use protocol::{
     Now,
     record::{Change, DeliveryRecord, Image},

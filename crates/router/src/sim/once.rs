@@ -1,7 +1,7 @@
 //! At-most-once messages: none is lost unless its sender is notified.
 
 use super::promises::{Key, Sent, number_of};
-use crate::testbed::{Checked, ensure};
+use crate::oracle::{Checked, ensure};
 use protocol::{
     deliver,
     envelope::Envelope,

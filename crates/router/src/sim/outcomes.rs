@@ -5,7 +5,7 @@ use super::{
     disk::Disk,
     promises::{Key, Sent, number_of},
 };
-use crate::testbed::Checked;
+use crate::oracle::Checked;
 use client::{Event, SendId};
 use protocol::{
     code::NackCode,

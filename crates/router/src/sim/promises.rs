@@ -4,7 +4,7 @@
 use super::{FAILURES_MAX, disk::Disk, limits, once::Once, outcomes::Outcomes, replay::Replay};
 use crate::{
     ClientId,
-    testbed::{Checked, ensure},
+    oracle::{Checked, ensure},
 };
 use protocol::{
     Moment,

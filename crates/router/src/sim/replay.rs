@@ -3,7 +3,7 @@
 use super::promises::{Key, Stream};
 use crate::{
     ClientId,
-    testbed::{Checked, ensure},
+    oracle::{Checked, ensure},
 };
 use protocol::Moment;
 use serde_json::Value;

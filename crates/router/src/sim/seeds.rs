@@ -3,7 +3,7 @@
 //! `RELAY_SEEDS` and `RELAY_STEPS` set the number of worlds and of each world's steps; `RELAY_SEED`
 //! runs one alone and shows its trace.
 
-use crate::testbed::Checked;
+use crate::oracle::Checked;
 use std::{
     collections::VecDeque,
     num::NonZero,

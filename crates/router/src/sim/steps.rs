@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     ClientId, Input,
-    testbed::{Arrival, Checked, End},
+    oracle::{Arrival, Checked, End},
 };
 use client::session;
 use protocol::{

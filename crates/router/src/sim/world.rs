@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     ClientId, Input, Output,
+    oracle::{Arrival, Checked, Event, Testbed, ensure},
     planted::Bug,
-    testbed::{Arrival, Checked, Event, Testbed, ensure},
 };
 use client::session;
 use protocol::{

@@ -3,8 +3,8 @@
 
 use crate::{
     ClientId, Input, Limits, Output, keys,
+    oracle::{Arrival, Event, QUANTUM, Testbed},
     policy::{Glob, Policy, Rule},
-    testbed::{Arrival, Event, QUANTUM, Testbed},
     timers::TIMERS_PER_TICK,
     work::{CHECK_WORK, DELIVERY_WORK, FRAME_WORK, NODE_WORK, ROW_WORK, RULE_WORK},
 };

@@ -46,8 +46,8 @@
 use super::beginnings::BEGINNINGS;
 use crate::{
     ClientId, Input, Limits, Output, keys,
+    oracle::{Arrival, End, Event, Testbed},
     policy::{Glob, Policy, Rule},
-    testbed::{Arrival, End, Event, Testbed},
 };
 use expect_test::Expect;
 use protocol::{

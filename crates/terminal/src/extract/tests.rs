@@ -6,9 +6,13 @@ mod final_rows;
 mod injected_frames;
 mod opening_lines;
 mod problems;
+mod recordings;
 mod rejoined_rows;
 mod repaints;
 mod snapshots;
+mod text;
+mod typed_text;
+mod wrapped_body;
 
 use super::*;
 use expect_test::Expect;

@@ -1,6 +1,6 @@
 //! Tests of injections by scripts: when a text is typed, submitted, and returned.
 
-use crate::script::{check, outputs};
+use crate::tests::script::{check, outputs};
 use expect_test::expect;
 
 /// The screen showed no empty input line before the key was pressed.

@@ -1,6 +1,6 @@
 //! Tests by scripts of transcripts and a screen, which show the messages that are sent.
 
-use crate::script::check;
+use crate::tests::script::check;
 use expect_test::expect;
 
 #[test]

@@ -1,6 +1,6 @@
 //! The brief of an agent whose CLI has hooks.
 
-use crate::script::check;
+use crate::tests::script::check;
 use expect_test::expect;
 
 /// Each conversation gets the brief once, and again after it has lost it. Nothing is typed.

@@ -3,7 +3,7 @@
 use crate::{
     IncomingMessage, Input, Output, TerminalSide,
     obstacle::Obstacle,
-    script::{check, settings},
+    tests::script::{check, settings},
 };
 use expect_test::expect;
 use protocol::Moment;

@@ -1,6 +1,6 @@
 //! Tests by scripts of messages that the agent sends, and of notices to it about them.
 
-use crate::script::{check, outputs};
+use crate::tests::script::{check, outputs};
 use expect_test::expect;
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests by scripts of typing beside a person: half-typed lines, escape sequences, dialogs.
 
-use crate::script::{check, outputs};
+use crate::tests::script::{check, outputs};
 use expect_test::expect;
 
 #[test]

@@ -2,20 +2,20 @@
 
 use crate::{
     DeliveryFailure, FailureCause, IncomingMessage, Input, Output, SendHandle, Settings, Taken,
-    TerminalSide, Ticket, frame,
+    TerminalSide, Ticket,
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
-    script::{frames_in, reader, settings},
+    oracle::{Fate, Fates, Ticks, is_terminal_answer, typed_lines},
+    tests::script::{frames_in, reader, settings},
 };
 use proptest::prelude::*;
 use protocol::{
     Moment,
     code::NackCode,
     hook::{Frame, Point, Report},
-    text::is_hidden,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 /// An input for a terminal side, sensible or not.
 #[derive(Clone, Debug)]
@@ -103,8 +103,7 @@ struct Checker {
     /// Keys that were pressed and have not reached the child's terminal.
     keys: Vec<u8>,
     awaits_enter: bool,
-    /// Whether each message, by id, was acknowledged or returned.
-    messages: HashMap<String, bool>,
+    messages: Fates,
     /// The frames that were handed over otherwise than typed.
     frames: Vec<Frame>,
     last_ticket: u64,
@@ -118,7 +117,7 @@ impl Checker {
         let mut side = TerminalSide::new(&settings);
         let command_reader = reader(&settings.recipe);
         side.injector.assume_reader(command_reader.clone());
-        let (now, messages, keys) = (Moment(0), HashMap::new(), Vec::new());
+        let (now, messages, keys) = (Moment(0), Fates::default(), Vec::new());
         Self {
             side,
             attached,
@@ -144,7 +143,7 @@ impl Checker {
             }
             Event::Message(body) => {
                 let id = format!("id-{}", self.messages.len());
-                self.messages.insert(id.clone(), false);
+                self.messages.deliver(&id);
                 self.input(Input::Delivered(IncomingMessage {
                     id,
                     body,
@@ -201,14 +200,10 @@ impl Checker {
     }
 
     fn advance(&mut self, until: Moment) -> Result<(), TestCaseError> {
-        let mut ticks = 0;
-        while let Some(due) = self.side.deadline().filter(|&due| due <= until) {
-            self.now = self.now.max(due);
+        let mut ticks = Ticks::default();
+        while ticks.next(&self.side, &mut self.now, until) {
             self.input(Input::Tick)?;
-            ticks += 1;
-            prop_assert!(ticks < 1000, "the deadline {due:?} does not advance");
         }
-        self.now = until;
         Ok(())
     }
 
@@ -225,10 +220,8 @@ impl Checker {
                         None => written += bytes.len(),
                     }
                 }
-                Output::Acknowledge(id) | Output::Return(id, _) => {
-                    let done = self.messages.get_mut(&id).expect("a delivered message");
-                    prop_assert!(!std::mem::replace(done, true), "{id} twice");
-                }
+                Output::Acknowledge(id) => self.messages.decide(&id, Fate::Acknowledged),
+                Output::Return(id, _) => self.messages.decide(&id, Fate::Returned),
                 Output::Hooked(ticket, text) => self.answered(ticket, text)?,
                 Output::Taken(ticket, Taken::Text(text)) => self.answered(ticket, Some(text))?,
                 Output::Taken(ticket, _) => self.answered(ticket, None)?,
@@ -261,35 +254,13 @@ impl Checker {
             prop_assert_eq!(self.side.reader(), &self.command_reader, "a frame for a shell");
             prop_assert!(!self.awaits_enter, "two frames, one Enter");
             self.awaits_enter = true;
-            check_frame(&text)?;
+            typed_lines(&text);
         } else {
             prop_assert!(!self.attached, "{text:?} is no key, frame or answer");
-            check_answers(&text)?;
+            prop_assert!(is_terminal_answer(bytes), "{text:?}");
         }
         Ok(())
     }
-}
-
-fn check_frame(text: &str) -> Result<(), TestCaseError> {
-    let inner = text.strip_prefix(frame::PASTE_BEGINS);
-    let inner = inner.and_then(|inner| inner.strip_suffix(frame::PASTE_ENDS));
-    let lines = if inner.is_none() && !text.starts_with("[relay ") { '\r' } else { '\n' };
-    for character in inner.unwrap_or(text).chars() {
-        prop_assert!(character == lines || !is_hidden(character), "{character:?} in {text:?}");
-    }
-    Ok(())
-}
-
-/// Checks that a text consists of control sequences with numeric parameters.
-fn check_answers(text: &str) -> Result<(), TestCaseError> {
-    for answer in text.split('\x1b').skip(1) {
-        let inner = answer.strip_prefix('[').unwrap_or("?").trim_start_matches(['?', '>']);
-        let end = inner.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
-        let last = end.len() == 1 && end.bytes().all(|byte| byte.is_ascii_alphabetic());
-        prop_assert!(last, "{text:?}");
-    }
-    prop_assert!(text.starts_with('\x1b'), "{text:?}");
-    Ok(())
 }
 
 proptest! {
@@ -308,6 +279,6 @@ proptest! {
         prop_assert!(checker.keys.is_empty(), "keys were held back: {:?}", checker.keys);
         prop_assert!(checker.waiting.len() <= 1, "hooks got no answer: {:?}", checker.waiting);
         checker.input(Input::ChildGone)?;
-        prop_assert!(checker.messages.values().all(|&done| done), "messages were lost: {:?}", checker.messages);
+        checker.messages.check_end();
     }
 }

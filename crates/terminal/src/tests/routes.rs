@@ -1,6 +1,6 @@
 //! Messages that reach the agent through its CLI's hooks.
 
-use crate::script::{check, outputs};
+use crate::tests::script::{check, outputs};
 use expect_test::expect;
 
 /// The agent is told of a message between two tool calls, and reads it; the tool's result shows

@@ -3,7 +3,7 @@
 
 use crate::{
     IncomingMessage, Input, Output, Settings, TerminalSide,
-    script::{check, outputs, settings},
+    tests::script::{check, outputs, settings},
 };
 use expect_test::expect;
 use protocol::Moment;

@@ -50,7 +50,7 @@
 //! 0 ends                            nothing happens; time advances until here
 //! ```
 
-use super::{obstacle::Obstacle, recipe::Reads, *};
+use crate::{obstacle::Obstacle, recipe::Reads, *};
 use expect_test::Expect;
 use protocol::{
     code::NackCode,
@@ -66,12 +66,12 @@ const SEARCH_MS: u64 = 250;
 /// Checks a transcript: runs its unindented lines, and compares the result with the whole
 /// transcript.
 #[track_caller]
-pub(super) fn check(expect: Expect) {
+pub(crate) fn check(expect: Expect) {
     expect.assert_eq(&run(&input_lines(expect.data())));
 }
 
 /// Runs a script and returns its transcript.
-pub(super) fn run(script: &str) -> String {
+pub(crate) fn run(script: &str) -> String {
     let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().expect("a first line, `run COMMAND`");
     let mut player = Player::new(&stated_settings(first));
@@ -86,7 +86,7 @@ pub(super) fn run(script: &str) -> String {
 }
 
 /// Runs a script and returns the outputs, without indentation.
-pub(super) fn outputs(script: &str) -> String {
+pub(crate) fn outputs(script: &str) -> String {
     let transcript = run(script);
     let outputs = transcript.lines().filter_map(|line| line.strip_prefix(INDENT));
     outputs.map(|output| format!("{output}\n")).collect()
@@ -170,7 +170,7 @@ const TWO_CONVERSATIONS: &str = r#"0 prints \e[?2004h>\s
 "#;
 
 /// Returns the settings of a terminal side for a command in a person's terminal.
-pub(super) fn settings(command: &str) -> Settings {
+pub(crate) fn settings(command: &str) -> Settings {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
     let recipe = recipe::Book::default().choose(&command, "linux", None);
     Settings {
@@ -189,7 +189,7 @@ pub(super) fn settings(command: &str) -> Settings {
 }
 
 /// Returns the reader as which a program with this recipe counts.
-pub(super) fn reader(recipe: &Recipe) -> Reader {
+pub(crate) fn reader(recipe: &Recipe) -> Reader {
     match recipe.reads {
         Reads::Shell => Reader::Shell,
         Reads::Text if recipe.shows_composer() => Reader::Agent(recipe.name.clone()),
@@ -463,7 +463,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Returns the frames in a text, as a hook reports them.
-pub(super) fn frames_in(text: &str) -> Vec<Frame> {
+pub(crate) fn frames_in(text: &str) -> Vec<Frame> {
     let json = serde_json::json!({"tool_response": {"stdout": text}}).to_string();
     hooks::read(Point::ToolEnded, json.as_bytes()).expect("a report").frames
 }

@@ -7,9 +7,9 @@
 use crate::{
     DeliveryFailure, FailureCause, IncomingMessage, Input, Output, Progress, SendHandle, Settings,
     TerminalSide,
-    frame::{PASTE_BEGINS, PASTE_ENDS},
     keyboard::Reader,
     obstacle::Obstacle,
+    oracle::{Fate, Fates, Ticks, is_terminal_answer, typed_lines},
     recipe::{Book, ReaderState, Reads, Recipe, Spot},
     transcript::{Record, TranscriptId},
 };
@@ -18,13 +18,10 @@ use protocol::{
     code::NackCode,
     name::{EVERYONE, Name},
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// The most operations that are run for one input. More operations would only take longer.
 const OPERATIONS_MAX: usize = 300;
-
-/// The most deadlines during one operation.
-const TICKS_MAX: usize = 2_000;
 
 /// The most times that the terminal side may submit one text.
 const PRESSES_MAX: usize = 4;
@@ -138,14 +135,6 @@ impl<'a> Operations<'a> {
     }
 }
 
-/// The state of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MessageState {
-    Waiting,
-    Acknowledged,
-    Returned,
-}
-
 /// A text that the terminal side has typed, and neither acknowledged nor returned yet.
 struct Injection {
     /// The message's id, or `None` for a text of the relay itself.
@@ -176,7 +165,7 @@ struct World {
     is_stalled: bool,
     typed_bytes: u64,
     accepted_bytes: u64,
-    messages: BTreeMap<String, MessageState>,
+    messages: Fates,
     urgent: VecDeque<String>,
     usual: VecDeque<String>,
     injection: Option<Injection>,
@@ -226,7 +215,7 @@ impl World {
             is_stalled: false,
             typed_bytes: 0,
             accepted_bytes: 0,
-            messages: BTreeMap::new(),
+            messages: Fates::default(),
             urgent: VecDeque::new(),
             usual: VecDeque::new(),
             injection: None,
@@ -268,15 +257,10 @@ impl World {
 
     /// Lets time pass, with a tick at each deadline.
     fn pass_time(&mut self, ms: u64) {
-        let until = self.now.plus(ms);
-        let mut ticks = 0;
-        while let Some(due) = self.side.deadline().filter(|&due| due <= until) {
-            self.now = self.now.max(due);
+        let (until, mut ticks) = (self.now.plus(ms), Ticks::default());
+        while ticks.next(&self.side, &mut self.now, until) {
             self.input(Input::Tick);
-            ticks += 1;
-            assert!(ticks < TICKS_MAX, "the deadline {due:?} does not move at {:?}", self.now);
         }
-        self.now = until;
     }
 
     fn print(&mut self, bytes: &[u8]) {
@@ -313,7 +297,7 @@ impl World {
         let urgent = operations.byte().is_multiple_of(4);
         let (body, number) = (operations.text(), self.messages.len());
         let id = format!("{number:08}-mail");
-        self.messages.insert(id.clone(), MessageState::Waiting);
+        self.messages.deliver(&id);
         if urgent { &mut self.urgent } else { &mut self.usual }.push_back(id.clone());
         self.deliver(id, urgent, 1, body);
     }
@@ -321,7 +305,7 @@ impl World {
     /// Delivers a message another time, as after a lost connection.
     fn deliver_again(&mut self, which: u8) {
         let id = format!("{:08}-mail", usize::from(which) % (self.messages.len() + 1));
-        if self.messages.contains_key(&id) {
+        if self.messages.of(&id).is_some() {
             self.deliver(id, false, 2, "again".to_owned());
         }
     }
@@ -411,14 +395,10 @@ impl World {
         self.pass_time(10_000);
         self.input(Input::ChildGone);
         assert_eq!((self.side.deadline(), self.side.state().waiting), (None, 0));
-        assert!(
-            self.messages.values().all(|state| *state != MessageState::Waiting),
-            "{:?}",
-            self.messages
-        );
-        self.messages.insert("late".to_owned(), MessageState::Waiting);
+        self.messages.check_end();
+        self.messages.deliver("late");
         self.deliver("late".to_owned(), true, 1, String::new());
-        assert_eq!(self.messages["late"], MessageState::Returned);
+        assert_eq!(self.messages.of("late"), Some(Fate::Returned));
     }
 
     fn input(&mut self, input: Input<'_>) {
@@ -439,8 +419,7 @@ impl World {
                     if !has_ended && self.injection.as_ref().is_some_and(is_open) {
                         self.check_draft_removed();
                     }
-                    let state = self.messages.insert(id, MessageState::Returned);
-                    assert_eq!(state, Some(MessageState::Waiting), "a message is returned once");
+                    self.messages.decide(&id, Fate::Returned);
                 }
                 Output::Report(id, progress) => {
                     self.check_report(&id, progress, redelivered.as_deref())
@@ -484,8 +463,7 @@ impl World {
     /// Checks that `waiting` counts all messages that are neither acknowledged nor returned, and a
     /// text of the relay while it is being typed.
     fn check_count(&mut self) {
-        let waiting =
-            self.messages.values().filter(|state| **state == MessageState::Waiting).count();
+        let waiting = self.messages.waiting();
         let own = self.injection.as_ref().is_some_and(|injection| injection.id.is_none());
         let counted = self.side.state().waiting;
         if own && counted == waiting {
@@ -530,10 +508,8 @@ impl World {
         let prompts = [spot.before.clone()];
         let state = ReaderState { reader: &self.reader, prompts: &prompts, at_work: false };
         assert!(self.recipe.form(&spot, state).is_ok(), "{text:?} at {spot:?}");
-        let inner = text.strip_prefix(PASTE_BEGINS).and_then(|text| text.strip_suffix(PASTE_ENDS));
-        assert_eq!(inner.is_some(), spot.bracketed_paste, "{text:?}");
-        let (inner, keys) = inner.map_or((text, "\n\r"), |inner| (inner, "\n\t"));
-        assert!(inner.chars().all(|c| !c.is_control() || keys.contains(c)), "{text:?}");
+        let (inner, is_pasted) = typed_lines(text);
+        assert_eq!(is_pasted, spot.bracketed_paste, "{text:?}");
         let (start, header) =
             (inner.find("[relay "), inner.lines().find(|line| line.contains("[relay ")));
         let (Some(start), Some(header)) = (start, header) else { panic!("no frame: {text:?}") };
@@ -546,7 +522,7 @@ impl World {
             let next = self.urgent.pop_front().or_else(|| self.usual.pop_front());
             let next = next.unwrap_or_else(|| panic!("nothing waits: {text:?}"));
             assert!(header.contains(&next[..8]), "{next} is next: {text:?}");
-            assert_eq!(self.messages[&next], MessageState::Waiting);
+            assert_eq!(self.messages.of(&next), Some(Fate::Waiting));
             next
         });
         self.injection =
@@ -555,13 +531,12 @@ impl World {
 
     fn check_acknowledged(&mut self, id: &str, redelivered: Option<&str>) {
         if redelivered == Some(id) {
-            return assert_eq!(self.messages[id], MessageState::Acknowledged, "{id}");
+            return assert_eq!(self.messages.of(id), Some(Fate::Acknowledged), "{id}");
         }
         let injection = self.injection.take().unwrap_or_else(|| panic!("{id} was not typed"));
         assert_eq!(injection.id.as_deref(), Some(id));
         assert!(injection.was_submitted(self.accepted_bytes), "{id} was submitted");
-        let state = self.messages.insert(id.to_owned(), MessageState::Acknowledged);
-        assert_eq!(state, Some(MessageState::Waiting), "{id} is acknowledged once");
+        self.messages.decide(id, Fate::Acknowledged);
     }
 
     fn check_report(&mut self, id: &str, progress: Progress, redelivered: Option<&str>) {
@@ -569,6 +544,7 @@ impl World {
             self.injection.as_ref().is_some_and(|injection| injection.id.as_deref() == Some(id));
         let presses =
             self.injection.as_ref().filter(|_| is_open).map_or(0, |injection| injection.presses);
+        let fate = self.messages.of(id).expect("a message that was delivered");
         let expected = match progress {
             Progress::Waiting(why) => {
                 let holds_up = match why {
@@ -576,31 +552,15 @@ impl World {
                     Obstacle::NoEnterTaken => presses == PRESSES_MAX,
                     _ => !is_open,
                 };
-                holds_up && self.messages[id] == MessageState::Waiting
+                holds_up && fate == Fate::Waiting
             }
-            Progress::Unhindered => self.messages[id] == MessageState::Waiting,
-            Progress::Injected if redelivered == Some(id) => {
-                self.messages[id] == MessageState::Acknowledged
-            }
+            Progress::Unhindered => fate == Fate::Waiting,
+            Progress::Injected if redelivered == Some(id) => fate == Fate::Acknowledged,
             Progress::Injected => is_open,
-            Progress::Confirmed => self.messages[id] == MessageState::Acknowledged,
+            Progress::Confirmed => fate == Fate::Acknowledged,
         };
-        assert!(expected, "{id} is reported as {progress:?}: {:?}", self.messages[id]);
+        assert!(expected, "{id} is reported as {progress:?}: {fate:?}");
     }
-}
-
-/// Reports whether the bytes are a terminal's answers to queries: control sequences whose
-/// parameters are numbers.
-fn is_terminal_answer(bytes: &[u8]) -> bool {
-    let is_plain = |byte: &u8| byte.is_ascii_digit() || b"?>;".contains(byte);
-    let mut answers = bytes.split(|byte| *byte == 0x1b);
-    answers.next().is_some_and(<[u8]>::is_empty)
-        && answers.all(|answer| {
-            let digits = answer.strip_prefix(b"[").and_then(<[u8]>::split_last);
-            digits.is_some_and(|(last, digits)| {
-                last.is_ascii_alphabetic() && digits.iter().all(is_plain)
-            })
-        })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthChar;
 
-use super::*;
+use crate::extract::*;
 use crate::{
     frame::{self, Entry, MessageFrame, Origin},
     recipe::{Expansions, Form},

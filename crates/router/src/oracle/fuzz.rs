@@ -5,7 +5,7 @@
 
 use crate::{
     ClientId, Input, Limits, Output,
-    testbed::{Arrival, Event, Testbed},
+    oracle::{Arrival, Event, Testbed},
 };
 use protocol::{
     Moment, Now,

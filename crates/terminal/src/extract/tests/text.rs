@@ -1,6 +1,6 @@
 //! Tests of extraction from texts.
 
-use super::{Extracted, TextExtractor};
+use crate::extract::{Extracted, TextExtractor};
 
 /// Checks the messages and the problems of a text.
 #[track_caller]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use expect_test::expect_file;
 use proptest::prelude::*;
 
-use super::{row_scanner::RowScanner, *};
+use crate::extract::{row_scanner::RowScanner, *};
 use crate::screen::Row;
 
 /// Programs that paint like the CLIs of agents.

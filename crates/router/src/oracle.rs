@@ -1,8 +1,11 @@
-//! A testbed: a router with fake clients, fake clocks and the fake queue of a store.
+//! The rules that hold for whatever a router puts out, and a testbed that checks them after each
+//! input: a router with fake clients, fake clocks and the fake queue of a store.
 //!
 //! Three drivers use the testbed: text scripts (`tests::script`), random worlds from a seed (`sim`)
 //! and a fuzzer (`fuzz`). After each input, the testbed checks the rules that hold for every
 //! output, whatever the inputs were.
+
+pub mod fuzz;
 
 use crate::{ClientId, Input, Limits, Output, Router, schedule::Schedule};
 use protocol::{

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthChar;
 
-use super::*;
+use crate::extract::*;
 
 /// Returns the output of a CLI that paints a message with this body under a bullet, and wraps it at
 /// `columns`.
@@ -69,7 +69,7 @@ fn recovered(bodies: &[String], columns: usize, hang_lists: bool) -> usize {
 }
 
 fn agent_like() -> Vec<String> {
-    let bodies = include_str!("../../data/bodies.md");
+    let bodies = include_str!("../../../data/bodies.md");
     bodies.split("%%%\n").map(|body| body.trim_end().to_owned()).collect()
 }
 
