@@ -5,7 +5,7 @@ mod agents;
 mod argv;
 mod ask;
 mod attach;
-mod bench;
+pub mod bench;
 mod bridge;
 mod brief;
 mod changes;

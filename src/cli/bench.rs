@@ -5,12 +5,9 @@
 //! ratio of their medians counts.
 
 mod acked;
-mod attacks;
 mod floor;
-mod hostile;
-mod measure;
-mod route;
-mod site;
+pub mod measure;
+pub mod route;
 
 use super::{
     context::context,
@@ -77,7 +74,6 @@ const WARM_UP: usize = 50;
     help_triggers("--help"),
     example = "agent-relay bench",
     example = "agent-relay bench --ack",
-    example = "agent-relay bench --hostile",
     example = "agent-relay bench --quick --json"
 )]
 pub(super) struct Bench {
@@ -89,10 +85,6 @@ pub(super) struct Bench {
     #[argh(switch)]
     ack: bool,
 
-    /// measure two agents beside clients that attack the daemon; starts daemons of its own
-    #[argh(switch)]
-    hostile: bool,
-
     /// print one JSON object
     #[argh(switch)]
     json: bool,
@@ -101,15 +93,6 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let progress = |what: &str| eprint_line(format_args!("{what} …"));
-        if self.hostile {
-            if self.ack {
-                return Err(Failure::usage("--hostile measures no ACKs").hint("leave out --ack"));
-            }
-            let scratch = Scratch::make().map_err(Failure::because)?;
-            let report =
-                hostile::measure_attacks(self.quick, &scratch, &progress).map_err(failed)?;
-            return self.print("bench-hostile", &report);
-        }
         let mut context = context(options)?;
         let endpoint = endpoint_or_start(&mut context)?;
         let (endpoint, server) = (parse(&endpoint)?, context.server(&endpoint));
@@ -119,27 +102,16 @@ impl Bench {
         let measure = if self.ack { measure_acked } else { measure };
         let report = measure(&daemon, extent, &scratch.0, &progress);
         forget_agents(&context);
-        let report = report.map_err(failed)?;
-        self.print("bench", &report)
-    }
-
-    fn print(
-        &self,
-        schema: &str,
-        report: &(impl Serialize + fmt::Display),
-    ) -> Result<i32, Failure> {
+        let report =
+            report.map_err(|error| Failure::failed(format!("the measurement failed: {error}")))?;
         let mut out = Out::new();
         if self.json {
-            out.json(schema, report)?;
+            out.json("bench", &report)?;
         } else {
             out.raw(&report.to_string())?;
         }
         Ok(DONE)
     }
-}
-
-fn failed(error: io::Error) -> Failure {
-    Failure::failed(format!("the measurement failed: {error}"))
 }
 
 /// Has the daemon forget the agents of the measurement. A name stays in the list if it has mail, or
@@ -182,12 +154,6 @@ impl Scratch {
         let path = env::temp_dir().join(format!("agent-relay-bench-{}", process::id()));
         paths::make_private_dir(&path)?;
         Ok(Self(path))
-    }
-
-    fn subdirectory(&self, name: &str) -> io::Result<PathBuf> {
-        let path = self.0.join(name);
-        paths::make_private_dir(&path)?;
-        Ok(path)
     }
 }
 

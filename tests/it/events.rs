@@ -10,9 +10,8 @@ use std::{
     io::{BufRead, BufReader, PipeReader},
     path,
     process::{Child, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::mpsc::{Receiver, channel},
     thread,
-    time::Duration,
 };
 use testkit::{
     programs::example_program,
@@ -21,9 +20,6 @@ use testkit::{
     terminal::{self, Terminal},
     waiting::{self, WATCHDOG, output, until},
 };
-
-/// A time in which an event would come if there were one.
-const QUIET: Duration = Duration::from_millis(500);
 
 /// A command that prints lines until it is ended.
 struct Running {
@@ -70,10 +66,10 @@ impl Running {
         event(&self.line())
     }
 
-    /// Checks that nothing is printed now.
+    /// Checks that the next event is this one, so that none was told before it.
     #[track_caller]
-    fn expect_quiet(&self) {
-        assert_eq!(self.lines.recv_timeout(QUIET), Err(RecvTimeoutError::Timeout));
+    fn expect_next(&self, expected: &str) {
+        assert_eq!(short(&self.event()), expected);
     }
 }
 
@@ -165,7 +161,8 @@ fn conversation_is_told_in_order() {
     assert_eq!(short(&dead), "message dead @operator -> Bob");
     assert_eq!(dead["code"], "EXPIRED");
     assert!(dead["why"].is_string(), "{dead}");
-    events.expect_quiet();
+    ann.leave();
+    events.expect_next("Ann left");
 }
 
 #[test]
@@ -201,7 +198,18 @@ fn options_select_events() {
     for ((events, expected), filter) in following.iter().zip(expected).zip(filters) {
         let told: Vec<_> = expected.iter().map(|_| short(&events.event())).collect();
         assert_eq!(told, expected, "{filter:?}");
-        events.expect_quiet();
+    }
+    // An event for each filter, before which nothing else may be told.
+    ann.send_json(&json!({
+        "v": 1, "type": "SEND", "id": "y", "ts": 0, "to": long, "topic": "a.b",
+        "payload": {"kind": "message", "body": "three"}, "payload_meta": {"requires_ack": true},
+    }));
+    ann.expect("ACK");
+    ann.leave();
+    cid.leave();
+    let next = [&to_long, &to_long, &to_long, "Ann left", "Cid left"];
+    for (events, next) in following.iter().zip(next) {
+        events.expect_next(next);
     }
 }
 
@@ -230,7 +238,8 @@ fn past_events_are_those_of_the_history() {
     let events = Running::events(&sandbox, &["--since", "1h"]);
     let told = [events.event(), events.event(), events.event()];
     assert_eq!(told.map(|event| event["state"].clone()), ["accepted", "dead", "accepted"]);
-    events.expect_quiet();
+    let _cid = sandbox.join("Cid");
+    events.expect_next("Cid joined");
     let usage = sandbox.run(["events", "--kind", "lost"]);
     assert!(err(&usage).contains("give message, answer or agent"), "{usage:?}");
 }
@@ -270,7 +279,8 @@ fn events_go_on_after_the_daemon_was_killed() {
     ];
     assert_eq!(told, expected);
     assert_ne!(ids[0], ids[1]);
-    events.expect_quiet();
+    let _dora = sandbox.join("Dora");
+    events.expect_next("Dora joined");
 }
 
 /// Starts `events --follow` whose output is a pipe, and waits until it follows.
@@ -424,13 +434,13 @@ fn watched_list_is_printed_again_only_after_a_change() {
     let dumb = [("TERM", "dumb")];
     let dumb = start(&sandbox, Size { rows: 24, cols: 80 }, &["agents", "-w"], &dumb);
     assert!(watch.line().starts_with("NAME "));
-    assert!(watch.line().starts_with("Ann   here for "));
+    let row = watch.line();
+    assert!(row.starts_with("Ann   here for "));
     let listed = |line: &str| -> Value { serde_json::from_str(line).unwrap() };
     assert_eq!(listed(&json.line())["schema"], "agent-relay.agent/1");
     dumb.wait_for("Ann   here for ");
     // The age of a state is no change.
-    watch.expect_quiet();
-    json.expect_quiet();
+    until("the age is another", || !out(&run(&sandbox, &["agents"], DONE)).contains(&row));
     report(&mut ann, "idle");
     assert_eq!(watch.line(), "");
     assert!(watch.line().starts_with("NAME "));

@@ -102,17 +102,6 @@ impl Accounts {
     ) -> usize {
         excess(self.held(class, principal), self.total(class), more, most)
     }
-
-    /// Returns how much each principal holds of each class.
-    #[cfg(test)]
-    pub(super) fn all(&self) -> Vec<((usize, Principal), usize)> {
-        let named = self.named.iter().map(|(slot, held)| (Some(AgentKey(slot)), held));
-        let all = named.chain([(None, &self.nameless)]);
-        let classes = |(holder, held): (Principal, &Amounts)| {
-            (0..CLASSES).map(|class| ((class, holder), held[class])).collect::<Vec<_>>()
-        };
-        all.flat_map(classes).collect()
-    }
 }
 
 /// Returns by how much a principal that holds `own` of `total` would exceed its share of `most` if
@@ -161,17 +150,30 @@ impl<K: Copy + Ord> Holders<K> {
     pub(super) fn largest(&self) -> Option<(usize, K)> {
         self.0.last().copied()
     }
-
-    #[cfg(test)]
-    pub(super) fn all(&self) -> impl Iterator<Item = (usize, K)> {
-        self.0.iter().copied()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use slotmap::SlotMap;
+
+    impl Accounts {
+        /// Returns how much each principal holds of each class.
+        pub(crate) fn all(&self) -> Vec<((usize, Principal), usize)> {
+            let named = self.named.iter().map(|(slot, held)| (Some(AgentKey(slot)), held));
+            let all = named.chain([(None, &self.nameless)]);
+            let classes = |(holder, held): (Principal, &Amounts)| {
+                (0..CLASSES).map(|class| ((class, holder), held[class])).collect::<Vec<_>>()
+            };
+            all.flat_map(classes).collect()
+        }
+    }
+
+    impl<K: Copy + Ord> Holders<K> {
+        pub(crate) fn all(&self) -> impl Iterator<Item = (usize, K)> {
+            self.0.iter().copied()
+        }
+    }
 
     const STREAMS: Class = Class::Streams;
 

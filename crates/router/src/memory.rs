@@ -47,9 +47,15 @@ impl Memory {
     pub(super) const fn set_outside(&mut self, bytes: usize) {
         self.outside = bytes;
     }
+}
 
-    #[cfg(test)]
-    pub(super) const fn inside(self) -> usize {
-        self.inside
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Memory {
+        pub(crate) const fn inside(self) -> usize {
+            self.inside
+        }
     }
 }

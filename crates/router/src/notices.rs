@@ -77,12 +77,6 @@ impl Notices {
             waiting.frames.iter().map(|(number, frame)| (*number, *agent, frame.clone()))
         })
     }
-
-    /// Returns each agent that has notices, and their bytes.
-    #[cfg(test)]
-    pub(super) fn charged(&self) -> impl Iterator<Item = (AgentKey, usize)> {
-        self.0.iter().map(|(agent, waiting)| (*agent, waiting.bytes))
-    }
 }
 
 /// Records that a notice waits for the agent with this number.
@@ -95,5 +89,17 @@ pub(super) fn record(ctx: &mut Context, number: u64, agent: u64, frame: &Arc<[u8
 pub(super) fn record_end(ctx: &mut Context, notice: &Notice) {
     if let Some(number) = notice.number {
         ctx.record(Change::NoticeEnded(number));
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Notices {
+        /// Returns each agent that has notices, and their bytes.
+        pub(crate) fn charged(&self) -> impl Iterator<Item = (AgentKey, usize)> {
+            self.0.iter().map(|(agent, waiting)| (*agent, waiting.bytes))
+        }
     }
 }

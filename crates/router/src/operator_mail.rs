@@ -73,14 +73,6 @@ impl Router {
         self.directory.find(OPERATOR).map_or(0, |operator| self.mail.queued(operator).0 as u64)
     }
 
-    /// Returns the ids of the messages in the operator's mailbox.
-    #[cfg(test)]
-    pub(super) fn operator_mail_ids(&self) -> Vec<Uuid> {
-        let operator = self.directory.find(OPERATOR);
-        let keys = operator.into_iter().flat_map(|operator| self.mail.open_deliveries(operator, 0));
-        keys.filter_map(|key| Some(self.mail.message(key)?.id)).collect()
-    }
-
     /// Acknowledges messages in the operator's mailbox. Skips those that are gone or not stored
     /// yet.
     pub(super) fn take_mail(&mut self, request: &TakeRequest) -> Result<Taken, Refusal> {
@@ -211,4 +203,19 @@ fn payload_of(stated: &Answer) -> Box<RawValue> {
 
 fn raw(value: &impl Serialize) -> Box<RawValue> {
     to_raw_value(value).expect("wire types are JSON")
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Router {
+        /// Returns the ids of the messages in the operator's mailbox.
+        pub(crate) fn operator_mail_ids(&self) -> Vec<Uuid> {
+            let operator = self.directory.find(OPERATOR);
+            let keys =
+                operator.into_iter().flat_map(|operator| self.mail.open_deliveries(operator, 0));
+            keys.filter_map(|key| Some(self.mail.message(key)?.id)).collect()
+        }
+    }
 }

@@ -275,12 +275,6 @@ impl Questions {
     pub(super) fn is_due(&self, delivery: Uuid, now: Moment) -> bool {
         self.get(delivery).is_some_and(|question| question.until <= now && !question.is_late)
     }
-
-    /// Returns the sender of each question, and the question's bytes.
-    #[cfg(test)]
-    pub(super) fn charged(&self) -> impl Iterator<Item = (AgentKey, usize)> {
-        self.by_delivery.values().map(|question| (question.from, question.bytes()))
-    }
 }
 
 fn record(
@@ -318,4 +312,16 @@ pub(super) fn check(sync: &Sync) -> Result<(), String> {
 /// Returns the bytes that a question takes in memory.
 pub(super) fn bytes_of(sync: &Sync) -> usize {
     QUESTION_BYTES + sync.correlation_id.len()
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Questions {
+        /// Returns the sender of each question, and the question's bytes.
+        pub(crate) fn charged(&self) -> impl Iterator<Item = (AgentKey, usize)> {
+            self.by_delivery.values().map(|question| (question.from, question.bytes()))
+        }
+    }
 }

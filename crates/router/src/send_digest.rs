@@ -38,16 +38,17 @@ impl SendDigest {
         let number = u128::from_le_bytes(bytes);
         Self((number >> 64) as u64, number as u64)
     }
-
-    #[cfg(test)]
-    pub(super) const fn of_number(number: u64) -> Self {
-        Self(number, 0)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl SendDigest {
+        pub(crate) const fn of_number(number: u64) -> Self {
+            Self(number, 0)
+        }
+    }
 
     #[test]
     fn digests_depend_on_id_and_content_alone() {

@@ -59,12 +59,6 @@ impl ActiveQuery {
         Self { number, cancel, failures: 0, query, found, before: None, width: WIDTH }
     }
 
-    /// Makes the next window as narrow as possible.
-    #[cfg(test)]
-    pub(super) const fn narrow(&mut self) {
-        self.width = WIDTH_MIN;
-    }
-
     /// Whether the query needs the index of words.
     pub(super) const fn searches(&self) -> bool {
         matches!(self.query, Query::List(Filter { search: Some(_), .. }))
@@ -163,5 +157,17 @@ impl ActiveQuery {
             self.width = (self.width / 2).max(WIDTH_MIN);
         }
         Ok(self.found.result.more || window.from == 0)
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl ActiveQuery {
+        /// Makes the next window as narrow as possible.
+        pub(crate) const fn narrow(&mut self) {
+            self.width = WIDTH_MIN;
+        }
     }
 }

@@ -391,42 +391,6 @@ impl Committer {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn set_wall_clock(&mut self, unix_ms: u64) {
-        self.clock.0.unix_ms = unix_ms;
-    }
-
-    /// Tries to recover, which has to fail. Returns the wait before the next attempt.
-    #[cfg(test)]
-    pub(super) fn fail_to_recover(&mut self) -> Duration {
-        assert!(self.recover(&mut drop).is_err());
-        self.wait_max()
-    }
-
-    /// Sweeps until no work is left.
-    #[cfg(test)]
-    pub(super) fn sweep_all(&mut self, now: Moment) {
-        self.sweep_steps(now, 1_000);
-        assert!(!self.has_work(), "the sweep ends");
-    }
-
-    /// Sweeps until no work is left, for some steps at most.
-    #[cfg(test)]
-    pub(super) fn sweep_steps(&mut self, now: Moment, max: u32) {
-        self.clock.0.monotonic = now;
-        for _ in 0..max {
-            if self.has_work() {
-                self.sweep(&mut |report| panic!("{report:?}"));
-            }
-        }
-    }
-
-    /// The connection for queries, if the system allows one.
-    #[cfg(test)]
-    pub(super) fn open_reader(&self) -> Option<Connection> {
-        file::connect_reader(&self.settings.path).unwrap()
-    }
-
     fn close(&mut self, report: Reporter<'_>) {
         self.queries.end();
         self.look(report);
@@ -498,4 +462,42 @@ fn open_file(
         image::restore(&mut connection, settings.dead_letters_max, now_unix_ms)?;
     remarks.extend(found);
     Ok((connection, image))
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Committer {
+        pub(crate) fn set_wall_clock(&mut self, unix_ms: u64) {
+            self.clock.0.unix_ms = unix_ms;
+        }
+
+        /// Tries to recover, which has to fail. Returns the wait before the next attempt.
+        pub(crate) fn fail_to_recover(&mut self) -> Duration {
+            assert!(self.recover(&mut drop).is_err());
+            self.wait_max()
+        }
+
+        /// Sweeps until no work is left.
+        pub(crate) fn sweep_all(&mut self, now: Moment) {
+            self.sweep_steps(now, 1_000);
+            assert!(!self.has_work(), "the sweep ends");
+        }
+
+        /// Sweeps until no work is left, for some steps at most.
+        pub(crate) fn sweep_steps(&mut self, now: Moment, max: u32) {
+            self.clock.0.monotonic = now;
+            for _ in 0..max {
+                if self.has_work() {
+                    self.sweep(&mut |report| panic!("{report:?}"));
+                }
+            }
+        }
+
+        /// The connection for queries, if the system allows one.
+        pub(crate) fn open_reader(&self) -> Option<Connection> {
+            file::connect_reader(&self.settings.path).unwrap()
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::{
 const WATCHDOG: Duration = Duration::from_secs(20);
 
 /// Measures the one-way times of single messages, in nanoseconds.
-pub(super) fn latency(
+pub fn latency(
     from: &End,
     to: &mut End,
     template: &mut Template,

@@ -12,14 +12,15 @@ use std::io::{self, Read, Write};
 const ID_DIGITS: usize = 16;
 
 /// The daemon that is measured.
-pub(super) struct Daemon {
-    pub(super) endpoint: Endpoint,
+pub struct Daemon {
+    /// Where it listens.
+    pub endpoint: Endpoint,
     /// A user who may run the daemon, besides this user, the system and administrators.
-    pub(super) server: Option<User>,
+    pub server: Option<User>,
 }
 
 /// An end of a path, which reads whole frames and writes bytes.
-pub(super) struct End {
+pub struct End {
     stream: Stream,
     decoder: Decoder,
 }
@@ -36,7 +37,7 @@ impl End {
 
     /// Connects and joins a daemon as an agent that can resume, as a wrapper and a listener can:
     /// the daemon retains what it delivers, which is part of its work.
-    pub(super) fn join(daemon: &Daemon, name: &str, window: u64) -> io::Result<Self> {
+    pub fn join(daemon: &Daemon, name: &str, window: u64) -> io::Result<Self> {
         let capabilities =
             Capabilities { resume: true, max_inflight: window, ..Capabilities::default() };
         let agent = Some(name.to_owned());
@@ -44,7 +45,7 @@ impl End {
     }
 
     /// Connects and joins a daemon with this HELLO.
-    pub(super) fn join_with(daemon: &Daemon, hello: &Hello) -> io::Result<Self> {
+    pub fn join_with(daemon: &Daemon, hello: &Hello) -> io::Result<Self> {
         let stream = Stream::connect_among(&daemon.endpoint, daemon.server.as_slice())?;
         let mut end = Self::over(stream);
         end.send(&Header::new(Kind::Hello, "hello", 0), hello)?;
@@ -60,24 +61,24 @@ impl End {
     }
 
     /// Ends the session, so that the daemon retains nothing for it.
-    pub(super) fn leave(self) -> io::Result<()> {
+    pub fn leave(self) -> io::Result<()> {
         self.send(&Header::new(Kind::Bye, "bye", 0), &Empty {})
     }
 
     /// Ends the session, and waits until the daemon has closed the connection.
-    pub(super) fn leave_and_wait(&mut self) -> io::Result<()> {
+    pub fn leave_and_wait(&mut self) -> io::Result<()> {
         self.send(&Header::new(Kind::Bye, "bye", 0), &Empty {})?;
         while self.discard().is_ok() {}
         Ok(())
     }
 
     /// Reads once, and discards what has come. Answers a PING.
-    pub(super) fn discard(&mut self) -> io::Result<()> {
+    pub fn discard(&mut self) -> io::Result<()> {
         self.await_frames(0)
     }
 
     /// Reads until this many frames besides PINGs have come, but at least once, and discards them.
-    pub(super) fn await_frames(&mut self, count: usize) -> io::Result<()> {
+    pub fn await_frames(&mut self, count: usize) -> io::Result<()> {
         let mut seen = 0;
         loop {
             let mut pings = Vec::new();
@@ -95,7 +96,7 @@ impl End {
     }
 
     /// Writes all bytes.
-    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
         (&self.stream).write_all(bytes)
     }
 
@@ -130,13 +131,13 @@ impl End {
     }
 
     /// Returns a function that writes while another thread reads from this end.
-    pub(super) fn writer(&self) -> impl Fn(&[u8]) -> io::Result<()> + use<> {
+    pub fn writer(&self) -> impl Fn(&[u8]) -> io::Result<()> + use<> {
         let stream = self.stream.clone();
         move |bytes| (&stream).write_all(bytes)
     }
 
     /// Returns a function that ends the connection, and wakes threads that wait for it.
-    pub(super) fn hang_up(&self) -> impl FnOnce() + Send + use<> {
+    pub fn hang_up(&self) -> impl FnOnce() + Send + use<> {
         let stream = self.stream.clone();
         move || stream.hang_up()
     }
@@ -207,7 +208,7 @@ pub(super) fn invalid(why: &str) -> io::Error {
 
 /// A frame with a SEND, whose id is changed in place for each message.
 #[derive(Clone)]
-pub(super) struct Template {
+pub struct Template {
     frame: Vec<u8>,
     id_at: usize,
     next: u64,
@@ -215,7 +216,7 @@ pub(super) struct Template {
 
 impl Template {
     /// A SEND to an agent or on a topic, with a body of this length.
-    pub(super) fn new(to: Option<&str>, topic: Option<&str>, body_bytes: usize) -> Self {
+    pub fn new(to: Option<&str>, topic: Option<&str>, body_bytes: usize) -> Self {
         let id = "0".repeat(ID_DIGITS);
         let header = Header { to, topic, ..Header::new(Kind::Send, &id, 1_700_000_000_000) };
         let body = "x".repeat(body_bytes);

@@ -429,19 +429,23 @@ impl Connections {
         }
         notices
     }
+}
 
-    #[cfg(test)]
-    pub(crate) fn all(&self) -> impl Iterator<Item = (ClientId, &Client)> {
-        self.clients.iter().map(|(id, client)| (*id, client))
-    }
+#[cfg(test)]
+mod inspect {
+    use super::*;
 
-    #[cfg(test)]
-    pub(crate) fn get(&self, id: ClientId) -> Option<&Client> {
-        self.clients.get(&id)
-    }
+    impl Connections {
+        pub(crate) fn all(&self) -> impl Iterator<Item = (ClientId, &Client)> {
+            self.clients.iter().map(|(id, client)| (*id, client))
+        }
 
-    #[cfg(test)]
-    pub(crate) fn unauthenticated(&self) -> usize {
-        self.unauthenticated.len()
+        pub(crate) fn get(&self, id: ClientId) -> Option<&Client> {
+            self.clients.get(&id)
+        }
+
+        pub(crate) fn unauthenticated(&self) -> usize {
+            self.unauthenticated.len()
+        }
     }
 }

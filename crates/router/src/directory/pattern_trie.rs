@@ -50,14 +50,6 @@ impl<T: Copy + Ord> PatternTrie<T> {
     pub(super) fn collect(&self, topic: &str, values: &mut Vec<T>) -> u64 {
         collect(&self.children, topic, values)
     }
-
-    #[cfg(test)]
-    fn nodes(&self) -> usize {
-        fn count<T>(children: &Children<T>) -> usize {
-            children.values().map(|node| 1 + count(&node.children)).sum()
-        }
-        count(&self.children)
-    }
 }
 
 fn insert<T: Copy + Ord>(children: &mut Children<T>, pattern: &str, value: T) -> bool {
@@ -198,6 +190,15 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
     use protocol::topic::Pattern;
     use std::collections::BTreeSet;
+
+    impl<T: Copy + Ord> PatternTrie<T> {
+        fn nodes(&self) -> usize {
+            fn count<T>(children: &Children<T>) -> usize {
+                children.values().map(|node| 1 + count(&node.children)).sum()
+            }
+            count(&self.children)
+        }
+    }
 
     /// Returns the values of all patterns that match a topic, sorted, and the nodes visited.
     fn matching(trie: &PatternTrie<u32>, topic: &str) -> (Vec<u32>, u64) {

@@ -41,9 +41,15 @@ impl Session {
     pub(crate) fn is_good_at(&self, now: Moment) -> bool {
         self.expires.is_none_or(|expires| now < expires)
     }
+}
 
-    #[cfg(test)]
-    pub(crate) const fn expires(&self) -> Option<Moment> {
-        self.expires
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Session {
+        pub(crate) const fn expires(&self) -> Option<Moment> {
+            self.expires
+        }
     }
 }

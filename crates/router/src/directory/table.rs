@@ -286,16 +286,6 @@ impl Directory {
         keys.sort_unstable_by_key(|key| self[*key].number);
         keys
     }
-
-    #[cfg(test)]
-    pub(crate) fn token_owner(&self, hash: &Hash) -> Option<AgentKey> {
-        self.tokens.get(hash).copied()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn tokens(&self) -> usize {
-        self.tokens.len()
-    }
 }
 
 impl Index<AgentKey> for Directory {
@@ -304,5 +294,20 @@ impl Index<AgentKey> for Directory {
     fn index(&self, agent: AgentKey) -> &Agent {
         count_step();
         &self.agents[agent.0]
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Directory {
+        pub(crate) fn token_owner(&self, hash: &Hash) -> Option<AgentKey> {
+            self.tokens.get(hash).copied()
+        }
+
+        pub(crate) fn tokens(&self) -> usize {
+            self.tokens.len()
+        }
     }
 }

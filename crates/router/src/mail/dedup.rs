@@ -84,11 +84,6 @@ impl DedupWindow {
         self.left_bytes
     }
 
-    #[cfg(test)]
-    pub(crate) fn summed_left_bytes(&self) -> usize {
-        self.records.values().map(|record| record.state.left_bytes()).sum()
-    }
-
     /// Remembers a SEND, or the new state of a remembered one. `opened` deliveries are new.
     pub(super) fn note(&mut self, digest: SendDigest, state: SendState, opened: u32, most: usize) {
         if let Some(record) = self.records.get_mut(&digest) {
@@ -190,6 +185,12 @@ mod tests {
     use super::*;
     use crate::keys::AgentSlot;
     use slotmap::SlotMap;
+
+    impl DedupWindow {
+        pub(crate) fn summed_left_bytes(&self) -> usize {
+            self.records.values().map(|record| record.state.left_bytes()).sum()
+        }
+    }
 
     /// Returns how many SENDs each agent keeps. An agent is given by the moment at which its name
     /// is forgotten and its count of SENDs.

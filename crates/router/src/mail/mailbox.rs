@@ -61,10 +61,16 @@ impl Mailbox {
     pub(super) const fn index(&mut self, is_reliable: bool) -> &mut BTreeMap<u64, MessageKey> {
         if is_reliable { &mut self.at_least_once } else { &mut self.at_most_once }
     }
+}
 
-    /// Returns the floor, and the number of its record.
-    #[cfg(test)]
-    pub(crate) const fn floor(&self) -> (u64, u64) {
-        (self.floor.seq, self.floor.number)
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Mailbox {
+        /// Returns the floor, and the number of its record.
+        pub(crate) const fn floor(&self) -> (u64, u64) {
+            (self.floor.seq, self.floor.number)
+        }
     }
 }

@@ -31,11 +31,6 @@ impl Messages {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
-
-    #[cfg(test)]
-    pub(super) fn values(&self) -> impl Iterator<Item = &Message> {
-        self.0.values()
-    }
 }
 
 impl Index<MessageSlot> for Messages {
@@ -51,5 +46,16 @@ impl IndexMut<MessageSlot> for Messages {
     fn index_mut(&mut self, key: MessageSlot) -> &mut Message {
         count_step();
         &mut self.0[key]
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Messages {
+        pub(crate) fn values(&self) -> impl Iterator<Item = &Message> {
+            self.0.values()
+        }
     }
 }

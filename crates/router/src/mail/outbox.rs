@@ -120,19 +120,24 @@ impl Outbox {
             (once, reliable) => once.or(reliable).map(|(_, stream)| *stream),
         }
     }
+}
 
-    #[cfg(test)]
-    pub(crate) fn is_consistent(&self) -> bool {
-        let mut sum = Load::default();
-        for share in self.shares.values() {
-            sum.messages += share.messages;
-            sum.bytes += share.bytes;
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Outbox {
+        pub(crate) fn is_consistent(&self) -> bool {
+            let mut sum = Load::default();
+            for share in self.shares.values() {
+                sum.messages += share.messages;
+                sum.bytes += share.bytes;
+            }
+            sum == self.total && self.shares.values().all(|share| share.messages > 0)
         }
-        sum == self.total && self.shares.values().all(|share| share.messages > 0)
-    }
 
-    #[cfg(test)]
-    pub(crate) fn share(&self, from: AgentKey) -> Load {
-        self.shares.get(&from).copied().unwrap_or_default()
+        pub(crate) fn share(&self, from: AgentKey) -> Load {
+            self.shares.get(&from).copied().unwrap_or_default()
+        }
     }
 }

@@ -22,11 +22,6 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    #[cfg(test)]
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     pub(super) fn len(&self) -> usize {
         self.messages.len()
     }
@@ -84,5 +79,16 @@ impl Replay {
 
     fn find(&self, order: u64) -> Result<usize, usize> {
         self.messages.binary_search_by_key(&order, |message| message.order)
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Replay {
+        pub(crate) const fn bytes(&self) -> usize {
+            self.bytes
+        }
     }
 }

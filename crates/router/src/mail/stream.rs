@@ -312,11 +312,6 @@ impl Streams {
     pub(super) fn len(&self) -> usize {
         self.streams.len()
     }
-
-    #[cfg(test)]
-    pub(super) fn all(&self) -> impl Iterator<Item = &Stream> {
-        self.streams.values()
-    }
 }
 
 impl Index<StreamKey> for Streams {
@@ -332,5 +327,16 @@ impl IndexMut<StreamKey> for Streams {
     fn index_mut(&mut self, stream: StreamKey) -> &mut Stream {
         count_step();
         &mut self.streams[stream.0]
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Streams {
+        pub(crate) fn all(&self) -> impl Iterator<Item = &Stream> {
+            self.streams.values()
+        }
     }
 }

@@ -268,34 +268,35 @@ impl Mail {
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()
     }
+}
 
-    #[cfg(test)]
-    pub(crate) fn all_messages(&self) -> impl Iterator<Item = &Message> {
-        self.messages.values()
-    }
+#[cfg(test)]
+mod inspect {
+    use super::*;
 
-    #[cfg(test)]
-    pub(crate) fn all_streams(&self) -> impl Iterator<Item = &Stream> {
-        self.streams.all()
-    }
+    impl Mail {
+        pub(crate) fn all_messages(&self) -> impl Iterator<Item = &Message> {
+            self.messages.values()
+        }
 
-    #[cfg(test)]
-    pub(crate) fn all_mailboxes(&self) -> impl Iterator<Item = (AgentKey, &Mailbox)> {
-        self.mailboxes.iter().map(|(slot, mailbox)| (AgentKey(slot), mailbox))
-    }
+        pub(crate) fn all_streams(&self) -> impl Iterator<Item = &Stream> {
+            self.streams.all()
+        }
 
-    #[cfg(test)]
-    pub(crate) fn replay_holders(&self) -> impl Iterator<Item = (usize, AgentKey)> {
-        self.replays.all()
-    }
+        pub(crate) fn all_mailboxes(&self) -> impl Iterator<Item = (AgentKey, &Mailbox)> {
+            self.mailboxes.iter().map(|(slot, mailbox)| (AgentKey(slot), mailbox))
+        }
 
-    #[cfg(test)]
-    pub(crate) fn delivery_count(&self) -> usize {
-        self.deliveries.len()
-    }
+        pub(crate) fn replay_holders(&self) -> impl Iterator<Item = (usize, AgentKey)> {
+            self.replays.all()
+        }
 
-    #[cfg(test)]
-    pub(crate) const fn dedup_entry_count(&self) -> usize {
-        self.dedup_entries
+        pub(crate) fn delivery_count(&self) -> usize {
+            self.deliveries.len()
+        }
+
+        pub(crate) const fn dedup_entry_count(&self) -> usize {
+            self.dedup_entries
+        }
     }
 }

@@ -1,9 +1,7 @@
-//! The attacks of `bench --hostile`: ways in which clients can spend a daemon's time or memory.
+//! The attacks: ways in which clients can spend a daemon's time or memory.
 
-use super::{
-    route::End,
-    site::{Site, Stage},
-};
+use super::site::{Site, Stage};
+use agent_relay::cli::bench::route::End;
 use protocol::{
     frame,
     payload::{Auth, Capabilities, Hello},

@@ -1,24 +1,55 @@
-//! `bench --hostile`: an innocent pair's latency while other clients attack their daemon.
+//! Measures an innocent pair's latency while other clients attack their daemon. docs/BENCHMARKS.md has
+//! the figures.
+//!
+//!     cargo build --profile dist && cargo run --profile dist --example attacks [-- --quick] [--json]
 //!
 //! Each attack has a daemon of its own. A second pair talks through a second daemon, which nobody
 //! attacks, so that what the attack takes from the machine is told from what it takes from the
 //! daemon.
 
-use super::{
-    Scratch,
-    attacks::{ATTACKS, Attack, encoded},
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints")]
+#![allow(clippy::unwrap_used, reason = "a part of the tests")]
+
+mod attacks;
+mod site;
+
+use agent_relay::cli::bench::{
     measure,
     route::{Daemon, End, Template},
-    site::{Process, Site, Stage},
 };
+use argh::FromArgs;
+use attacks::{ATTACKS, Attack, encoded};
 use serde::Serialize;
+use site::{Site, Stage};
 use std::{
-    fmt, fs, io,
-    path::Path,
+    fmt, io,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
+use testkit::sandbox::Sandbox;
+
+/// Measure two agents beside clients that attack their daemon.
+#[derive(FromArgs)]
+struct Options {
+    /// measure for a few seconds only, to see that it works
+    #[argh(switch)]
+    quick: bool,
+
+    /// print one JSON object
+    #[argh(switch)]
+    json: bool,
+}
+
+fn main() -> io::Result<()> {
+    let options: Options = argh::from_env();
+    let report = measure_attacks(options.quick)?;
+    match options.json {
+        true => println!("{}", serde_json::to_string(&report)?),
+        false => print!("{report}"),
+    }
+    Ok(())
+}
 
 /// The pause between two looks at the attackers' progress.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -86,7 +117,7 @@ struct Row {
 
 /// All figures of a run.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+struct Report {
     unit: &'static str,
     rows: Vec<Row>,
 }
@@ -113,49 +144,39 @@ impl fmt::Display for Report {
     }
 }
 
-/// Measures all attacks. `progress` is called with the name of each.
-pub(super) fn measure_attacks(
-    is_quick: bool,
-    scratch: &Scratch,
-    progress: &dyn Fn(&str),
-) -> io::Result<Report> {
-    let quiet_directory = scratch.subdirectory("quiet")?;
-    let (quiet, process) = Site::start(&quiet_directory, "", 0)?;
+/// Measures all attacks, and prints the name of each.
+fn measure_attacks(is_quick: bool) -> io::Result<Report> {
+    let (quiet, _sandbox) = Site::start("", 0)?;
     let mut rows = Vec::new();
     for attack in &ATTACKS {
         for attackers in [1, 20] {
             let clients = if attackers == 1 { "1 client" } else { "20 clients" };
-            progress(&format!("{}, {clients}", attack.name));
-            let directory = scratch.subdirectory("attacked")?;
-            let row = run(attack, Stage::new(is_quick, attackers), &quiet, &directory);
-            fs::remove_dir_all(&directory)?;
+            eprintln!("{}, {clients} …", attack.name);
             let named = |error: io::Error| {
                 io::Error::new(error.kind(), format!("{}, {clients}: {error}", attack.name))
             };
-            rows.push(row.map_err(named)?);
+            rows.push(run(attack, Stage::new(is_quick, attackers), &quiet).map_err(named)?);
         }
     }
-    drop(process);
     Ok(Report { unit: "us", rows })
 }
 
-fn run(attack: &Attack, stage: Stage, quiet: &Site, directory: &Path) -> io::Result<Row> {
-    let (site, process) = Site::start(directory, attack.config, attack.rules)?;
+fn run(attack: &Attack, stage: Stage, quiet: &Site) -> io::Result<Row> {
+    let (site, sandbox) = Site::start(attack.config, attack.rules)?;
     let (mut pair, mut beside) = (Pair::join(&site.daemon)?, Pair::join(&quiet.daemon)?);
     let prepared = (attack.prepare)(&site, stage)?;
     let (idle, _) = measure_pairs(&mut pair, &mut beside, stage);
     let progress = Progress::default();
     let (attacked, beside) = thread::scope(|scope| {
         let (site, progress) = (&site, &progress);
-        let _end = EndOnDrop(progress, Some(process));
+        let _end = EndOnDrop(progress, Some(sandbox));
         for attacker in 0..stage.attackers {
             let stage = stage.of(attacker);
-            let builder = thread::Builder::new().name("bench-attacker".into());
-            builder.spawn_scoped(scope, move || attack_until_end(attack, site, stage, progress))?;
+            scope.spawn(move || attack_until_end(attack, site, stage, progress));
         }
         progress.await_start(stage.attackers as u64 * BATCHES_BEFORE, stage.stalled);
-        io::Result::Ok(measure_pairs(&mut pair, &mut beside, stage))
-    })?;
+        measure_pairs(&mut pair, &mut beside, stage)
+    });
     drop(prepared);
     let goal = idle.p99.map_or(0.0, |p99| 10.0 * p99).max(20_000.0);
     let held = attacked.p99.is_some_and(|p99| p99 <= goal);
@@ -178,8 +199,7 @@ fn measure_pairs(pair: &mut Pair, beside: &mut Pair, stage: Stage) -> (Percentil
                 hang_ups.into_iter().for_each(|hang_up| hang_up());
             }
         };
-        let watchdog = thread::Builder::new().name("bench-watchdog".into());
-        is_stalled |= watchdog.spawn_scoped(scope, watch).is_err();
+        scope.spawn(watch);
         while times[0].len() < stage.messages && Instant::now() < deadline && !is_stalled {
             for (pair, times) in [&mut *pair, &mut *beside].into_iter().zip(&mut times) {
                 match pair.time_one() {
@@ -217,7 +237,7 @@ impl Progress {
 }
 
 /// Ends the attack when dropped. An attacker may wait for the daemon, which is killed.
-struct EndOnDrop<'a>(&'a Progress, Option<Process>);
+struct EndOnDrop<'a>(&'a Progress, Option<Sandbox>);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
@@ -239,9 +259,8 @@ fn attack_until_end(attack: &Attack, site: &Site, stage: Stage, progress: &Progr
         }
         let (write, hang_up) = (end.writer(), end.hang_up());
         thread::scope(|scope| {
-            let drain = thread::Builder::new().name("bench-drain".into());
-            let drained = drain.spawn_scoped(scope, move || while end.discard().is_ok() {});
-            while drained.is_ok() && !progress.is_over() {
+            scope.spawn(move || while end.discard().is_ok() {});
+            while !progress.is_over() {
                 let frames = (attack.frames)(site, stage, number);
                 number += frames.len() as u64;
                 if write(&encoded(&frames)).is_err() {
