@@ -15,8 +15,9 @@ use std::{
     thread,
 };
 
-/// The number of worlds in a plain `cargo test`, and the steps of each world.
-pub(super) const SEEDS: u64 = 150;
+/// The number of worlds in a plain `cargo test`, and the steps of each world. `ci/simulation` runs
+/// more.
+const SEEDS: u64 = 40;
 pub(super) const STEPS: usize = 200;
 
 const LINES: usize = 60;
