@@ -1,6 +1,9 @@
 //! Applications on the client library: their state, and the checks of the events that they get.
 
-use super::promises::{Promises, Sent, Stream, number_of};
+use super::{
+    promises::Promises,
+    sends::{Sent, Stream, number_of},
+};
 use crate::{ClientId, oracle::Checked};
 use client::{Delivery, Event, Meta, Outgoing, Reply, SendId, Settings, State, session::Session};
 use protocol::{

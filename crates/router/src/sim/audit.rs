@@ -2,7 +2,7 @@
 
 use super::{
     disk::Disk,
-    promises::{Key, number_of},
+    sends::{Key, number_of},
 };
 use crate::{
     Router,
