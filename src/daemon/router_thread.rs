@@ -14,7 +14,6 @@ use protocol::{
 };
 use router::{ClientId, Input, Limits, Output, Router, policy::Policy};
 use std::{mem, sync::Arc, time::Duration};
-use store::Report;
 
 /// The most events that are taken from the inbox before frames are handled.
 const EVENTS_MAX: usize = 1024;
@@ -234,36 +233,36 @@ impl RouterThread {
         self.store.forget(id.0);
     }
 
-    fn stored(&mut self, now: Now, report: Report) {
+    fn stored(&mut self, now: Now, report: store::Report) {
         match report {
-            Report::Persisted(count) => {
+            store::Report::Persisted(count) => {
                 let done = self.store.add_done(count);
                 self.handle(now, Input::Persisted(done));
             }
-            Report::Refused { count, why } => {
+            store::Report::Refused { count, why } => {
                 let done = self.store.add_done(count);
                 self.handle(now, Input::Refused(done, &why));
             }
-            Report::Health(Ok(())) => {
+            store::Report::Health(Ok(())) => {
                 tracing::info!("the store works again");
                 self.about.store_fails = None;
                 self.describe();
             }
-            Report::Health(Err(why)) => {
+            store::Report::Health(Err(why)) => {
                 tracing::error!("the store fails: {why}");
                 self.about.store_fails = Some(why);
                 self.describe();
             }
-            Report::Lost(why) => {
+            store::Report::Lost(why) => {
                 self.remark(None, why);
                 self.handle(now, Input::Lost);
             }
-            Report::Saved(why) => self.remark(None, why),
-            Report::Damaged(why) => {
+            store::Report::Saved(why) => self.remark(None, why),
+            store::Report::Damaged(why) => {
                 let former = self.damage.replace(why.clone());
                 self.remark(former, why);
             }
-            Report::Answer(number, answer) => {
+            store::Report::Answer(number, answer) => {
                 self.store.note_answer(number);
                 self.handle(now, Input::Found(ClientId(number), answer));
             }
