@@ -249,7 +249,7 @@ impl Keeper<'_> {
                 drop(self.context.inbox.send(Event::Hour));
             }
             self.restore_home();
-            if !self.needs_endpoint(&acceptor.listener, &at) {
+            if !self.must_listen_again(&acceptor.listener, &at) {
                 continue;
             }
             match self.listen_again() {
@@ -283,9 +283,10 @@ impl Keeper<'_> {
         }
     }
 
-    /// Whether the daemon has to listen again, since the endpoint is gone from where it listened
-    /// last, `at`. If another user took it, the lock moves to an endpoint of this user.
-    fn needs_endpoint(&mut self, listener: &Listener, at: &Endpoint) -> bool {
+    /// Returns whether the endpoint is gone, so that the daemon must listen again. If another user
+    /// took it, the lock moves to one of this user's, unless it has left `at`, where the daemon
+    /// listened last, already.
+    fn must_listen_again(&mut self, listener: &Listener, at: &Endpoint) -> bool {
         match listener.endpoint_state() {
             Ok(EndpointState::Mine) => return false,
             Ok(EndpointState::Gone) => {
