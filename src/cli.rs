@@ -1,6 +1,7 @@
 //! The command line. Each command has a file of its own, with a struct for its arguments and a
 //! function `run` that carries it out and returns the exit code.
 
+mod agent_options;
 mod agents;
 mod argv;
 mod ask;

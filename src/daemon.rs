@@ -11,9 +11,9 @@
 
 mod acceptor;
 mod client_handle;
+mod client_table;
 mod client_threads;
 mod client_wire;
-mod effects;
 mod entry;
 mod error;
 mod event;
@@ -36,7 +36,6 @@ use acceptor::{Acceptor, Readers};
 use client::link::{BufferedBytes, HalfRead};
 use client_threads::ReaderContext;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
-use effects::Effects;
 use event::Event;
 use instance_lock::InstanceLock;
 use platform::{
@@ -129,14 +128,20 @@ fn run_with(
         policy: Arc::new(policy.unwrap_or_default()),
         about,
     };
-    let router = RouterThread::new(start, events, buffered, Effects::new(store, reloader.clone()));
+    let router = RouterThread::new(start, events, buffered, store, reloader.clone());
     let router = thread::Builder::new().name("router".into()).spawn(move || router.run(ended))?;
     let readers = Readers::default();
     let mut acceptor = Acceptor::start(listener, readers.clone(), context.clone())?;
     tracing::info!("listening at {}", lock.endpoint);
     ready(&lock.endpoint);
-    let restored = (&mut lock, &operator_key, &reloader);
-    acceptor = supervise(acceptor, restored, &readers, &context);
+    let keeper = Keeper {
+        lock: &mut lock,
+        operator_key: &operator_key,
+        reloader: &reloader,
+        readers: &readers,
+        context: &context,
+    };
+    acceptor = keeper.supervise(acceptor);
     acceptor.stop();
     // The router's thread ends when the last sender of its inbox is dropped.
     drop((signals, context, reloader));
@@ -220,75 +225,98 @@ fn handle_signals(
     })
 }
 
-/// Restores the home and the socket if they are removed or taken, until the router's thread ends.
-fn supervise(
-    mut acceptor: Acceptor,
-    (lock, operator_key, reloader): (&mut InstanceLock, &Secret, &PolicyReloader),
-    readers: &Readers,
-    context: &ReaderContext,
-) -> Acceptor {
-    let mut at = lock.endpoint.clone();
-    let mut checks = 0_u32;
-    while let Err(RecvTimeoutError::Timeout) = context.router_ended.recv_timeout(CHECK_EVERY) {
-        checks += 1;
-        if checks.is_multiple_of(CHECKS_PER_HOUR) {
-            // Sending fails only while the daemon is ending.
-            drop(context.inbox.send(Event::Hour));
+/// What the daemon's main thread restores, and what it needs for that.
+struct Keeper<'a> {
+    lock: &'a mut InstanceLock,
+    operator_key: &'a Secret,
+    reloader: &'a PolicyReloader,
+    readers: &'a Readers,
+    context: &'a ReaderContext,
+}
+
+impl Keeper<'_> {
+    /// Restores the home and the socket if they are removed or taken, until the router's thread
+    /// ends.
+    fn supervise(mut self, mut acceptor: Acceptor) -> Acceptor {
+        let mut at = self.lock.endpoint.clone();
+        let mut checks = 0_u32;
+        while let Err(RecvTimeoutError::Timeout) =
+            self.context.router_ended.recv_timeout(CHECK_EVERY)
+        {
+            checks += 1;
+            if checks.is_multiple_of(CHECKS_PER_HOUR) {
+                // Sending fails only while the daemon is ending.
+                drop(self.context.inbox.send(Event::Hour));
+            }
+            self.restore_home();
+            if !self.must_listen_again(&acceptor.listener, &at) {
+                continue;
+            }
+            match self.listen_again() {
+                Ok(new_acceptor) => {
+                    mem::replace(&mut acceptor, new_acceptor).stop();
+                    at = self.lock.endpoint.clone();
+                    // Sending fails only while the daemon is ending.
+                    drop(self.context.inbox.send(Event::Described(describe(self.lock))));
+                }
+                Err(error) => tracing::error!("cannot listen at {}: {error}", self.lock.endpoint),
+            }
         }
-        match lock.restore_home() {
+        acceptor
+    }
+
+    fn restore_home(&mut self) {
+        match self.lock.restore_home() {
             Ok(false) => {}
             Ok(true) => {
-                tracing::warn!("{} was removed, and is created again", lock.home.display());
-                if let Err(error) = operator_key::write(&lock.home, operator_key, &context.owner) {
+                let home = &self.lock.home;
+                tracing::warn!("{} was removed, and is created again", home.display());
+                let owner = &self.context.owner;
+                if let Err(error) = operator_key::write(home, self.operator_key, owner) {
                     tracing::error!("the operator's key cannot be written: {error}");
                 }
-                if let Err(error) = reloader.restore_mark(&lock.home) {
+                if let Err(error) = self.reloader.restore_mark(home) {
                     tracing::error!("the next daemon may start without rules: {error}");
                 }
             }
             Err(error) => tracing::error!("the home cannot be locked any more: {error}"),
         }
-        match acceptor.listener.endpoint_state() {
-            Ok(EndpointState::Mine) => continue,
+    }
+
+    /// Returns whether the endpoint is gone, so that the daemon must listen again. If another user
+    /// took it, the lock moves to one of this user's, unless it has left `at`, where the daemon
+    /// listened last, already.
+    fn must_listen_again(&mut self, listener: &Listener, at: &Endpoint) -> bool {
+        match listener.endpoint_state() {
+            Ok(EndpointState::Mine) => return false,
             Ok(EndpointState::Gone) => {
-                tracing::warn!("{} was removed, and is created again", lock.endpoint);
+                tracing::warn!("{} was removed, and is created again", self.lock.endpoint);
             }
             Ok(EndpointState::Foreign) => {
                 // If an earlier round moved the endpoint already, only listening there failed.
-                if lock.endpoint == at
-                    && let Err(error) = lock.move_to_per_user_endpoint()
+                if self.lock.endpoint == *at
+                    && let Err(error) = self.lock.move_to_per_user_endpoint()
                 {
-                    tracing::error!("{} was taken by another user: {error}", lock.endpoint);
-                    continue;
+                    let taken = &self.lock.endpoint;
+                    tracing::error!("{taken} was taken by another user: {error}");
+                    return false;
                 }
-                tracing::warn!("the endpoint was taken by another user; using {}", lock.endpoint);
+                let endpoint = &self.lock.endpoint;
+                tracing::warn!("the endpoint was taken by another user; using {endpoint}");
             }
             Err(error) => {
-                tracing::warn!("cannot check {}: {error}", lock.endpoint);
-                continue;
+                tracing::warn!("cannot check {}: {error}", self.lock.endpoint);
+                return false;
             }
         }
-        match listen_again(lock, readers, context) {
-            Ok(new_acceptor) => {
-                mem::replace(&mut acceptor, new_acceptor).stop();
-                at = lock.endpoint.clone();
-                // Sending fails only while the daemon is ending.
-                drop(context.inbox.send(Event::Described(describe(lock))));
-            }
-            Err(error) => tracing::error!("cannot listen at {}: {error}", lock.endpoint),
-        }
+        true
     }
-    acceptor
-}
 
-fn listen_again(
-    lock: &InstanceLock,
-    readers: &Readers,
-    context: &ReaderContext,
-) -> io::Result<Acceptor> {
-    let listener = Listener::bind_for(&lock.endpoint, &context.owner)?;
-    lock.write_endpoint_file()?;
-    Acceptor::start(listener, readers.clone(), context.clone())
+    fn listen_again(&self) -> io::Result<Acceptor> {
+        let listener = Listener::bind_for(&self.lock.endpoint, &self.context.owner)?;
+        self.lock.write_endpoint_file()?;
+        Acceptor::start(listener, self.readers.clone(), self.context.clone())
+    }
 }
 
 #[cfg(test)]

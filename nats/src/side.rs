@@ -15,7 +15,7 @@ use crate::{
 };
 use client::{ClientError, Ended};
 use machines::{
-    border::{Carry, Input, Outcome, Ticket},
+    border::{self, Carry, Outcome, Ticket},
     local::{Daemon, JoinError, Local, Transport},
     window::Unanswered,
 };
@@ -214,7 +214,7 @@ impl Side {
             peer.sent.remove(&refused);
             self.to_bridge(FromLocal::Refused(host.clone(), refused));
         }
-        local.input(now, Input::Frame(host, &frame, ticket));
+        local.input(now, border::Input::Frame(host, &frame, ticket));
     }
 
     fn confirm(&self, host: &Host, id: Option<String>) {
@@ -280,13 +280,13 @@ impl Transport for Side {
                 if let Some(peer) = self.hosts.get_mut(&host) {
                     peer.sent.remove(&id);
                 }
-                local.input(now, Input::Carried(&host, id));
+                local.input(now, border::Input::Carried(&host, id));
             }
             ToLocal::Refused(host, id, Refusal { message, .. }) => {
                 if let Some(peer) = self.hosts.get_mut(&host) {
                     peer.sent.remove(&id);
                 }
-                local.input(now, Input::NotCarried(&host, id, message));
+                local.input(now, border::Input::NotCarried(&host, id, message));
             }
             ToLocal::Stop => return ControlFlow::Break(None),
         }

@@ -707,6 +707,23 @@ mod tests {
     }
 
     #[test]
+    fn options_that_commands_share_say_the_same() {
+        let info = top_info();
+        for (option, sharing) in [
+            ("--as", &["ask", "send"][..]),
+            ("--importance", &["ask", "send"]),
+            ("--key-file", &["ask", "send", "listen", "run", "spawn"]),
+        ] {
+            let commands = info.commands.iter().filter(|it| sharing.contains(&it.name));
+            let texts: Vec<_> = commands
+                .flat_map(|it| it.command.flags.iter().filter(|flag| flag.long == option))
+                .map(|flag| flag.description)
+                .collect();
+            assert_eq!(texts, vec![texts[0]; sharing.len()], "{option}");
+        }
+    }
+
+    #[test]
     fn every_value_has_a_kind() {
         let (info, mut all) = (top_info(), Vec::new());
         commands(&[], &info, &mut all);

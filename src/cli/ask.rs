@@ -14,7 +14,7 @@ use super::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::{
-    Answer, Client, Event, Outgoing, SendId, State,
+    Answer, Client, ConnectionState, Event, Outgoing, SendId,
     home::{HomeOptions, agent_around},
 };
 use crossbeam_channel::RecvTimeoutError;
@@ -290,7 +290,7 @@ impl Question<'_> {
                 return Err(refused(self.client, self.to, self.id.as_deref(), &nack));
             }
             event => {
-                self.was_away |= matches!(event, Event::State(State::Backoff { .. }));
+                self.was_away |= matches!(event, Event::State(ConnectionState::Backoff { .. }));
                 self.notices.print(event)?;
             }
         }

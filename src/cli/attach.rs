@@ -11,7 +11,7 @@ use crate::wrap::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
-use platform::tty::{Input, Output};
+use platform::tty;
 
 /// Show a wrapped agent in this terminal, and type into it.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -51,8 +51,8 @@ impl Attach {
             name: name.clone(),
             drive: !self.view,
             detach_key: self.detach_key,
-            keys: Input::new().map_err(Failure::because)?,
-            screen: Box::new(Output::new().map_err(Failure::because)?),
+            keys: tty::Input::new().map_err(Failure::because)?,
+            screen: Box::new(tty::Output::new().map_err(Failure::because)?),
         };
         match wrap::attach::attach(&wrapper, settings).map_err(|error| explain(name, &error))? {
             Left::Detached => {

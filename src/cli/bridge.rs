@@ -10,7 +10,7 @@ use super::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
-use command::Running;
+use command::{Running, Started};
 use crossbeam_channel::RecvTimeoutError;
 use machines::link::End;
 use platform::{clock, random};
@@ -100,7 +100,7 @@ fn link(
     was_linked: &mut bool,
 ) -> Result<Option<String>, Failure> {
     let peer = &side.agents.peer;
-    let (running, input, output) = Running::start(command, peer)?;
+    let Started { running, input, output } = Running::start(command, peer)?;
     let Ended { was_open, end } = side.link(output, input)?;
     *was_linked |= was_open;
     let exit = running.end();

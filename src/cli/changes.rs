@@ -9,7 +9,7 @@ use super::{
     request::{call_with, data_of, operators_only, parse},
 };
 use client::{
-    Client, Delivery, Event, State,
+    Client, ConnectionState, Delivery, Event,
     home::{HomeOptions, agent_around},
 };
 use crossbeam_channel::{Receiver, after, never, select};
@@ -201,7 +201,7 @@ fn receive(client: &Client, signals: &Receiver<Signal>, left: Option<u64>) -> Op
         Some(Event::Delivered(delivery)) => {
             change_in(&delivery).is_some().then_some(News::Change(delivery))
         }
-        Some(Event::State(State::Backoff { why, .. })) => Some(News::Away(escaped(&why))),
+        Some(Event::State(ConnectionState::Backoff { why, .. })) => Some(News::Away(escaped(&why))),
         Some(Event::Ended(ended)) => Some(News::Away(escaped(&ended.to_string()))),
         Some(_) => None,
         None => Some(News::Away("the connection has ended".to_owned())),

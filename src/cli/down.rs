@@ -10,7 +10,7 @@ use super::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::{
-    Client, ClientError, Event, Settings, State,
+    Client, ClientError, ConnectionState, Event, Settings,
     home::{Context, HomeOptions},
 };
 use platform::clock;
@@ -110,7 +110,7 @@ fn stop_for(
         Err(failure) => return Err(failure),
     }
     while let Ok(event) = client.events().recv_timeout(Duration::from_millis(left())) {
-        if matches!(event, Event::State(State::Backoff { .. }) | Event::Ended(_)) {
+        if matches!(event, Event::State(ConnectionState::Backoff { .. }) | Event::Ended(_)) {
             break;
         }
     }

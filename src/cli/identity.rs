@@ -131,12 +131,20 @@ pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
     found.unwrap_or(file)
 }
 
-/// The wrapper of the agent that this process runs in: the directory of its endpoint, the agent's
-/// name, and the key of the agent's commands.
-pub(super) fn wrapper_around() -> Option<(PathBuf, String, Secret)> {
+/// The wrapper of the agent that this process runs in.
+pub(super) struct Wrapper {
+    /// The directory of its endpoint.
+    pub(super) run_directory: PathBuf,
+    pub(super) agent: String,
+    /// The key of the agent's commands.
+    pub(super) key: Secret,
+}
+
+/// Returns the wrapper of the agent that this process runs in, if it runs in one.
+pub(super) fn wrapper_around() -> Option<Wrapper> {
     let file = PathBuf::from(env::var_os(KEY_FILE).filter(|file| !file.is_empty())?);
     let key = operator_key::read_file(&file).ok()?;
-    Some((file.parent()?.to_owned(), agent_around()?, key))
+    Some(Wrapper { run_directory: file.parent()?.to_owned(), agent: agent_around()?, key })
 }
 
 /// Adds to a failure inside a wrapped agent that printing a message still works, since an agent in

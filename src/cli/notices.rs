@@ -1,7 +1,7 @@
 //! Notices on standard error about a connection, while a command waits for something else.
 
 use super::{failure::Failure, print::eprint_line};
-use client::{Event, State};
+use client::{ConnectionState, Event};
 use protocol::text::escaped;
 
 /// Notices about events other than those for which a command waits.
@@ -15,11 +15,11 @@ impl Notices {
     /// Prints a notice about an event, if it is of interest. Fails if the session has ended.
     pub(super) fn print(&mut self, event: Event) -> Result<(), Failure> {
         match event {
-            Event::State(State::Backoff { why, .. }) if !self.is_away => {
+            Event::State(ConnectionState::Backoff { why, .. }) if !self.is_away => {
                 self.is_away = true;
                 eprint_line(format_args!("{}; trying again", escaped(&why)));
             }
-            Event::State(State::Ready(_)) if self.is_away => {
+            Event::State(ConnectionState::Ready(_)) if self.is_away => {
                 self.is_away = false;
                 eprint_line("connected again");
             }

@@ -1,6 +1,7 @@
 //! `run`: run a command as an agent. `agent-relay-wrap` is the same command under another name.
 
 use super::{
+    agent_options::agent_command,
     context::{context, join_failure},
     failure::{DONE, Failure},
     folder_name::FolderName,
@@ -12,15 +13,12 @@ use super::{
     print::{Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
     restart::Starter,
-    wrapped::{RUN_DIRECTORY, check_name, last_lines},
+    wrapped::{RUN_DIRECTORY, last_lines},
 };
-use crate::{
-    config::recipes,
-    wrap::{self, Book, Prospect, WrapError},
-};
+use crate::wrap::{self, WrapError};
 use argh::{ArgsInfo, FromArgs};
 use client::{self, ClientError, home::HomeOptions};
-use platform::tty::{Input, Output};
+use platform::tty;
 use protocol::{control::Ended, text::escaped};
 use std::{
     env,
@@ -35,81 +33,44 @@ const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The argument after `--as-agent-relay` that runs [`console_members`].
 pub(super) const CONSOLE_MEMBERS: &str = "console-members";
 
-/// Run a command as an agent, in this terminal.
-#[derive(Debug, FromArgs, ArgsInfo)]
-#[argh(
-    subcommand,
-    name = "run",
-    help_triggers("--help"),
-    usage = "<agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--] <command...>",
-    example = "agent-relay run Ann -- claude",
-    example = "agent-relay run Ann --brief -- codex",
-    example = "agent-relay run --name Bob --record bob.bytes bash -i",
-    note = "To send, the command prints `->relay:NAME <<<`, a text, and `>>>`. Messages that it receives are typed into it.",
-    note = "The exit code is the command's.",
-    note = "`agent-relay-wrap extract FILE` prints the messages in a recording."
-)]
-pub(super) struct Run {
-    /// the agent's name, which may also stand before the command
-    #[argh(option, short = 'n', arg_name = "agent")]
-    name: Option<String>,
+agent_command! {
+    /// Run a command as an agent, in this terminal.
+    #[argh(
+        subcommand,
+        name = "run",
+        help_triggers("--help"),
+        usage = "<agent> [--key-file <file>] [--record <file>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--] <command...>",
+        example = "agent-relay run Ann -- claude",
+        example = "agent-relay run Ann --brief -- codex",
+        example = "agent-relay run --name Bob --record bob.bytes bash -i",
+        note = "To send, the command prints `->relay:NAME <<<`, a text, and `>>>`. Messages that it receives are typed into it.",
+        note = "The exit code is the command's.",
+        note = "`agent-relay-wrap extract FILE` prints the messages in a recording."
+    )]
+    Run {
+        /// also write the command's output to this file
+        #[argh(option, arg_name = "file")]
+        record: Option<String>,
+    } {
+        /// use a name of the folder
+        #[argh(switch, hidden_help)]
+        made_up_name: bool,
 
-    /// the file with the name's key, if it has one; default: keys/NAME in the home
-    #[argh(option, arg_name = "file")]
-    key_file: Option<String>,
+        /// run without a terminal, with a log in the home directory, as `spawn` does
+        #[argh(switch, hidden_help)]
+        detached: bool,
 
-    /// also write the command's output to this file
-    #[argh(option, arg_name = "file")]
-    record: Option<String>,
-
-    /// also send `->relay:Bob hello` on one line as a message
-    #[argh(switch)]
-    inline: bool,
-
-    /// read the agent's messages from its screen, not from its transcript
-    #[argh(switch)]
-    grid: bool,
-
-    /// type messages into an unknown command that reads text; not into programs that it
-    /// starts, nor into a shell, an interpreter or a multiplexer
-    #[argh(switch)]
-    accepts_text: bool,
-
-    /// tell the agent first how to send messages (see `agent-relay brief`), unless the
-    /// command is a shell or an interpreter
-    #[argh(switch)]
-    brief: bool,
-
-    /// give an agent CLI no hooks for this run: messages only reach it typed
-    #[argh(switch)]
-    no_hooks: bool,
-
-    /// hand the agent's CLI tools to talk to others (MCP), for this run; for those CLIs that
-    /// docs/MCP.md names
-    #[argh(switch)]
-    mcp: bool,
-
-    /// use a name of the folder
-    #[argh(switch, hidden_help)]
-    made_up_name: bool,
-
-    /// run without a terminal, with a log in the home directory, as `spawn` does
-    #[argh(switch, hidden_help)]
-    detached: bool,
-
-    /// the directory to run the command in
-    #[argh(option, arg_name = "dir", hidden_help)]
-    cwd: Option<String>,
-
-    /// the command and its arguments
-    #[argh(positional, greedy, arg_name = "command")]
-    _command: Vec<String>,
+        /// the directory to run the command in
+        #[argh(option, arg_name = "dir", hidden_help)]
+        cwd: Option<String>,
+    }
 }
 
 impl Run {
     /// Runs `command`. Its words are not parsed, and need not be UTF-8.
     pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
-        let given = named(self.name.as_deref(), self.made_up_name, &command, "run")?;
+        let shared = self.agent_options();
+        let given = shared.named(self.made_up_name, &command, "run")?;
         let mut context = context(options)?;
         let made_up = match given {
             Some(_) => None,
@@ -119,27 +80,24 @@ impl Run {
             given.or_else(|| made_up.as_ref().map(|made_up| &*made_up.name)).unwrap_or_default();
         let log = self.detached.then(|| log::of_agent(&context.home, name));
         let _logging = log.map(|log| log::begin(Some(&log))).transpose()?;
-        let key = key_of(&context.home, name, self.key_file.as_deref())?;
+        let key = key_of(&context.home, name, shared.key_file)?;
         let attached = !self.detached && wrap::is_attached();
         let (keys, screen): (Box<dyn Read + Send>, Box<dyn Write + Send>) = match self.detached {
             true => (Box::new(io::empty()), Box::new(io::sink())),
             false => (
-                Box::new(Input::new().map_err(Failure::because)?),
-                Box::new(Output::new().map_err(Failure::because)?),
+                Box::new(tty::Input::new().map_err(Failure::because)?),
+                Box::new(tty::Output::new().map_err(Failure::because)?),
             ),
         };
         let endpoint = endpoint_or_start(&mut context)?;
         let starter = Starter::begin(&context, name)?;
-        let recipes = recipes::load(&context.home);
-        let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
-        check_accepts_text(self.accepts_text, &command, directory.as_deref(), &recipes)?;
-        check_mcp(self.mcp, &command, &recipes)?;
-        let mcp_command = self.mcp.then(|| mcp_command(&context.home)).transpose()?;
+        let recipes = shared.recipes_for(&command, directory.as_deref(), &context.home)?;
+        let mcp_command = shared.mcp.then(|| mcp_command(&context.home)).transpose()?;
         let settings = wrap::Settings {
             recipes,
             member_server: own_command(CONSOLE_MEMBERS)?,
-            accepts_text: self.accepts_text,
+            accepts_text: shared.accepts_text,
             name: name.to_owned(),
             key,
             command,
@@ -149,11 +107,11 @@ impl Run {
             endpoint,
             run_directory: context.home.join(RUN_DIRECTORY),
             record: self.record.as_ref().map(PathBuf::from),
-            inline: self.inline,
-            grid: self.grid,
-            hook_command: if self.no_hooks { None } else { Some(own_command(HOOK)?) },
+            inline: shared.inline,
+            grid: shared.grid,
+            hook_command: if shared.no_hooks { None } else { Some(own_command(HOOK)?) },
             mcp_command,
-            brief: self.brief,
+            brief: shared.brief,
             attached,
             keys,
             screen,
@@ -180,66 +138,9 @@ impl Run {
     }
 }
 
-/// Checks what `run` or `spawn` was given: a name, unless one is to be made up, and a command.
-pub(super) fn named<'a>(
-    name: Option<&'a str>,
-    is_made_up: bool,
-    command: &[OsString],
-    word: &str,
-) -> Result<Option<&'a str>, Failure> {
-    let hint = format!("name the agent: {word} NAME -- COMMAND");
-    match name {
-        _ if command.is_empty() => Err(Failure::usage("no command to run").hint(hint)),
-        None if !is_made_up => Err(Failure::usage("the agent has no name").hint(hint)),
-        name => name.map_or(Ok(()), check_name).map(|()| name),
-    }
-}
-
 /// The directory in which this process runs.
 fn current_directory() -> Result<PathBuf, Failure> {
     env::current_dir().map_err(Failure::because)
-}
-
-/// Refuses `--accepts-text` for every command that the wrapper knows.
-pub(super) fn check_accepts_text(
-    is_given: bool,
-    command: &[OsString],
-    directory: Option<&Path>,
-    recipes: &Book,
-) -> Result<(), Failure> {
-    if !is_given {
-        return Ok(());
-    }
-    let word = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    let word = escaped(&word);
-    match wrap::prospect(command, directory, recipes) {
-        Prospect::Typed => {
-            Err(Failure::usage(format!("--accepts-text is not needed for {word}"))
-                .hint("leave it out"))
-        }
-        Prospect::Launches => Err(Failure::usage(format!(
-            "--accepts-text does not apply to {word}, which starts another program"
-        ))
-        .hint("run that program itself")),
-        Prospect::Barred(why) => Err(Failure::usage(format!(
-            "--accepts-text does not apply to {word}: {}",
-            escaped(&why)
-        ))),
-        Prospect::Unknown(_) | Prospect::NoFile => Ok(()),
-    }
-}
-
-/// Refuses `--mcp` for every command that cannot be given our MCP server.
-pub(super) fn check_mcp(
-    is_given: bool,
-    command: &[OsString],
-    recipes: &Book,
-) -> Result<(), Failure> {
-    let Some(why) = is_given.then(|| wrap::mcp_obstacle(command, recipes)).flatten() else {
-        return Ok(());
-    };
-    let word = command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    Err(Failure::usage(format!("--mcp does not apply to {}: {why}", escaped(&word))))
 }
 
 /// The command line of our MCP server.

@@ -1,6 +1,7 @@
 //! `spawn`: run a command as an agent in the background.
 
 use super::{
+    agent_options::agent_command,
     context::context,
     failure::{DONE, Failure, TIMED_OUT},
     join::endpoint_or_start,
@@ -8,14 +9,9 @@ use super::{
     log::{self, text_since},
     print::{LINE_PREFIX, Out, eprint_line},
     program::{AS_AGENT_RELAY, own_program},
-    run::{check_accepts_text, check_mcp, named},
     wrapped::{ANSWER, RUN_DIRECTORY, last_lines_of_log},
 };
-use crate::{
-    config::recipes,
-    wrap::{self, control::client::ControlClient},
-};
-use argh::{ArgsInfo, FromArgs};
+use crate::wrap::{self, control::client::ControlClient};
 use client::home::{Context, HomeOptions};
 use platform::{
     clock, paths,
@@ -41,64 +37,26 @@ const START_MS: u64 = 30_000;
 /// The pause between two requests to the new wrapper, whose socket may not exist yet.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Run a command as an agent, in the background.
-#[derive(Debug, FromArgs, ArgsInfo)]
-#[argh(
-    subcommand,
-    name = "spawn",
-    help_triggers("--help"),
-    usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--json] [--] <command...>",
-    example = "agent-relay spawn Bob --brief -- codex",
-    example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
-    note = "`agent-relay attach NAME` shows it, and `agent-relay stop NAME` ends it. logs/NAME.log in the home says how it ended."
-)]
-pub(super) struct Spawn {
-    /// the agent's name, which may also stand before the command
-    #[argh(option, short = 'n', arg_name = "agent")]
-    name: Option<String>,
-
-    /// the file with the name's key, if it has one; default: keys/NAME in the home
-    #[argh(option, arg_name = "file")]
-    key_file: Option<String>,
-
-    /// the directory to run the command in; default: this one
-    #[argh(option, arg_name = "dir")]
-    cwd: Option<String>,
-
-    /// also send `->relay:Bob hello` on one line as a message
-    #[argh(switch)]
-    inline: bool,
-
-    /// read the agent's messages from its screen, not from its transcript
-    #[argh(switch)]
-    grid: bool,
-
-    /// type messages into an unknown command that reads text; not into programs that it
-    /// starts, nor into a shell, an interpreter or a multiplexer
-    #[argh(switch)]
-    accepts_text: bool,
-
-    /// tell the agent first how to send messages (see `agent-relay brief`), unless the
-    /// command is a shell or an interpreter
-    #[argh(switch)]
-    brief: bool,
-
-    /// give an agent CLI no hooks for this run: messages only reach it typed
-    #[argh(switch)]
-    no_hooks: bool,
-
-    /// hand the agent's CLI tools to talk to others (MCP), for this run; for those CLIs that
-    /// docs/MCP.md names
-    #[argh(switch)]
-    mcp: bool,
-
-    /// print one JSON object
-    #[argh(switch)]
-    json: bool,
-
-    /// the command and its arguments
-    #[argh(positional, greedy, arg_name = "command")]
-    _command: Vec<String>,
+agent_command! {
+    /// Run a command as an agent, in the background.
+    #[argh(
+        subcommand,
+        name = "spawn",
+        help_triggers("--help"),
+        usage = "<agent> [--key-file <file>] [--cwd <dir>] [--inline] [--grid] [--accepts-text] [--brief] [--no-hooks] [--mcp] [--json] [--] <command...>",
+        example = "agent-relay spawn Bob --brief -- codex",
+        example = "agent-relay spawn Bob --cwd ../tests -- claude --continue",
+        note = "`agent-relay attach NAME` shows it, and `agent-relay stop NAME` ends it. logs/NAME.log in the home says how it ended."
+    )]
+    Spawn {
+        /// the directory to run the command in; default: this one
+        #[argh(option, arg_name = "dir")]
+        cwd: Option<String>,
+    } {
+        /// print one JSON object
+        #[argh(switch)]
+        json: bool,
+    }
 }
 
 #[derive(Serialize)]
@@ -112,26 +70,31 @@ struct Report<'a> {
 impl Spawn {
     /// Runs `command`. Its words are not parsed, and need not be UTF-8.
     pub(super) fn run(self, options: &HomeOptions, command: Vec<OsString>) -> Result<i32, Failure> {
-        let name = named(self.name.as_deref(), false, &command, "spawn")?.unwrap_or_default();
+        let shared = self.agent_options();
+        let name = shared.named(false, &command, "spawn")?.unwrap_or_default();
         let directory = self.directory()?;
         let mut context = context(options)?;
         if ControlClient::connect(&context.home.join(RUN_DIRECTORY), name).is_ok() {
             let hint = format!("choose another name, or run `agent-relay stop {name}`");
             return Err(Failure::failed(format!("{name} runs already")).hint(hint));
         }
-        let recipes = recipes::load(&context.home);
-        let recipes = recipes.map_err(|error| Failure::failed(error.to_string()))?;
-        check_accepts_text(self.accepts_text, &command, Some(&directory), &recipes)?;
-        check_mcp(self.mcp, &command, &recipes)?;
+        let recipes = shared.recipes_for(&command, Some(&directory), &context.home)?;
         let endpoint = endpoint_or_start(&mut context)?;
-        if !self.accepts_text
+        if !shared.accepts_text
             && let Some(line) =
                 wrap::prospect(&command, Some(&directory), &recipes).startup_notice(name)
         {
             eprint_line(escaped(&line));
         }
         let (log, log_end) = log_for(&context.home, name)?;
-        let arguments = self.arguments(name, &context, &endpoint, directory, command)?;
+        let mut arguments: Vec<OsString> = vec![AS_AGENT_RELAY.into()];
+        arguments.extend(["--home".into(), context.home.clone().into_os_string()]);
+        arguments.extend(["--endpoint".into(), endpoint.into()]);
+        arguments.extend(["run", "--detached", "-n", name].map(OsString::from));
+        arguments.extend(["--cwd".into(), directory.into_os_string()]);
+        arguments.extend(shared.to_arguments()?);
+        arguments.push("--".into());
+        arguments.extend(command);
         let mut wrapper =
             process::spawn_detached(&own_program()?, &arguments, &log).map_err(Failure::because)?;
         if wrapper.ends_with_others() {
@@ -164,39 +127,6 @@ impl Spawn {
             return Ok(directory);
         }
         Err(Failure::failed(format!("there is no directory {}", directory.display())))
-    }
-
-    /// The arguments with which this program runs as the wrapper.
-    fn arguments(
-        &self,
-        name: &str,
-        context: &Context,
-        endpoint: &str,
-        directory: PathBuf,
-        command: Vec<OsString>,
-    ) -> Result<Vec<OsString>, Failure> {
-        let mut arguments: Vec<OsString> = vec![AS_AGENT_RELAY.into()];
-        arguments.extend(["--home".into(), context.home.clone().into_os_string()]);
-        arguments.extend(["--endpoint".into(), endpoint.into()]);
-        arguments.extend(["run", "--detached", "-n"].map(OsString::from));
-        arguments.push(name.into());
-        arguments.extend(["--cwd".into(), directory.into_os_string()]);
-        if let Some(file) = &self.key_file {
-            let file = path::absolute(file).map_err(Failure::because)?;
-            arguments.extend(["--key-file".into(), file.into_os_string()]);
-        }
-        let switches = [
-            ("--inline", self.inline),
-            ("--grid", self.grid),
-            ("--accepts-text", self.accepts_text),
-            ("--brief", self.brief),
-            ("--no-hooks", self.no_hooks),
-            ("--mcp", self.mcp),
-        ];
-        arguments.extend(switches.iter().filter(|(_, on)| *on).map(|(switch, _)| switch.into()));
-        arguments.push("--".into());
-        arguments.extend(command);
-        Ok(arguments)
     }
 }
 

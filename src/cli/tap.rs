@@ -11,7 +11,7 @@ use super::{
     request::{call, data_of, parse},
 };
 use argh::{ArgsInfo, FromArgs};
-use client::{Answer, Delivery, Event, State, home::HomeOptions};
+use client::{Answer, ConnectionState, Delivery, Event, home::HomeOptions};
 use platform::clock;
 use protocol::{
     name::RELAY,
@@ -52,7 +52,7 @@ impl Tap {
             match client.events().recv() {
                 Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
                 // After a reconnect, the daemon sends copies only once they are requested again.
-                Ok(event @ Event::State(State::Ready(_))) => {
+                Ok(event @ Event::State(ConnectionState::Ready(_))) => {
                     call(&client, "tap", None)?;
                     notices.print(event)?;
                 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::wrap::control::client::ControlClient;
 use argh::{ArgsInfo, FromArgs};
-use client::{ANSWER_TIMEOUT, Client, Delivery, Event, State, home::HomeOptions};
+use client::{ANSWER_TIMEOUT, Client, ConnectionState, Delivery, Event, home::HomeOptions};
 use crossbeam_channel::RecvTimeoutError;
 use platform::clock;
 use protocol::{activity::Activity, calendar::time_limit, relay::AgentRow, text::escaped};
@@ -180,8 +180,8 @@ impl AgentChanges {
             match client.events().recv_timeout(Duration::from_millis(left)) {
                 Ok(Event::Delivered(delivery)) if self.is_wanted(&delivery) => return,
                 // After a reconnect, the daemon reports changes only if it is asked again.
-                Ok(Event::State(State::Ready(_))) if follow(client).is_ok() => return,
-                Ok(Event::State(State::Ready(_))) => self.client = None,
+                Ok(Event::State(ConnectionState::Ready(_))) if follow(client).is_ok() => return,
+                Ok(Event::State(ConnectionState::Ready(_))) => self.client = None,
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => return,
                 Err(RecvTimeoutError::Disconnected) => self.client = None,

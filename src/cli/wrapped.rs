@@ -2,7 +2,7 @@
 
 use super::{
     failure::{DONE, Failure, TIMED_OUT},
-    identity::wrapper_around,
+    identity::{Wrapper, wrapper_around},
     print::Out,
 };
 use crate::wrap::control::client::{ControlClient, ControlError, names};
@@ -71,8 +71,8 @@ pub(super) fn hops(to: &str) -> Option<LoopCount> {
 /// Asks the wrapper of the agent that this command runs in, by the key of the agent's commands.
 /// `None` if there is no such wrapper, or if it does not answer.
 fn ask_around(request: impl FnOnce(Secret) -> Request) -> Option<Answer> {
-    let (run_directory, name, key) = wrapper_around()?;
-    let wrapper = ControlClient::connect(&run_directory, &name).ok()?;
+    let Wrapper { run_directory, agent, key } = wrapper_around()?;
+    let wrapper = ControlClient::connect(&run_directory, &agent).ok()?;
     wrapper.request(&request(key), ANSWER).ok()
 }
 

@@ -48,3 +48,61 @@ impl ClientHandle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::{
+        client_threads::{ReaderContext, start},
+        event::Event,
+    };
+    use client::link::{BufferedBytes, HalfRead};
+    use crossbeam_channel::bounded;
+    use platform::{endpoint::Endpoint, paths, peer::User, transport::Listener};
+    use protocol::frame;
+    use std::{env, fs, io::Write, process, time::Duration};
+
+    #[test]
+    fn hang_up_ends_a_client_whose_reader_waits_for_its_quota() {
+        let folder = env::temp_dir().join(format!("ar-handle-{}", process::id()));
+        paths::make_private_dir(&folder).unwrap();
+        let endpoint = Endpoint::inside(&folder, "daemon").unwrap();
+        let listener = Listener::bind(&endpoint).unwrap();
+        let near = Stream::connect(&endpoint).unwrap();
+        let (inbox, events) = bounded(16);
+        let (buffered, owner) = (BufferedBytes::default(), User::me().unwrap());
+        let half_read = HalfRead::new(1_000);
+        let (_router, router_ended) = bounded(1);
+        let context = ReaderContext {
+            inbox,
+            frame_bytes_max: 1 << 20,
+            buffered,
+            half_read,
+            owner,
+            router_ended,
+        };
+        let reader = start(ClientId(1), listener.accept().unwrap(), &context).unwrap();
+        drop(context);
+        let Ok(Event::Accepted(_, client)) = events.recv() else {
+            panic!("the client is accepted")
+        };
+        // The first frame uses the quota up, so that the reader waits with the second one.
+        let json = format!(
+            r#"{{"v":1,"type":"SEND","id":"i","ts":1,"to":"Bob","payload":{{"body":"{}"}}}}"#,
+            "x".repeat(300_000)
+        );
+        let mut bytes = Vec::new();
+        frame::append(&mut bytes, |frame| frame.extend_from_slice(json.as_bytes()));
+        (&near).write_all(&bytes.repeat(2)).unwrap();
+        let mut taken = vec![events.recv().unwrap()];
+        client.hang_up();
+        drop(client);
+        while let Ok(event) = events.recv_timeout(Duration::from_secs(10)) {
+            taken.push(event);
+        }
+        let last = taken.last();
+        assert!(matches!(last, Some(Event::Ended(_))), "{last:?}");
+        reader.join().unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

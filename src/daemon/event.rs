@@ -4,7 +4,6 @@ use super::{client_handle::ClientHandle, entry::QueuedFrames};
 use protocol::{code::Violation, relay::Process};
 use router::{ClientId, policy::Policy};
 use std::sync::Arc;
-use store::Report;
 
 /// An event from another thread for the router's thread.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ pub(super) enum Event {
     /// An hour has passed, so the store is told the time.
     Hour,
     /// The store has a report.
-    Stored(Report),
+    Stored(store::Report),
     /// The store's thread panicked.
     StoreDied,
     /// The policy file was read again for these clients, or cannot be read for this reason.

@@ -1,6 +1,9 @@
 //! The router's thread: waits for its inbox only, and executes the router's outputs.
 
-use super::{effects::Effects, entry::Entry, event::Event, spin::Spin};
+use super::{
+    client_table::ClientTable, entry::Entry, event::Event, policy_thread::PolicyReloader,
+    spin::Spin, store_thread::StoreHandle,
+};
 use client::link::BufferedBytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use protocol::{
@@ -10,8 +13,7 @@ use protocol::{
     secret::Hash,
 };
 use router::{ClientId, Input, Limits, Output, Router, policy::Policy};
-use std::{sync::Arc, time::Duration};
-use store::Report;
+use std::{mem, sync::Arc, time::Duration};
 
 /// The most events that are taken from the inbox before frames are handled.
 const EVENTS_MAX: usize = 1024;
@@ -26,14 +28,18 @@ const BUFFERED_STEP_BYTES: usize = 1024 * 1024;
 /// The most warnings of the store that `status` shows; older ones are dropped.
 const REMARKS_MAX: usize = 8;
 
-/// The router with its inbox and the executor of its outputs.
+/// The router with its inbox, and what carries out its outputs.
 pub(super) struct RouterThread {
     router: Router,
     inbox: Receiver<Event>,
     buffered: BufferedBytes,
     buffered_reported: usize,
-    effects: Effects,
+    clients: ClientTable,
+    store: StoreHandle,
+    reloader: PolicyReloader,
     outputs: Vec<Output>,
+    /// Whether the router has stopped.
+    stopped: bool,
     spin: Spin,
     clock: DaemonClock,
     about: Process<'static>,
@@ -59,15 +65,19 @@ impl RouterThread {
         start: Start,
         inbox: Receiver<Event>,
         buffered: BufferedBytes,
-        effects: Effects,
+        store: StoreHandle,
+        reloader: PolicyReloader,
     ) -> Self {
         let mut thread = Self {
             router: Router::new(start.limits, start.seed),
             inbox,
             buffered,
             buffered_reported: 0,
-            effects,
+            clients: ClientTable::default(),
+            store,
+            reloader,
             outputs: Vec::new(),
+            stopped: false,
             spin: Spin::default(),
             clock: DaemonClock::continuing(start.image.clock),
             about: start.about,
@@ -86,7 +96,7 @@ impl RouterThread {
     /// reports that. Then runs until the inbox has no sender any more. Returns the reason of the
     /// stop, if the router was told to stop.
     pub(super) fn run(mut self, ended: Sender<()>) -> Option<&'static str> {
-        while !self.effects.stopped {
+        while !self.stopped {
             let event = self.wait();
             let now = self.clock.now();
             if let Some(event) = event {
@@ -103,13 +113,10 @@ impl RouterThread {
             }
             self.flush(now);
         }
-        for client in self.effects.clients.values() {
-            client.hang_up();
-        }
-        self.effects.clients.clear();
+        self.clients.hang_up_all();
         drop(ended);
         let reason = self.router.stop_reason();
-        let Self { effects: Effects { store, reloader, .. }, inbox, clock, .. } = self;
+        let Self { store, reloader, inbox, clock, .. } = self;
         // Ends the policy thread, which has a sender of the inbox.
         drop(reloader);
         let (jobs, last) = store.into_last_job(Clock(clock.now()));
@@ -132,7 +139,7 @@ impl RouterThread {
 
     /// Returns the next event. Waits for it only while no frame can be handled.
     fn wait(&mut self) -> Option<Event> {
-        if !self.effects.schedule.is_idle() {
+        if !self.clients.schedule.is_idle() {
             return self.inbox.try_recv().ok();
         }
         if let Some(event) = self.spin.receive(&self.inbox) {
@@ -154,37 +161,33 @@ impl RouterThread {
     fn handle_event(&mut self, now: Now, event: Event) {
         match event {
             Event::Accepted(id, client) => {
-                self.effects.add(id, client);
+                self.clients.add(id, client);
                 self.handle(now, Input::Connected(id));
             }
             Event::Frames(id, frames) => {
-                self.effects.schedule.push(id, Entry::Frames(frames));
+                self.clients.schedule.push(id, Entry::Frames(frames));
                 self.handle(now, Input::Arrived(id));
             }
             Event::Violated(id, violation) => {
-                self.effects.schedule.push(id, Entry::Violated(violation));
+                self.clients.schedule.push(id, Entry::Violated(violation));
             }
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
-                if let Some(client) = self.effects.clients.get_mut(&id) {
-                    if let Some(lane) = &mut client.lane {
-                        lane.written(buffer);
-                    }
-                    client.mark_dirty(id, &mut self.effects.dirty);
+                if self.clients.written(id, buffer) {
                     self.handle(now, Input::Written(id, bytes));
                 }
             }
-            Event::WriterFailed(id) => self.effects.hang_up(id),
-            Event::Ended(id) => self.effects.schedule.push(id, Entry::Ended),
+            Event::WriterFailed(id) => self.clients.hang_up(id),
+            Event::Ended(id) => self.clients.schedule.push(id, Entry::Ended),
             Event::Described(about) => {
                 let Process { pid, endpoint, home, left, .. } = about;
                 self.about = Process { pid, endpoint, home, left, ..self.about.clone() };
                 self.describe();
             }
-            Event::Hour => self.effects.store.tell_time(Clock(now)),
+            Event::Hour => self.store.tell_time(Clock(now)),
             Event::Stored(report) => self.stored(now, report),
             Event::PolicyRead(clients, read) => self.policy_read(now, &clients, read),
-            Event::StoreDied => self.effects.stopped = true,
+            Event::StoreDied => self.stopped = true,
             Event::Stop(reason) => self.handle(now, Input::Stop(reason)),
         }
     }
@@ -193,7 +196,7 @@ impl RouterThread {
     fn serve(&mut self, now: Now) {
         let mut work = 0;
         while work < WORK_BEFORE_FLUSH
-            && let Some((id, entry)) = self.effects.schedule.turn()
+            && let Some((id, entry)) = self.clients.schedule.turn()
         {
             let (is_done, is_end) = match entry {
                 Entry::Frames(frames) => {
@@ -210,9 +213,9 @@ impl RouterThread {
             };
             let spent = self.router.take_work();
             work += spent.max(1);
-            drop(self.effects.schedule.spend(id, spent, is_done));
+            drop(self.clients.schedule.spend(id, spent, is_done));
             self.execute();
-            while let Some(id) = self.effects.full.pop() {
+            while let Some(id) = self.clients.full.pop() {
                 self.flush_client(now, id);
             }
             if is_end {
@@ -226,40 +229,41 @@ impl RouterThread {
         // half.
         self.flush_client(now, id);
         self.handle(now, Input::Disconnected(id));
-        self.effects.remove(id);
+        self.clients.remove(id);
+        self.store.forget(id.0);
     }
 
-    fn stored(&mut self, now: Now, report: Report) {
+    fn stored(&mut self, now: Now, report: store::Report) {
         match report {
-            Report::Persisted(count) => {
-                let done = self.effects.store.add_done(count);
+            store::Report::Persisted(count) => {
+                let done = self.store.add_done(count);
                 self.handle(now, Input::Persisted(done));
             }
-            Report::Refused { count, why } => {
-                let done = self.effects.store.add_done(count);
+            store::Report::Refused { count, why } => {
+                let done = self.store.add_done(count);
                 self.handle(now, Input::Refused(done, &why));
             }
-            Report::Health(Ok(())) => {
+            store::Report::Health(Ok(())) => {
                 tracing::info!("the store works again");
                 self.about.store_fails = None;
                 self.describe();
             }
-            Report::Health(Err(why)) => {
+            store::Report::Health(Err(why)) => {
                 tracing::error!("the store fails: {why}");
                 self.about.store_fails = Some(why);
                 self.describe();
             }
-            Report::Lost(why) => {
+            store::Report::Lost(why) => {
                 self.remark(None, why);
                 self.handle(now, Input::Lost);
             }
-            Report::Saved(why) => self.remark(None, why),
-            Report::Damaged(why) => {
+            store::Report::Saved(why) => self.remark(None, why),
+            store::Report::Damaged(why) => {
                 let former = self.damage.replace(why.clone());
                 self.remark(former, why);
             }
-            Report::Answer(number, answer) => {
-                self.effects.store.note_answer(number);
+            store::Report::Answer(number, answer) => {
+                self.store.note_answer(number);
                 self.handle(now, Input::Found(ClientId(number), answer));
             }
         }
@@ -290,38 +294,45 @@ impl RouterThread {
     }
 
     fn execute(&mut self) {
-        for output in self.outputs.drain(..) {
-            if let Some(frame) = self.effects.execute(output) {
+        let mut outputs = mem::take(&mut self.outputs);
+        outputs.drain(..).for_each(|output| self.carry_out(output));
+        self.outputs = outputs;
+    }
+
+    /// Carries out an output without waiting: frames go to lanes, which are flushed later.
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Frame(id, frame) => {
+                self.clients.append(id, &frame);
                 self.router.recycle(frame);
             }
+            Output::Persist(change) => self.store.push(change),
+            Output::Query(id, query) => self.store.query(id.0, *query),
+            Output::Reload(id) => self.reloader.reload(Some(id)),
+            Output::SetPaused(id, is_paused) => self.clients.set_paused(id, is_paused),
+            Output::Operator(id) => self.clients.schedule.make_operator(id),
+            Output::Close(id, reason) => {
+                tracing::debug!("client {}: closing: {reason:?}", id.0);
+                self.clients.close(id);
+                self.store.forget(id.0);
+            }
+            Output::HangUp(id) => self.clients.hang_up(id),
+            Output::Log(line) => tracing::info!("{line}"),
+            Output::Stopped => self.stopped = true,
         }
     }
 
     /// Flushes all lanes, including lanes that get more bytes during the flush.
     fn flush(&mut self, now: Now) {
-        while let Some(id) = self.effects.dirty.pop() {
-            if let Some(client) = self.effects.clients.get_mut(&id) {
-                client.dirty = false;
-            }
+        while let Some(id) = self.clients.take_dirty() {
             self.flush_client(now, id);
         }
-        self.effects.full.clear();
-        self.effects.store.hand_over(Clock(now));
+        self.clients.full.clear();
+        self.store.hand_over(Clock(now));
     }
 
     fn flush_client(&mut self, now: Now, id: ClientId) {
-        let Some(client) = self.effects.clients.get_mut(&id) else { return };
-        let Some(lane) = &mut client.lane else { return };
-        let written = match lane.flush() {
-            Ok(written) => written,
-            Err(error) => {
-                tracing::debug!("client {}: {error}", id.0);
-                return self.effects.hang_up(id);
-            }
-        };
-        if client.closing && lane.unsent().is_empty() {
-            client.lane = None;
-        }
+        let written = self.clients.flush(id);
         if written > 0 {
             self.handle(now, Input::Written(id, written));
         }

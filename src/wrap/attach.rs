@@ -17,7 +17,7 @@ use platform::{
     pty::CTRL_BREAK,
     stop_signals::{self, Signal},
     transport::Stream,
-    tty::{self, Input, Interrupter, RawMode, Size},
+    tty::{self, Interrupter, RawMode, Size},
 };
 use protocol::{
     Moment,
@@ -66,7 +66,7 @@ pub struct Settings {
     /// The key that detaches.
     pub detach_key: DetachKey,
     /// The person's keys.
-    pub keys: Input,
+    pub keys: tty::Input,
     /// The person's screen.
     pub screen: Box<dyn Write>,
 }
@@ -99,7 +99,7 @@ pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, Contr
     let _raw = RawMode::enter().map_err(ControlError::System)?;
     let Settings { name, drive, detach_key, keys, screen } = settings;
     let threads = Threads::start(control.stream().clone(), keys).map_err(ControlError::System)?;
-    let session = Session {
+    let terminal = AttachedTerminal {
         name,
         drive,
         detach_key,
@@ -114,11 +114,11 @@ pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, Contr
         due: Some(now().plus(SNAPSHOT_MS)),
         outer_marks: InnerMarks::of_outer_run(),
     };
-    session.run(control.answers(), &signals)
+    terminal.run(control.answers(), &signals)
 }
 
 /// The state of an attached terminal.
-struct Session {
+struct AttachedTerminal {
     name: String,
     drive: bool,
     detach_key: DetachKey,
@@ -138,7 +138,7 @@ struct Session {
     outer_marks: Option<InnerMarks>,
 }
 
-impl Session {
+impl AttachedTerminal {
     fn run(
         mut self,
         answers: &Receiver<Result<Answer, String>>,
@@ -337,7 +337,7 @@ struct Threads {
 }
 
 impl Threads {
-    fn start(stream: Stream, mut input: Input) -> io::Result<Self> {
+    fn start(stream: Stream, mut input: tty::Input) -> io::Result<Self> {
         let (pressed, keys) = bounded(1);
         let (sender, to_send) = bounded::<Vec<u8>>(1);
         let (signal_sent, sent) = bounded(1);

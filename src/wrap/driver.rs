@@ -17,7 +17,7 @@ use super::{
     waker::Waker,
 };
 use activity::ActivityReports;
-use client::{Client, Ended, Event, Reply, SendId, State};
+use client::{Client, ConnectionState, Ended, Event, Reply, SendId};
 use crossbeam_channel::{Receiver, never, select};
 use platform::{
     clock, process,
@@ -444,13 +444,14 @@ impl Driver {
     }
 
     fn follow_transcript(&mut self, event: transcripts::Event) {
-        use transcripts::Event;
         match event {
-            Event::Opened(id, path) => drop(self.transcripts.insert(id, path)),
-            Event::Closed(id) => drop(self.transcripts.remove(&id)),
-            Event::Owned(id) => self.input(Input::Owned(id)),
-            Event::Recorded(id, record) => self.input(Input::Recorded(id, record)),
-            Event::Searched { at, is_alone } => self.input(Input::Searched { at, is_alone }),
+            transcripts::Event::Opened(id, path) => drop(self.transcripts.insert(id, path)),
+            transcripts::Event::Closed(id) => drop(self.transcripts.remove(&id)),
+            transcripts::Event::Owned(id) => self.input(Input::Owned(id)),
+            transcripts::Event::Recorded(id, record) => self.input(Input::Recorded(id, record)),
+            transcripts::Event::Searched { at, is_alone } => {
+                self.input(Input::Searched { at, is_alone })
+            }
         }
     }
 
@@ -492,14 +493,14 @@ impl Driver {
                 let why = "the agent takes no more messages now";
                 self.client.return_delivery(&id, NackCode::AgentOffline, why, Some(after_ms));
             }
-            Output::Hooked(ticket, text) => self.answer_hook(ticket, text),
+            Output::Hooked(caller, text) => self.answer_hook(caller, text),
             Output::Wake { arguments, session, text, id } => {
                 self.waker.wake(arguments, session, text, id);
             }
-            Output::Taken(ticket, taken) => self.answer_taker(ticket, taken),
+            Output::Taken(caller, taken) => self.answer_taker(caller, taken),
             Output::Activity(doing) => self.activity.tell(now(), &self.client, doing),
-            Output::Counted(ticket, hops) => {
-                self.clients.answer(now(), ticket.0, &control::Answer::Counted { hops });
+            Output::Counted(caller, hops) => {
+                self.clients.answer(now(), caller.0, &control::Answer::Counted { hops });
             }
             Output::Log(line) => tracing::info!("{line}"),
         }
@@ -640,7 +641,7 @@ impl Driver {
                 self.input(Input::Delivered(message::answer_to_type(&send_id, &answer)));
             }
             Event::State(state) => {
-                let is_connected = matches!(state, State::Ready(_));
+                let is_connected = matches!(state, ConnectionState::Ready(_));
                 self.activity.connected(is_connected);
                 self.input(Input::Connected(is_connected));
             }

@@ -5,7 +5,7 @@ use crate::{
     upgrade::DetachedDaemon,
     wrap::{wait_until_heard, wrap_line_reader},
 };
-use client::{Client, Ended, Event, Meta, Outgoing, SendId, Settings, State};
+use client::{Client, ConnectionState, Ended, Event, Meta, Outgoing, SendId, Settings};
 use parking_lot::Mutex;
 use platform::{
     endpoint::Endpoint,
@@ -156,7 +156,9 @@ impl Agent {
                     Event::Accepted { send_id, .. } => Fact::Accepted(send_id),
                     Event::Refused { send_id, nack } => Fact::Refused(send_id, nack.code),
                     Event::Missed { why } => Fact::Missed(why),
-                    Event::State(State::Ready(welcome)) => Fact::Ready(welcome.session_id),
+                    Event::State(ConnectionState::Ready(welcome)) => {
+                        Fact::Ready(welcome.session_id)
+                    }
                     Event::Ended(ended) => Fact::Ended(ended),
                     _ => continue,
                 };

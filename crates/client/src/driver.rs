@@ -6,7 +6,7 @@
 
 use super::{
     error::ClientError,
-    message::{Answer, Delivery, Ended, Event, SendId, State},
+    message::{Answer, ConnectionState, Delivery, Ended, Event, SendId},
     session::{Input, Output, Session},
     settings::WhenAbsent,
 };
@@ -430,7 +430,8 @@ impl Driver {
 
 /// Whether an event is only about the progress of an attempt to connect.
 const fn is_of_attempt(event: &Event) -> bool {
-    matches!(event, Event::State(State::Connecting | State::Handshaking | State::Backoff { .. }))
+    use ConnectionState::{Backoff, Connecting, Handshaking};
+    matches!(event, Event::State(Connecting | Handshaking | Backoff { .. }))
 }
 
 /// The bytes of an event that count against [`BUFFERED_EVENTS_BYTES_MAX`].
@@ -467,13 +468,13 @@ mod tests {
         let server = Server { connect, when_absent: None };
         let mut driver =
             Driver::new(session, server, bounded(1).1, events, Arc::new(Quota::default()));
-        let attempt = |wait_ms| State::Backoff { wait_ms, why: "nobody".to_owned() };
+        let attempt = |wait_ms| ConnectionState::Backoff { wait_ms, why: "nobody".to_owned() };
         for wait_ms in 0..100 {
             driver.buffer(Event::State(attempt(wait_ms)));
             driver.pass_events();
         }
         driver.buffer(Event::Missed { why: "some".to_owned() });
-        driver.buffer(Event::State(State::Connecting));
+        driver.buffer(Event::State(ConnectionState::Connecting));
         let mut all = Vec::new();
         while let Ok(event) = received.try_recv() {
             all.push(event);
@@ -484,6 +485,6 @@ mod tests {
         else {
             panic!("{all:?}")
         };
-        assert_eq!((first, last, then), (&attempt(0), &attempt(99), &State::Connecting));
+        assert_eq!((first, last, then), (&attempt(0), &attempt(99), &ConnectionState::Connecting));
     }
 }

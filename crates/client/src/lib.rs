@@ -20,7 +20,8 @@ mod settings;
 pub use driver::Connect;
 pub use error::ClientError;
 pub use message::{
-    Answer, Delivery, Ended, Event, Forwarded, LastFailure, Outgoing, Reply, SendId, State,
+    Answer, ConnectionState, Delivery, Ended, Event, Forwarded, LastFailure, Outgoing, Reply,
+    SendId,
 };
 pub use protocol::payload::Meta;
 pub use settings::{Mode, Settings, WhenAbsent};
@@ -336,7 +337,7 @@ impl Drop for Client {
 fn wait_for_welcome(events: &Receiver<Event>, endpoint: &str) -> Result<Welcome, ClientError> {
     loop {
         match events.recv() {
-            Ok(Event::State(State::Ready(welcome))) => return Ok(*welcome),
+            Ok(Event::State(ConnectionState::Ready(welcome))) => return Ok(*welcome),
             Ok(Event::Ended(Ended::GaveUp { why, last: LastFailure::NoListener, .. })) => {
                 return Err(ClientError::NoDaemon { endpoint: endpoint.to_owned(), why });
             }

@@ -316,14 +316,14 @@ pub enum Event {
     /// tries to connect again.
     Error(ErrorPayload),
     /// The connection's state changed.
-    State(State),
+    State(ConnectionState),
     /// The connection has ended for good: the client does not reconnect by itself.
     Ended(Ended),
 }
 
 /// The state of a client, as in docs/PROTOCOL.md, section 15.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ConnectionState {
     /// No connection is attempted.
     Disconnected,
     /// A stream is being opened.

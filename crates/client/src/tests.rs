@@ -192,7 +192,7 @@ fn message_survives_the_loss_of_its_connection() {
     assert_eq!((first.as_str(), to.as_deref()), (send_id.0.as_str(), Some("Bob")));
     assert_eq!(payload, serde_json::json!({"kind": "message", "body": "hi"}));
     drop(daemon);
-    assert!(matches!(next(&client), Event::State(State::Backoff { .. })));
+    assert!(matches!(next(&client), Event::State(ConnectionState::Backoff { .. })));
     let mut daemon = daemons.recv_timeout(WATCHDOG).unwrap();
     daemon.handshake();
     assert_eq!(daemon.receive(Kind::Send).0, send_id.0);

@@ -12,7 +12,7 @@ mod pipe;
 pub use pipe::{Event, Pipe};
 
 use super::{
-    border::{Carry, Input, Outcome, Ticket},
+    border::{self, Carry, Outcome, Ticket},
     local::{Local, Transport},
     window::Unanswered,
 };
@@ -203,15 +203,15 @@ impl<'a> Link<'a> {
                 if let Ok(ack) = envelope.decode_member::<Ack<'_>>(envelope.payload) {
                     let id = ack.ack_id.into_owned();
                     self.sent.remove(&id);
-                    local.input(now, Input::Carried(&self.agents.peer, id));
+                    local.input(now, border::Input::Carried(&self.agents.peer, id));
                 }
             }
-            Kind::Ack => local.input(now, Input::Frame(&self.agents.peer, json, 0)),
+            Kind::Ack => local.input(now, border::Input::Frame(&self.agents.peer, json, 0)),
             Kind::Nack => {
                 if let Ok(nack) = envelope.decode_member::<Nack>(envelope.payload) {
                     self.sent.remove(&nack.ack_id);
                 }
-                local.input(now, Input::Frame(&self.agents.peer, json, 0));
+                local.input(now, border::Input::Frame(&self.agents.peer, json, 0));
             }
             Kind::Ping => self.write(now, Kind::Pong, &Empty {}),
             Kind::Bye => {
@@ -294,7 +294,7 @@ impl<'a> Link<'a> {
         {
             return self.refuse("it sends more than a link allows");
         }
-        local.input(now, Input::Frame(&self.agents.peer, json, ticket));
+        local.input(now, border::Input::Frame(&self.agents.peer, json, ticket));
         ControlFlow::Continue(())
     }
 

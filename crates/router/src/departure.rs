@@ -5,7 +5,7 @@ use super::{
     connections::Content,
     interface::{ClientId, CloseReason, Output},
     keys::AgentKey,
-    mail::Sent,
+    mail::{DetachedStreams, Sent},
     notices,
     work::NODE_WORK,
 };
@@ -112,7 +112,7 @@ impl Router {
         let Some(name) = self.directory.name(to) else { return };
         let message = format!("{name} went away before it was delivered");
         let id = sent.id.as_str();
-        self.nack_sender((sent.from, sent.by), to, id, NackCode::AgentOffline, message);
+        self.nack_sender(sent.from, sent.by, to, id, NackCode::AgentOffline, message);
     }
 
     /// Sends a NACK about one recipient of a SEND: to the connection `by`, if a companion or an
@@ -120,7 +120,8 @@ impl Router {
     /// gets none.
     pub(super) fn nack_sender(
         &mut self,
-        (sender, by): (AgentKey, Option<ClientId>),
+        sender: AgentKey,
+        by: Option<ClientId>,
         recipient: AgentKey,
         ack_id: &str,
         code: NackCode,
@@ -307,7 +308,7 @@ impl Router {
         self.directory.cancel_forgetting(&mut self.ctx, agent);
         self.drop_session(agent);
         self.questions.close_all_of(&mut self.ctx, agent);
-        let (receives, sends) = self.mail.detach_streams(agent);
+        let DetachedStreams { receives, sends } = self.mail.detach_streams(agent);
         for stream in receives {
             for message in self.mail.waiting_in(stream) {
                 self.expire(message, "the name of its recipient was forgotten");

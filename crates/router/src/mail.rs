@@ -30,4 +30,4 @@ pub(super) use outbox::Load;
 pub(super) use sent::Sent;
 #[cfg(test)]
 pub(super) use stream::Stream;
-pub(super) use table::Mail;
+pub(super) use table::{DetachedStreams, Mail};

@@ -42,7 +42,8 @@ impl Notices {
     pub(super) fn hold(
         &mut self,
         ctx: &mut Context,
-        (sender, name): (AgentKey, &Name),
+        sender: AgentKey,
+        name: &Name,
         number: u64,
         frame: Arc<[u8]>,
     ) {
@@ -71,10 +72,14 @@ impl Notices {
         frames.map(|(number, frame)| Notice { frame, number: Some(number) }).collect()
     }
 
-    /// Returns all notices that wait.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u64, AgentKey, Arc<[u8]>)> {
+    /// Returns all notices that wait, with their senders.
+    pub(super) fn all(&self) -> impl Iterator<Item = (AgentKey, Notice)> {
         self.0.iter().flat_map(|(agent, waiting)| {
-            waiting.frames.iter().map(|(number, frame)| (*number, *agent, frame.clone()))
+            let notice = |number: &u64, frame: &Arc<[u8]>| Notice {
+                frame: frame.clone(),
+                number: Some(*number),
+            };
+            waiting.frames.iter().map(move |(number, frame)| (*agent, notice(number, frame)))
         })
     }
 }

@@ -10,6 +10,7 @@ use super::{
     journal::Acceptance,
     keys::AgentKey,
     mail::{SendState, State},
+    persist::{Reach, Recorded},
     questions::Question,
     send::Verdict,
     send_digest::SendDigest,
@@ -169,8 +170,8 @@ impl Router {
             answers: Some(delivery),
         };
         let deliveries = queued.key.into_iter().collect();
-        let (ticket, number) =
-            self.persist(&send, digest, None, deliveries, (None, &[]), Some(acceptance));
+        let Recorded { number, ticket } =
+            self.persist(&send, digest, None, deliveries, Reach::default(), Some(acceptance));
         let state = SendState::Complete { recipients: None, away: false, number, ticket };
         self.remember_send(&send, digest, state, 1);
         self.questions.set_being_mailed(delivery, true);

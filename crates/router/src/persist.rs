@@ -18,6 +18,23 @@ use protocol::{
 };
 use std::sync::Arc;
 
+/// How far a SEND has come.
+#[derive(Default)]
+pub(super) struct Reach<'a> {
+    /// The number of recipients that have it, if it goes to several.
+    pub(super) recipients: Option<u64>,
+    /// The recipients that do not have it yet.
+    pub(super) left: &'a [AgentKey],
+}
+
+/// A SEND that was handed to the store.
+pub(super) struct Recorded {
+    /// The message's number in records.
+    pub(super) number: u64,
+    /// The change's ticket.
+    pub(super) ticket: u64,
+}
+
 /// Returns the ACK that accepts a SEND.
 pub(super) fn acceptance_of(
     send: &SendRequest<'_>,
@@ -29,17 +46,17 @@ pub(super) fn acceptance_of(
 }
 
 impl Router {
-    /// Hands a SEND to the store, or only its new deliveries if the message is stored already.
-    /// Returns the change's ticket and the message's number in records.
+    /// Hands a SEND to the store, or only its new deliveries if the message is stored already, with
+    /// this number.
     pub(super) fn persist(
         &mut self,
         send: &SendRequest<'_>,
         digest: SendDigest,
         number: Option<u64>,
         deliveries: Vec<MessageKey>,
-        (recipients, left): (Option<u64>, &[AgentKey]),
+        Reach { recipients, left }: Reach<'_>,
         acceptance: Option<Acceptance>,
-    ) -> (u64, u64) {
+    ) -> Recorded {
         let number = number.unwrap_or_else(|| self.ctx.journal.next_message());
         self.mail.set_message_number(&deliveries, number);
         let queued = deliveries.first().and_then(|key| self.mail.message(*key));
@@ -67,7 +84,7 @@ impl Router {
         }
         let pending = PendingSend { sender: send.from, digest, deliveries, acceptance };
         self.ctx.journal.wait(ticket, Continuation::Accept(Box::new(pending)));
-        (ticket, number)
+        Recorded { number, ticket }
     }
 
     /// Returns the session and proof of the connection that sent a SEND.

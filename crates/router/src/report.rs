@@ -52,7 +52,7 @@ impl Router {
         };
         let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
         let by = message.sent.by.filter(|by| self.connections.membership(*by).is_some());
-        self.inform((message.sent.from, by), client, frame);
+        self.inform(message.sent.from, by, client, frame);
     }
 
     /// Hands a frame to a sender: on the connection `client` that asked the question, or else on
@@ -60,7 +60,8 @@ impl Router {
     /// companion or an operator sent the message, and only that connection gets the frame.
     fn inform(
         &mut self,
-        (sender, by): (AgentKey, Option<ClientId>),
+        sender: AgentKey,
+        by: Option<ClientId>,
         client: Option<ClientId>,
         frame: Arc<[u8]>,
     ) {
@@ -95,7 +96,7 @@ impl Router {
             number
         });
         self.mail.make_room(&mut self.ctx, frame.len());
-        self.notices.hold(&mut self.ctx, (sender, &agent.name), number, frame);
+        self.notices.hold(&mut self.ctx, sender, &agent.name, number, frame);
     }
 
     /// Restores a notice. The sender is `None` if its name is forgotten.
@@ -108,13 +109,11 @@ impl Router {
         }
     }
 
-    /// Returns the notices that the store has: notices that wait for their senders, and notices
-    /// that were handed out and are not written yet.
-    pub(super) fn recorded_notices(&self) -> Vec<(u64, AgentKey, Arc<[u8]>)> {
-        let unwritten = self.connections.unwritten_notices().into_iter();
-        let unwritten =
-            unwritten.filter_map(|(agent, number, frame)| Some((number?, agent, frame)));
-        self.notices.all().chain(unwritten).collect()
+    /// Returns the notices that the store has, with their senders: notices that wait for their
+    /// senders, and notices that were handed out and are not written yet.
+    pub(super) fn recorded_notices(&self) -> Vec<(AgentKey, Notice)> {
+        let notices = self.notices.all().chain(self.connections.unwritten_notices());
+        notices.filter(|(_, notice)| notice.number.is_some()).collect()
     }
 
     /// Records the question of a delivery that was acknowledged, because the question is still
@@ -169,7 +168,7 @@ impl Router {
             self.questions.close(&mut self.ctx, delivery);
         }
         let frame = frame_for_sender(&mut self.ctx, Kind::Nack, None, &nack);
-        self.inform((from, by), client, frame);
+        self.inform(from, by, client, frame);
     }
 
     /// Handles an ACK that may answer a question. Ignores every answer after the first, and answers
@@ -206,7 +205,7 @@ impl Router {
                 if let Some(question) = self.questions.close(&mut self.ctx, delivery) {
                     self.notify_answer(delivery, ends, &answer.ack_id);
                     self.copy_answer_to_taps(delivery, ends, &answer, frame.len());
-                    self.inform((question.from, question.by), question.client, frame);
+                    self.inform(question.from, question.by, question.client, frame);
                 }
             }
             Err(refusal) => {

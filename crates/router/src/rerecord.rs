@@ -1,6 +1,6 @@
 //! Recording of the router's whole state, for a store that lost its records.
 
-use super::{Router, keys::MessageKey, mail::SendState, notices};
+use super::{Router, connections::Notice, keys::MessageKey, mail::SendState, notices};
 use protocol::record::{AcceptedSend, Change, DedupRecord, DeliveryRecord};
 
 impl Router {
@@ -19,10 +19,10 @@ impl Router {
             }
         }
         let mut notices = self.recorded_notices();
-        notices.sort_unstable_by_key(|(number, ..)| *number);
-        for (number, agent, frame) in notices {
+        notices.sort_unstable_by_key(|(_, notice)| notice.number);
+        for (agent, Notice { frame, number }) in notices {
             // A forgotten agent does not return, so its notices are not needed.
-            if let Some(agent) = self.directory.get(agent) {
+            if let (Some(agent), Some(number)) = (self.directory.get(agent), number) {
                 notices::record(&mut self.ctx, number, agent.number, &frame);
             }
         }

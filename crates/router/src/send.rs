@@ -6,7 +6,7 @@ use super::{
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
     mail::{Reliable, SendState, Sent, State, UnreadNotice},
-    persist::acceptance_of,
+    persist::{Reach, Recorded, acceptance_of},
     questions,
     send_digest::SendDigest,
     send_request::{Numbers, Queued, Refusal, SendRequest, deliver_bytes_max},
@@ -94,7 +94,7 @@ impl Router {
         message: String,
     ) {
         self.ctx.counts.refused += 1;
-        self.nack_sender((send.from, send.by), to, &send.envelope.id, code, message);
+        self.nack_sender(send.from, send.by, to, &send.envelope.id, code, message);
     }
 
     /// Checks everything about a SEND that does not depend on its recipients.
@@ -174,8 +174,9 @@ impl Router {
                 if let (Some(digest), Some(key)) = (digest, queued.key) {
                     let away = self.directory[to].client.is_none() && !self.is_operator(to);
                     let acceptance = acceptance_of(send, None, away);
-                    let (ticket, number) =
-                        self.persist(send, digest, None, vec![key], (None, &[]), Some(acceptance));
+                    let reach = Reach::default();
+                    let Recorded { number, ticket } =
+                        self.persist(send, digest, None, vec![key], reach, Some(acceptance));
                     let state = SendState::Complete { recipients: None, away, number, ticket };
                     self.remember_send(send, digest, state, 1);
                 }
@@ -282,8 +283,9 @@ impl Router {
         let is_complete = busy.is_empty();
         let acceptance = is_complete.then(|| acceptance_of(send, Some(recipients), false));
         let number = Some(number).filter(|number| *number > 0);
-        let reached = (Some(recipients), &*busy);
-        let (ticket, number) = self.persist(send, digest, number, persisting, reached, acceptance);
+        let reach = Reach { recipients: Some(recipients), left: &busy };
+        let Recorded { number, ticket } =
+            self.persist(send, digest, number, persisting, reach, acceptance);
         let state = if is_complete {
             SendState::Complete { recipients: Some(recipients), away: false, number, ticket }
         } else {

@@ -13,6 +13,7 @@ mod outcomes;
 mod promises;
 mod replay;
 mod seeds;
+mod sends;
 mod steps;
 mod world;
 

@@ -2,7 +2,7 @@
 
 use super::{
     Router,
-    connections::{CLOSE_MS, Notice},
+    connections::CLOSE_MS,
     interface::{CloseReason, Output},
     timers::Timer,
 };
@@ -38,9 +38,9 @@ impl Router {
     /// Ends the router, and hangs up the remaining clients.
     pub(super) fn stopped(&mut self) {
         self.lifecycle.note_stopped();
-        for (agent, number, frame) in self.connections.unwritten_notices() {
-            if number.is_none() {
-                self.hold_notice(agent, Notice { frame, number });
+        for (agent, notice) in self.connections.unwritten_notices() {
+            if notice.number.is_none() {
+                self.hold_notice(agent, notice);
             }
         }
         self.mail.record_stop(&mut self.ctx);

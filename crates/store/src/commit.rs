@@ -4,6 +4,7 @@ mod answer;
 mod recovery;
 
 use super::{
+    Opened, Store,
     active_query::ActiveQuery,
     error::{OpenError, StoreError},
     fault::{FaultPoint, Faults},
@@ -94,10 +95,7 @@ struct Group {
 }
 
 impl Committer {
-    pub(super) fn open(
-        settings: Settings,
-        now_unix_ms: u64,
-    ) -> Result<(Self, Image, Vec<String>), OpenError> {
+    pub(super) fn open(settings: Settings, now_unix_ms: u64) -> Result<Opened, OpenError> {
         let mut remarks = Vec::new();
         let refused = |error: &StoreError| OpenError(error_sentence(&settings, "open", error));
         // An empty file that this start has made is not reported.
@@ -140,7 +138,7 @@ impl Committer {
             faults: Faults::default(),
             settings,
         };
-        Ok((committer, image, remarks))
+        Ok(Opened { store: Store(committer), image, remarks })
     }
 
     pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {

@@ -96,8 +96,7 @@ impl Store {
     /// # Errors
     /// If the file cannot be opened, or is newer than this program.
     pub fn open(settings: Settings, now_unix_ms: u64) -> Result<Opened, OpenError> {
-        let (committer, image, remarks) = commit::Committer::open(settings, now_unix_ms)?;
-        Ok(Opened { store: Self(committer), image, remarks })
+        commit::Committer::open(settings, now_unix_ms)
     }
 
     /// Does jobs on this thread until the channel is disconnected, then closes the database.

@@ -69,13 +69,21 @@ struct Asked {
     is_seen: bool,
 }
 
+/// An activity that the daemon was told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    activity: Activity,
+    source: ActivitySource,
+    at: Moment,
+}
+
 /// The state machine of an agent's activity.
 #[derive(Debug, Default)]
 pub(super) struct ActivityWatch {
     /// The current activity; `None` while it is not known.
     doing: Option<Doing>,
-    /// The activity that the daemon was told last, and when.
-    told: Option<(Activity, ActivitySource, Moment)>,
+    /// The activity that the daemon was told last.
+    told: Option<Told>,
     asked: Option<Asked>,
     is_heard: bool,
     /// The part of the screen that the last look has found, and since when.
@@ -209,7 +217,8 @@ impl ActivityWatch {
             return None;
         }
         let doing = self.doing?;
-        self.told = Some((doing.activity, doing.source, now));
+        let Doing { activity, source, .. } = doing;
+        self.told = Some(Told { activity, source, at: now });
         Some(doing)
     }
 
@@ -217,9 +226,9 @@ impl ActivityWatch {
         let doing = self.doing?;
         match self.told {
             None => Some(doing.since),
-            Some((told, source, _)) if told == doing.activity && source == doing.source => None,
+            Some(told) if told.activity == doing.activity && told.source == doing.source => None,
             Some(_) if doing.activity == Activity::Ended => Some(doing.since),
-            Some((_, _, at)) => Some(at.plus(TELL_MS)),
+            Some(told) => Some(told.at.plus(TELL_MS)),
         }
     }
 

@@ -37,7 +37,7 @@ use super::{
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
-    output::{Output, Progress, RETURN_MS, State, Ticket},
+    output::{Caller, Output, Progress, RETURN_MS, State},
     recipe::{ReaderState, Reads, Recipe, Spot, Turns, text_before_cursor},
     screen::Screen,
     settings::Settings,
@@ -121,13 +121,13 @@ pub(super) struct Injector {
     submitted: Option<Submitted>,
     leases: Leases,
     /// The hook that waits to begin a turn.
-    waiter: Option<Ticket>,
+    waiter: Option<Caller>,
     /// The CLI's id of the conversation, as hooks have stated it since the person's last Enter.
     session: Option<String>,
     /// The time before which no hook begins a turn, since a menu may be open.
     wake_not_before: Option<Moment>,
     /// The hooks that told the agent of messages, each with the messages' ids.
-    announced: VecDeque<(Ticket, Vec<String>)>,
+    announced: VecDeque<(Caller, Vec<String>)>,
     kept_keys: KeptKeys,
     writes: WriteCount,
     history: History,

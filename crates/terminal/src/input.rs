@@ -3,11 +3,11 @@
 use super::{
     failure::DeliveryFailure,
     keyboard::Reader,
-    output::{SendHandle, Ticket},
+    output::{Caller, SendHandle},
     recipe::Recipe,
     transcript::{Record, TranscriptId},
 };
-use protocol::{Moment, activity::Activity, deliver::Proof, hook::Report, payload::LoopCount};
+use protocol::{Moment, activity::Activity, deliver::Proof, hook, payload::LoopCount};
 
 /// A message for the agent.
 #[derive(Clone, Debug, Default)]
@@ -106,20 +106,20 @@ pub enum Input<'a> {
     /// recipe.
     Recognised(Box<Recipe>),
     /// A hook reports, and waits for [`Output::Hooked`](super::Output::Hooked).
-    Hooked(Ticket, Report),
-    /// The hook with this ticket was gone when it was answered.
-    HookGone(Ticket),
-    /// The hook with this ticket was answered with a text, and has disconnected without PRINTED.
-    HookUnconfirmed(Ticket),
+    Hooked(Caller, hook::Report),
+    /// This hook was gone when it was answered.
+    HookGone(Caller),
+    /// This hook was answered with a text, and has disconnected without PRINTED.
+    HookUnconfirmed(Caller),
     /// The process of [`Output::Wake`](super::Output::Wake) has not brought the delivery with this
     /// id to the agent, and will not.
     NotWoken(String),
     /// A command of the agent's takes the message whose id begins so, or all messages, and waits
     /// for [`Output::Taken`](super::Output::Taken).
-    Take(Ticket, Option<String>),
+    Take(Caller, Option<String>),
     /// A command of the agent's is about to send a message to this recipient, and waits for
     /// [`Output::Counted`](super::Output::Counted).
-    Count(Ticket, String),
+    Count(Caller, String),
     /// The terminal side's deadline is reached.
     Tick,
     /// The child has ended and all its output was passed on. Later inputs have no effect.

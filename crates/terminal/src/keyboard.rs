@@ -192,7 +192,7 @@ impl Foreground<'_> {
                 _ => barred(Obstacle::Shell),
             },
             Kind::Interpreter => barred(Obstacle::Interpreter),
-            Kind::Session => barred(Obstacle::Session),
+            Kind::Conduit => barred(Obstacle::Conduit),
             _ if member.is_stopped => barred(Obstacle::Suspended),
             Kind::Script(path) | Kind::Other(path) => {
                 let mut paths = [Some(path), program.script.as_ref()].into_iter().flatten();
@@ -221,7 +221,7 @@ impl Foreground<'_> {
 fn stricter(first: Reader, second: Reader) -> Reader {
     let rank = |reader: &Reader| match reader {
         Reader::Barred(Obstacle::Nested, _) => 0,
-        Reader::Barred(Obstacle::Session | Obstacle::Interpreter, _) => 1,
+        Reader::Barred(Obstacle::Conduit | Obstacle::Interpreter, _) => 1,
         Reader::Barred(Obstacle::Shell, _) => 2,
         Reader::Barred(Obstacle::Unidentified, _) => 3,
         Reader::Barred(..) | Reader::Unseen => 4,

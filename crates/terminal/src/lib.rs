@@ -43,7 +43,7 @@ pub use activity::Doing;
 pub use failure::{DeliveryFailure, FailureCause};
 pub use input::{IncomingMessage, Input, UnreadMessage};
 pub use outgoing::OutgoingMessage;
-pub use output::{Output, Progress, SendHandle, State, Taken, Ticket, Unreadable};
+pub use output::{Caller, Output, Progress, SendHandle, State, Taken, Unreadable};
 pub use settings::Settings;
 pub use source::ReadFrom;
 
@@ -140,16 +140,16 @@ impl TerminalSide {
                 self.listener.set_margin(recipe.margin.into());
                 self.injector.set_recipe(*recipe);
             }
-            Input::Hooked(ticket, report) => {
+            Input::Hooked(caller, report) => {
                 self.activity.report(now, report.point);
-                self.injector.hooked(now, ticket, &report, out);
+                self.injector.hooked(now, caller, &report, out);
             }
-            Input::HookGone(ticket) => self.injector.hook_gone(ticket),
-            Input::HookUnconfirmed(ticket) => self.injector.hook_unconfirmed(now, ticket),
+            Input::HookGone(caller) => self.injector.hook_gone(caller),
+            Input::HookUnconfirmed(caller) => self.injector.hook_unconfirmed(now, caller),
             Input::NotWoken(id) => self.injector.not_woken(&id),
-            Input::Take(ticket, id) => self.take(now, ticket, id.as_deref(), out),
-            Input::Count(ticket, to) => {
-                out.push(Output::Counted(ticket, self.injector.count_sent(&to)));
+            Input::Take(caller, id) => self.take(now, caller, id.as_deref(), out),
+            Input::Count(caller, to) => {
+                out.push(Output::Counted(caller, self.injector.count_sent(&to)));
             }
             Input::Tick => self.on_tick(now, out),
             Input::ChildGone => self.child_gone(now, out),
@@ -305,9 +305,9 @@ impl TerminalSide {
         self.activity.changed(now);
     }
 
-    fn take(&mut self, now: Moment, ticket: Ticket, id: Option<&str>, out: &mut Vec<Output>) {
+    fn take(&mut self, now: Moment, caller: Caller, id: Option<&str>, out: &mut Vec<Output>) {
         let reads_screen = self.listener.reads_screen();
-        for frame in self.injector.take(now, ticket, id, reads_screen, out) {
+        for frame in self.injector.take(now, caller, id, reads_screen, out) {
             self.listener.remember_frame(&frame.hex, &frame.body);
         }
     }

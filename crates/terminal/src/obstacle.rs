@@ -24,7 +24,7 @@ pub enum Obstacle {
     /// An interpreter, a debugger or an editor reads commands.
     Interpreter,
     /// A multiplexer, or a session on another machine or of another user, passes keys on.
-    Session,
+    Conduit,
     /// Another wrapper has the terminal.
     Nested,
     /// The system does not tell which program reads the terminal.
@@ -59,7 +59,7 @@ impl Obstacle {
             Self::HalfTyped => "send it off, or erase it".to_owned(),
             Self::OtherScreen | Self::ShellMode => "leave it".to_owned(),
             Self::OtherProgram => "end it".to_owned(),
-            Self::Shell | Self::Interpreter | Self::Session => format!("leave {name}"),
+            Self::Shell | Self::Interpreter | Self::Conduit => format!("leave {name}"),
             Self::Unidentified => "end all but one".to_owned(),
             Self::NoPrompt => format!("see `agent-relay attach {agent}`"),
             Self::Unaccepted => "run it with --accepts-text, if it does".to_owned(),
@@ -95,7 +95,7 @@ impl fmt::Display for Obstacle {
             Self::OtherProgram => "the program is in the terminal's foreground",
             Self::Unaccepted => "the program is not known to read text",
             Self::Interpreter => "the program takes what is typed for commands",
-            Self::Session => "the program hands what is typed to another one",
+            Self::Conduit => "the program hands what is typed to another one",
             Self::Nested => "another `run` has the terminal",
             Self::Unidentified => "several programs read the keyboard, or an unknown one",
             Self::Suspended => "the program is suspended",

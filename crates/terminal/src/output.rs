@@ -13,7 +13,7 @@ pub(super) const RETURN_MS: u64 = 1000;
 
 /// Identifies a hook or a command of the agent's that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket(pub u64);
+pub struct Caller(pub u64);
 
 /// An action for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Output {
     /// more. The daemon delivers it again after at least so many milliseconds.
     Return(String, u64),
     /// Answer a hook, with a text for the agent if there is one.
-    Hooked(Ticket, Option<String>),
+    Hooked(Caller, Option<String>),
     /// Start a process of the agent's CLI that adds a text to the queue of prompts of a
     /// conversation.
     Wake {
@@ -46,11 +46,11 @@ pub enum Output {
         id: String,
     },
     /// Answer a command that takes messages.
-    Taken(Ticket, Taken),
+    Taken(Caller, Taken),
     /// Tell the daemon what the agent does. Only the latest activity counts.
     Activity(Doing),
     /// Answer a command that sends a message, with the count that goes with it.
-    Counted(Ticket, Option<LoopCount>),
+    Counted(Caller, Option<LoopCount>),
     /// Write this line to the log.
     Log(String),
 }

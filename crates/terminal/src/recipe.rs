@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(form(Reader::Agent("codex".into())), Err(Obstacle::OtherProgram));
         assert_eq!(form(Reader::Shell), Err(Obstacle::Shell));
         assert_eq!(form(Reader::Unseen), Err(Obstacle::Unidentified));
-        for why in [Obstacle::Session, Obstacle::Nested, Obstacle::Shell, Obstacle::Suspended] {
+        for why in [Obstacle::Conduit, Obstacle::Nested, Obstacle::Shell, Obstacle::Suspended] {
             assert_eq!(form(Reader::Barred(why, None)), Err(why));
         }
     }

@@ -39,13 +39,17 @@ pub(super) struct Running {
     messages: Receiver<()>,
 }
 
+/// A command that has been started, and its pipes.
+pub(super) struct Started {
+    pub(super) running: Running,
+    pub(super) input: ChildStdin,
+    pub(super) output: ChildStdout,
+}
+
 impl Running {
     /// Starts the command. Its messages are shown with the machine's name, as long as anything can
     /// write them: also a process that the command has left behind.
-    pub(super) fn start(
-        command: &[OsString],
-        host: &Host,
-    ) -> Result<(Self, ChildStdin, ChildStdout), Failure> {
+    pub(super) fn start(command: &[OsString], host: &Host) -> Result<Started, Failure> {
         let name = escaped(&command[0].to_string_lossy());
         let mut child = Command::new(&command[0])
             .args(&command[1..])
@@ -67,7 +71,7 @@ impl Running {
         };
         let thread = thread::Builder::new().name("link messages".to_owned()).spawn(show);
         thread.map_err(Failure::because)?;
-        Ok((running, input, output))
+        Ok(Started { running, input, output })
     }
 
     /// Waits for the end of the command, whose input has ended, and kills it if that takes too

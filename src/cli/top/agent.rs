@@ -21,6 +21,14 @@ pub(super) enum Need {
     Nothing,
 }
 
+/// The place of an agent in the list, by the first field in which two differ.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    need: Need,
+    is_away: bool,
+    lower_name: String,
+}
+
 /// An agent in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Agent {
@@ -95,8 +103,8 @@ impl Agent {
     }
 
     /// The place in the list: agents that wait for their person first, then those that are here.
-    pub(super) fn rank(&self) -> (Need, bool, String) {
-        (self.need, !self.is_here, self.name.to_lowercase())
+    pub(super) fn rank(&self) -> Rank {
+        Rank { need: self.need, is_away: !self.is_here, lower_name: self.name.to_lowercase() }
     }
 
     /// The cells of the agent's row at a moment.

@@ -251,7 +251,9 @@ fn wait(client: &Client, wake: &Receiver<()>) -> Result<bool, End> {
 /// The end of a connection, if an event is one. `None` stands for a client that has ended.
 fn lost(event: Option<Event>) -> Option<End> {
     match event {
-        Some(Event::State(client::State::Backoff { why, .. })) => Some(End::Lost(escaped(&why))),
+        Some(Event::State(client::ConnectionState::Backoff { why, .. })) => {
+            Some(End::Lost(escaped(&why)))
+        }
         Some(Event::Ended(ended)) => Some(End::Lost(escaped(&ended.to_string()))),
         Some(_) => None,
         None => Some(End::Lost("the connection has ended".to_owned())),

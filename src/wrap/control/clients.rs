@@ -11,7 +11,7 @@ use platform::pty::Size;
 use protocol::{
     Moment,
     control::{Answer, Bytes, Ended, Request, State},
-    hook::Report,
+    hook,
     secret::Secret,
 };
 use std::{collections::BTreeMap, io, mem};
@@ -54,7 +54,7 @@ pub(in crate::wrap) enum Action {
     /// Send the agent's state to the client.
     SendState,
     /// Handle a hook's report, and answer it.
-    Hook(Report),
+    Hook(hook::Report),
     /// Note that a hook has disconnected without PRINTED.
     HookUnconfirmed,
     /// Hand over the message whose id begins so, or all messages, and answer.

@@ -8,7 +8,7 @@ use crate::wrap::control::{
 use platform::{clock, pty::Pty};
 use protocol::control;
 use std::{env, process, time::Duration};
-use terminal::{Input, ReadFrom, Taken, Ticket};
+use terminal::{Caller, Input, ReadFrom, Taken};
 
 /// The longest time for clients to read the command's end.
 const GOODBYE_MS: u64 = 1000;
@@ -47,11 +47,11 @@ impl Driver {
                 if let Some(follower) = &mut self.follower {
                     follower.name(&report);
                 }
-                self.input(Input::Hooked(Ticket(id), report));
+                self.input(Input::Hooked(Caller(id), report));
             }
-            Some(Action::HookUnconfirmed) => self.input(Input::HookUnconfirmed(Ticket(id))),
-            Some(Action::Take(message)) => self.input(Input::Take(Ticket(id), message)),
-            Some(Action::Count(to)) => self.input(Input::Count(Ticket(id), to)),
+            Some(Action::HookUnconfirmed) => self.input(Input::HookUnconfirmed(Caller(id))),
+            Some(Action::Take(message)) => self.input(Input::Take(Caller(id), message)),
+            Some(Action::Count(to)) => self.input(Input::Count(Caller(id), to)),
             None => {}
         }
     }
@@ -67,7 +67,7 @@ impl Driver {
         }
         loop {
             let unconfirmed = self.clients.serve(now(), self.side.screen()).into_iter();
-            self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Ticket(id))));
+            self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Caller(id))));
             if self.inputs.is_empty() {
                 return;
             }
@@ -92,21 +92,21 @@ impl Driver {
     }
 
     /// Answers a hook. A hook that is gone gave its text to nobody.
-    pub(super) fn answer_hook(&mut self, ticket: Ticket, text: Option<String>) {
-        if !self.clients.answer(now(), ticket.0, &control::Answer::Hooked { text }) {
-            self.inputs.push_back(Input::HookGone(ticket));
+    pub(super) fn answer_hook(&mut self, caller: Caller, text: Option<String>) {
+        if !self.clients.answer(now(), caller.0, &control::Answer::Hooked { text }) {
+            self.inputs.push_back(Input::HookGone(caller));
         }
     }
 
     /// Answers a command that takes messages.
-    pub(super) fn answer_taker(&mut self, ticket: Ticket, taken: Taken) {
+    pub(super) fn answer_taker(&mut self, caller: Caller, taken: Taken) {
         let (text, why) = match taken {
             Taken::Text(text) => (Some(text), None),
             Taken::Nothing => (None, None),
             Taken::Unreadable(why) => (None, Some(why.to_string())),
         };
         // What a command that is gone has not shown is delivered again after the turn.
-        self.clients.answer(now(), ticket.0, &control::Answer::Taken { text, why });
+        self.clients.answer(now(), caller.0, &control::Answer::Taken { text, why });
     }
 
     /// Returns the reason why the agent's CLI reports nothing by hooks, although it could.

@@ -22,7 +22,7 @@ const STAGES: [(&str, &str); 5] = [
 
 #[test]
 fn diagrams_have_the_states_of_the_code() {
-    assert_eq!(states("As the client sees it"), variants(MESSAGE, "pub enum State {"));
+    assert_eq!(states("As the client sees it"), variants(MESSAGE, "pub enum ConnectionState {"));
     let (code, shown): (BTreeSet<_>, BTreeSet<_>) =
         STAGES.map(|(code, shown)| (code.to_owned(), shown.to_owned())).into_iter().unzip();
     assert_eq!(variants(CLIENT, "pub(crate) enum Stage {"), code);

@@ -5,7 +5,7 @@ use super::{
     backoff::{BACKOFF_MS, BACKOFF_MS_MAX, doubled},
     step::Output,
 };
-use crate::message::{Ended, Event, LastFailure, State};
+use crate::message::{ConnectionState, Ended, Event, LastFailure};
 use protocol::{
     Now,
     envelope::Kind,
@@ -19,14 +19,14 @@ impl Session {
     pub(super) fn connect(&mut self, out: &mut Vec<Output>) {
         self.phase = Phase::Connecting;
         self.attempts += 1;
-        out.push(Output::Event(Event::State(State::Connecting)));
+        out.push(Output::Event(Event::State(ConnectionState::Connecting)));
         out.push(Output::Connect);
     }
 
     pub(super) fn send_hello(&mut self, now: Now, out: &mut Vec<Output>) {
         self.phase = Phase::Handshaking { until: now.monotonic.plus(WELCOME_MS) };
         self.last_failure = LastFailure::Other;
-        out.push(Output::Event(Event::State(State::Handshaking)));
+        out.push(Output::Event(Event::State(ConnectionState::Handshaking)));
         let token = self.token.clone();
         let session = token.map(|token| SessionClaim { resume_token: Some(token) });
         let companion_key = self.settings.companion_key.as_ref();
@@ -118,14 +118,14 @@ impl Session {
 
     fn back_off(&mut self, now: Now, wait_ms: u64, why: String, out: &mut Vec<Output>) {
         self.phase = Phase::Backoff { until: now.monotonic.plus(wait_ms) };
-        out.push(Output::Event(Event::State(State::Backoff { wait_ms, why })));
+        out.push(Output::Event(Event::State(ConnectionState::Backoff { wait_ms, why })));
     }
 
     pub(super) fn end(&mut self, now: Now, ended: Ended, out: &mut Vec<Output>) {
         self.drop_connection(out);
         let held_back = self.resume.clear();
         self.accept_all(now, held_back, out);
-        out.push(Output::Event(Event::State(State::Disconnected)));
+        out.push(Output::Event(Event::State(ConnectionState::Disconnected)));
         out.push(Output::Event(Event::Ended(ended)));
     }
 

@@ -150,7 +150,7 @@ impl Outbox {
     ) {
         let at_least_once = outgoing.meta.requires_ack || outgoing.meta.sync.is_some();
         let (target, frame) = (Target::of(outgoing), encode(now, &id, outgoing));
-        self.add_frame((id, target, at_least_once), frame, weight, out);
+        self.add_frame(id, target, at_least_once, frame, weight, out);
     }
 
     /// Adds a message of another machine's agent, and sends it if nothing blocks it.
@@ -163,12 +163,14 @@ impl Outbox {
     ) {
         let target = Target::One(message.to.to_ascii_lowercase());
         let frame = encode_forwarded(now, &message);
-        self.add_frame((message.id, target, message.at_least_once), frame, weight, out);
+        self.add_frame(message.id, target, message.at_least_once, frame, weight, out);
     }
 
     fn add_frame(
         &mut self,
-        (id, target, at_least_once): (SendId, Target, bool),
+        id: SendId,
+        target: Target,
+        at_least_once: bool,
         frame: Vec<u8>,
         weight: usize,
         out: &mut Vec<Output>,

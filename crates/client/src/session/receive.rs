@@ -2,7 +2,7 @@
 
 use super::{Phase, SYNC_MS, Session, dedup::Verdict, step::Output, subscriptions::Request};
 use crate::{
-    message::{Answer, Delivery, Ended, Event, LastFailure, SendId, State},
+    message::{Answer, ConnectionState, Delivery, Ended, Event, LastFailure, SendId},
     settings::Mode,
 };
 use protocol::{
@@ -84,7 +84,7 @@ impl Session {
         let is_resumable = welcome.capabilities.resume && self.settings.capabilities.resume;
         let held_back = self.resume.welcome(is_resumable, is_same_session);
         let frame_bytes_max = usize::try_from(welcome.server.max_frame_bytes).unwrap_or(usize::MAX);
-        out.push(Output::Event(Event::State(State::Ready(Box::new(welcome)))));
+        out.push(Output::Event(Event::State(ConnectionState::Ready(Box::new(welcome)))));
         self.accept_all(now, held_back, out);
         if is_same_session && is_resumable {
             self.send_resume(now, frame_bytes_max, out);

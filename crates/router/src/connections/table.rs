@@ -25,7 +25,6 @@ use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
-    sync::Arc,
 };
 use uuid::Uuid;
 
@@ -416,14 +415,13 @@ impl Connections {
         ids
     }
 
-    /// Returns the unwritten notices with their senders and numbers in the store, the oldest client
-    /// first.
-    pub(crate) fn unwritten_notices(&self) -> Vec<(AgentKey, Option<u64>, Arc<[u8]>)> {
+    /// Returns the unwritten notices with their senders, the oldest client first.
+    pub(crate) fn unwritten_notices(&self) -> Vec<(AgentKey, Notice)> {
         let mut notices = Vec::new();
         for client in self.ids().iter().map(|id| &self.clients[id]) {
             let Some(agent) = client.agent else { continue };
             notices.extend(client.window.frames().filter_map(|frame| match &frame.content {
-                Content::Notice(notice) => Some((agent, notice.number, notice.frame.clone())),
+                Content::Notice(notice) => Some((agent, notice.clone())),
                 _ => None,
             }));
         }

@@ -155,26 +155,34 @@ struct Identity {
     topic: Option<Arc<str>>,
 }
 
+/// The borrowed parts of an identity.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Parts<'a> {
+    from: u64,
+    to: AgentKey,
+    topic: Option<&'a str>,
+}
+
 /// An identity or its borrowed parts, so that a look-up needs no owned topic.
 trait Identified {
-    fn parts(&self) -> (u64, AgentKey, Option<&str>);
+    fn parts(&self) -> Parts<'_>;
 }
 
 impl Identified for Identity {
-    fn parts(&self) -> (u64, AgentKey, Option<&str>) {
-        (self.from, self.to, self.topic.as_deref())
+    fn parts(&self) -> Parts<'_> {
+        Parts { from: self.from, to: self.to, topic: self.topic.as_deref() }
     }
 }
 
-impl Identified for (u64, AgentKey, Option<&str>) {
-    fn parts(&self) -> (u64, AgentKey, Option<&str>) {
+impl Identified for Parts<'_> {
+    fn parts(&self) -> Parts<'_> {
         *self
     }
 }
 
 impl Hash for dyn Identified + '_ {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let (from, to, topic) = self.parts();
+        let Parts { from, to, topic } = self.parts();
         from.hash(state);
         to.hash(state);
         if let Some(topic) = topic {
@@ -229,7 +237,7 @@ impl Streams {
 
     /// Returns the open stream from the agent with the number `from`.
     pub(super) fn find(&self, from: u64, to: AgentKey, topic: Option<&str>) -> Option<StreamKey> {
-        self.keys.get(&(from, to, topic) as &dyn Identified).copied()
+        self.keys.get(&Parts { from, to, topic } as &dyn Identified).copied()
     }
 
     /// Opens a stream. Sequence numbers continue after `last_seq`; numbers up to `reserved` may be
@@ -279,7 +287,7 @@ impl Streams {
     /// Returns the last sequence number of an idle stream that was closed and is not open again; 0
     /// if none is known.
     pub(super) fn closed_at(&self, from: u64, to: AgentKey, topic: Option<&str>) -> u64 {
-        self.closed.get(&(from, to, topic) as &dyn Identified).copied().unwrap_or(0)
+        self.closed.get(&Parts { from, to, topic } as &dyn Identified).copied().unwrap_or(0)
     }
 
     pub(super) fn close(&mut self, stream: StreamKey) -> Option<Stream> {

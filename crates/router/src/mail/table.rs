@@ -17,7 +17,7 @@ use crate::{
 };
 use rustc_hash::FxHashMap;
 use slotmap::SecondaryMap;
-use std::mem;
+use std::{collections::BTreeSet, mem};
 use uuid::Uuid;
 
 /// All mail.
@@ -33,6 +33,13 @@ pub(crate) struct Mail {
     pub(super) replays: Holders<AgentKey>,
     /// The number of SENDs in all dedup windows.
     pub(super) dedup_entries: usize,
+}
+
+/// The streams of an agent that is being forgotten: to it, and from it.
+#[derive(Debug, Default)]
+pub(crate) struct DetachedStreams {
+    pub(crate) receives: BTreeSet<StreamKey>,
+    pub(crate) sends: BTreeSet<StreamKey>,
 }
 
 impl Mail {
@@ -214,10 +221,12 @@ impl Mail {
     }
 
     /// Removes and returns an agent's streams, to it and from it, before the agent is forgotten.
-    pub(crate) fn detach_streams(&mut self, agent: AgentKey) -> (Vec<StreamKey>, Vec<StreamKey>) {
+    pub(crate) fn detach_streams(&mut self, agent: AgentKey) -> DetachedStreams {
         let Some(mailbox) = self.mailboxes.get_mut(agent.0) else { return Default::default() };
-        let (to, from) = (mem::take(&mut mailbox.receives), mem::take(&mut mailbox.sends));
-        (to.into_iter().collect(), from.into_iter().collect())
+        DetachedStreams {
+            receives: mem::take(&mut mailbox.receives),
+            sends: mem::take(&mut mailbox.sends),
+        }
     }
 
     /// Closes a stream whose recipient is forgotten.

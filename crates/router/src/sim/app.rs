@@ -1,8 +1,13 @@
 //! Applications on the client library: their state, and the checks of the events that they get.
 
-use super::promises::{Promises, Sent, Stream, number_of};
+use super::{
+    promises::Promises,
+    sends::{Sent, Stream, number_of},
+};
 use crate::{ClientId, oracle::Checked};
-use client::{Delivery, Event, Meta, Outgoing, Reply, SendId, Settings, State, session::Session};
+use client::{
+    ConnectionState, Delivery, Event, Meta, Outgoing, Reply, SendId, Settings, session::Session,
+};
 use protocol::{
     code::NackCode,
     envelope::{Envelope, Kind},
@@ -154,7 +159,7 @@ impl App {
             Event::Ended(_) => self.is_over = true,
             // A guest has another name on its next connection, under which its SENDs are not
             // recognised.
-            Event::State(State::Backoff { .. }) => self.is_over |= self.is_guest,
+            Event::State(ConnectionState::Backoff { .. }) => self.is_over |= self.is_guest,
             _ => {}
         }
         Ok(())

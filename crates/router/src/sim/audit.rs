@@ -2,7 +2,7 @@
 
 use super::{
     disk::Disk,
-    promises::{Key, number_of},
+    sends::{Key, number_of},
 };
 use crate::{
     Router,
@@ -404,7 +404,7 @@ impl Router {
             }
         }
         let answers: Vec<_> =
-            self.recorded_notices().into_iter().map(|(number, ..)| number).collect();
+            self.recorded_notices().into_iter().filter_map(|(_, notice)| notice.number).collect();
         let answers: BTreeSet<_> = answers.into_iter().collect();
         if !answers.iter().eq(disk.synced.notices.keys()) {
             let kept: Vec<_> = disk.synced.notices.keys().collect();

@@ -1,6 +1,6 @@
 //! At-most-once messages: none is lost unless its sender is notified.
 
-use super::promises::{Key, Sent, number_of};
+use super::sends::{Key, Sent, number_of};
 use crate::oracle::{Checked, ensure};
 use protocol::{
     deliver,

@@ -3,7 +3,7 @@
 
 use super::{
     disk::Disk,
-    promises::{Key, Sent, number_of},
+    sends::{Key, Sent, number_of},
 };
 use crate::oracle::Checked;
 use client::{Event, SendId};

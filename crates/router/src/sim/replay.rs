@@ -1,6 +1,6 @@
 //! Replay: after a SYNC, missed messages come again, before new messages of their stream.
 
-use super::promises::{Key, Stream};
+use super::sends::{Key, Stream};
 use crate::{
     ClientId,
     oracle::{Checked, ensure},

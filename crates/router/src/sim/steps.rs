@@ -3,7 +3,7 @@
 use super::{
     NAMES, PATTERNS, TOPICS,
     app::App,
-    promises::Sent,
+    sends::Sent,
     world::{OPERATOR_KEY, World},
 };
 use crate::{

@@ -448,8 +448,8 @@ impl World {
         }
         let late = self.below(500) as u64;
         let now = now_at(self.bed.now.monotonic.0 + late);
-        let notices: Vec<_> =
-            self.bed.router.recorded_notices().into_iter().map(|(_, _, frame)| frame).collect();
+        let notices = self.bed.router.recorded_notices().into_iter();
+        let notices: Vec<_> = notices.map(|(_, notice)| notice.frame).collect();
         let seed = self.bytes();
         let former = std::mem::replace(&mut self.bed, Testbed::new(&limits(), seed, now));
         self.bed.router.ctx.planted.plant(self.bug);

@@ -4,9 +4,9 @@
 use super::Injector;
 use crate::{
     hooks::{Begins, HookedBrief},
-    output::Ticket,
+    output::Caller,
 };
-use protocol::hook::Report;
+use protocol::hook;
 use std::{collections::VecDeque, mem};
 
 /// The most conversations that are remembered to have the brief.
@@ -22,7 +22,7 @@ pub(super) struct Brief {
     is_turn_unreported: bool,
     /// The conversations that have the brief, by transcript or by id, each with the hook that got
     /// it, unless it was typed.
-    known_to: VecDeque<(String, Option<Ticket>)>,
+    known_to: VecDeque<(String, Option<Caller>)>,
     /// Whether a compaction has lost the brief.
     is_lost: bool,
 }
@@ -37,7 +37,7 @@ impl Brief {
         (Self { text, prompt, is_turn_unreported, known_to, is_lost }, typed)
     }
 
-    fn remember(&mut self, conversation: String, hook: Option<Ticket>) {
+    fn remember(&mut self, conversation: String, hook: Option<Caller>) {
         self.known_to.retain(|(known, _)| *known != conversation);
         if self.known_to.len() == CONVERSATIONS_MAX {
             self.known_to.pop_front();
@@ -48,7 +48,7 @@ impl Brief {
 
 impl Injector {
     /// Returns the brief for a conversation that begins, unless the conversation has it.
-    pub(super) fn brief_for(&mut self, ticket: Ticket, report: &Report) -> Option<String> {
+    pub(super) fn brief_for(&mut self, caller: Caller, report: &hook::Report) -> Option<String> {
         let brief = self.brief.as_mut()?;
         let was_typed = self.notices.end_brief();
         // Some CLIs have no transcript yet when a conversation begins.
@@ -62,7 +62,7 @@ impl Injector {
             }
             return None;
         }
-        brief.remember(conversation, Some(ticket));
+        brief.remember(conversation, Some(caller));
         Some(brief.text.text.clone())
     }
 
@@ -74,15 +74,15 @@ impl Injector {
     }
 
     /// Returns the brief if the conversation has lost it.
-    pub(super) fn lost_brief(&mut self, ticket: Ticket, report: &Report) -> Option<String> {
+    pub(super) fn lost_brief(&mut self, caller: Caller, report: &hook::Report) -> Option<String> {
         self.brief.as_ref().filter(|brief| brief.is_lost)?;
-        self.brief_for(ticket, report)
+        self.brief_for(caller, report)
     }
 
     /// Notes that a hook has not printed the brief, as far as is known: the brief is typed.
-    pub(super) fn take_back_brief(&mut self, ticket: Ticket) {
+    pub(super) fn take_back_brief(&mut self, caller: Caller) {
         let Some(brief) = &mut self.brief else { return };
-        let given = brief.known_to.iter().position(|(_, hook)| *hook == Some(ticket));
+        let given = brief.known_to.iter().position(|(_, hook)| *hook == Some(caller));
         if given.and_then(|at| brief.known_to.remove(at)).is_some() {
             self.notices.set_brief(brief.prompt.clone());
         }

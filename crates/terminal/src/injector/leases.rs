@@ -1,8 +1,8 @@
 //! Messages that were handed to the agent in another way than by typing, and of which no record
 //! shows yet that they arrived.
 
-use crate::{input::IncomingMessage, output::Ticket};
-use protocol::{Moment, hook::Frame};
+use crate::{input::IncomingMessage, output::Caller};
+use protocol::{Moment, hook};
 use std::collections::VecDeque;
 
 /// The time in which a record may still come after the end of its turn, or after the end of a hook
@@ -30,8 +30,8 @@ pub(super) struct Lease {
 pub(super) enum Route {
     /// A command of the agent's has printed the message.
     Read,
-    /// The hook with this ticket has begun a turn with the message.
-    Woken(Ticket),
+    /// This hook has begun a turn with the message.
+    Woken(Caller),
     /// Another process of the CLI adds the message to the agent's queue of prompts.
     Queued,
 }
@@ -45,7 +45,7 @@ pub(super) struct Leases {
     leases: Vec<Lease>,
     /// The frames that a command has printed, with the ids of their messages. They are remembered
     /// beyond the lease, since a record may come late.
-    read: VecDeque<(Frame, String)>,
+    read: VecDeque<(hook::Frame, String)>,
 }
 
 impl Leases {
@@ -79,13 +79,13 @@ impl Leases {
     }
 
     /// Ends the leases of a hook that was not reached.
-    pub(super) fn end_unreached(&mut self, ticket: Ticket) -> Vec<Lease> {
-        self.take(|lease| lease.route == Route::Woken(ticket))
+    pub(super) fn end_unreached(&mut self, caller: Caller) -> Vec<Lease> {
+        self.take(|lease| lease.route == Route::Woken(caller))
     }
 
     /// Notes that a hook is gone and may not have printed its messages.
-    pub(super) fn hook_unconfirmed(&mut self, now: Moment, ticket: Ticket) {
-        for lease in self.leases.iter_mut().filter(|lease| lease.route == Route::Woken(ticket)) {
+    pub(super) fn hook_unconfirmed(&mut self, now: Moment, caller: Caller) {
+        for lease in self.leases.iter_mut().filter(|lease| lease.route == Route::Woken(caller)) {
             lease.unconfirmed_at = Some(now);
         }
     }
@@ -108,7 +108,7 @@ impl Leases {
     }
 
     /// Remembers a frame that a command prints.
-    pub(super) fn remember_read(&mut self, frame: Frame, id: String) {
+    pub(super) fn remember_read(&mut self, frame: hook::Frame, id: String) {
         if self.read.len() == READ_FRAMES_MAX {
             self.read.pop_front();
         }
@@ -116,7 +116,7 @@ impl Leases {
     }
 
     /// Forgets the frames that a tool's result shows. Returns the ids of their messages.
-    pub(super) fn take_read(&mut self, shown: &[Frame]) -> Vec<String> {
+    pub(super) fn take_read(&mut self, shown: &[hook::Frame]) -> Vec<String> {
         let (arrived, rest) =
             self.read.drain(..).partition::<VecDeque<_>, _>(|(frame, _)| shown.contains(frame));
         self.read = rest;

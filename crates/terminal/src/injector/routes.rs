@@ -12,12 +12,12 @@ use crate::{
     hooks::{frames_in, is_session},
     input::IncomingMessage,
     obstacle::Obstacle,
-    output::{Output, Progress, Taken, Ticket, Unreadable},
+    output::{Caller, Output, Progress, Taken, Unreadable},
     recipe::Expansions,
 };
 use protocol::{
     Moment,
-    hook::{Frame, Point, Report},
+    hook::{self, Point},
 };
 
 /// The time for which a person's keyboard or draft must have kept a message from being typed before
@@ -40,8 +40,8 @@ impl Injector {
     pub(crate) fn hooked(
         &mut self,
         now: Moment,
-        ticket: Ticket,
-        report: &Report,
+        caller: Caller,
+        report: &hook::Report,
         out: &mut Vec<Output>,
     ) {
         self.retry_at = None;
@@ -54,7 +54,7 @@ impl Injector {
         match report.point {
             Point::Waits => {
                 // A hook that began to wait before is of no use any more.
-                let before = self.waiter.replace(ticket);
+                let before = self.waiter.replace(caller);
                 return out.extend(before.map(|before| Output::Hooked(before, None)));
             }
             Point::PromptSubmitted => {
@@ -65,42 +65,42 @@ impl Injector {
                 self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
                 self.notices.begin_turn();
                 self.adoption.note_turn();
-                text = self.lost_brief(ticket, report);
+                text = self.lost_brief(caller, report);
             }
             Point::ToolEnded => {
                 self.note_read(&report.frames, out);
                 if !report.is_relays {
                     self.end_loops(out);
                 }
-                text = self.announcement(ticket);
+                text = self.announcement(caller);
             }
             Point::TurnEnded | Point::SessionEnded => self.leases.turn_ended(now),
-            Point::SessionBegan => text = self.brief_for(ticket, report),
+            Point::SessionBegan => text = self.brief_for(caller, report),
             Point::SessionCompacts => self.note_lost_brief(),
             _ => {}
         }
-        out.push(Output::Hooked(ticket, text));
+        out.push(Output::Hooked(caller, text));
     }
 
     /// Notes that a hook was gone when it was answered.
-    pub(crate) fn hook_gone(&mut self, ticket: Ticket) {
-        self.take_back(ticket);
-        for lease in self.leases.end_unreached(ticket).into_iter().rev() {
+    pub(crate) fn hook_gone(&mut self, caller: Caller) {
+        self.take_back(caller);
+        for lease in self.leases.end_unreached(caller).into_iter().rev() {
             self.put_back(lease.message, false);
         }
     }
 
     /// Notes that a hook has perhaps not printed its answer. A message that may have woken the
     /// agent stays leased for a while, since a record of it may come.
-    pub(crate) fn hook_unconfirmed(&mut self, now: Moment, ticket: Ticket) {
-        self.take_back(ticket);
-        self.leases.hook_unconfirmed(now, ticket);
+    pub(crate) fn hook_unconfirmed(&mut self, now: Moment, caller: Caller) {
+        self.take_back(caller);
+        self.leases.hook_unconfirmed(now, caller);
     }
 
     /// Lets the agent get once more the brief, or the notices, that a hook has not printed.
-    fn take_back(&mut self, ticket: Ticket) {
-        self.take_back_brief(ticket);
-        if let Some(at) = self.announced.iter().position(|(announced, _)| *announced == ticket)
+    fn take_back(&mut self, caller: Caller) {
+        self.take_back_brief(caller);
+        if let Some(at) = self.announced.iter().position(|(announced, _)| *announced == caller)
             && let Some((_, ids)) = self.announced.remove(at)
         {
             self.queue.forget_announced(&ids);
@@ -116,7 +116,7 @@ impl Injector {
 
     /// Returns a text of the relay that tells the agent of the messages that wait, each once. It
     /// goes to the model with another authority than a message has, so it has no words of others.
-    fn announcement(&mut self, ticket: Ticket) -> Option<String> {
+    fn announcement(&mut self, caller: Caller) -> Option<String> {
         if self.is_held {
             return None;
         }
@@ -126,7 +126,7 @@ impl Injector {
                 self.announced.pop_front();
             }
             let ids = announced.iter().map(|told| told.id.clone()).collect();
-            self.announced.push_back((ticket, ids));
+            self.announced.push_back((caller, ids));
         }
         let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
         match announced.len().saturating_sub(ANNOUNCED_MAX) {
@@ -143,18 +143,18 @@ impl Injector {
     pub(crate) fn take(
         &mut self,
         now: Moment,
-        ticket: Ticket,
+        caller: Caller,
         prefix: Option<&str>,
         reads_screen: bool,
         out: &mut Vec<Output>,
     ) -> Vec<TypedFrame> {
         if let Some(taken) = self.unreadable(prefix) {
-            out.push(Output::Taken(ticket, taken));
+            out.push(Output::Taken(caller, taken));
             return Vec::new();
         }
         let messages = self.queue.take(prefix, READ_MESSAGES_MAX, READ_BYTES_MAX);
         if messages.is_empty() {
-            out.push(Output::Taken(ticket, Taken::Unreadable(Unreadable::Long)));
+            out.push(Output::Taken(caller, Taken::Unreadable(Unreadable::Long)));
             return Vec::new();
         }
         let (mut texts, mut frames) = (Vec::new(), Vec::new());
@@ -168,7 +168,7 @@ impl Injector {
                 "These messages came before {prefix}. Run `agent-relay read {prefix}` once more."
             ));
         }
-        out.push(Output::Taken(ticket, Taken::Text(texts.join("\n"))));
+        out.push(Output::Taken(caller, Taken::Text(texts.join("\n"))));
         frames
     }
 
@@ -223,7 +223,7 @@ impl Injector {
             })
         };
         out.extend(match waiter {
-            Some(ticket) => Some(Output::Hooked(ticket, Some(text))),
+            Some(caller) => Some(Output::Hooked(caller, Some(text))),
             None => queued(),
         });
         Some(frame)
@@ -306,7 +306,7 @@ impl Injector {
     }
 
     /// Notes the frames of a tool's result.
-    fn note_read(&mut self, frames: &[Frame], out: &mut Vec<Output>) {
+    fn note_read(&mut self, frames: &[hook::Frame], out: &mut Vec<Output>) {
         for id in self.leases.take_read(frames) {
             self.note_arrived(id, out);
         }

@@ -155,7 +155,7 @@ pub(super) const COMMAND_READERS: &[&str] = &[
 
 /// Programs that pass typed text to another program: terminal multiplexers, and sessions on other
 /// machines, in containers, or as other users.
-pub(super) const SESSIONS: &[&str] = &[
+pub(super) const CONDUITS: &[&str] = &[
     "tmux",
     "tmate",
     "screen",

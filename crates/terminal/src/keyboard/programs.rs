@@ -2,7 +2,7 @@
 
 use super::{
     Program,
-    names::{COMMAND_READERS, LAUNCHERS, SESSIONS, SHELLS},
+    names::{COMMAND_READERS, CONDUITS, LAUNCHERS, SHELLS},
 };
 
 /// Interpreters, which run a script or, without a script, prompt for input.
@@ -68,7 +68,7 @@ pub(super) enum Kind {
     /// A program that runs typed text in a language of its own.
     Interpreter,
     /// A program that passes typed text to another program.
-    Session,
+    Conduit,
     /// A program that starts another one and waits for it.
     Launcher,
     /// Any other program. The string is the path of its executable.
@@ -89,8 +89,8 @@ impl Kind {
             Self::of_interpreter(options, program)
         } else if listed(COMMAND_READERS) {
             Self::Interpreter
-        } else if listed(SESSIONS) {
-            Self::Session
+        } else if listed(CONDUITS) {
+            Self::Conduit
         } else if listed(LAUNCHERS) {
             Self::Launcher
         } else {
@@ -216,7 +216,7 @@ pub fn is_launcher(program: &Program) -> bool {
 #[must_use]
 pub fn is_dangerous(name: &str) -> bool {
     let kind = name.split('.').next().unwrap_or(name);
-    let lists = [SHELLS, COMMAND_READERS, SESSIONS];
+    let lists = [SHELLS, COMMAND_READERS, CONDUITS];
     options_of(kind).is_some() || lists.iter().any(|list| list.contains(&kind))
 }
 

@@ -126,7 +126,7 @@ fn shell_has_a_harmless_form_only_if_it_was_wrapped_itself() {
 }
 
 #[test]
-fn accepts_text_does_not_admit_commands_and_sessions() {
+fn accepts_text_does_not_admit_commands_and_conduits() {
     for (line, why) in [
         ("/usr/bin/python3 -i agent.py", Obstacle::Interpreter),
         ("/usr/bin/python3.11", Obstacle::Interpreter),
@@ -137,12 +137,12 @@ fn accepts_text_does_not_admit_commands_and_sessions() {
         ("/usr/bin/sqlite3", Obstacle::Interpreter),
         ("/usr/bin/rlwrap bash", Obstacle::Interpreter),
         ("/usr/bin/vim.basic x", Obstacle::Interpreter),
-        ("/usr/bin/tmux new", Obstacle::Session),
-        ("/usr/bin/screen", Obstacle::Session),
-        ("/usr/bin/ssh host", Obstacle::Session),
-        ("/usr/bin/script -qc bash", Obstacle::Session),
-        ("/usr/bin/docker run -it x", Obstacle::Session),
-        ("/usr/bin/sudo claude", Obstacle::Session),
+        ("/usr/bin/tmux new", Obstacle::Conduit),
+        ("/usr/bin/screen", Obstacle::Conduit),
+        ("/usr/bin/ssh host", Obstacle::Conduit),
+        ("/usr/bin/script -qc bash", Obstacle::Conduit),
+        ("/usr/bin/docker run -it x", Obstacle::Conduit),
+        ("/usr/bin/sudo claude", Obstacle::Conduit),
     ] {
         let mut own = member(COMMAND, 1, line);
         own.program.as_mut().unwrap().is_wrapped = true;

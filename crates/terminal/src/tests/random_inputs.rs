@@ -1,8 +1,8 @@
 //! Tests of the terminal side's invariants under random inputs.
 
 use crate::{
-    DeliveryFailure, FailureCause, IncomingMessage, Input, Output, SendHandle, Settings, Taken,
-    TerminalSide, Ticket,
+    Caller, DeliveryFailure, FailureCause, IncomingMessage, Input, Output, SendHandle, Settings,
+    Taken, TerminalSide,
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
@@ -106,7 +106,7 @@ struct Checker {
     messages: Fates,
     /// The frames that were handed over otherwise than typed.
     frames: Vec<Frame>,
-    last_ticket: u64,
+    last_caller: u64,
     /// The hooks and commands that were not answered.
     waiting: HashSet<u64>,
 }
@@ -128,7 +128,7 @@ impl Checker {
             awaits_enter: false,
             messages,
             frames: Vec::new(),
-            last_ticket: 0,
+            last_caller: 0,
             waiting: HashSet::new(),
         }
     }
@@ -174,27 +174,27 @@ impl Checker {
             Event::Hold(held) => self.input(Input::Held(held)),
             Event::Hook(point, shows) => {
                 let frames = if shows { self.frames.clone() } else { Vec::new() };
-                let ticket = self.next_ticket();
+                let caller = self.next_caller();
                 let report = Report { forgets: shows, ..Report::new(point, frames) };
-                self.input(Input::Hooked(ticket, report))
+                self.input(Input::Hooked(caller, report))
             }
-            Event::HookUnconfirmed => self.input(Input::HookUnconfirmed(Ticket(self.last_ticket))),
-            Event::HookGone => self.input(Input::HookGone(Ticket(self.last_ticket))),
+            Event::HookUnconfirmed => self.input(Input::HookUnconfirmed(Caller(self.last_caller))),
+            Event::HookGone => self.input(Input::HookGone(Caller(self.last_caller))),
             Event::Take => {
-                let ticket = self.next_ticket();
-                self.input(Input::Take(ticket, None))
+                let caller = self.next_caller();
+                self.input(Input::Take(caller, None))
             }
         }
     }
 
-    fn next_ticket(&mut self) -> Ticket {
-        self.last_ticket += 1;
-        self.waiting.insert(self.last_ticket);
-        Ticket(self.last_ticket)
+    fn next_caller(&mut self) -> Caller {
+        self.last_caller += 1;
+        self.waiting.insert(self.last_caller);
+        Caller(self.last_caller)
     }
 
-    fn answered(&mut self, ticket: Ticket, text: Option<String>) -> Result<(), TestCaseError> {
-        prop_assert!(self.waiting.remove(&ticket.0), "two answers for {ticket:?}");
+    fn answered(&mut self, caller: Caller, text: Option<String>) -> Result<(), TestCaseError> {
+        prop_assert!(self.waiting.remove(&caller.0), "two answers for {caller:?}");
         self.frames.extend(text.iter().flat_map(|text| frames_in(text)));
         Ok(())
     }
@@ -222,9 +222,9 @@ impl Checker {
                 }
                 Output::Acknowledge(id) => self.messages.decide(&id, Fate::Acknowledged),
                 Output::Return(id, _) => self.messages.decide(&id, Fate::Returned),
-                Output::Hooked(ticket, text) => self.answered(ticket, text)?,
-                Output::Taken(ticket, Taken::Text(text)) => self.answered(ticket, Some(text))?,
-                Output::Taken(ticket, _) => self.answered(ticket, None)?,
+                Output::Hooked(caller, text) => self.answered(caller, text)?,
+                Output::Taken(caller, Taken::Text(text)) => self.answered(caller, Some(text))?,
+                Output::Taken(caller, _) => self.answered(caller, None)?,
                 Output::Wake { .. } => prop_assert!(false, "no conversation is known"),
                 Output::Send(..)
                 | Output::Report(..)

@@ -213,7 +213,7 @@ struct Player {
     next_search: Option<Moment>,
     /// Whether no other agent is in the directory.
     is_alone: bool,
-    last_ticket: u64,
+    last_caller: u64,
     /// The frames that were handed to commands of the agent's.
     handed_over: Vec<Frame>,
     transcript: String,
@@ -234,7 +234,7 @@ impl Player {
             shows_activity: false,
             next_search: settings.transcript.then_some(now),
             is_alone: true,
-            last_ticket: 0,
+            last_caller: 0,
             handed_over: Vec::new(),
             transcript: String::new(),
         }
@@ -353,8 +353,8 @@ impl Player {
 
     /// Runs a line about a hook, or a command of the agent's.
     fn hook_line(&mut self, verb: &str, rest: String) {
-        self.last_ticket += 1;
-        let ticket = Ticket(self.last_ticket);
+        self.last_caller += 1;
+        let caller = Caller(self.last_caller);
         self.input(match verb {
             "hook" => {
                 let mut words = rest.split(' ').peekable();
@@ -362,22 +362,24 @@ impl Player {
                 let is_relays = words.next_if_eq(&"relays").is_some();
                 let frames = words.map(|word| self.stated_frame(word)).collect();
                 let session = Some("s-1".to_owned());
-                Input::Hooked(ticket, Report { session, is_relays, ..Report::new(point, frames) })
+                Input::Hooked(caller, Report { session, is_relays, ..Report::new(point, frames) })
             }
             "session" => {
                 let (file, forgets) =
                     rest.strip_suffix(" forgets").map_or((&*rest, false), |file| (file, true));
                 let (point, transcript) = (Point::SessionBegan, Some(file.to_owned()));
                 Input::Hooked(
-                    ticket,
+                    caller,
                     Report { transcript, forgets, ..Report::new(point, Vec::new()) },
                 )
             }
-            "counts" => Input::Count(ticket, rest),
+            "counts" => Input::Count(caller, rest),
             "not-woken" => Input::NotWoken(rest),
-            "hook-unconfirmed" => Input::HookUnconfirmed(Ticket(rest.parse().expect("a ticket"))),
-            "hook-gone" => Input::HookGone(Ticket(rest.parse().expect("a ticket"))),
-            _ => Input::Take(ticket, Some(rest).filter(|id| !id.is_empty())),
+            "hook-unconfirmed" => {
+                Input::HookUnconfirmed(Caller(rest.parse().expect("a hook's number")))
+            }
+            "hook-gone" => Input::HookGone(Caller(rest.parse().expect("a hook's number"))),
+            _ => Input::Take(caller, Some(rest).filter(|id| !id.is_empty())),
         });
     }
 
@@ -404,9 +406,9 @@ impl Player {
                     }
                 }
                 Output::Return(id, _) => self.note(&format!("returns {id}")),
-                Output::Hooked(ticket, text) => {
+                Output::Hooked(caller, text) => {
                     let text = text.map_or_else(|| "nothing".to_owned(), |text| shown(&text));
-                    self.note(&format!("answers hook {}: {text}", ticket.0));
+                    self.note(&format!("answers hook {}: {text}", caller.0));
                 }
                 Output::Wake { session, text, .. } => {
                     self.note(&format!("wakes {session}: {}", shown(&text)));

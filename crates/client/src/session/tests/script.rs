@@ -26,7 +26,7 @@
 
 use crate::{
     Settings,
-    message::{Event, Outgoing, Reply, SendId, State},
+    message::{ConnectionState, Event, Outgoing, Reply, SendId},
     session::{Input, Output, Session},
 };
 use expect_test::Expect;
@@ -225,7 +225,7 @@ impl Script {
             Output::Event(Event::Delivered(delivery)) => {
                 format!("delivered {} from {}: {}", delivery.id, delivery.from, delivery.body)
             }
-            Output::Event(Event::State(State::Ready(welcome))) => {
+            Output::Event(Event::State(ConnectionState::Ready(welcome))) => {
                 format!("ready {}", welcome.session_id)
             }
             Output::Event(event) => format!("{event:?}"),
