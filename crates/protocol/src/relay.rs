@@ -17,6 +17,115 @@ pub const TAP: &str = "tap";
 /// The `kind` of a DELIVER that carries a [`Change`].
 pub const CHANGE: &str = "change";
 
+wire_enum! {
+    /// A request to `@relay`: the `body` that names it, its answer, its `data`, and who may ask.
+    /// docs/RELAY-API.md has these comments as a table.
+    RequestName {
+        /// The answer is [the state of the daemon](docs/RELAY-API.md#status).
+        ///
+        /// No `data`.
+        ///
+        /// Everybody may ask.
+        Status = "status",
+        /// The answer is [the known agents](docs/RELAY-API.md#agents), in the order of their names.
+        ///
+        /// `cursor` (string), `limit` (whole number), both optional.
+        ///
+        /// Everybody may ask.
+        Agents = "agents",
+        /// The answer is [a row](docs/RELAY-API.md#rows-of-messages) for the delivery with this id,
+        /// or for each delivery of the SEND with this id: how far it is, and its content. The first
+        /// 4 to 31 digits of an id are enough if they fit one message.
+        ///
+        /// `id` (string); `cursor`, `limit`, `offset` (whole number), optional.
+        ///
+        /// Everybody may ask about their own mail.
+        Message = "message",
+        /// The answer is [a row](docs/RELAY-API.md#inbox-history-and-dead-letters) for each message
+        /// that waits for an agent or that it has not acknowledged, oldest first.
+        ///
+        /// `of` (string), `cursor`, `limit`, all optional.
+        ///
+        /// Everybody may ask about their own mail.
+        Inbox = "inbox",
+        /// The answer is how many messages in [the operator's
+        /// mailbox](docs/RELAY-API.md#the-operators-mailbox) are acknowledged now.
+        ///
+        /// `ids` (list of strings).
+        ///
+        /// Operators may ask.
+        Take = "take",
+        /// The answer is [a row](docs/RELAY-API.md#inbox-history-and-dead-letters) for each
+        /// at-least-once message, newest first, as long as `history_days` keeps it.
+        ///
+        /// `of`, `with`, `topic`, `search` (strings), `cursor`, `limit`, all optional.
+        ///
+        /// Everybody may ask about their own mail.
+        History = "history",
+        /// The answer is [a row](docs/RELAY-API.md#inbox-history-and-dead-letters) for each message
+        /// that could not be delivered, newest first.
+        ///
+        /// `cursor`, `limit`, both optional.
+        ///
+        /// Operators may ask.
+        DeadLetters = "dead-letters",
+        /// The answer is how many dead letters are [delivered again](docs/RELAY-API.md#redeliver).
+        ///
+        /// `id` (string).
+        ///
+        /// Operators may ask.
+        Redeliver = "redeliver",
+        /// The daemon [forgets a name](docs/RELAY-API.md#forget-and-purge); the answer is `{}`.
+        ///
+        /// `name` (string).
+        ///
+        /// Operators may ask.
+        Forget = "forget",
+        /// The daemon [ends the messages](docs/RELAY-API.md#forget-and-purge) that wait for an
+        /// agent; the answer is how many.
+        ///
+        /// `name` (string); `force`, `delete` (booleans), optional.
+        ///
+        /// Operators may ask.
+        Purge = "purge",
+        /// A recipient [reports](docs/RELAY-API.md#report) how far it is with a delivery; the
+        /// answer is `{}`.
+        ///
+        /// `id`, `state`, `why` (strings; `why` optional).
+        ///
+        /// The recipient may ask.
+        Report = "report",
+        /// An agent [reports](docs/RELAY-API.md#activity) what it does; the answer is `{}`.
+        ///
+        /// `activity`, `source` (strings), `for_ms` (whole number).
+        ///
+        /// Agents may ask.
+        Activity = "activity",
+        /// From now on, this connection gets [a copy](docs/RELAY-API.md#tap) of what is routed, or
+        /// with `changes` is told what [changes](docs/RELAY-API.md#changes); the answer repeats
+        /// what was asked for.
+        ///
+        /// `changes` (boolean), optional.
+        ///
+        /// Operators may ask.
+        Tap = "tap",
+        /// The daemon [reads `policy.toml` again](docs/RELAY-API.md#reload); the answer, once it is
+        /// in force, is `{}`.
+        ///
+        /// No `data`.
+        ///
+        /// Operators may ask.
+        Reload = "reload",
+        /// The answer is `{}`; then the daemon [stops](docs/RELAY-API.md#stop), and every client
+        /// gets BYE.
+        ///
+        /// `reason` (string), optional.
+        ///
+        /// Operators may ask.
+        Stop = "stop",
+    }
+}
+
 /// The `data` of a request whose answer has pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
