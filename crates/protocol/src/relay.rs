@@ -265,7 +265,7 @@ pub struct Agents<'a> {
     pub next_cursor: Option<Cow<'a, str>>,
 }
 
-/// An agent in the answer to `agents`.
+/// An agent in the answer to `agents`. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRow<'a> {
     /// The agent's name.
@@ -275,41 +275,41 @@ pub struct AgentRow<'a> {
     pub host: Option<Cow<'a, str>>,
     /// Whether the agent is connected.
     pub here: bool,
-    /// Whether the agent is expected back: it was connected when the last daemon ended, is away
-    /// now, and this daemon has just started.
+    /// Whether the agent is expected back: it is away, its session can be resumed, and as far as
+    /// the store knows it was connected until the last daemon ended; only in the first 30 s after
+    /// the daemon's start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconnecting: bool,
     /// The agent's session, while the agent is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
-    /// The time since which the agent is connected or away, in milliseconds since 1970.
+    /// The time since which the agent is connected, or away.
     pub since: u64,
     /// The number of messages in its queue: waiting, in flight and mailbox.
     pub queued: u64,
-    /// The total bytes of the messages in its queue.
+    /// The bytes of the messages in its queue.
     pub queued_bytes: u64,
-    /// The number of at-least-once DELIVERs that neither wait for the agent nor are acknowledged.
+    /// The number of these messages that are `delivered`, `injected` or `confirmed`, and not
+    /// acknowledged.
     pub in_flight: u64,
-    /// The number of other messages in its queue, which the agent has not been given yet.
+    /// The number of the other messages in its queue, which the agent has not been given yet.
     #[serde(default)]
     pub waiting: u64,
-    /// The reason reported for the oldest of the `waiting` messages that has one.
+    /// The reason that was reported for the oldest message that waits with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
-    /// The time of that report, in milliseconds since 1970.
+    /// The time of that report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_since: Option<u64>,
     /// The number of its subscriptions.
     pub subscriptions: u64,
-    /// The agent's activity, if its wrapper reports it: the text of an
-    /// [`Activity`](super::activity::Activity).
+    /// What the agent does, as it has [reported](docs/RELAY-API.md#activity) since it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Cow<'a, str>>,
-    /// The time since which the agent does that, in milliseconds since 1970.
+    /// The time since which the agent does that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_since: Option<u64>,
-    /// The source of the activity: the text of an
-    /// [`ActivitySource`](super::activity::ActivitySource).
+    /// The source from which that is known, as it was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_source: Option<Cow<'a, str>>,
 }
@@ -449,7 +449,7 @@ pub struct Messages<T> {
     pub next_cursor: Option<String>,
 }
 
-/// An at-least-once delivery and its state.
+/// An at-least-once delivery and its state. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MessageRow<'a> {
     /// The DELIVER's id.
@@ -459,11 +459,11 @@ pub struct MessageRow<'a> {
     pub send_id: Cow<'a, str>,
     /// The sender's name.
     pub from: Cow<'a, str>,
-    /// The proof of the sender's identity.
+    /// The proof of the sender's identity, as in the DELIVER.
     pub auth: Proof,
     /// The recipient's name.
     pub to: Cow<'a, str>,
-    /// Whether the message was sent to everyone or to a topic.
+    /// Whether the message was sent to everyone (`*`) or to a topic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_everyone: bool,
     /// The topic on which the message was sent.
@@ -471,17 +471,17 @@ pub struct MessageRow<'a> {
     pub topic: Option<Cow<'a, str>>,
     /// The delivery's number in its stream.
     pub seq: u64,
-    /// The time of its acceptance, in milliseconds since 1970.
+    /// The time at which the SEND was accepted.
     pub taken: u64,
-    /// The durability of the message once it is accepted: `disk` or `process`.
+    /// What the message survives once it is accepted: `disk` or `process`.
     pub durability: Cow<'a, str>,
     /// The state of the delivery.
     #[serde(flatten)]
     pub delivery: DeliveryProgress<'a>,
-    /// The sender's `payload`; absent if [`truncated`](Self::truncated).
+    /// The sender's `payload`; absent if `truncated`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload: Option<&'a RawValue>,
-    /// The sender's `payload_meta`.
+    /// The sender's `payload_meta`; absent if `truncated`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload_meta: Option<&'a RawValue>,
     /// Whether the content is too long for a row; `message` sends it in pieces.
@@ -489,39 +489,41 @@ pub struct MessageRow<'a> {
     pub truncated: bool,
 }
 
-/// The state of a delivery.
+/// The state of a delivery. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryProgress<'a> {
-    /// `waiting`; `delivered`, `injected` or `confirmed` (and not acknowledged); `acknowledged`;
-    /// `dead`; or `over` while the ending is not stored yet.
+    /// The state of the delivery: `waiting`; `delivered`, and not acknowledged; `injected`, the
+    /// same, and typed; `confirmed`, the same, and the agent is seen to have it; `acknowledged`;
+    /// `dead`; `over`, while its end is being stored.
     #[serde(borrow)]
     pub state: Cow<'a, str>,
-    /// The obstacle to the next attempt: `store` (the message is not stored yet), `recipient` (is
-    /// away), `turn` (other messages come first), `window` (other deliveries have to be
-    /// acknowledged first), `rest` (the recipient returned the delivery), `agent` (the recipient's
-    /// wrapper has the message and has not given it to the agent).
+    /// The obstacle to the next attempt: `store`, because the message is not stored yet;
+    /// `recipient`, who is away; `turn`, because others come before it; `window`, because
+    /// `max_inflight` are in flight; `rest`, because the recipient returned it until `until`;
+    /// `agent`, because the recipient has it and has not passed it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Cow<'a, str>>,
-    /// The end of `rest`, in milliseconds since 1970, as all times here.
+    /// The end of `rest`, a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
-    /// The number of DELIVERs sent.
+    /// The number of times that it was delivered.
     pub attempts: u32,
     /// The number of attempts that failed.
     pub failures: u32,
     /// The end of the message's time to live, while the delivery is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// The recipient's last report.
+    /// The recipient's last report about this delivery: `state`, `why`, and `at`, its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Reported>,
-    /// The time at which the delivery ended.
+    /// The time at which the delivery was acknowledged or died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// The code of the NACK that the sender got, if the delivery is dead.
+    /// The code that the sender got, if the delivery is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Cow<'a, str>>,
-    /// The reason, in words, why the delivery is dead or waits for its agent.
+    /// The reason why the delivery is dead, as its sender was told, or why it waits for its agent,
+    /// as its recipient reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
 }

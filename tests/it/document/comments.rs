@@ -3,60 +3,75 @@
 use crate::tidy::{SOURCES, Source};
 use std::mem;
 
-/// A variant, a field or a constant, and the paragraphs of its doc comment. An item of a list is a
-/// paragraph of its own.
+/// A variant or a field with a doc comment.
 pub(super) struct Documented {
     pub(super) name: String,
+    /// The paragraphs of the comment. An item of a list is a paragraph of its own.
     pub(super) paragraphs: Vec<String>,
+    /// The words of the code behind the comment: attributes, name and type.
+    pub(super) code: Vec<String>,
 }
 
 /// The documented variants of an enum or fields of a struct, in their order.
 pub(super) fn members(path: &str, item: &str) -> Vec<Documented> {
     let source = SOURCES.iter().find(|source| source.path == path).expect("a source");
-    let opening = (1..source.tokens.len())
-        .find(|&at| source.at(at - 1) == item && source.at(at) == "{")
-        .unwrap_or_else(|| panic!("{path} has no {item}"));
+    let is_item = |at: &usize| {
+        source.at(at - 1) == item && (source.at(*at) == "{" || source.at(at - 2) == "struct")
+    };
+    let item = (2..source.tokens.len()).find(is_item).expect("the item is there");
+    let opening = (item..).find(|at| source.at(*at) == "{").expect("it has members");
     let inside = opening..after_group(source, opening);
-    let inside = documented(source).into_iter().filter(|(at, _)| inside.contains(at));
-    let named = inside.map(|(at, paragraphs)| {
-        let is_name = |at: &usize| !["pub", "(", "crate", "super", ")"].contains(&source.at(*at));
-        let at = (at..).find(is_name).expect("a name follows a comment");
-        Documented { name: source.at(at).to_owned(), paragraphs }
+    let comments = comments(source).into_iter().filter(|(at, _)| inside.contains(at));
+    let (starts, paragraphs): (Vec<_>, Vec<_>) = comments.unzip();
+    let ends = starts.iter().skip(1).copied().chain([inside.end]);
+    let members = starts.iter().zip(ends).zip(paragraphs).map(|((&start, end), paragraphs)| {
+        let code = (start..end).map(|at| source.at(at).to_owned()).collect();
+        Documented { name: name(source, start).to_owned(), paragraphs, code }
     });
-    named.collect()
+    members.collect()
 }
 
-/// The documented constants outside tests whose value is a text that begins with `prefix`. The
-/// value is their name here.
-pub(super) fn texts(prefix: &str) -> Vec<Documented> {
+/// The name of a variant or a field, behind attributes and `pub`.
+fn name(source: &Source, mut at: usize) -> &str {
+    while source.at(at) == "#" {
+        at = after_group(source, at + 1);
+    }
+    let is_name = |word: &&str| !["pub", "(", "crate", "super", ")"].contains(word);
+    (at..).map(|at| source.at(at)).find(is_name).expect("a name follows a comment")
+}
+
+/// The documented constants outside tests whose value is a text that begins with `prefix`: the
+/// values, with the paragraphs of the comments.
+pub(super) fn texts(prefix: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for source in &*SOURCES {
-        for (at, paragraphs) in documented(source) {
+        for (at, paragraphs) in comments(source) {
             let words = (at..).map(|at| source.at(at));
             let mut words = words.take_while(|word| !matches!(*word, ";" | "{" | ""));
             let is_constant = !source.tokens[at].is_test && words.any(|word| word == "const");
             let value = words.find(|word| is_constant && word.starts_with('"'));
             let value = value.map(|literal| literal.trim_matches('"'));
-            if let Some(name) = value.filter(|value| value.starts_with(prefix)) {
-                found.push(Documented { name: name.to_owned(), paragraphs });
+            if let Some(value) = value.filter(|value| value.starts_with(prefix)) {
+                found.push((value.to_owned(), paragraphs));
             }
         }
     }
     found
 }
 
-/// The indices of the tokens that follow a doc comment and other attributes, with the paragraphs of
-/// the comment.
-fn documented(source: &Source) -> Vec<(usize, Vec<String>)> {
+/// The paragraphs of each doc comment, with the index of the token that follows it.
+fn comments(source: &Source) -> Vec<(usize, Vec<String>)> {
     let (mut at, mut lines, mut found) = (0, Vec::new(), Vec::new());
     while at < source.tokens.len() {
-        let is_attribute = source.at(at) == "#" && source.at(at + 1) == "[";
-        if is_attribute && source.at(at + 2) == "doc" && source.at(at + 3) == "=" {
+        if ["#", "[", "doc", "="].iter().zip(at..).all(|(word, at)| source.at(at) == *word) {
             lines.push(unquoted(source.at(at + 4)));
-        } else if !is_attribute && !lines.is_empty() {
-            found.push((at, paragraphs(&mem::take(&mut lines))));
+            at = after_group(source, at + 1);
+        } else {
+            if !lines.is_empty() {
+                found.push((at, paragraphs(&mem::take(&mut lines))));
+            }
+            at += 1;
         }
-        at = if is_attribute { after_group(source, at + 1) } else { at + 1 };
     }
     found
 }

@@ -22,7 +22,7 @@ const COMMAND: &str = "UPDATE_EXPECT=1 cargo test --test it -- document::tables"
 /// A table: its document in docs/, its name in the markers, and the function that makes it.
 type Table = (&'static str, &'static str, fn() -> String);
 
-const TABLES: [Table; 10] = [
+const TABLES: [Table; 12] = [
     ("CONFIGURATION.md", "commands", commands),
     ("CONFIGURATION.md", "config.toml", configuration_keys),
     ("CONFIGURATION.md", "environment", environment),
@@ -31,6 +31,8 @@ const TABLES: [Table; 10] = [
     ("PROTOCOL.md", "errors", errors),
     ("PROTOCOL.md", "nacks", nacks),
     ("RELAY-API.md", "requests", requests),
+    ("RELAY-API.md", "rows of agents", || rows(&["AgentRow"])),
+    ("RELAY-API.md", "rows of messages", || rows(&["MessageRow", "DeliveryProgress"])),
     ("WRAPPER.md", "reasons to wait", reasons_to_wait),
     ("WRAPPER.md", "recipe keys", recipe_keys),
 ];
@@ -63,7 +65,7 @@ fn split<'a>(text: &'a str, name: &str) -> (&'a str, &'a str, &'a str) {
 
 fn configuration_keys() -> String {
     let keys = members("crates/client/src/home/config.rs", "Config");
-    let rows = keys.into_iter().map(|Documented { name, paragraphs }| {
+    let rows = keys.into_iter().map(|Documented { name, paragraphs, .. }| {
         // The error about a wrong value says which values are right.
         let wrong = Config::parse(Path::new("config.toml"), &format!("{name} = ''")).unwrap_err();
         let (_, values) = wrong.reason.split_once("expected ").expect("what is expected");
@@ -136,11 +138,34 @@ fn requests() -> String {
     table(["`body`", "answer", "`data`", "who may ask"], rows)
 }
 
+/// The members of the rows of an answer. A struct that is flattened has no name there.
+fn rows(structs: &[&str]) -> String {
+    let fields = structs.iter().flat_map(|item| members("crates/protocol/src/relay.rs", item));
+    let fields = fields.filter(|field| !field.code.iter().any(|word| word == "flatten"));
+    let rows = fields.map(|field| {
+        let kind = field.code.iter().find_map(|word| kind(word)).expect("a known type");
+        let is_optional = field.code.iter().any(|word| word == "skip_serializing_if");
+        let kind = if is_optional { format!("{kind}, optional") } else { kind.to_owned() };
+        [ticks(field.name), kind, field.paragraphs.join(" ")]
+    });
+    table(["a row", "kind", "meaning"], rows)
+}
+
+/// The kind of JSON value that a type becomes.
+fn kind(type_name: &str) -> Option<&'static str> {
+    match type_name {
+        "Cow" | "Proof" => Some("string"),
+        "u32" | "u64" => Some("whole number"),
+        "bool" => Some("boolean"),
+        "RawValue" | "Reported" => Some("object"),
+        _ => None,
+    }
+}
+
 fn environment() -> String {
     let mut variables = texts("AGENT_RELAY_");
-    variables.sort_by(|a, b| a.name.cmp(&b.name));
-    let rows =
-        variables.into_iter().map(|variable| [ticks(variable.name), variable.paragraphs.join(" ")]);
+    variables.sort();
+    let rows = variables.into_iter().map(|(name, meaning)| [ticks(name), meaning.join(" ")]);
     table(["variable", "means"], rows)
 }
 
@@ -148,7 +173,7 @@ fn reasons_to_wait() -> String {
     const OBSTACLES: &str = include_str!("../../../crates/terminal/src/obstacle.rs");
     let (_, reasons) = OBSTACLES.split_once("impl fmt::Display for Obstacle {").unwrap();
     let obstacles = members("crates/terminal/src/obstacle.rs", "Obstacle");
-    let rows = obstacles.into_iter().map(|Documented { name, paragraphs }| {
+    let rows = obstacles.into_iter().map(|Documented { name, paragraphs, .. }| {
         let (_, reason) = reasons.split_once(&format!("Self::{name} => \"")).expect("its reason");
         let (reason, _) = reason.split_once('"').expect("it ends");
         let [_, end] = paragraphs.try_into().expect("the obstacle, and what ends it");
@@ -162,7 +187,7 @@ fn recipe_keys() -> String {
     let unknown = Book::with("[[recipe]]\nno_key = 1").unwrap_err().reason;
     let known: Vec<_> = keys.iter().map(|key| ticks(&key.name)).collect();
     assert!(unknown.ends_with(&known.join(", ")), "each key has a comment: {unknown}");
-    let rows = keys.into_iter().map(|Documented { name, paragraphs }| {
+    let rows = keys.into_iter().map(|Documented { name, paragraphs, .. }| {
         let mut meaning = paragraphs.join(" ");
         if name == "transcript" {
             let formats: Vec<_> = agents::formats().map(|format| ticks(format.name)).collect();
