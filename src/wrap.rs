@@ -435,7 +435,7 @@ fn create(path: &Path) -> Result<File, WrapError> {
 fn own_variables(name: &str, endpoint: &str, key_file: &Path) -> [(&'static str, OsString); 3] {
     [
         (home::AGENT, name.into()),
-        ("AGENT_RELAY_ENDPOINT", endpoint.into()),
+        (home::ENDPOINT, endpoint.into()),
         (home::KEY_FILE, key_file.into()),
     ]
 }

@@ -16,7 +16,7 @@ use crossbeam_channel::{Receiver, after, never, select};
 use platform::{clock, stop_signals::Signal};
 use protocol::{
     name::{GUEST, RELAY},
-    relay::{self, CHANGE, Change},
+    relay::{self, CHANGE, Change, RequestName},
     text::escaped,
 };
 use std::time::Duration;
@@ -29,8 +29,8 @@ pub(super) const POLL_MS: u64 = 1000;
 
 /// Asks the daemon to report changes. Fails if the daemon is too old to do so, or refuses it.
 pub(super) fn follow(client: &Client) -> Result<(), Failure> {
-    let answer = call_with(client, "tap", &relay::Tap { changes: true })?;
-    let relay::Tap { changes } = parse("tap", &answer)?;
+    let answer = call_with(client, RequestName::Tap, &relay::Tap { changes: true })?;
+    let relay::Tap { changes } = parse(RequestName::Tap, &answer)?;
     if changes {
         return Ok(());
     }
@@ -45,7 +45,7 @@ pub(super) fn change_in(delivery: &Delivery) -> Option<&str> {
 
 /// Parses a change.
 pub(super) fn parse_change(json: &str) -> Result<Change<'_>, Failure> {
-    parse("tap", json)
+    parse(RequestName::Tap, json)
 }
 
 /// What happens on the connection.

@@ -21,7 +21,7 @@ use client::{Client, home::HomeOptions};
 use crossbeam_channel::bounded;
 use protocol::{
     name::{EVERYONE, Name},
-    relay::{AgentRow, HistoryRequest, MessageRow, Page},
+    relay::{AgentRow, HistoryRequest, MessageRow, Page, RequestName},
     text::{escaped, is_hidden},
 };
 use std::{collections::BTreeSet, ffi::OsString, thread, time::Duration};
@@ -418,17 +418,17 @@ fn look_up(
             }
             Ok(())
         }),
-        Live::Messages => messages(&client, "history", |message| {
+        Live::Messages => messages(&client, RequestName::History, |message| {
             let id = id(message, typed);
             candidates.push(Candidate::new(id, &described(message)));
         }),
-        Live::DeadLetters => messages(&client, "dead-letters", |message| {
+        Live::DeadLetters => messages(&client, RequestName::DeadLetters, |message| {
             let id = id(message, typed);
             candidates.push(Candidate::new(id, &described(message)));
         }),
         Live::Topics => {
             let mut topics = BTreeSet::new();
-            messages(&client, "history", |message| {
+            messages(&client, RequestName::History, |message| {
                 topics.extend(message.topic.as_deref().map(str::to_owned));
             })?;
             topics.retain(|topic| !topic.contains(|c| is_hidden(c) || c == '\n' || c == '\t'));
@@ -441,7 +441,7 @@ fn look_up(
 /// Calls `each` with the newest messages of a list.
 fn messages(
     client: &Client,
-    list: &str,
+    list: RequestName,
     mut each: impl FnMut(&MessageRow<'_>),
 ) -> Result<(), Failure> {
     let request = |Page { cursor, limit }| HistoryRequest { cursor, limit, ..Default::default() };

@@ -10,7 +10,7 @@ use super::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
-use protocol::relay::MessageRow;
+use protocol::relay::{MessageRow, RequestName};
 
 /// Show the messages that could not be delivered, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -34,7 +34,7 @@ impl DeadLetters {
         let (mut out, mut rows) = (Out::new(), Vec::new());
         each_row(
             &client,
-            "dead-letters",
+            RequestName::DeadLetters,
             usize::MAX,
             |page| page,
             |json, message| {

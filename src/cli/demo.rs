@@ -29,6 +29,7 @@ use platform::{
     stop_signals::{self, Signal},
     tty::RawMode,
 };
+use protocol::relay::RequestName;
 use std::{
     env,
     ffi::OsString,
@@ -95,7 +96,7 @@ impl Demo {
         let mut out = Out::new();
         self.print_step(&mut out, "a daemon of its own is up")?;
         let client = join(&stage.context, &|endpoint| stage.owner.settings(endpoint))?;
-        call(&client, "tap", None)?;
+        call(&client, RequestName::Tap, None)?;
         self.print_step(
             &mut out,
             "Ann and Bob run, each in a terminal of its own; this is what they say:",

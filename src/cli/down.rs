@@ -104,7 +104,7 @@ fn stop_for(
     check_home(context, &client)?;
     let start = clock::monotonic_ms();
     let left = || (start + STOP_MS).saturating_sub(clock::monotonic_ms());
-    match call(&client, "stop", reason) {
+    match call(&client, relay::RequestName::Stop, reason) {
         // The daemon may end before it answers. The loop below checks that it has ended.
         Ok(_) | Err(Failure { code: TIMED_OUT, .. }) => {}
         Err(failure) => return Err(failure),
@@ -162,8 +162,10 @@ fn is_gone(context: &Context, endpoint: &str, start: u64) -> Result<bool, Failur
         // A daemon that is about to end may refuse the connection.
         Err(_) => Ok(false),
         Ok(client) => {
-            let Ok(json) = call(&client, "status", None) else { return Ok(false) };
-            let age = parse::<relay::Status<'_>>("status", &json)?.uptime_ms;
+            let Ok(json) = call(&client, relay::RequestName::Status, None) else {
+                return Ok(false);
+            };
+            let age = parse::<relay::Status<'_>>(relay::RequestName::Status, &json)?.uptime_ms;
             Ok(age < clock::monotonic_ms().saturating_sub(start))
         }
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
-use protocol::relay::ForgetRequest;
+use protocol::relay::{ForgetRequest, RequestName};
 
 /// Forget the name of an agent that is away and has no mail and no key.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -33,7 +33,7 @@ impl Forget {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let request = ForgetRequest { name: self.name };
-        call_with(&client, "forget", &request)?;
+        call_with(&client, RequestName::Forget, &request)?;
         let mut out = Out::new();
         if self.json {
             out.json("forgotten", &request)?;

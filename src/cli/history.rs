@@ -11,7 +11,7 @@ use super::{
 };
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
-use protocol::relay::{HistoryRequest, MessageRow, Page};
+use protocol::relay::{HistoryRequest, MessageRow, Page, RequestName};
 
 /// Show the accepted messages, the newest first.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -82,7 +82,7 @@ impl History {
         let is_filtered = self.since.is_some() || self.until.is_some() || self.to.is_some();
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let page_rows = if is_filtered { usize::MAX } else { limit };
-        each_row(&client, "history", page_rows, request, |json, message| {
+        each_row(&client, RequestName::History, page_rows, request, |json, message| {
             if !self.includes(message) {
                 return Ok(true);
             }

@@ -17,7 +17,7 @@ use client::{
     home::{HomeOptions, agent_around},
 };
 use protocol::{
-    relay::{InboxRequest, MessageRow, Page},
+    relay::{InboxRequest, MessageRow, Page, RequestName},
     text::escaped,
 };
 
@@ -64,7 +64,7 @@ impl Inbox {
         let client = join(options)?;
         let (mut out, mut rows) = (Out::new(), Vec::new());
         let request = |Page { cursor, limit }| InboxRequest { of: Some(of.clone()), cursor, limit };
-        each_row(&client, "inbox", usize::MAX, request, |json, message| {
+        each_row(&client, RequestName::Inbox, usize::MAX, request, |json, message| {
             if self.json {
                 out.json_text(messages::SCHEMA, json)?;
                 return Ok(true);
@@ -117,7 +117,7 @@ impl Inbox {
 fn show_own(client: &Client, out: &mut Out, json: bool) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
-    each_row(client, "inbox", usize::MAX, request, |text, message| {
+    each_row(client, RequestName::Inbox, usize::MAX, request, |text, message| {
         if json {
             out.json_text(messages::SCHEMA, text)?;
             return Ok(true);

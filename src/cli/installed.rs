@@ -103,10 +103,12 @@ pub(super) fn running_process(context: &Context) -> Result<Option<(u32, u64)>, F
         Err(ClientError::NoDaemon { .. }) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let json = call(&client, "status", None)?;
-    let status: relay::Status<'_> = parse("status", &json)?;
+    let json = call(&client, relay::RequestName::Status, None)?;
+    let status: relay::Status<'_> = parse(relay::RequestName::Status, &json)?;
     let since = clock::unix_ms().saturating_sub(status.uptime_ms);
-    let process = status.daemon.map(|json| parse::<relay::Process<'_>>("status", json.get()));
+    let process = status
+        .daemon
+        .map(|json| parse::<relay::Process<'_>>(relay::RequestName::Status, json.get()));
     Ok(process.transpose()?.map(|process| (process.pid, since)))
 }
 

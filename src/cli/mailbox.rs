@@ -15,7 +15,7 @@ use client::{Client, home::HomeOptions};
 use platform::tty::{Standard, is_terminal};
 use protocol::{
     name::OPERATOR,
-    relay::{InboxRequest, MessageRow, Page, Status, TakeRequest},
+    relay::{InboxRequest, MessageRow, Page, RequestName, Status, TakeRequest},
     text::escaped_text,
 };
 use serde::Deserialize;
@@ -41,8 +41,8 @@ pub(super) fn remind(client: &Client) {
     if !is_operator(client) || !is_terminal(Standard::Error) {
         return;
     }
-    let Ok(json) = call(client, "status", None) else { return };
-    let Ok(status) = parse::<Status<'_>>("status", &json) else { return };
+    let Ok(json) = call(client, RequestName::Status, None) else { return };
+    let Ok(status) = parse::<Status<'_>>(RequestName::Status, &json) else { return };
     if status.mailbox > 0 {
         eprint_line(waiting(status.mailbox));
     }
@@ -58,7 +58,7 @@ fn waiting(count: u64) -> String {
 pub(super) fn take_all(client: &Client, out: &mut Out, json: bool) -> Result<(), Failure> {
     let (mut printed, mut ids) = (0, Vec::new());
     let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
-    each_row(client, "inbox", usize::MAX, request, |text, row| {
+    each_row(client, RequestName::Inbox, usize::MAX, request, |text, row| {
         if is_being_stored(row) {
             return Ok(true);
         }
@@ -84,7 +84,7 @@ pub(super) fn take_all(client: &Client, out: &mut Out, json: bool) -> Result<(),
 
 /// Acknowledges messages in the mailbox.
 pub(super) fn take(client: &Client, ids: Vec<String>) -> Result<(), Failure> {
-    call_with(client, "take", &TakeRequest { ids }).map(drop)
+    call_with(client, RequestName::Take, &TakeRequest { ids }).map(drop)
 }
 
 /// Whether a message is not accepted yet.

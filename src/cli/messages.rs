@@ -38,18 +38,18 @@ pub(super) const SCHEMA: &str = "message";
 /// returns false. A page has at most `limit` rows.
 pub(super) fn each_row<R: Serialize>(
     client: &Client,
-    body: &str,
+    name: impl AsRef<str>,
     limit: usize,
     request: impl Fn(Page) -> R,
     mut each: impl FnMut(&str, &MessageRow<'_>) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let mut cursor = None;
+    let (name, mut cursor) = (name.as_ref(), None);
     loop {
         let page = Page { cursor: cursor.clone(), limit: Some(limit.min(ROWS)) };
-        let json = call_with(client, body, &request(page))?;
-        let found: Messages<&RawValue> = parse(body, &json)?;
+        let json = call_with(client, name, &request(page))?;
+        let found: Messages<&RawValue> = parse(name, &json)?;
         for row in found.messages {
-            if !each(row.get(), &parse(body, row.get())?)? {
+            if !each(row.get(), &parse(name, row.get())?)? {
                 return Ok(());
             }
         }

@@ -15,6 +15,7 @@ use argh::{ArgsInfo, FromArgs};
 use client::home::{Context, HomeOptions, agent_around};
 use platform::{paths, random};
 use protocol::{
+    relay::RequestName,
     secret::{self, Secret},
     text::escaped,
 };
@@ -246,7 +247,7 @@ impl Check {
 impl Reload {
     fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
-        let answer = call(&client, "reload", None)?;
+        let answer = call(&client, RequestName::Reload, None)?;
         let mut out = Out::new();
         if self.json {
             out.json_text("policy-reload", &answer)?;

@@ -10,7 +10,7 @@ use super::{
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::{
-    relay::{PurgeRequest, Purged},
+    relay::{PurgeRequest, Purged, RequestName},
     text::escaped,
 };
 
@@ -57,8 +57,8 @@ impl Purge {
         let request = PurgeRequest { name, force, delete };
         let mut done = Purged::default();
         loop {
-            let json = call_with(&client, "purge", &request)?;
-            let Purged { purged, in_flight, more } = parse("purge", &json)?;
+            let json = call_with(&client, RequestName::Purge, &request)?;
+            let Purged { purged, in_flight, more } = parse(RequestName::Purge, &json)?;
             done = Purged { purged: done.purged + purged, in_flight, more };
             if !more || purged == 0 {
                 break;

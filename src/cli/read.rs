@@ -12,7 +12,7 @@ use argh::{ArgsInfo, FromArgs};
 use client::{Client, home::HomeOptions};
 use protocol::{
     deliver::Shared,
-    relay::{MessageRequest, MessageRow, Messages, Piece},
+    relay::{MessageRequest, MessageRow, Messages, Piece, RequestName},
     text::escaped_text,
 };
 
@@ -53,8 +53,8 @@ impl Read {
         let client = join(options)?;
         let request =
             MessageRequest { id: self.id.clone(), limit: Some(1), ..MessageRequest::default() };
-        let json = call_with(&client, "message", &request)?;
-        let found: Messages<MessageRow<'_>> = parse("message", &json)?;
+        let json = call_with(&client, RequestName::Message, &request)?;
+        let found: Messages<MessageRow<'_>> = parse(RequestName::Message, &json)?;
         let Some(row) = found.messages.into_iter().next() else {
             return Err(Failure::failed("the daemon knows the message and does not show it"));
         };
@@ -86,7 +86,7 @@ pub(super) fn with_content<T>(
         return show(&row);
     }
     let object = read_pieces(client, &row.id)?;
-    let shared: Shared<'_> = parse("message", &object)?;
+    let shared: Shared<'_> = parse(RequestName::Message, &object)?;
     let (payload, payload_meta) = (Some(shared.payload), shared.payload_meta);
     show(&MessageRow { payload, payload_meta, truncated: false, ..row })
 }
@@ -96,8 +96,8 @@ fn read_pieces(client: &Client, id: &str) -> Result<String, Failure> {
     let (mut text, mut offset) = (String::new(), Some(0));
     while offset.is_some() {
         let request = MessageRequest { id: id.to_owned(), offset, ..MessageRequest::default() };
-        let json = call_with(client, "message", &request)?;
-        let piece: Piece<'_> = parse("message", &json)?;
+        let json = call_with(client, RequestName::Message, &request)?;
+        let piece: Piece<'_> = parse(RequestName::Message, &json)?;
         text.push_str(&piece.text);
         offset = piece.next_offset.filter(|next| *next == text.len());
     }

@@ -9,7 +9,7 @@ use super::{
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::{
-    relay::{RedeliverRequest, Redelivered},
+    relay::{RedeliverRequest, Redelivered, RequestName},
     text::escaped,
 };
 
@@ -35,8 +35,8 @@ pub(super) struct Redeliver {
 impl Redeliver {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
-        let json = call_with(&client, "redeliver", &RedeliverRequest { id: self.id })?;
-        let done: Redelivered = parse("redeliver", &json)?;
+        let json = call_with(&client, RequestName::Redeliver, &RedeliverRequest { id: self.id })?;
+        let done: Redelivered = parse(RequestName::Redeliver, &json)?;
         let mut out = Out::new();
         if self.json {
             out.json("redelivered", &done)?;

@@ -9,7 +9,7 @@ use protocol::{
     code::NackCode,
     name::GUEST,
     payload::Nack,
-    relay::{AgentRow, Agents, Page, Process, Status},
+    relay::{AgentRow, Agents, Page, Process, RequestName, Status},
     text::escaped,
     typed,
 };
@@ -26,37 +26,38 @@ const NO_KEY: &str = "your home lacks the operator.key of this daemon; name its 
 /// Sends a request to `@relay`, and returns the `data` of its answer.
 pub(super) fn call(
     client: &Client,
-    body: &str,
+    name: impl AsRef<str>,
     data: Option<&RawValue>,
 ) -> Result<String, Failure> {
-    call_within(ANSWER_TIMEOUT, client, body, data)
+    call_within(ANSWER_TIMEOUT, client, name.as_ref(), data)
 }
 
 fn call_within(
     time: Duration,
     client: &Client,
-    body: &str,
+    name: &str,
     data: Option<&RawValue>,
 ) -> Result<String, Failure> {
-    let answer = client.request_within(time, body, data).map_err(|error| match error {
+    let takes_id = || {
+        let name = RequestName::parse(name);
+        matches!(name, Some(RequestName::Message | RequestName::Redeliver))
+    };
+    let answer = client.request_within(time, name, data).map_err(|error| match error {
         // The request is valid, but names an id that does not exist.
         ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
             let failure = Failure::failed(escaped(&nack.message)).refused(&nack.code);
             failure.hint("`agent-relay history` shows ids")
         }
         ClientError::Refused(nack) if nack.code == NackCode::Forbidden.as_str() => {
-            forbidden(client, body, &nack)
+            forbidden(client, name, &nack)
         }
         // The beginning of several ids.
-        ClientError::Refused(nack)
-            if nack.code == NackCode::Invalid.as_str()
-                && ["message", "redeliver"].contains(&body) =>
-        {
+        ClientError::Refused(nack) if nack.code == NackCode::Invalid.as_str() && takes_id() => {
             Failure::failed(escaped(&nack.message)).refused(&nack.code).hint("give more of it")
         }
         ClientError::Refused(nack) => {
             let why = escaped(&nack.message);
-            Failure::failed(format!("the daemon refused \"{body}\": {why}")).refused(&nack.code)
+            Failure::failed(format!("the daemon refused \"{name}\": {why}")).refused(&nack.code)
         }
         other => other.into(),
     })?;
@@ -66,21 +67,23 @@ fn call_within(
 /// Sends `@relay` a request with `data`, like [`call`].
 pub(super) fn call_with(
     client: &Client,
-    body: &str,
+    name: impl AsRef<str>,
     data: &impl Serialize,
 ) -> Result<String, Failure> {
-    call(client, body, Some(&to_raw_value(data).expect("a request is JSON")))
+    call(client, name, Some(&to_raw_value(data).expect("a request is JSON")))
 }
 
 /// The failure of a request that the client may not make.
-fn forbidden(client: &Client, request: &str, nack: &Nack) -> Failure {
+fn forbidden(client: &Client, name: &str, nack: &Nack) -> Failure {
+    let request = RequestName::parse(name);
     let command = match request {
-        "stop" => "down",
-        "reload" => "policy reload",
-        other => other,
+        Some(RequestName::Stop) => "down",
+        Some(RequestName::Reload) => "policy reload",
+        _ => name,
     };
     // Everybody may ask for some rows of these lists.
-    let is_partly_allowed = ["message", "inbox", "history"].contains(&request);
+    let is_partly_allowed =
+        matches!(request, Some(RequestName::Message | RequestName::Inbox | RequestName::History));
     let failure = match agent_around() {
         Some(_) if is_partly_allowed => Failure::failed(escaped(&nack.message)),
         Some(_) => operators_only(command),
@@ -107,18 +110,22 @@ pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
 }
 
 /// Parses an answer of the daemon to a request.
-pub(super) fn parse<'a, T: Deserialize<'a>>(request: &str, json: &'a str) -> Result<T, Failure> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(
+    name: impl AsRef<str>,
+    json: &'a str,
+) -> Result<T, Failure> {
     typed::read(json).map_err(|why| {
-        Failure::failed(format!("the daemon's answer to `{request}` is not understood: {why}"))
+        let name = name.as_ref();
+        Failure::failed(format!("the daemon's answer to `{name}` is not understood: {why}"))
     })
 }
 
 /// Asks the daemon about its process. `None` from an older daemon, which does not report it.
 pub(super) fn daemon_process(client: &Client) -> Result<Option<Process<'static>>, Failure> {
-    let json = call(client, "status", None)?;
-    let status: Status<'_> = parse("status", &json)?;
+    let json = call(client, RequestName::Status, None)?;
+    let status: Status<'_> = parse(RequestName::Status, &json)?;
     let Some(daemon) = status.daemon else { return Ok(None) };
-    let process: Process<'_> = parse("status", daemon.get())?;
+    let process: Process<'_> = parse(RequestName::Status, daemon.get())?;
     Ok(Some(Process {
         pid: process.pid,
         endpoint: process.endpoint.into_owned().into(),
@@ -135,8 +142,8 @@ pub(super) fn each_agent(
 ) -> Result<(), Failure> {
     let mut page = Page { cursor: None, limit: Some(ROWS) };
     loop {
-        let json = call_with(client, "agents", &page)?;
-        let Agents { agents, next_cursor } = parse("agents", &json)?;
+        let json = call_with(client, RequestName::Agents, &page)?;
+        let Agents { agents, next_cursor } = parse(RequestName::Agents, &json)?;
         agents.into_iter().try_for_each(&mut each)?;
         let next = next_cursor.map(Into::into);
         if next.is_none() || next == page.cursor {
@@ -164,8 +171,8 @@ pub(super) fn agent_row_within<T>(
 ) -> Result<T, Failure> {
     let page = Page { cursor: Some(just_before(name)), limit: Some(1) };
     let page = to_raw_value(&page).expect("a request is JSON");
-    let json = call_within(time, client, "agents", Some(&page))?;
-    let Agents { agents, .. } = parse("agents", &json)?;
+    let json = call_within(time, client, RequestName::Agents.as_str(), Some(&page))?;
+    let Agents { agents, .. } = parse(RequestName::Agents, &json)?;
     Ok(with(agents.iter().find(|row| row.name.eq_ignore_ascii_case(name))))
 }
 

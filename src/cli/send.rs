@@ -26,7 +26,7 @@ use protocol::{
     code::NackCode,
     name::{EVERYONE, RELAY},
     payload::{Capabilities, Nack},
-    relay::{MessageRequest, MessageRow, Messages},
+    relay::{MessageRequest, MessageRow, Messages, RequestName},
     text::escaped,
     topic,
 };
@@ -227,7 +227,7 @@ impl Send {
     ) -> Result<Accepted, Failure> {
         let mut notices = Notices::default();
         loop {
-            call(client, "status", None)?;
+            call(client, RequestName::Status, None)?;
             let mut retry_ms = None;
             for event in client.events().try_iter() {
                 match event {
@@ -315,11 +315,11 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn delivery_of(client: &Client, send_id: &SendId) -> Result<Option<Queued>, Failure> {
     let request = MessageRequest { id: send_id.0.clone(), limit: Some(1), ..Default::default() };
     let request = to_raw_value(&request).expect("a request is JSON");
-    let Ok(answer) = client.request_within(LOOK, "message", Some(&request)) else {
+    let Ok(answer) = client.request_within(LOOK, RequestName::Message, Some(&request)) else {
         return Ok(None);
     };
     let json = data_of(&answer).unwrap_or("{}");
-    let found: Messages<MessageRow<'_>> = parse("message", json)?;
+    let found: Messages<MessageRow<'_>> = parse(RequestName::Message, json)?;
     let row = found.messages.into_iter().next();
     Ok(row.map(|row| Queued { id: row.id.into_owned(), expires: row.delivery.expires }))
 }

@@ -16,7 +16,7 @@ use client::{Client, ClientError, home::HomeOptions};
 use platform::clock;
 use protocol::{
     calendar::duration,
-    relay::{self, AgentRow, MessageRequest, MessageRow, Page},
+    relay::{self, AgentRow, MessageRequest, MessageRow, Page, RequestName},
     text::escaped,
 };
 use serde::Serialize;
@@ -97,13 +97,13 @@ impl Status {
             }
             Err(error) => Err(or_print(error.into())),
             Ok(client) => {
-                let json = call(&client, "status", None)?;
+                let json = call(&client, RequestName::Status, None)?;
                 if self.json {
-                    let status = Some(parse("status", &json)?);
+                    let status = Some(parse(RequestName::Status, &json)?);
                     let report = Report { running: true, endpoint: client.endpoint(), status };
                     out.json("status", &report)?;
                 } else {
-                    show(&mut out, &client, &parse("status", &json)?)?;
+                    show(&mut out, &client, &parse(RequestName::Status, &json)?)?;
                 }
                 Ok(DONE)
             }
@@ -118,7 +118,7 @@ impl Status {
             limit,
             offset: None,
         };
-        each_row(&client, "message", usize::MAX, request, |json, row| {
+        each_row(&client, RequestName::Message, usize::MAX, request, |json, row| {
             let recipient = recipient(&client, row)?;
             match (self.json, &recipient) {
                 (true, Some(agent)) => out.json(messages::SCHEMA, &RowWithRecipient { row, agent }),
@@ -203,7 +203,8 @@ fn now(row: &MessageRow<'_>) -> String {
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {
     let counts = &status.counts;
-    let process = status.daemon.map(|json| parse::<relay::Process<'_>>("status", json.get()));
+    let process =
+        status.daemon.map(|json| parse::<relay::Process<'_>>(RequestName::Status, json.get()));
     let process = process.transpose()?;
     let fails = process.as_ref().and_then(|process| process.store_fails.as_deref()).map(escaped);
     let ends_with_starter = process.as_ref().is_some_and(|process| process.ends_with_starter);

@@ -16,7 +16,7 @@ use platform::clock;
 use protocol::{
     name::RELAY,
     payload::MessagePayload,
-    relay::{self, TapAnswer, TapCopy},
+    relay::{self, RequestName, TapAnswer, TapCopy},
     text::{escaped, indented},
 };
 
@@ -43,7 +43,7 @@ impl Tap {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let client = join(options)?;
         let (mut out, mut notices) = (Out::new(), Notices::default());
-        call(&client, "tap", None)?;
+        call(&client, RequestName::Tap, None)?;
         eprint_line(format_args!(
             "showing all messages that the daemon at {} routes; Ctrl-C ends this",
             escaped(client.endpoint())
@@ -53,7 +53,7 @@ impl Tap {
                 Ok(Event::Delivered(delivery)) => self.show(&mut out, &delivery)?,
                 // After a reconnect, the daemon sends copies only once they are requested again.
                 Ok(event @ Event::State(ConnectionState::Ready(_))) => {
-                    call(&client, "tap", None)?;
+                    call(&client, RequestName::Tap, None)?;
                     notices.print(event)?;
                 }
                 Ok(event) => notices.print(event)?,
@@ -83,7 +83,7 @@ pub(super) fn show(
     if as_json {
         return out.json_text("tap", json);
     }
-    let copy: TapCopy<'_> = parse("tap", json)?;
+    let copy: TapCopy<'_> = parse(RequestName::Tap, json)?;
     if copy.lost > 0 {
         let verb = if copy.lost == 1 { "was" } else { "were" };
         let lost = counted(copy.lost, "message");

@@ -8,7 +8,8 @@
 use platform::random;
 use std::{env, io};
 
-/// The variable with the number.
+/// A random number, with which a `run` or `attach` inside marks its output as its own. It is set for
+/// a wrapped command.
 pub(super) const VARIABLE: &str = "AGENT_RELAY_INNER_MARK";
 
 /// The number of hexadecimal digits of the number.

@@ -13,7 +13,7 @@ pub mod service;
 pub mod text;
 
 pub use config::{Config, FILE, LOCK_FILE};
-pub use context::{Context, HomeOptions};
+pub use context::{Context, ENDPOINT, HomeOptions};
 pub use endpoint::{ENDPOINT_FILE, EndpointSources};
 pub use error::{ConfigError, HomeError, is_absent};
 pub use keys::{AGENT, KEY_FILE, Keys, agent_around};

@@ -34,7 +34,7 @@ use protocol::{
     code::NackCode,
     name::{EVERYONE, RELAY},
     payload::{Nack, Sync, THREAD_BYTES_MAX, Welcome},
-    relay::{ActivityRequest, REQUEST, ReportRequest},
+    relay::{ActivityRequest, REQUEST, ReportRequest, RequestName},
 };
 use serde_json::value::{RawValue, to_raw_value};
 use session::{Input, Session};
@@ -246,24 +246,29 @@ impl Client {
         self.command_if_running(Command::Input(Input::Unsubscribe(pattern.to_owned())));
     }
 
-    /// Sends `@relay` a request (`status`, `agents` …) and waits for the answer.
+    /// Sends `@relay` a request by its name, a [`RequestName`], and waits for the answer.
     ///
     /// When this call returns, the daemon has routed all messages that were sent before it.
-    pub fn request(&self, body: &str, data: Option<&RawValue>) -> Result<Delivery, ClientError> {
-        self.request_within(ANSWER_TIMEOUT, body, data)
+    pub fn request(
+        &self,
+        name: impl AsRef<str>,
+        data: Option<&RawValue>,
+    ) -> Result<Delivery, ClientError> {
+        self.request_within(ANSWER_TIMEOUT, name, data)
     }
 
     /// Sends `@relay` a request as [`Self::request`] does, and waits at most `time` for the answer.
     pub fn request_within(
         &self,
         time: Duration,
-        body: &str,
+        name: impl AsRef<str>,
         data: Option<&RawValue>,
     ) -> Result<Delivery, ClientError> {
-        let (id, input) = self.outgoing(request_message(body, data))?;
+        let name = name.as_ref();
+        let (id, input) = self.outgoing(request_message(name, data))?;
         let (reply, answer) = bounded(1);
         self.command(Command::Request(id.clone(), input, reply))?;
-        let answer = wait(&answer, time, || format!("the request {body:?}"));
+        let answer = wait(&answer, time, || format!("the request {name:?}"));
         if matches!(answer, Err(ClientError::TimedOut { .. })) {
             self.command_if_running(Command::Forget(id));
         }
@@ -274,7 +279,7 @@ impl Client {
     /// an answer.
     pub fn report(&self, report: &ReportRequest) -> Result<(), ClientError> {
         let data = to_raw_value(report).expect("a report is JSON");
-        let (id, input) = self.outgoing(request_message("report", Some(&data)))?;
+        let (id, input) = self.outgoing(request_message(RequestName::Report, Some(&data)))?;
         let (ignored, _) = bounded(1);
         self.command(Command::Request(id, input, ignored))
     }
@@ -286,7 +291,7 @@ impl Client {
         activity: &ActivityRequest,
     ) -> Result<Receiver<Result<Delivery, ClientError>>, ClientError> {
         let data = to_raw_value(activity).expect("a report is JSON");
-        let (id, input) = self.outgoing(request_message("activity", Some(&data)))?;
+        let (id, input) = self.outgoing(request_message(RequestName::Activity, Some(&data)))?;
         let (reply, answer) = bounded(1);
         self.command(Command::Request(id, input, reply))?;
         Ok(answer)
@@ -364,11 +369,11 @@ fn wait<T>(
 }
 
 /// A request to `@relay`.
-fn request_message(body: &str, data: Option<&RawValue>) -> Outgoing {
+fn request_message(name: impl AsRef<str>, data: Option<&RawValue>) -> Outgoing {
     Outgoing {
         to: Some(RELAY.to_owned()),
         kind: REQUEST.to_owned(),
-        body: body.to_owned(),
+        body: name.as_ref().to_owned(),
         data: data.map(ToOwned::to_owned),
         ..Outgoing::default()
     }

@@ -138,7 +138,7 @@ fn earlier_events_are_passed_on_before_an_answer() {
             let message = Outgoing { to: Some("Bob".to_owned()), ..Outgoing::default() };
             let sent = client.send(message).unwrap();
             let asking = scope.spawn(|| {
-                client.request("status", None).unwrap();
+                client.request(RequestName::Status, None).unwrap();
                 client.events().try_recv().expect("the refusal came before the answer")
             });
             daemon.receive(Kind::Send);
@@ -231,7 +231,7 @@ fn request_gets_its_own_answer_only() {
     let (client, mut daemon, _daemons) = joined();
     let client = Arc::new(client);
     let asking = Arc::clone(&client);
-    let asking = thread::spawn(move || asking.request("status", None));
+    let asking = thread::spawn(move || asking.request(RequestName::Status, None));
     let (id, to, payload) = daemon.receive(Kind::Send);
     assert_eq!((to.as_deref(), &payload["kind"]), (Some("@relay"), &"request".into()));
     daemon.deliver("d1", "@relay", "for somebody else", Some("other"));

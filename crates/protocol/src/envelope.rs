@@ -20,37 +20,81 @@ pub const DEPTH_MAX: usize = json::DEPTH_MAX as usize;
 pub const ID_BYTES_MAX: usize = 128;
 
 wire_enum! {
-    /// An envelope's `type`.
+    /// An envelope's `type`: its meaning, and for each side that sends it the members beside `v`,
+    /// `type`, `id`, `ts` and `payload` itself, and what answers it. `?` marks optional members.
+    /// docs/PROTOCOL.md has these comments as a table.
     Kind {
         /// A client introduces itself.
+        ///
+        /// - From a client: payload: `agent`, `capabilities`?, `mode`?, `session.resume_token`?,
+        ///   `auth.key`?, `companion_key`? Answered by WELCOME; ERROR.
         Hello = "HELLO",
         /// The daemon confirms the session.
+        ///
+        /// - From the daemon: payload: `session_id`, `resume_token`, `agent`, `capabilities`,
+        ///   `server`.
         Welcome = "WELCOME",
         /// A client sends a message.
+        ///
+        /// - From a client: `to`?, `topic`?, `from`?, `payload_meta`?; payload: any object, by
+        ///   custom `kind`, `body`, `data`?, `thread`? Answered by ACK `accepted` with
+        ///   `requires_ack`; NACK; BUSY; a DELIVER from `@relay`.
         Send = "SEND",
         /// The daemon delivers a message.
+        ///
+        /// - From the daemon: `from`, `to`, `topic`?, `payload_meta`?, `delivery`; payload: the
+        ///   sender's. Answered by ACK or NACK with `delivery.requires_ack`.
         Deliver = "DELIVER",
         /// A message was accepted, or a delivery acknowledged.
+        ///
+        /// - From the daemon: `from`?; payload: `ack_id`, `state`?, `durability`?, `recipients`?,
+        ///   `away`?, `correlationId`?, `response`?, `responseData`?
+        /// - From a client: payload: `ack_id`, `seq`?, `cumulative_seq`?, `correlationId`?,
+        ///   `response`?, `responseData`? Answered by NACK if its answer is refused.
         Ack = "ACK",
         /// A message was refused, or a delivery returned.
+        ///
+        /// - From the daemon: payload: `ack_id`, `code`, `message`, `to`?, `correlationId`?
+        /// - From a client: payload: `ack_id`, `code`, `message`, `retry_after_ms`?
         Nack = "NACK",
         /// A request for a sign of life.
+        ///
+        /// - From the daemon: payload: `nonce`. Answered by PONG, or any other frame.
         Ping = "PING",
         /// The answer to a PING.
+        ///
+        /// - From a client: payload: `nonce`.
         Pong = "PONG",
         /// A rule was violated.
+        ///
+        /// - From the daemon: payload: `code`, `fatal`, `message`, `ref`?
         Error = "ERROR",
         /// The recipient's queue is full; the message can be sent again later.
+        ///
+        /// - From the daemon: payload: `ack_id`, `retry_after_ms`, `queue_depth`, `busy`? Answered
+        ///   by the same SEND again, later.
         Busy = "BUSY",
         /// A client resumes its session.
+        ///
+        /// - From a client: payload: `session_id`?, `agent`?, `resume_token`?, `streams`? Answered
+        ///   by SYNC, after WELCOME if it is the first frame; ERROR; NACK.
         Resume = "RESUME",
         /// The daemon states the numbers of the session's streams.
+        ///
+        /// - From the daemon: payload: `session_id`, `streams`.
         Sync = "SYNC",
         /// The connection is being closed.
+        ///
+        /// - From both: payload: `reason`?, `retry_after_ms`? Answered by the end of the
+        ///   connection.
         Bye = "BYE",
         /// A client subscribes to a pattern.
+        ///
+        /// - From a client: `topic`. Answered by ACK; NACK.
         Subscribe = "SUBSCRIBE",
         /// A client ends a subscription.
+        ///
+        /// - From a client: `topic`. Answered by ACK; NACK.
         Unsubscribe = "UNSUBSCRIBE",
     }
 }

@@ -17,6 +17,115 @@ pub const TAP: &str = "tap";
 /// The `kind` of a DELIVER that carries a [`Change`].
 pub const CHANGE: &str = "change";
 
+wire_enum! {
+    /// A request to `@relay`: the `body` that names it, its answer, its `data`, and who may ask.
+    /// docs/RELAY-API.md has these comments as a table.
+    RequestName {
+        /// The answer is [the state of the daemon](docs/RELAY-API.md#status).
+        ///
+        /// No `data`.
+        ///
+        /// Everybody may ask.
+        Status = "status",
+        /// The answer is [the known agents](docs/RELAY-API.md#agents), in the order of their names.
+        ///
+        /// `cursor` (string), `limit` (whole number), both optional.
+        ///
+        /// Everybody may ask.
+        Agents = "agents",
+        /// The answer is [a row](docs/RELAY-API.md#rows-of-messages) for the delivery with this id,
+        /// or for each delivery of the SEND with this id: how far it is, and its content. The first
+        /// 4 to 31 digits of an id are enough if they fit one message.
+        ///
+        /// `id` (string); `cursor`, `limit`, `offset` (whole number), optional.
+        ///
+        /// Everybody may ask about their own mail.
+        Message = "message",
+        /// The answer is [a row](docs/RELAY-API.md#inbox-history-and-dead-letters) for each message
+        /// that waits for an agent or that it has not acknowledged, oldest first.
+        ///
+        /// `of` (string), `cursor`, `limit`, all optional.
+        ///
+        /// Everybody may ask about their own mail.
+        Inbox = "inbox",
+        /// The answer is how many messages in [the operator's
+        /// mailbox](docs/RELAY-API.md#the-operators-mailbox) are acknowledged now.
+        ///
+        /// `ids` (list of strings).
+        ///
+        /// Operators may ask.
+        Take = "take",
+        /// The answer is [a row](docs/RELAY-API.md#inbox-history-and-dead-letters) for each
+        /// at-least-once message, newest first, as long as `history_days` keeps it.
+        ///
+        /// `of`, `with`, `topic`, `search` (strings), `cursor`, `limit`, all optional.
+        ///
+        /// Everybody may ask about their own mail.
+        History = "history",
+        /// The answer is [a row](docs/RELAY-API.md#inbox-history-and-dead-letters) for each message
+        /// that could not be delivered, newest first.
+        ///
+        /// `cursor`, `limit`, both optional.
+        ///
+        /// Operators may ask.
+        DeadLetters = "dead-letters",
+        /// The answer is how many dead letters are [delivered again](docs/RELAY-API.md#redeliver).
+        ///
+        /// `id` (string).
+        ///
+        /// Operators may ask.
+        Redeliver = "redeliver",
+        /// The daemon [forgets a name](docs/RELAY-API.md#forget-and-purge); the answer is `{}`.
+        ///
+        /// `name` (string).
+        ///
+        /// Operators may ask.
+        Forget = "forget",
+        /// The daemon [ends the messages](docs/RELAY-API.md#forget-and-purge) that wait for an
+        /// agent; the answer is how many.
+        ///
+        /// `name` (string); `force`, `delete` (booleans), optional.
+        ///
+        /// Operators may ask.
+        Purge = "purge",
+        /// A recipient [reports](docs/RELAY-API.md#report) how far it is with a delivery; the
+        /// answer is `{}`.
+        ///
+        /// `id`, `state`, `why` (strings; `why` optional).
+        ///
+        /// The recipient may ask.
+        Report = "report",
+        /// An agent [reports](docs/RELAY-API.md#activity) what it does; the answer is `{}`.
+        ///
+        /// `activity`, `source` (strings), `for_ms` (whole number).
+        ///
+        /// Agents may ask.
+        Activity = "activity",
+        /// From now on, this connection gets [a copy](docs/RELAY-API.md#tap) of what is routed, or
+        /// with `changes` is told what [changes](docs/RELAY-API.md#changes); the answer repeats
+        /// what was asked for.
+        ///
+        /// `changes` (boolean), optional.
+        ///
+        /// Operators may ask.
+        Tap = "tap",
+        /// The daemon [reads `policy.toml` again](docs/RELAY-API.md#reload); the answer, once it is
+        /// in force, is `{}`.
+        ///
+        /// No `data`.
+        ///
+        /// Operators may ask.
+        Reload = "reload",
+        /// The answer is `{}`; then the daemon [stops](docs/RELAY-API.md#stop), and every client
+        /// gets BYE.
+        ///
+        /// `reason` (string), optional.
+        ///
+        /// Operators may ask.
+        Stop = "stop",
+    }
+}
+
 /// The `data` of a request whose answer has pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
@@ -156,7 +265,7 @@ pub struct Agents<'a> {
     pub next_cursor: Option<Cow<'a, str>>,
 }
 
-/// An agent in the answer to `agents`.
+/// An agent in the answer to `agents`. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentRow<'a> {
     /// The agent's name.
@@ -166,41 +275,41 @@ pub struct AgentRow<'a> {
     pub host: Option<Cow<'a, str>>,
     /// Whether the agent is connected.
     pub here: bool,
-    /// Whether the agent is expected back: it was connected when the last daemon ended, is away
-    /// now, and this daemon has just started.
+    /// Whether the agent is expected back: it is away, its session can be resumed, and as far as
+    /// the store knows it was connected until the last daemon ended; only in the first 30 s after
+    /// the daemon's start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconnecting: bool,
     /// The agent's session, while the agent is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
-    /// The time since which the agent is connected or away, in milliseconds since 1970.
+    /// The time since which the agent is connected, or away.
     pub since: u64,
     /// The number of messages in its queue: waiting, in flight and mailbox.
     pub queued: u64,
-    /// The total bytes of the messages in its queue.
+    /// The bytes of the messages in its queue.
     pub queued_bytes: u64,
-    /// The number of at-least-once DELIVERs that neither wait for the agent nor are acknowledged.
+    /// The number of these messages that are `delivered`, `injected` or `confirmed`, and not
+    /// acknowledged.
     pub in_flight: u64,
-    /// The number of other messages in its queue, which the agent has not been given yet.
+    /// The number of the other messages in its queue, which the agent has not been given yet.
     #[serde(default)]
     pub waiting: u64,
-    /// The reason reported for the oldest of the `waiting` messages that has one.
+    /// The reason that was reported for the oldest message that waits with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
-    /// The time of that report, in milliseconds since 1970.
+    /// The time of that report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_since: Option<u64>,
     /// The number of its subscriptions.
     pub subscriptions: u64,
-    /// The agent's activity, if its wrapper reports it: the text of an
-    /// [`Activity`](super::activity::Activity).
+    /// What the agent does, as it has [reported](docs/RELAY-API.md#activity) since it is connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Cow<'a, str>>,
-    /// The time since which the agent does that, in milliseconds since 1970.
+    /// The time since which the agent does that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_since: Option<u64>,
-    /// The source of the activity: the text of an
-    /// [`ActivitySource`](super::activity::ActivitySource).
+    /// The source from which that is known, as it was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_source: Option<Cow<'a, str>>,
 }
@@ -340,7 +449,7 @@ pub struct Messages<T> {
     pub next_cursor: Option<String>,
 }
 
-/// An at-least-once delivery and its state.
+/// An at-least-once delivery and its state. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MessageRow<'a> {
     /// The DELIVER's id.
@@ -350,11 +459,11 @@ pub struct MessageRow<'a> {
     pub send_id: Cow<'a, str>,
     /// The sender's name.
     pub from: Cow<'a, str>,
-    /// The proof of the sender's identity.
+    /// The proof of the sender's identity, as in the DELIVER.
     pub auth: Proof,
     /// The recipient's name.
     pub to: Cow<'a, str>,
-    /// Whether the message was sent to everyone or to a topic.
+    /// Whether the message was sent to everyone (`*`) or to a topic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub to_everyone: bool,
     /// The topic on which the message was sent.
@@ -362,17 +471,17 @@ pub struct MessageRow<'a> {
     pub topic: Option<Cow<'a, str>>,
     /// The delivery's number in its stream.
     pub seq: u64,
-    /// The time of its acceptance, in milliseconds since 1970.
+    /// The time at which the SEND was accepted.
     pub taken: u64,
-    /// The durability of the message once it is accepted: `disk` or `process`.
+    /// What the message survives once it is accepted: `disk` or `process`.
     pub durability: Cow<'a, str>,
     /// The state of the delivery.
     #[serde(flatten)]
     pub delivery: DeliveryProgress<'a>,
-    /// The sender's `payload`; absent if [`truncated`](Self::truncated).
+    /// The sender's `payload`; absent if `truncated`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload: Option<&'a RawValue>,
-    /// The sender's `payload_meta`.
+    /// The sender's `payload_meta`; absent if `truncated`.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub payload_meta: Option<&'a RawValue>,
     /// Whether the content is too long for a row; `message` sends it in pieces.
@@ -380,39 +489,41 @@ pub struct MessageRow<'a> {
     pub truncated: bool,
 }
 
-/// The state of a delivery.
+/// The state of a delivery. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryProgress<'a> {
-    /// `waiting`; `delivered`, `injected` or `confirmed` (and not acknowledged); `acknowledged`;
-    /// `dead`; or `over` while the ending is not stored yet.
+    /// The state of the delivery: `waiting`; `delivered`, and not acknowledged; `injected`, the
+    /// same, and typed; `confirmed`, the same, and the agent is seen to have it; `acknowledged`;
+    /// `dead`; `over`, while its end is being stored.
     #[serde(borrow)]
     pub state: Cow<'a, str>,
-    /// The obstacle to the next attempt: `store` (the message is not stored yet), `recipient` (is
-    /// away), `turn` (other messages come first), `window` (other deliveries have to be
-    /// acknowledged first), `rest` (the recipient returned the delivery), `agent` (the recipient's
-    /// wrapper has the message and has not given it to the agent).
+    /// The obstacle to the next attempt: `store`, because the message is not stored yet;
+    /// `recipient`, who is away; `turn`, because others come before it; `window`, because
+    /// `max_inflight` are in flight; `rest`, because the recipient returned it until `until`;
+    /// `agent`, because the recipient has it and has not passed it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Cow<'a, str>>,
-    /// The end of `rest`, in milliseconds since 1970, as all times here.
+    /// The end of `rest`, a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
-    /// The number of DELIVERs sent.
+    /// The number of times that it was delivered.
     pub attempts: u32,
     /// The number of attempts that failed.
     pub failures: u32,
     /// The end of the message's time to live, while the delivery is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// The recipient's last report.
+    /// The recipient's last report about this delivery: `state`, `why`, and `at`, its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Reported>,
-    /// The time at which the delivery ended.
+    /// The time at which the delivery was acknowledged or died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
-    /// The code of the NACK that the sender got, if the delivery is dead.
+    /// The code that the sender got, if the delivery is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Cow<'a, str>>,
-    /// The reason, in words, why the delivery is dead or waits for its agent.
+    /// The reason why the delivery is dead, as its sender was told, or why it waits for its agent,
+    /// as its recipient reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Cow<'a, str>>,
 }

@@ -2,50 +2,96 @@
 
 use std::fmt;
 
-/// A reason why no text is typed now.
+/// A reason why no text is typed now, and what ends that. docs/WRAPPER.md has the second paragraphs
+/// as a table, beside the reasons as a person reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
     /// The program has not shown its prompt yet.
+    ///
+    /// It shows its first output, or `start_ms` are over. With a known input line: it has been
+    /// there for `start_ms`, since some programs ask first whether a folder may be trusted.
     Starting,
     /// The screen is changing.
+    ///
+    /// The screen stands still for `quiet_ms`.
     Printing,
     /// The person pressed a key a moment ago.
+    ///
+    /// No key is pressed for `untouched_ms`.
     Typing,
     /// The person has typed a part of a line.
+    ///
+    /// Send it off, or erase it.
     HalfTyped,
     /// The program has not read all that was typed before.
+    ///
+    /// It reads.
     NotReading,
     /// A full-screen program is shown that takes keys as commands.
+    ///
+    /// Leave it: a pager, an editor.
     OtherScreen,
     /// The program in the terminal's foreground is not known to read text.
+    ///
+    /// End it: an editor, or another program that is not known to read text.
     OtherProgram,
     /// The wrapped program is not known to read text.
+    ///
+    /// Run it with `--accepts-text`, if it does.
     Unaccepted,
     /// An interpreter, a debugger or an editor reads commands.
+    ///
+    /// Leave it.
     Interpreter,
     /// A multiplexer, or a session on another machine or of another user, passes keys on.
+    ///
+    /// Leave it.
     Conduit,
     /// Another wrapper has the terminal.
+    ///
+    /// Write to the agent in it: it has a name of its own.
     Nested,
     /// The system does not tell which program reads the terminal.
+    ///
+    /// End all but one. An unknown one is another user's, or its executable cannot be read.
     Unidentified,
     /// The program was suspended.
+    ///
+    /// Let it continue.
     Suspended,
     /// The program asks the person something.
+    ///
+    /// Answer it.
     Dialog,
     /// The agent is at work.
+    ///
+    /// It has finished.
     Busy,
     /// No prompt is on the screen.
+    ///
+    /// The input line is seen again (`agent-relay attach NAME` shows it); in bash and zsh, the next
+    /// prompt at which no command can be unfinished.
     NoPrompt,
     /// A shell would run the text.
+    ///
+    /// Leave it: a shell without a harmless form, or one that was not wrapped itself.
     Shell,
     /// The agent CLI is in its shell mode, and would run the text.
+    ///
+    /// Leave the agent CLI's shell mode.
     ShellMode,
     /// The person has put the messages on hold.
+    ///
+    /// Run `agent-relay release NAME`.
     Held,
     /// The agent and the message's sender answer each other without a prompt and without work.
+    ///
+    /// Write a prompt to the one for whom they wait, or it uses a tool: see
+    /// [Loops](docs/WRAPPER.md#loops).
     Looping,
     /// The typed text stays in the composer, although Enter was pressed.
+    ///
+    /// Press Enter, or erase the text.
     NoEnterTaken,
 }
 

@@ -3,7 +3,7 @@
 use super::event::{Event, Filter};
 use crate::cli::{failure::Failure, messages::each_row, print::counted};
 use client::Client;
-use protocol::relay::{ChangeKind, HistoryRequest, Page};
+use protocol::relay::{ChangeKind, HistoryRequest, Page, RequestName};
 use std::cmp::Reverse;
 
 /// The most messages of the history that are looked through. A message that was accepted before
@@ -38,7 +38,7 @@ impl Past {
             ..HistoryRequest::default()
         };
         let mut rows = 0;
-        each_row(client, "history", usize::MAX, request, |_, row| {
+        each_row(client, RequestName::History, usize::MAX, request, |_, row| {
             let events = Event::of_row(row).into_iter().flatten();
             let wanted = events.filter(|event| event.time >= since && filter.includes(event));
             past.events.extend(wanted);

@@ -21,7 +21,7 @@ use platform::clock;
 use protocol::{
     control::State,
     name::EVERYONE,
-    relay::{HistoryRequest, InboxRequest, MessageRow, Page, Status, TapCopy},
+    relay::{HistoryRequest, InboxRequest, MessageRow, Page, RequestName, Status, TapCopy},
     text::{escaped, escaped_text},
 };
 use std::{
@@ -121,7 +121,7 @@ impl Source {
         loop {
             let joined = self.join_with_pauses(READ_PAUSE);
             let end = joined.map_err(End::from).and_then(|client| {
-                call(&client, "tap", None)?;
+                call(&client, RequestName::Tap, None)?;
                 self.send(Update::Following(Ok(())))?;
                 // Also after a reconnection: messages that were routed meanwhile are added.
                 self.send_history(&client)?;
@@ -182,7 +182,7 @@ impl Source {
             ..Default::default()
         };
         let mut messages: Vec<Message> = Vec::new();
-        each_row(client, "history", HISTORY_MAX, request, |_, row| {
+        each_row(client, RequestName::History, HISTORY_MAX, request, |_, row| {
             let next = message_of_row(row);
             // A message to everyone has a row for each recipient.
             if messages.iter().all(|other| other.key != next.key) {
@@ -217,7 +217,7 @@ impl Source {
         let Some(json) = data_of(delivery).filter(|_| tap::is_copy(delivery)) else {
             return Ok(None);
         };
-        let copy: TapCopy<'_> = parse("tap", json)?;
+        let copy: TapCopy<'_> = parse(RequestName::Tap, json)?;
         if copy.lost > 0 {
             self.send(Update::Lost(copy.lost))?;
         }
@@ -262,8 +262,8 @@ fn lost(event: Option<Event>) -> Option<End> {
 
 /// The number of messages in the person's mailbox.
 fn mailbox_count(client: &Client) -> Result<u64, Failure> {
-    let json = call(client, "status", None)?;
-    Ok(parse::<Status<'_>>("status", &json)?.mailbox)
+    let json = call(client, RequestName::Status, None)?;
+    Ok(parse::<Status<'_>>(RequestName::Status, &json)?.mailbox)
 }
 
 /// Adds the age of the oldest waiting message to each agent for which one waits. Asks only for
@@ -297,7 +297,7 @@ fn oldest_of(client: &Client, name: &str) -> Result<Option<u64>, Failure> {
     let request =
         |Page { cursor, limit }| InboxRequest { of: Some(name.to_owned()), cursor, limit };
     let mut oldest = None;
-    let listed = each_row(client, "inbox", 1, request, |_, row| {
+    let listed = each_row(client, RequestName::Inbox, 1, request, |_, row| {
         oldest = Some(row.taken);
         Ok(false)
     });
@@ -315,7 +315,7 @@ fn mailbox_of(client: &Client, count: u64) -> Result<Vec<Message>, Failure> {
         return Ok(Vec::new());
     }
     let request = |Page { cursor, limit }| InboxRequest { of: None, cursor, limit };
-    each_row(client, "inbox", LETTERS_MAX, request, |_, row| {
+    each_row(client, RequestName::Inbox, LETTERS_MAX, request, |_, row| {
         if !mailbox::is_being_stored(row) {
             if messages.len() == LETTERS_MAX {
                 messages.pop_front();
@@ -332,7 +332,7 @@ fn dead_letters(client: &Client) -> Result<Vec<Message>, Failure> {
     let mut letters = Vec::new();
     each_row(
         client,
-        "dead-letters",
+        RequestName::DeadLetters,
         LETTERS_MAX,
         |page| page,
         |_, row| {

@@ -22,7 +22,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use platform::{clock, pty::Size};
 use protocol::{
     control::Request,
-    relay::{RedeliverRequest, Redelivered},
+    relay::{RedeliverRequest, Redelivered, RequestName},
     text::escaped,
 };
 use std::time::Duration;
@@ -121,8 +121,8 @@ impl Source {
 
     fn redeliver(&mut self, id: String) -> Result<String, Failure> {
         let client = self.join()?;
-        let json = call_with(&client, "redeliver", &RedeliverRequest { id })?;
-        let done: Redelivered = parse("redeliver", &json)?;
+        let json = call_with(&client, RequestName::Redeliver, &RedeliverRequest { id })?;
+        let done: Redelivered = parse(RequestName::Redeliver, &json)?;
         Ok(match done.why {
             Some(why) if done.redelivered == 0 => format!("not redelivered: {}", escaped(&why)),
             _ => format!("{} on the way again", counted(done.redelivered, "message")),

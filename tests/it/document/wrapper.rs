@@ -1,4 +1,4 @@
-//! docs/WRAPPER.md compared with the code: recipes and their keys, reasons to wait, its example.
+//! docs/WRAPPER.md compared with the code: recipes, and its examples.
 //! Also the statements of documents and CI about agent CLIs.
 
 use super::{CONFIGURATION, rows, ticked};
@@ -12,32 +12,12 @@ use terminal::{
 
 const DOCUMENT: &str = include_str!("../../../docs/WRAPPER.md");
 const GENERAL: &str = include_str!("../../../crates/terminal/src/recipe/generic.toml");
-const OBSTACLES: &str = include_str!("../../../crates/terminal/src/obstacle.rs");
 
 /// The rows of the table whose first column has this heading.
 fn table(heading: &str) -> Vec<Vec<&'static str>> {
     let start = DOCUMENT.find(&format!("\n| {heading} |")).expect("there is such a table");
     let (table, _) = DOCUMENT[start + 1..].split_once("\n\n").expect("something follows");
     rows(table).collect()
-}
-
-#[test]
-fn recipe_keys_are_documented() {
-    let unknown = Book::with("[[recipe]]\nno_key = 1").unwrap_err().reason;
-    let (_, keys) = unknown.split_once("expected one of ").expect("all that there are");
-    let keys: BTreeSet<_> = keys.split(", ").map(|key| key.trim_matches('`')).collect();
-    let table = table("key");
-    let documented: BTreeSet<_> = table.iter().flat_map(|row| ticked(row[0])).collect();
-    assert_eq!(documented, keys);
-    for key in keys {
-        let comment = GENERAL.lines().take_while(|line| line.starts_with('#'));
-        let names = |line: &str| line.trim_start_matches('#').trim_start().starts_with(key);
-        let both = |line: &str| line.contains(&format!(", {key} "));
-        assert!(comment.into_iter().any(|line| names(line) || both(line)), "{key}");
-    }
-    let row = table.iter().find(|row| row[0] == "`transcript`").expect("it is a key");
-    let formats: Vec<_> = agents::formats().map(|format| format.name).collect();
-    assert_eq!(ticked(row[1]), formats);
 }
 
 #[test]
@@ -96,17 +76,6 @@ fn recipes_are_documented_with_the_tried_version() {
         let comment = before.rsplit("\n\n").next().unwrap_or_default();
         assert_eq!(row[2].starts_with("untested"), comment.contains("never tried"), "{name}");
     }
-}
-
-#[test]
-fn reasons_to_wait_are_documented() {
-    let (_, reasons) = OBSTACLES.split_once("impl fmt::Display for Obstacle {").unwrap();
-    let (reasons, _) = reasons.split_once("\n}").unwrap();
-    let reasons = reasons.lines().filter_map(|line| line.trim().strip_prefix("Self::"));
-    let reasons: BTreeSet<_> = reasons.map(|line| line.split('"').nth(1).unwrap()).collect();
-    let table = table("why it waits");
-    assert_eq!(table.iter().map(|row| row[0]).collect::<BTreeSet<_>>(), reasons);
-    assert!(reasons.len() > 10);
 }
 
 #[test]

@@ -21,56 +21,65 @@ pub const LOCK_FILE: &str = "daemon.lock";
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// The settings of a daemon. Every key is optional.
+/// The settings of a daemon. Every key is optional. docs/CONFIGURATION.md has the comments of the
+/// fields as a table.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The daemon's endpoint; `None` for the system's default.
+    /// The endpoint at which the daemon listens.
     #[serde(deserialize_with = "non_empty_text")]
     pub endpoint: Option<String>,
-    /// The durability of accepted messages.
+    /// What an accepted message survives: with `"disk"` a power failure, with `"process"` a crash or
+    /// kill of the daemon.
     #[serde(deserialize_with = "durability")]
     pub durability: Durability,
-    /// The longest frame in bytes, without its length prefix.
+    /// The longest frame in bytes, without its length prefix: a message with all that belongs to it.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 64 << 20 }>")]
     pub max_frame_bytes: u64,
-    /// The silence after which a PING is sent.
+    /// The silence after which a client gets a PING. After twice as long again, it is disconnected.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub heartbeat_ms: u64,
-    /// The longest time from a connection to its HELLO.
+    /// The longest time from a connection to its HELLO, with which a client introduces itself.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub handshake_timeout_ms: u64,
-    /// The time for which a resume token is valid after a disconnect.
+    /// The time for which an agent's session waits for the agent's return after a disconnect.
     #[serde(deserialize_with = "whole_number::<_, 0, { 30 * DAY_MS }>")]
     pub resume_window_ms: u64,
-    /// The time to live of a message that states none.
+    /// The time to live of a message that states none: for so long it waits for its recipient.
     #[serde(deserialize_with = "whole_number::<_, 1_000, { 365 * DAY_MS }>")]
     pub default_ttl_ms: u64,
-    /// The time to live of a message to an agent of another machine that does not state one.
+    /// The time to live of a message to an agent of another machine that states none. That agent
+    /// cannot be reached while its link is down.
     #[serde(deserialize_with = "whole_number::<_, 1_000, 31_536_000_000>")]
     pub remote_ttl_ms: u64,
-    /// The most messages in one agent's queue.
+    /// The most messages that may wait for one agent. One sender may fill half of this.
     #[serde(deserialize_with = "whole_number::<_, 1, 1_000_000>")]
     pub queue_max_messages: u64,
-    /// The most bytes in one agent's queue.
+    /// The most bytes that may wait for one agent, at most `memory_max_bytes`. One sender may fill
+    /// half of this.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 4 << 30 }>")]
     pub queue_max_bytes: u64,
-    /// The most delivered messages that a session retains for replay.
+    /// The most delivered messages that a session retains, which an agent may request again after its
+    /// return.
     #[serde(deserialize_with = "whole_number::<_, 0, 1_000_000>")]
     pub replay_messages: u64,
-    /// The most bytes that the daemon holds in memory.
+    /// The most bytes of memory that the daemon uses for messages and sessions.
     #[serde(deserialize_with = "whole_number::<_, { 16 << 20 }, { 64 << 30 }>")]
     pub memory_max_bytes: u64,
-    /// The most connections that have completed the handshake.
+    /// The most connections that have completed the handshake. All guests together, or the companions
+    /// of one agent, may have about half of what others leave.
     #[serde(deserialize_with = "whole_number::<_, 1, 65_536>")]
     pub max_clients: u64,
-    /// The days after which the name of an absent agent is forgotten.
+    /// The days after which the name of an absent agent is forgotten, with the messages that wait for
+    /// it.
     #[serde(deserialize_with = "whole_number::<_, 1, 3_650>")]
     pub mailbox_days: u64,
-    /// The days after which a finished message is forgotten.
+    /// The days after which a finished message is forgotten. Mail to `@operator` that states no time
+    /// to live waits as long, but at least `default_ttl_ms`.
     #[serde(deserialize_with = "whole_number::<_, 0, 3_650>")]
     pub history_days: u64,
-    /// The largest size of the store's file.
+    /// The largest size of the store's file in bytes. When it is full, messages are refused, and
+    /// everything else continues.
     #[serde(deserialize_with = "whole_number::<_, { 1 << 20 }, { 1 << 40 }>")]
     pub store_max_bytes: u64,
 }

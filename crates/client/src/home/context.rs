@@ -14,6 +14,12 @@ use std::{
     time::Duration,
 };
 
+/// The home, unless the option `--home` names one.
+const HOME: &str = "AGENT_RELAY_HOME";
+
+/// The daemon's endpoint, unless the option `--endpoint` names one. It is set for a wrapped command.
+pub const ENDPOINT: &str = "AGENT_RELAY_ENDPOINT";
+
 /// The longest wait until a daemon that is about to end has closed its endpoint.
 const END_MS: u64 = 15_000;
 
@@ -35,7 +41,7 @@ impl HomeOptions {
     /// # Errors
     /// If neither the options nor the environment name one.
     pub fn home(&self) -> Result<PathBuf, HomeError> {
-        let named = self.home.clone().map(Into::into).or_else(|| env::var_os("AGENT_RELAY_HOME"));
+        let named = self.home.clone().map(Into::into).or_else(|| env::var_os(HOME));
         let home = match named.filter(|home| !home.is_empty()) {
             Some(home) => std::path::absolute(home),
             None => paths::home(),
@@ -84,8 +90,7 @@ impl HomeOptions {
     /// If an endpoint is malformed, or a file of the home cannot be read.
     pub fn sources(&self, home: &Path, config: &Config) -> Result<EndpointSources, HomeError> {
         let option = self.endpoint.as_deref().map(checked).transpose()?;
-        let environment = match env::var_os("AGENT_RELAY_ENDPOINT").filter(|text| !text.is_empty())
-        {
+        let environment = match env::var_os(ENDPOINT).filter(|text| !text.is_empty()) {
             Some(text) => Some(checked(text)?),
             None => None,
         };

@@ -5,10 +5,11 @@ use platform::peer::User;
 use protocol::secret::Secret;
 use std::{env, ffi::OsString, io, path::PathBuf};
 
-/// The environment variable with the name of the agent that this process runs in.
+/// The name of the agent that this process runs in, and in which its commands speak. It is set for a
+/// wrapped command.
 pub const AGENT: &str = "AGENT_RELAY_AGENT";
 
-/// The environment variable with the file of the key for that agent's companions.
+/// The file with the key that the agent's commands show. It is set for a wrapped command.
 pub const KEY_FILE: &str = "AGENT_RELAY_KEY_FILE";
 
 /// The paths of the operator's key, which the daemon makes at its first start.

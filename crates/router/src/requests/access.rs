@@ -36,7 +36,7 @@ impl<'r> Asker<'r> {
             _ => {
                 let message = format!(
                     "{:?} is for operators, who join with what is in the home's operator.key",
-                    request.name()
+                    request.name().as_str()
                 );
                 Err((NackCode::Forbidden, message))
             }

@@ -8,7 +8,8 @@ use protocol::{
     record::DeliveryRow,
     relay::{
         ActivityRequest, ForgetRequest, HistoryRequest, InboxRequest, MessageRequest, Page,
-        PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, Stop, TakeRequest, Tap,
+        PurgeRequest, REQUEST, RedeliverRequest, ReportRequest, RequestName, Stop, TakeRequest,
+        Tap,
     },
     text::{Quoted, short_id},
     typed,
@@ -52,29 +53,23 @@ impl Request {
         if spoken.kind != REQUEST {
             return Err(invalid(format!("{RELAY} answers SENDs of kind {REQUEST:?}")));
         }
-        Ok(match &*spoken.body {
-            "status" => Self::Status,
-            "agents" => Self::Agents(data(spoken)?),
-            "message" => Self::Message(data(spoken)?),
-            "inbox" => Self::Inbox(data(spoken)?),
-            "take" => Self::Take(data(spoken)?),
-            "history" => Self::History(data(spoken)?),
-            "dead-letters" => Self::DeadLetters(data(spoken)?),
-            "redeliver" => Self::Redeliver(data(spoken)?),
-            "forget" => Self::Forget(data(spoken)?),
-            "purge" => Self::Purge(data(spoken)?),
-            "report" => Self::Report(data(spoken)?),
-            "activity" => Self::Activity(data(spoken)?),
-            "tap" => Self::Tap(data(spoken)?),
-            "stop" => Self::Stop(reason(&data::<Stop>(spoken)?)?),
-            "reload" => Self::Reload,
-            other => {
-                return Err(invalid(format!(
-                    "{} is no request; ask for status, agents, message, inbox, take, \
-                     history, dead-letters, redeliver, forget, purge, report, activity, tap, reload or stop",
-                    Quoted(other)
-                )));
-            }
+        let name = RequestName::parse(&spoken.body).ok_or_else(|| unknown(&spoken.body))?;
+        Ok(match name {
+            RequestName::Status => Self::Status,
+            RequestName::Agents => Self::Agents(data(spoken)?),
+            RequestName::Message => Self::Message(data(spoken)?),
+            RequestName::Inbox => Self::Inbox(data(spoken)?),
+            RequestName::Take => Self::Take(data(spoken)?),
+            RequestName::History => Self::History(data(spoken)?),
+            RequestName::DeadLetters => Self::DeadLetters(data(spoken)?),
+            RequestName::Redeliver => Self::Redeliver(data(spoken)?),
+            RequestName::Forget => Self::Forget(data(spoken)?),
+            RequestName::Purge => Self::Purge(data(spoken)?),
+            RequestName::Report => Self::Report(data(spoken)?),
+            RequestName::Activity => Self::Activity(data(spoken)?),
+            RequestName::Tap => Self::Tap(data(spoken)?),
+            RequestName::Stop => Self::Stop(reason(&data::<Stop>(spoken)?)?),
+            RequestName::Reload => Self::Reload,
         })
     }
 
@@ -99,26 +94,35 @@ impl Request {
         }
     }
 
-    /// Returns the `body` that names the request.
-    pub(super) const fn name(&self) -> &'static str {
+    /// Returns the name of the request.
+    pub(super) const fn name(&self) -> RequestName {
         match self {
-            Self::Status => "status",
-            Self::Agents(_) => "agents",
-            Self::Message(_) => "message",
-            Self::Inbox(_) => "inbox",
-            Self::Take(_) => "take",
-            Self::History(_) => "history",
-            Self::DeadLetters(_) => "dead-letters",
-            Self::Redeliver(_) => "redeliver",
-            Self::Forget(_) => "forget",
-            Self::Purge(_) => "purge",
-            Self::Report(_) => "report",
-            Self::Activity(_) => "activity",
-            Self::Tap(_) => "tap",
-            Self::Reload => "reload",
-            Self::Stop(_) => "stop",
+            Self::Status => RequestName::Status,
+            Self::Agents(_) => RequestName::Agents,
+            Self::Message(_) => RequestName::Message,
+            Self::Inbox(_) => RequestName::Inbox,
+            Self::Take(_) => RequestName::Take,
+            Self::History(_) => RequestName::History,
+            Self::DeadLetters(_) => RequestName::DeadLetters,
+            Self::Redeliver(_) => RequestName::Redeliver,
+            Self::Forget(_) => RequestName::Forget,
+            Self::Purge(_) => RequestName::Purge,
+            Self::Report(_) => RequestName::Report,
+            Self::Activity(_) => RequestName::Activity,
+            Self::Tap(_) => RequestName::Tap,
+            Self::Reload => RequestName::Reload,
+            Self::Stop(_) => RequestName::Stop,
         }
     }
+}
+
+/// Refuses a request that does not exist.
+fn unknown(body: &str) -> Refusal {
+    let (last, others) = RequestName::ALL.split_last().expect("there are requests");
+    let others: Vec<_> = others.iter().map(|name| name.as_str()).collect();
+    let others = others.join(", ");
+    let message = format!("{} is no request; ask for {others} or {last}", Quoted(body));
+    (NackCode::Invalid, message)
 }
 
 /// Returns the reason that BYE states.

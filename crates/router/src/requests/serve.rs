@@ -27,7 +27,7 @@ use protocol::{
     record::{Filter, Query, QueryResult},
     relay::{
         ActivityRequest, HistoryRequest, MessageRequest, REPORTS, RESPONSE, RedeliverRequest,
-        ReplyMeta, ReportRequest, Reported, Status,
+        ReplyMeta, ReportRequest, Reported, RequestName, Status,
     },
 };
 use serde_json::value::RawValue;
@@ -112,7 +112,7 @@ impl Router {
     pub(crate) fn reloaded(&mut self, client: ClientId, result: Result<(), String>) {
         let Some(queue) = self.requests.take_queue(client) else { return };
         match result {
-            Ok(()) => self.respond(&queue.first, Request::Reload.name(), &raw(&Empty {})),
+            Ok(()) => self.respond(&queue.first, RequestName::Reload, &raw(&Empty {})),
             Err(why) => self.refuse(client, &queue.first.send_id, NackCode::Invalid, why),
         }
         self.serve_waiting(queue.waiting);
@@ -158,7 +158,8 @@ impl Router {
         let request = pending.request.as_ref().map_err(Clone::clone)?;
         let asker = self.asker(pending.client);
         let name = asker.agent()?.name.as_str();
-        if let Some(rule) = self.enforcement.rule_against(name, RELAY, Some(request.name())) {
+        let topic = Some(request.name().as_str());
+        if let Some(rule) = self.enforcement.rule_against(name, RELAY, topic) {
             return Err((NackCode::Forbidden, rule.refusal(name, RELAY)));
         }
         asker.check(request)?;
@@ -369,7 +370,7 @@ impl Router {
     }
 
     /// Answers a request, even if the client's window is full.
-    fn respond(&mut self, pending: &PendingRequest, body: &str, data: &RawValue) {
+    fn respond(&mut self, pending: &PendingRequest, name: RequestName, data: &RawValue) {
         let PendingRequest { client, send_id, .. } = pending;
         if pending.requires_ack {
             // The request is answered at once, and not persisted.
@@ -378,7 +379,7 @@ impl Router {
             self.connections.answer(&mut self.ctx, *client, Kind::Ack, &ack);
         }
         self.ctx.spend(work::of_json(data.get().len()));
-        if let Some(frame) = self.relay_frame(*client, RESPONSE, body, data, send_id) {
+        if let Some(frame) = self.relay_frame(*client, RESPONSE, name.as_str(), data, send_id) {
             self.connections.hand(&mut self.ctx, *client, frame, Content::Answer);
         }
     }

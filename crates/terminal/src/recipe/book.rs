@@ -69,39 +69,84 @@ struct RecipeFile {
     recipe: Vec<toml::Spanned<Entry>>,
 }
 
-/// An entry of a file: a recipe, or a part of one.
+/// An entry of a file: a recipe, or a part of one. docs/WRAPPER.md has the comments of the keys as a
+/// table. Times are in milliseconds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    /// The recipe's name.
     name: String,
+    /// The names of commands, executables and scripts of its program, without directory, extension
+    /// and version.
     commands: Option<Vec<String>>,
+    /// Parts of the paths of its executables and scripts, such as `"/@openai/codex/"`.
     programs: Option<Vec<String>>,
+    /// `linux`, `macos`, `windows`; all if absent.
     systems: Option<Vec<System>>,
+    /// The program's oldest version. An unknown version counts as the newest.
     from: Option<Version>,
+    /// The program's first version for which the entry no longer holds.
     below: Option<Version>,
+    /// What the program does with a line: `text`, `shell` (runs it, as sh does).
     reads: Option<Reads>,
+    /// The format of the transcript that the program writes.
     #[serde(default, deserialize_with = "format")]
     transcript: Option<&'static Format>,
+    /// `transcript`: whether the agent is at work is read there, and not from the screen.
     turns: Option<Turns>,
+    /// The keys that send a text off: an Enter in one of four forms.
     submit: Option<String>,
+    /// `true`: Ctrl-J sends a line off as Enter does. Otherwise it is a line break in programs that
+    /// read text and mark pastes, and nothing is typed behind it until an Enter.
     line_feed_submits: Option<bool>,
+    /// The time for which the screen must stand still before a text is typed.
     quiet_ms: Option<u64>,
+    /// The time for which no key must be pressed before a text is typed.
     untouched_ms: Option<u64>,
+    /// The time after which a program that shows nothing at all counts as ready, and for which a
+    /// known input line must have been there at the start.
     start_ms: Option<u64>,
+    /// The least time from a text to its Enter, which also waits until the screen stands still
+    /// again.
     guard_ms: Option<u64>,
+    /// The longest time from a text to its Enter.
     guard_ms_max: Option<u64>,
+    /// `true`: text may be typed while the agent works.
     while_busy: Option<bool>,
+    /// The most messages that pass between the agent and another one without a prompt of a person
+    /// and without work: see [Loops](docs/WRAPPER.md#loops).
     wake_budget: Option<u32>,
+    /// `true`: its composer reads keys, so nothing is typed while the terminal collects lines, as
+    /// for a moment after an editor that the program has started (not known on Windows).
     raw_mode: Option<bool>,
+    /// Variables that the program gets if they are not set: `{ NAME = "value" }`.
     environment: Option<BTreeMap<String, String>>,
+    /// Arguments that its command gets before its own. `{NAME}` is the value of the variable
+    /// `AGENT_RELAY_AGENT`, `AGENT_RELAY_KEY_FILE` or `AGENT_RELAY_ENDPOINT` as a TOML string,
+    /// which the program then does not find in its environment.
     arguments: Option<Vec<String>>,
+    /// The number of columns that the program leaves blank in front of everything that its agent
+    /// says.
     margin: Option<u8>,
+    /// What the program would treat as more than text, with the backslash that prevents it: `'\@'`.
+    /// With a blank first: only at the beginning of a word. With the backslash last: only before a
+    /// name.
     expands: Option<Vec<Expansion>>,
+    /// Endings of the names of files that it attaches when they are pasted at the end of a line or
+    /// before a path: `".png"`.
     pictures: Option<Vec<String>>,
+    /// The text before the cursor in the empty input line; with `^` first, blanks may precede it.
+    /// Nothing is typed unless it is seen, and sending off is checked. Without it, the program
+    /// needs `--accepts-text`.
     composer: Option<Vec<String>>,
+    /// The text that stands there while a typed line would be run.
     shell_mode: Option<Vec<String>>,
+    /// Texts that the empty input line shows behind the cursor. Faint text is ignored anyway.
     ghosts: Option<Vec<String>>,
+    /// Words near the cursor while the agent works; with `^` first, at the beginning of a row.
     busy: Option<Vec<String>>,
+    /// Words near the cursor while the program asks its person something. If the composer is known,
+    /// they count only while it is not seen.
     dialog: Option<Vec<String>>,
 }
 
