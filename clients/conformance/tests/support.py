@@ -23,14 +23,15 @@ from agent_relay_conformance.scripted_daemon import ClientRun  # noqa: E402
 from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402
 
 __all__ = [
-    "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON_RULES", "DaemonRun", "JOBS", "KIT",
-    "LIMIT_S", "ROOT", "RULES", "SHORT_S", "TESTS", "Verdict", "failures", "judge_client",
+    "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON", "DAEMON_RULES", "DaemonRun", "JOBS",
+    "KIT", "LIMIT_S", "ROOT", "RULES", "SHORT_S", "TESTS", "Verdict", "failures", "judge_client",
     "judge_clients", "judge_daemon", "python",
 ]
 
 if sys.platform == "win32":
     raise unittest.SkipTest("the kit needs Unix sockets")
 AGENT_RELAY = os.environ.get("AGENT_RELAY", "")
+DAEMON = [AGENT_RELAY, "--home", "{home}", "--endpoint", "{endpoint}", "up", "--foreground"]
 LIMIT_S = 20.0  # the longest wait for an event that comes
 SHORT_S = 3.0  # the longest wait for an event that does not come
 TEST_LIMIT_S = 180.0  # the watchdog of each test
@@ -53,7 +54,8 @@ class Case(unittest.TestCase):
 
 def python(*words: str) -> List[str]:
     """Returns the command of a Python program among the tests, with a fast start."""
-    return [sys.executable, "-I", "-S", str(TESTS / words[0]), *words[1:]]
+    cache = f"pycache_prefix={ROOT / 'target' / 'pycache'}"
+    return [sys.executable, "-I", "-S", "-X", cache, str(TESTS / words[0]), *words[1:]]
 
 
 def judge_client(

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import List
 
-from support import AGENT_RELAY, KIT, LIMIT_S, RULES, Case, DaemonRun, python
+from support import AGENT_RELAY, DAEMON, KIT, LIMIT_S, RULES, Case, DaemonRun, python
 
 README = (KIT / "README.md").read_text(encoding="utf-8")
 
@@ -79,9 +79,9 @@ class Commands(Case):
         text = "after 0.5 s, and printed nothing"
         self.expect_usage_error(text, "daemon", "--timeout", "0.5", "--", "sleep", "100")
 
+    @unittest.skipUnless(AGENT_RELAY, "AGENT_RELAY does not name a daemon")
     def test_end_of_a_daemon_that_ran_already_ends_the_run(self) -> None:
-        program = python("model_daemon.py", "{endpoint}", "{home}")
-        with DaemonRun(program, None, LIMIT_S) as daemon:
+        with DaemonRun(DAEMON, None, LIMIT_S) as daemon:
             daemon.begin()
             words = [*COMMAND, "daemon", "--endpoint", daemon.endpoint]
             kit = subprocess.Popen(words, cwd=KIT, stdout=PIPE, stderr=PIPE, text=True)
@@ -95,14 +95,14 @@ class Commands(Case):
 
     def test_output_in_any_encoding_is_printed(self) -> None:
         self.assertEqual(run("rules", PYTHONIOENCODING="ascii").returncode, 0)
-        words = ["--only", "10-nonce", "--", *python("model_client.py", "ascii-nonce")]
+        words = ["--only", "10-nonce", "--", *python("wrong_client.py", "ascii-nonce")]
         done = run("client", *words, PYTHONIOENCODING="ascii")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("\\xe9 \\u2028", done.stdout)
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
     def test_full_output_is_an_error(self) -> None:
-        client = ["client", "--only", "10-nonce", "--", *python("model_client.py")]
+        client = ["client", "--only", "10-nonce", "--", *python("client_1_0.py", "Ann")]
         for words in (["rules"], client):
             with self.subTest(words[0]), open("/dev/full", "wb") as full:
                 done = subprocess.run(
@@ -123,7 +123,7 @@ class Commands(Case):
 
     def test_exit_code_and_json_state_the_failure(self) -> None:
         options = ["--json", "--only", "10", "--only", "7-answer-delivery"]
-        done = run("client", *options, "--", *python("model_client.py", "ascii-nonce"))
+        done = run("client", *options, "--", *python("wrong_client.py", "ascii-nonce"))
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual(done.returncode, 1)
         self.assertEqual([row.get("verdict") for row in rows], ["pass", "fail", None])

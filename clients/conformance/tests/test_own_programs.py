@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Dict, FrozenSet, List, Sequence, Set
 
 from support import (
-    AGENT_RELAY, CLIENT_RULES, DAEMON_RULES, JOBS, KIT, LIMIT_S, ROOT, TESTS, Case, DaemonRun,
-    Verdict, failures, judge_client, judge_daemon,
+    AGENT_RELAY, CLIENT_RULES, DAEMON, DAEMON_RULES, JOBS, KIT, LIMIT_S, ROOT, TESTS, Case,
+    DaemonRun, Verdict, failures, judge_client, judge_daemon,
 )
 
 ADAPTERS = KIT / "adapters"
@@ -60,8 +60,6 @@ CLIENTS = {
         [sys.executable, "-I", str(TESTS / "client_1_0.py"), "Ann"], COMMANDS,
         only={rule.id for rule in CLIENT_RULES if rule.since == "1.0"}),
 }
-
-DAEMON = [AGENT_RELAY, "--home", "{home}", "--endpoint", "{endpoint}", "up", "--foreground"]
 
 
 def without_root(ids: Set[str], of_root: str) -> Set[str]:

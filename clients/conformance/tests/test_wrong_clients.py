@@ -77,10 +77,9 @@ CAUGHT = {
 
 class WrongClients(Case):
     def test_each_fails_exactly_the_rules_that_it_breaks(self) -> None:
-        programs = {flag: (python("model_client.py", flag), ids) for flag, ids in WRONG.items()}
-        programs["right"] = (python("model_client.py"), set())
+        programs = {flag: (python("wrong_client.py", flag), ids) for flag, ids in WRONG.items()}
         # Another name, few messages in flight, and one ACK for several of them.
-        programs["batches"] = (python("model_client.py", "batches"), set())
+        programs["batches"] = (python("wrong_client.py", "batches"), set())
         found = judge_clients(programs)
         for flag, failed in found.items():
             with self.subTest(flag):
@@ -91,7 +90,7 @@ class WrongClients(Case):
 
         def judge(row: Tuple[str, str]) -> Verdict:
             seconds = LIMIT_S if row[0] == "slow" else SHORT_S
-            return judge_client(python("model_client.py", row[0]), rules[row[1]], ALL, seconds)
+            return judge_client(python("wrong_client.py", row[0]), rules[row[1]], ALL, seconds)
 
         with ThreadPoolExecutor(JOBS) as pool:
             verdicts = list(pool.map(judge, CAUGHT.items()))
