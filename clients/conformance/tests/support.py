@@ -7,9 +7,8 @@ import os
 import sys
 import threading
 import unittest
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Sequence, Set
 
 TESTS = Path(__file__).resolve().parent
 KIT = TESTS.parent
@@ -24,8 +23,8 @@ from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402
 
 __all__ = [
     "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON", "DAEMON_RULES", "DaemonRun", "JOBS",
-    "KIT", "LIMIT_S", "ROOT", "RULES", "SHORT_S", "TESTS", "Verdict", "failures", "judge_client",
-    "judge_clients", "judge_daemon", "python",
+    "KIT", "LIMIT_S", "ROOT", "RULES", "Rule", "SHORT_S", "TESTS", "Verdict", "failures",
+    "judge_client", "judge_daemon", "python",
 ]
 
 if sys.platform == "win32":
@@ -89,18 +88,3 @@ def judge_daemon(
 def failures(verdicts: Iterable[Verdict]) -> Dict[str, str]:
     """Returns the ids of the rules that failed, with the reasons."""
     return {v.rule.id: v.why for v in verdicts if v.result == FAIL}
-
-
-def judge_clients(
-    programs: Mapping[str, Tuple[Sequence[str], Set[str]]], rules: Sequence[Rule] = CLIENT_RULES,
-) -> Dict[str, Dict[str, str]]:
-    """Checks clients, each with the rules that it breaks. Returns the failures of each."""
-    jobs = [(name, rule) for name in programs for rule in rules]
-
-    def run(job: Tuple[str, Rule]) -> Verdict:
-        command, breaks = programs[job[0]]
-        return judge_client(command, job[1], ALL, SHORT_S if job[1].id in breaks else LIMIT_S)
-
-    with ThreadPoolExecutor(JOBS) as pool:
-        verdicts = list(zip(jobs, pool.map(run, jobs)))
-    return {name: failures(v for (of, _), v in verdicts if of == name) for name in programs}

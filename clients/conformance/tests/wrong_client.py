@@ -3,8 +3,8 @@
 
     python3 wrong_client.py FLAG
 
-With `batches`, it makes no mistake: it acknowledges several messages by one ACK, under another name,
-and asks for few at a time.
+With `batches`, it makes no mistake: it acknowledges several messages by one ACK, has another name,
+and asks for few messages at a time.
 """
 
 import collections
@@ -252,6 +252,9 @@ def up_no_subscribe(link, whole):
 
 
 def down_hasty(link, whole):
+    """The ACK `accepted` is taken for the answer, which comes too late."""
+    if "correlationId" in whole.payload:
+        return []
     if whole.payload.get("state") == "accepted":
         whole["payload"] = {"ack_id": whole.payload["ack_id"], "responseData": {"body": "accepted"}}
 
