@@ -2,12 +2,12 @@
 """Lets the conformance kit drive the Python client: python_client.py NAME."""
 
 import json
+import os
 import sys
 import threading
-from pathlib import Path
 from typing import Any, Dict
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "src"))
+sys.path.insert(0, os.path.abspath(__file__ + "/../../../python/src"))
 from agent_relay import Client, Delivery, Ended, Refused, RelayError  # noqa: E402
 
 printing = threading.Lock()

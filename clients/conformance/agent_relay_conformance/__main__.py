@@ -63,7 +63,8 @@ def parser() -> argparse.ArgumentParser:
     daemon.add_argument("--endpoint", metavar="PATH", help="the endpoint of a daemon that runs")
     for command in (client, daemon):
         command.add_argument(
-            "--only", action="append", metavar="RULE", help="only this rule; may be repeated")
+            "--only", action="append", metavar="RULE",
+            help="only this rule, or the rules of this section; may be repeated")
         command.add_argument(
             "--part", choices=["1.0", "1.1"], default="1.1",
             help="only the rules that version 1.0 has, too (default: all)")
@@ -78,12 +79,12 @@ def parser() -> argparse.ArgumentParser:
 
 def selected(rules: Tuple[Rule, ...], only: Optional[List[str]], part: str) -> List[Rule]:
     """Returns the rules of a command line. Raises `UsageError` for one that is unknown."""
-    known = {rule.id for rule in rules}
-    for id in only or ():
-        if id not in known:
-            raise UsageError(f"there is no rule {id!r} here: `{PROGRAM} rules` lists them")
+    known = {name for rule in rules for name in (rule.id, rule.section)}
+    for name in only or ():
+        if name not in known:
+            raise UsageError(f"there is no rule {name!r} here: `{PROGRAM} rules` lists them")
     of_part = [rule for rule in rules if part != "1.0" or rule.since == "1.0"]
-    found = [rule for rule in of_part if not only or rule.id in only]
+    found = [rule for rule in of_part if not only or rule.id in only or rule.section in only]
     if not found:
         raise UsageError(f"version {part} has none of these rules: {', '.join(only or ())}")
     return found
@@ -92,17 +93,15 @@ def selected(rules: Tuple[Rule, ...], only: Optional[List[str]], part: str) -> L
 def list_rules(as_json: bool) -> None:
     for rule in RULES:
         row = {
-            "schema": f"{SCHEMA}.rule/1", "rule": rule.id, "section": rule.section,
+            "schema": f"{SCHEMA}.rule/2", "rule": rule.id, "section": rule.section,
             "binds": rule.binds, "since": rule.since, "needs": sorted(rule.needs),
-            "quotes": rule.quotes}
+            "text": rule.text}
         if as_json:
             emit(json.dumps({**row, "not_observable": rule.why_not} if rule.why_not else row))
             continue
-        emit(f"{rule.id:5}  {rule.binds}  {rule.since}  {rule.section}")
-        for quote in rule.quotes:
-            emit(f"       {quote}")
+        emit(f"{rule.id:21}  {rule.binds}  {rule.since}  {rule.text}")
         if rule.why_not:
-            emit(f"       (not observable: {rule.why_not})")
+            emit(f"    (not observable: {rule.why_not})")
 
 
 def main(words: List[str]) -> int:

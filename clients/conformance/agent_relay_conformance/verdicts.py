@@ -86,15 +86,13 @@ def report(verdicts: Generator[Verdict, None, None], as_json: bool) -> bool:
 def text_of(verdict: Verdict) -> str:
     rule, result = verdict.rule, verdict.result
     result = result.upper() if result == FAIL else result
-    line = f"{result:14}  {rule.id:5}  {rule.section}"
-    if verdict.result == FAIL:
-        return f"{line}\n    {verdict.why}\n    rule: " + " ".join(rule.quotes)
-    return f"{line}: {verdict.why}" if verdict.why else line
+    line = f"{result:14}  {rule.id:21}  {rule.text}"
+    return f"{line}\n    {verdict.why}" if verdict.why else line
 
 
 def json_of(verdict: Verdict) -> str:
     row = {
-        "schema": f"{SCHEMA}.verdict/1", "rule": verdict.rule.id, "section": verdict.rule.section,
+        "schema": f"{SCHEMA}.verdict/2", "rule": verdict.rule.id, "section": verdict.rule.section,
         "binds": verdict.rule.binds, "since": verdict.rule.since, "verdict": verdict.result,
-        "quotes": verdict.rule.quotes}
+        "text": verdict.rule.text}
     return json.dumps({**row, "why": verdict.why} if verdict.why else row)

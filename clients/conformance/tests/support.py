@@ -7,9 +7,8 @@ import os
 import sys
 import threading
 import unittest
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Sequence, Set
 
 TESTS = Path(__file__).resolve().parent
 KIT = TESTS.parent
@@ -23,14 +22,15 @@ from agent_relay_conformance.scripted_daemon import ClientRun  # noqa: E402
 from agent_relay_conformance.verdicts import FAIL, Verdict, judge  # noqa: E402
 
 __all__ = [
-    "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON_RULES", "DaemonRun", "JOBS", "KIT",
-    "LIMIT_S", "ROOT", "RULES", "SHORT_S", "TESTS", "Verdict", "failures", "judge_client",
-    "judge_clients", "judge_daemon", "python",
+    "AGENT_RELAY", "ALL", "CLIENT_RULES", "Case", "DAEMON", "DAEMON_RULES", "DaemonRun", "JOBS",
+    "KIT", "LIMIT_S", "ROOT", "RULES", "Rule", "SHORT_S", "TESTS", "Verdict", "failures",
+    "judge_client", "judge_daemon", "python",
 ]
 
 if sys.platform == "win32":
     raise unittest.SkipTest("the kit needs Unix sockets")
 AGENT_RELAY = os.environ.get("AGENT_RELAY", "")
+DAEMON = [AGENT_RELAY, "--home", "{home}", "--endpoint", "{endpoint}", "up", "--foreground"]
 LIMIT_S = 20.0  # the longest wait for an event that comes
 SHORT_S = 3.0  # the longest wait for an event that does not come
 TEST_LIMIT_S = 180.0  # the watchdog of each test
@@ -53,7 +53,8 @@ class Case(unittest.TestCase):
 
 def python(*words: str) -> List[str]:
     """Returns the command of a Python program among the tests, with a fast start."""
-    return [sys.executable, "-I", "-S", str(TESTS / words[0]), *words[1:]]
+    cache = f"pycache_prefix={ROOT / 'target' / 'pycache'}"
+    return [sys.executable, "-I", "-S", "-X", cache, str(TESTS / words[0]), *words[1:]]
 
 
 def judge_client(
@@ -87,18 +88,3 @@ def judge_daemon(
 def failures(verdicts: Iterable[Verdict]) -> Dict[str, str]:
     """Returns the ids of the rules that failed, with the reasons."""
     return {v.rule.id: v.why for v in verdicts if v.result == FAIL}
-
-
-def judge_clients(
-    programs: Mapping[str, Tuple[Sequence[str], Set[str]]], rules: Sequence[Rule] = CLIENT_RULES,
-) -> Dict[str, Dict[str, str]]:
-    """Checks clients, each with the rules that it breaks. Returns the failures of each."""
-    jobs = [(name, rule) for name in programs for rule in rules]
-
-    def run(job: Tuple[str, Rule]) -> Verdict:
-        command, breaks = programs[job[0]]
-        return judge_client(command, job[1], ALL, SHORT_S if job[1].id in breaks else LIMIT_S)
-
-    with ThreadPoolExecutor(JOBS) as pool:
-        verdicts = list(zip(jobs, pool.map(run, jobs)))
-    return {name: failures(v for (of, _), v in verdicts if of == name) for name in programs}

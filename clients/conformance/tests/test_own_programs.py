@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Dict, FrozenSet, List, Sequence, Set
 
 from support import (
-    AGENT_RELAY, CLIENT_RULES, DAEMON_RULES, JOBS, KIT, LIMIT_S, ROOT, TESTS, Case, DaemonRun,
-    Verdict, failures, judge_client, judge_daemon,
+    AGENT_RELAY, CLIENT_RULES, DAEMON, DAEMON_RULES, JOBS, KIT, LIMIT_S, ROOT, TESTS, Case,
+    DaemonRun, Verdict, failures, judge_client, judge_daemon,
 )
 
 ADAPTERS = KIT / "adapters"
@@ -35,30 +35,31 @@ class Own:
     only: Set[str] = field(default_factory=set)
 
 
-NEED_RECONNECT = {"8.1", "8.4", "8.7", "11.1", "12.1", "12.2", "12.3", "12.4", "15.2", "15.3"}
+NEED_RECONNECT = {rule.id for rule in CLIENT_RULES if "reconnect" in rule.needs}
 CLIENTS = {
     "tests/client.py": Own(
         [sys.executable, "-I", str(ROOT / "tests" / "client.py"), "Ann"], COMMANDS,
-        skipped=NEED_RECONNECT | {"8.5", "8.6", "17.1"}),
+        skipped=NEED_RECONNECT | {"8-answer-question", "8-ask", "17-control-characters"}),
     "Python": Own(
         [sys.executable, "-I", str(ADAPTERS / "python_client.py"), "Ann"],
-        COMMANDS | RECONNECTS | QUESTIONS, skipped={"17.1"}),
+        COMMANDS | RECONNECTS | QUESTIONS, skipped={"17-control-characters"}),
     # The commands cannot answer or end a subscription, and resume with HELLO.
     "Rust": Own(
         [sys.executable, "-I", str(ADAPTERS / "rust_cli.py"), AGENT_RELAY, "Ann"],
         frozenset("send publish subscribe ask".split()) | RECONNECTS,
-        skipped={"8.4", "8.5", "12.3", "12.4", "17.1"}),
+        skipped={
+            "8-drop-outcomes", "8-answer-question", "12-unauthorized", "12-stale",
+            "17-control-characters"}),
     "Rust, for a person": Own(
-        [AGENT_RELAY, "listen", "--as", "Ann"], frozenset({"show"}), only={"17.1"}),
+        [AGENT_RELAY, "listen", "--as", "Ann"], frozenset({"show"}),
+        only={"17-control-characters"}),
     "TypeScript": Own(
         [NODE or "", str(ADAPTERS / "typescript_client.mjs"), "Ann"],
-        COMMANDS | RECONNECTS | QUESTIONS, skipped={"17.1"}),
+        COMMANDS | RECONNECTS | QUESTIONS, skipped={"17-control-characters"}),
     "version 1.0": Own(
         [sys.executable, "-I", str(TESTS / "client_1_0.py"), "Ann"], COMMANDS,
         only={rule.id for rule in CLIENT_RULES if rule.since == "1.0"}),
 }
-
-DAEMON = [AGENT_RELAY, "--home", "{home}", "--endpoint", "{endpoint}", "up", "--foreground"]
 
 
 def without_root(ids: Set[str], of_root: str) -> Set[str]:
@@ -100,7 +101,7 @@ class OwnPrograms(Case):
                 failed = failures(found[name])
                 self.assertEqual(failed, {})
                 skipped = {v.rule.id: v.why for v in found[name] if v.result == "skipped"}
-                wanted = own.skipped if own.only else without_root(own.skipped, "2.1")
+                wanted = own.skipped if own.only else without_root(own.skipped, "2-peer-user")
                 self.assertEqual(set(skipped), wanted, skipped)
 
     def test_daemon_keeps_the_rules(self) -> None:
@@ -108,18 +109,19 @@ class OwnPrograms(Case):
         failed = failures(verdicts)
         self.assertEqual(failed, {})
         skipped = {v.rule.id: v.why for v in verdicts if v.result == "skipped"}
-        self.assertEqual(set(skipped), without_root(set(), "2.12"), skipped)
+        self.assertEqual(set(skipped), without_root(set(), "2-other-user"), skipped)
 
     def test_daemon_that_runs_already_is_checked_by_its_endpoint(self) -> None:
-        program = [sys.executable, "-m", "agent_relay_conformance", "daemon", "--only", "6.12"]
+        program = [
+            sys.executable, "-m", "agent_relay_conformance", "daemon", "--only", "6-second-hello"]
         with DaemonRun(DAEMON, None, LIMIT_S) as run:
             run.begin()
-            words = [*program, "--only", "2.13", "--endpoint", run.endpoint]
+            words = [*program, "--only", "2-endpoint-file", "--endpoint", run.endpoint]
             done = subprocess.run(words, cwd=KIT, stdout=subprocess.PIPE, text=True)
         lines = done.stdout.splitlines()
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertTrue(lines[0].startswith("skipped         2.13 "), lines[0])
-        self.assertTrue(lines[1].startswith("pass            6.12 "), lines[1])
+        self.assertTrue(lines[0].startswith("skipped         2-endpoint-file "), lines[0])
+        self.assertTrue(lines[2].startswith("pass            6-second-hello "), lines[2])
 
 
 if __name__ == "__main__":
