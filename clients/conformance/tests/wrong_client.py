@@ -51,7 +51,7 @@ STAYS_AWAY = {
 }
 KNOWN = {"STALE", "UNKNOWN_AGENT", "EXPIRED", "REFUSED", "INVALID", "TOO_LARGE", "UNAUTHORIZED"}
 MEMBERS = set("v type id ts from to topic payload payload_meta delivery".split())
-#: The connections and SENDs by their ids, and the ids of SENDs by those that the daemon received.
+#: What has passed, by its id, and the ids of SENDs by those that the daemon received instead.
 SENT, IDS = {}, {}
 
 
