@@ -24,7 +24,7 @@ use protocol::{
     code::NackCode,
     name::{EVERYONE, OPERATOR, RELAY},
     payload::{ANSWER, MessagePayload, Nack, SendMeta, Sync},
-    relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page},
+    relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page, RequestName},
     text::{escaped, escaped_text},
 };
 use serde::Serialize;
@@ -193,8 +193,8 @@ impl Ask {
     fn look(&self, client: &Client, id: &str) -> Result<Found, Failure> {
         let request =
             MessageRequest { id: id.to_owned(), limit: Some(1), ..MessageRequest::default() };
-        let json = call_with(client, "message", &request)?;
-        let found: Messages<MessageRow<'_>> = parse("message", &json)?;
+        let json = call_with(client, RequestName::Message, &request)?;
+        let found: Messages<MessageRow<'_>> = parse(RequestName::Message, &json)?;
         let question = found.messages.into_iter().next().filter(is_own_question);
         let Some(question) = question else {
             let message = format!("{} is not a question of yours", escaped(id));
@@ -221,7 +221,7 @@ impl Ask {
             ..HistoryRequest::default()
         };
         let mut is_shown = false;
-        each_row(client, "history", usize::MAX, request, |_, row| {
+        each_row(client, RequestName::History, usize::MAX, request, |_, row| {
             // The newest messages come first, and an answer is newer than its question.
             if row.taken < question.taken || row.id == question.id {
                 return Ok(false);

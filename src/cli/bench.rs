@@ -22,7 +22,10 @@ use argh::{ArgsInfo, FromArgs};
 use client::home::{Context, HomeOptions};
 use measure::Flood;
 use platform::{clock, endpoint::Endpoint, paths};
-use protocol::{payload::Durability, relay::ForgetRequest};
+use protocol::{
+    payload::Durability,
+    relay::{ForgetRequest, RequestName},
+};
 use route::{Daemon, End, Template};
 use serde::Serialize;
 use std::{
@@ -127,7 +130,7 @@ fn forget_agents(context: &Context) {
         while is_here().unwrap_or(false) && clock::monotonic_ms() < deadline {
             thread::sleep(POLL_INTERVAL);
         }
-        drop(call_with(&client, "forget", &ForgetRequest { name }));
+        drop(call_with(&client, RequestName::Forget, &ForgetRequest { name }));
     }
 }
 

@@ -12,7 +12,7 @@ use protocol::{
     calendar::duration,
     name::OPERATOR,
     payload::MessagePayload,
-    relay::{MessageRow, Messages, Page},
+    relay::{MessageRow, Messages, Page, RequestName},
     text::{self, escaped},
 };
 use serde::Serialize;
@@ -38,12 +38,12 @@ pub(super) const SCHEMA: &str = "message";
 /// returns false. A page has at most `limit` rows.
 pub(super) fn each_row<R: Serialize>(
     client: &Client,
-    name: impl AsRef<str>,
+    name: RequestName,
     limit: usize,
     request: impl Fn(Page) -> R,
     mut each: impl FnMut(&str, &MessageRow<'_>) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let (name, mut cursor) = (name.as_ref(), None);
+    let mut cursor = None;
     loop {
         let page = Page { cursor: cursor.clone(), limit: Some(limit.min(ROWS)) };
         let json = call_with(client, name, &request(page))?;

@@ -26,22 +26,19 @@ const NO_KEY: &str = "your home lacks the operator.key of this daemon; name its 
 /// Sends a request to `@relay`, and returns the `data` of its answer.
 pub(super) fn call(
     client: &Client,
-    name: impl AsRef<str>,
+    name: RequestName,
     data: Option<&RawValue>,
 ) -> Result<String, Failure> {
-    call_within(ANSWER_TIMEOUT, client, name.as_ref(), data)
+    call_within(ANSWER_TIMEOUT, client, name, data)
 }
 
 fn call_within(
     time: Duration,
     client: &Client,
-    name: &str,
+    name: RequestName,
     data: Option<&RawValue>,
 ) -> Result<String, Failure> {
-    let takes_id = || {
-        let name = RequestName::parse(name);
-        matches!(name, Some(RequestName::Message | RequestName::Redeliver))
-    };
+    let takes_id = matches!(name, RequestName::Message | RequestName::Redeliver);
     let answer = client.request_within(time, name, data).map_err(|error| match error {
         // The request is valid, but names an id that does not exist.
         ClientError::Refused(nack) if nack.code == NackCode::NotFound.as_str() => {
@@ -52,7 +49,7 @@ fn call_within(
             forbidden(client, name, &nack)
         }
         // The beginning of several ids.
-        ClientError::Refused(nack) if nack.code == NackCode::Invalid.as_str() && takes_id() => {
+        ClientError::Refused(nack) if nack.code == NackCode::Invalid.as_str() && takes_id => {
             Failure::failed(escaped(&nack.message)).refused(&nack.code).hint("give more of it")
         }
         ClientError::Refused(nack) => {
@@ -67,23 +64,22 @@ fn call_within(
 /// Sends `@relay` a request with `data`, like [`call`].
 pub(super) fn call_with(
     client: &Client,
-    name: impl AsRef<str>,
+    name: RequestName,
     data: &impl Serialize,
 ) -> Result<String, Failure> {
     call(client, name, Some(&to_raw_value(data).expect("a request is JSON")))
 }
 
 /// The failure of a request that the client may not make.
-fn forbidden(client: &Client, name: &str, nack: &Nack) -> Failure {
-    let request = RequestName::parse(name);
-    let command = match request {
-        Some(RequestName::Stop) => "down",
-        Some(RequestName::Reload) => "policy reload",
-        _ => name,
+fn forbidden(client: &Client, name: RequestName, nack: &Nack) -> Failure {
+    let command = match name {
+        RequestName::Stop => "down",
+        RequestName::Reload => "policy reload",
+        name => name.as_str(),
     };
     // Everybody may ask for some rows of these lists.
     let is_partly_allowed =
-        matches!(request, Some(RequestName::Message | RequestName::Inbox | RequestName::History));
+        matches!(name, RequestName::Message | RequestName::Inbox | RequestName::History);
     let failure = match agent_around() {
         Some(_) if is_partly_allowed => Failure::failed(escaped(&nack.message)),
         Some(_) => operators_only(command),
@@ -111,11 +107,10 @@ pub(super) fn data_of(delivery: &Delivery) -> Option<&str> {
 
 /// Parses an answer of the daemon to a request.
 pub(super) fn parse<'a, T: Deserialize<'a>>(
-    name: impl AsRef<str>,
+    name: RequestName,
     json: &'a str,
 ) -> Result<T, Failure> {
     typed::read(json).map_err(|why| {
-        let name = name.as_ref();
         Failure::failed(format!("the daemon's answer to `{name}` is not understood: {why}"))
     })
 }
@@ -171,7 +166,7 @@ pub(super) fn agent_row_within<T>(
 ) -> Result<T, Failure> {
     let page = Page { cursor: Some(just_before(name)), limit: Some(1) };
     let page = to_raw_value(&page).expect("a request is JSON");
-    let json = call_within(time, client, RequestName::Agents.as_str(), Some(&page))?;
+    let json = call_within(time, client, RequestName::Agents, Some(&page))?;
     let Agents { agents, .. } = parse(RequestName::Agents, &json)?;
     Ok(with(agents.iter().find(|row| row.name.eq_ignore_ascii_case(name))))
 }

@@ -246,12 +246,12 @@ impl Client {
         self.command_if_running(Command::Input(Input::Unsubscribe(pattern.to_owned())));
     }
 
-    /// Sends `@relay` a request by its name, a [`RequestName`], and waits for the answer.
+    /// Sends `@relay` a request, and waits for the answer.
     ///
     /// When this call returns, the daemon has routed all messages that were sent before it.
     pub fn request(
         &self,
-        name: impl AsRef<str>,
+        name: RequestName,
         data: Option<&RawValue>,
     ) -> Result<Delivery, ClientError> {
         self.request_within(ANSWER_TIMEOUT, name, data)
@@ -261,14 +261,13 @@ impl Client {
     pub fn request_within(
         &self,
         time: Duration,
-        name: impl AsRef<str>,
+        name: RequestName,
         data: Option<&RawValue>,
     ) -> Result<Delivery, ClientError> {
-        let name = name.as_ref();
         let (id, input) = self.outgoing(request_message(name, data))?;
         let (reply, answer) = bounded(1);
         self.command(Command::Request(id.clone(), input, reply))?;
-        let answer = wait(&answer, time, || format!("the request {name:?}"));
+        let answer = wait(&answer, time, || format!("the request {:?}", name.as_str()));
         if matches!(answer, Err(ClientError::TimedOut { .. })) {
             self.command_if_running(Command::Forget(id));
         }
@@ -369,11 +368,11 @@ fn wait<T>(
 }
 
 /// A request to `@relay`.
-fn request_message(name: impl AsRef<str>, data: Option<&RawValue>) -> Outgoing {
+fn request_message(name: RequestName, data: Option<&RawValue>) -> Outgoing {
     Outgoing {
         to: Some(RELAY.to_owned()),
         kind: REQUEST.to_owned(),
-        body: name.as_ref().to_owned(),
+        body: name.as_str().to_owned(),
         data: data.map(ToOwned::to_owned),
         ..Outgoing::default()
     }
