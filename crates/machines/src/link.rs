@@ -4,7 +4,7 @@
 //! A link carries frames as docs/PROTOCOL.md, section 3, defines them. Both sides begin with HELLO,
 //! which names the exported agents. A SEND is answered by ACK `accepted` or NACK; a side sends no
 //! more than the window before these answers. Nothing but the names in HELLO and the frames of the
-//! [border](super::border) is taken from the other side.
+//! [border] is taken from the other side.
 
 mod hello;
 mod pipe;
