@@ -27,7 +27,7 @@ pub(super) const FILE: &str = "daemon.log";
 /// The directory in the home directory for the logs of spawned agents.
 const AGENTS: &str = "logs";
 
-/// The environment variable with the level of the log.
+/// The level of the log: `error`, `warn`, `info` (the default), `debug` or `trace`.
 const LOG_LEVEL: &str = "AGENT_RELAY_LOG";
 
 /// The longest log.

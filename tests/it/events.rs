@@ -206,6 +206,7 @@ fn options_select_events() {
     }));
     ann.expect("ACK");
     ann.leave();
+    cid.expect("ACK");
     cid.leave();
     let next = [&to_long, &to_long, &to_long, "Ann left", "Cid left"];
     for (events, next) in following.iter().zip(next) {
