@@ -4,7 +4,7 @@
 # empty), `cargo` (the command that runs cargo), `output` (a file for a test's output) and
 # `processes` (filters for the test binary `it`; if empty, all its tests run).
 
-# Other than .cargo/config.toml says: these systems take longer to start processes.
+# These systems start processes more slowly, so fewer tests run at a time than in .cargo/config.toml.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)}
 
 # `skip BINARY`: prints arguments with which a test binary skips the tests of the list, each given

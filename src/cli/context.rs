@@ -11,9 +11,8 @@ use protocol::{code::ErrorCode, text::escaped};
 /// that agents can still reach the running daemon.
 pub(super) fn context(options: &HomeOptions) -> Result<Context, Failure> {
     let context = options.context()?;
-    if let Some(wrong) = &context.broken_config {
-        let wrong = escaped(&wrong.to_string());
-        eprint_line(format_args!("{wrong}; no daemon starts until that is corrected"));
+    if let Some(warning) = &context.warning {
+        eprint_line(format_args!("{warning}"));
     }
     Ok(context)
 }

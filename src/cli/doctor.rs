@@ -123,7 +123,7 @@ fn examine(options: &HomeOptions) -> Vec<Check> {
     match sources {
         Ok(sources) => {
             checks.push(endpoint(&sources));
-            let context = Context { home, config, broken_config: None, sources };
+            let context = Context { home, config, warning: None, sources };
             let identity = Identity::of_process(&context);
             let joined = context.try_join(&|endpoint| match &identity {
                 Ok(identity) => identity.settings(endpoint),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::{
     env, fs,
     io::{BufRead, BufReader},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Barrier, mpsc},
     thread,
 };
@@ -15,7 +15,7 @@ use testkit::{
     raw::Raw,
     sandbox::Sandbox,
     terminal::{SIZE, Terminal},
-    waiting::{WATCHDOG, until, wait},
+    waiting::{WATCHDOG, assert_success, until, wait},
 };
 
 #[test]
@@ -251,11 +251,6 @@ fn talk_to_next(raw: &mut Raw, own: usize, next: usize) {
         }
     }
     assert_eq!((accepted, received), (1, 1));
-}
-
-#[track_caller]
-fn assert_success(output: &Output) {
-    assert!(output.status.success(), "{output:?}");
 }
 
 /// A process of `agent-relay listen`, and the lines that it prints.

@@ -25,7 +25,7 @@ pub enum Obstacle {
     HalfTyped,
     /// The program has not read all that was typed before.
     ///
-    /// It reads.
+    /// The program reads it.
     NotReading,
     /// A full-screen program is shown that takes keys as commands.
     ///
@@ -65,7 +65,7 @@ pub enum Obstacle {
     Dialog,
     /// The agent is at work.
     ///
-    /// It has finished.
+    /// The agent has finished.
     Busy,
     /// No prompt is on the screen.
     ///

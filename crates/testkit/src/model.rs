@@ -15,6 +15,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+use crate::waiting::WATCHDOG;
 use frames::{Frame, frames, instructions};
 use http::Request;
 use serde_json::{Value, json};
@@ -25,9 +26,6 @@ use std::{
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-
-/// The time after which a wait for one event fails, since a test would hang otherwise.
-const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// The interval at which a reply that waits at a gate checks whether the model has ended.
 const GATE_POLL: Duration = Duration::from_millis(50);

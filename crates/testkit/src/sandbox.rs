@@ -3,7 +3,7 @@
 use crate::{
     programs::program,
     raw::Raw,
-    waiting::{WATCHDOG, output, until, wait},
+    waiting::{WATCHDOG, assert_success, output, until, wait},
 };
 use platform::{endpoint::Endpoint, lock::Lock, transport::Stream};
 use serde_json::Value;
@@ -320,9 +320,4 @@ impl Drop for Daemon {
             eprintln!("--- the log of the daemon\n{log}---");
         }
     }
-}
-
-#[track_caller]
-fn assert_success(output: &Output) {
-    assert!(output.status.success(), "{output:?}");
 }

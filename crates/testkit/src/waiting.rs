@@ -21,6 +21,11 @@ pub fn output(mut command: Command) -> Output {
     Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }
 }
 
+#[track_caller]
+pub fn assert_success(output: &Output) {
+    assert!(output.status.success(), "{output:?}");
+}
+
 fn read_all(mut from: impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     from.read_to_end(&mut bytes).unwrap();

@@ -13,7 +13,6 @@ use machines::{border::AGENTS_MAX, local::Daemon};
 use protocol::{
     name::{Host, Name},
     secret::Secret,
-    text::escaped,
 };
 use std::{io, path::PathBuf, thread};
 use tokio::sync::watch;
@@ -74,9 +73,8 @@ impl Join {
             servers(&self.server, self.creds.as_ref(), self.tls_ca, self.tls_cert, self.tls_key)?;
         let home = HomeOptions { endpoint: self.endpoint, home: self.home };
         let context = home.context().map_err(Failure::of_home)?;
-        if let Some(wrong) = &context.broken_config {
-            let wrong = escaped(&wrong.to_string());
-            line(&format!("{wrong}; no daemon starts until that is corrected"));
+        if let Some(warning) = &context.warning {
+            line(warning);
         }
         let daemon = Daemon::find(&context).map_err(Failure::of_home)?;
         let (stop, stopped) = watch::channel(false);

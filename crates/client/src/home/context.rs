@@ -1,12 +1,12 @@
 //! The daemon that options, environment and home name, and joining it.
 
 use super::{
-    Config, ConfigError, ENDPOINT_FILE, EndpointSources, HomeError, LOCK_FILE, is_absent,
+    Config, ENDPOINT_FILE, EndpointSources, HomeError, LOCK_FILE, is_absent,
     service::{self, Service},
 };
 use crate::{Client, ClientError, Ended, Mode, Settings};
 use platform::{clock, endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
-use protocol::code::ErrorCode;
+use protocol::{code::ErrorCode, text::escaped};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -56,12 +56,16 @@ impl HomeOptions {
     /// If an endpoint is malformed, or a file of the home cannot be read.
     pub fn context(&self) -> Result<Context, HomeError> {
         let home = self.home()?;
-        let (config, broken_config) = match Config::load(&home) {
+        let (config, warning) = match Config::load(&home) {
             Ok(config) => (config, None),
-            Err(wrong) if wrong.line.is_some() => (Config::default(), Some(wrong)),
+            Err(wrong) if wrong.line.is_some() => {
+                let wrong = escaped(&wrong.to_string());
+                let warning = format!("{wrong}; no daemon starts until that is corrected");
+                (Config::default(), Some(warning))
+            }
             Err(wrong) => return Err(HomeError::because(wrong)),
         };
-        self.context_with(home, config, broken_config)
+        self.context_with(home, config, warning)
     }
 
     /// Returns the context of a daemon, or of a command that causes a later start of a daemon.
@@ -78,10 +82,10 @@ impl HomeOptions {
         &self,
         home: PathBuf,
         config: Config,
-        broken_config: Option<ConfigError>,
+        warning: Option<String>,
     ) -> Result<Context, HomeError> {
         let sources = self.sources(&home, &config)?;
-        Ok(Context { home, config, broken_config, sources })
+        Ok(Context { home, config, warning, sources })
     }
 
     /// Collects the sources of the endpoint.
@@ -141,8 +145,8 @@ pub struct Context {
     pub home: PathBuf,
     /// The settings in config.toml.
     pub config: Config,
-    /// The error for which `config` has the default settings.
-    pub broken_config: Option<ConfigError>,
+    /// A line to show if `config` has the default settings because config.toml is broken.
+    pub warning: Option<String>,
     /// The sources of the endpoint.
     pub sources: EndpointSources,
 }

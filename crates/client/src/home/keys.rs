@@ -1,4 +1,4 @@
-//! Who asks: the person whose home holds the operator's key, or an agent around this process.
+//! The operator's key of a home, and the agent that this process runs in.
 
 use super::{Context, operator_key, service::Service};
 use platform::peer::User;

@@ -273,9 +273,10 @@ impl World {
                 continue;
             };
             self.apps[index].reads(&frame[PREFIX..]);
-            let known = self.apps[index].known(&frame[PREFIX..]);
+            let is_passed_on = self.bug == Some(Bug::ForgetfulLibrary);
+            let known = is_passed_on.then(|| self.apps[index].known(&frame[PREFIX..])).flatten();
             self.drive(index, session::Input::Frame(&frame[PREFIX..]))?;
-            if let Some(known) = known.filter(|_| self.bug == Some(Bug::ForgetfulLibrary)) {
+            if let Some(known) = known {
                 self.apps[index].takes(client::Event::Delivered(known), &self.promises)?;
             }
             self.apps[index].is_repeated = false;

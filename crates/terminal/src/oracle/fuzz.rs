@@ -2,8 +2,6 @@
 //! the relay, in any order. The terminal side must type one message at a time, press only the keys
 //! that submit it, and acknowledge each message once, or return it, or keep it waiting.
 
-#![allow(clippy::unwrap_used, reason = "a fuzz target panics when what it checks is wrong")]
-
 use crate::{
     DeliveryFailure, FailureCause, IncomingMessage, Input, Output, Progress, SendHandle, Settings,
     TerminalSide,
