@@ -25,7 +25,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(is_quick: bool, attackers: usize) -> Self {
         let (divisor, messages, time, stalled) = if is_quick {
-            (100, 20, Duration::from_millis(300), Duration::from_secs(3))
+            (100, 5, Duration::from_millis(100), Duration::from_secs(3))
         } else {
             (1, 2_000, Duration::from_secs(4), Duration::from_secs(20))
         };

@@ -14,7 +14,7 @@ use std::{
 use testkit::{sandbox::Sandbox, waiting::output};
 
 const SENDERS: usize = 3;
-const MESSAGES: usize = 4_000;
+const MESSAGES: usize = 1_500;
 
 /// Bodies of very different lengths, determined by their number.
 fn body(number: usize) -> String {

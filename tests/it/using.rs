@@ -184,13 +184,21 @@ impl Recipe {
         terminal
     }
 
-    /// Waits until an agent is in a state. One that is idle also has nothing left to be typed, its
-    /// brief included.
+    /// Waits until an agent that was started with its brief has read it, and is idle.
+    #[track_caller]
+    fn is_briefed(&self, name: &str, agent: &Running) {
+        agent.terminal.wait_for("heard ");
+        self.is_in_state(name, "idle");
+    }
+
+    /// Waits until an agent is in a state. One that is idle also has nothing left to be typed. Only
+    /// its wrapper knows that, and a row without a source is the daemon's alone.
     #[track_caller]
     fn is_in_state(&self, name: &str, state: &str) {
         self.sandbox.wait_until(&format!("{name} is {state}"), |agents| {
             agents.iter().any(|agent| {
-                let is_done = state != "idle" || agent["waiting"] == 0;
+                let is_done =
+                    state != "idle" || agent["waiting"] == 0 && agent["source"].is_object();
                 agent["name"] == name && agent["activity"] == state && is_done
             })
         });
@@ -348,9 +356,9 @@ fn all_commands_are_played() {
 fn first_use() {
     let mut recipe = Recipe::of("First use");
     let mut web = recipe.start_in("web");
-    recipe.is_in_state("web", "idle");
-    let _api = recipe.start_in("api");
-    recipe.is_in_state("api", "idle");
+    recipe.is_briefed("web", &web);
+    let api = recipe.start_in("api");
+    recipe.is_briefed("api", &api);
     web.terminal.press("say api Which port does your server listen on?\r");
     recipe.end();
 }
@@ -501,11 +509,11 @@ fn nightly_job_starts_an_agent() {
 #[test]
 fn agents_of_two_projects() {
     let mut recipe = Recipe::of("Agents of two projects work side by side");
-    let _web = recipe.start_in("web");
-    recipe.is_in_state("web", "idle");
+    let web = recipe.start_in("web");
+    recipe.is_briefed("web", &web);
     recipe.steps.push_front(command("agent-relay claude"));
-    let _api = recipe.start_in("api");
-    recipe.is_in_state("api", "idle");
+    let api = recipe.start_in("api");
+    recipe.is_briefed("api", &api);
     recipe.play(DONE);
     recipe.play(DONE);
     recipe.end();

@@ -18,6 +18,7 @@ mod steps;
 mod world;
 
 use super::{Limits, planted::Bug};
+use std::thread;
 use world::World;
 
 /// The number of failures after which a message becomes a dead letter.
@@ -37,36 +38,43 @@ const BUGS_SEEDS: u64 = 150;
 
 #[test]
 fn planted_bugs_are_found() {
-    for (bug, sign) in [
-        (Bug::SwappedOrder, "which is after"),
-        (Bug::LostRedelivery, "held are"),
-        (Bug::SilentDrop, "was not notified"),
-        (Bug::LostReplay, "is due"),
-        (Bug::AcceptedEarly, "is accepted before"),
-        (Bug::ReusedNumbers, "has the number of"),
-        (Bug::ForgottenFloors, "has the number of"),
-        (Bug::CrowdedQueue, "in a queue"),
-        (Bug::TwoOwners, "has two owners"),
-        (Bug::ForgottenDoubles, "is stored for 2 recipients, but accepted for 1"),
-        (Bug::ForgottenAnswers, "was never notified"),
-        (Bug::NoPatience, "is lost: Dead { code: GaveUp"),
-        (Bug::ShortLives, "is lost: Dead { code: Expired"),
-        (Bug::FirstAttempts, "comes again as if it came first"),
-        (Bug::SwappedFrames, "which is after"),
-        (Bug::ForgetfulLibrary, "is received twice by"),
-    ] {
-        // The bug may break other promises, too: such failures do not count.
-        let breaks = |failure: &String| failure.contains(sign);
-        let fails = |seed| {
-            let failure = World::run(seed, seeds::STEPS, Some(bug)).err().filter(breaks)?;
-            Some((seed, failure))
-        };
-        let found = (0..BUGS_SEEDS).find_map(fails);
-        let (seed, failure) = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
-        assert!(failure.contains("RELAY_SEED="), "{bug:?}: {failure}");
-        let again = World::run(seed, seeds::STEPS, Some(bug));
-        assert_eq!(again, Err(failure), "its seed replays it");
-    }
+    thread::scope(|scope| {
+        for (bug, sign) in [
+            (Bug::SwappedOrder, "which is after"),
+            (Bug::LostRedelivery, "held are"),
+            (Bug::SilentDrop, "was not notified"),
+            (Bug::LostReplay, "is due"),
+            (Bug::AcceptedEarly, "is accepted before"),
+            (Bug::ReusedNumbers, "has the number of"),
+            (Bug::ForgottenFloors, "has the number of"),
+            (Bug::CrowdedQueue, "in a queue"),
+            (Bug::TwoOwners, "has two owners"),
+            (Bug::ForgottenDoubles, "is stored for 2 recipients, but accepted for 1"),
+            (Bug::ForgottenAnswers, "was never notified"),
+            (Bug::NoPatience, "is lost: Dead { code: GaveUp"),
+            (Bug::ShortLives, "is lost: Dead { code: Expired"),
+            (Bug::FirstAttempts, "comes again as if it came first"),
+            (Bug::SwappedFrames, "which is after"),
+            (Bug::ForgetfulLibrary, "is received twice by"),
+        ] {
+            scope.spawn(move || check_found(bug, sign));
+        }
+    });
+}
+
+/// Checks that a seed finds the bug, with this sign, and that the seed replays it.
+fn check_found(bug: Bug, sign: &str) {
+    // The bug may break other promises, too: such failures do not count.
+    let breaks = |failure: &String| failure.contains(sign);
+    let fails = |seed| {
+        let failure = World::run(seed, seeds::STEPS, Some(bug)).err().filter(breaks)?;
+        Some((seed, failure))
+    };
+    let found = (0..BUGS_SEEDS).find_map(fails);
+    let (seed, failure) = found.unwrap_or_else(|| panic!("{bug:?} was not found"));
+    assert!(failure.contains("RELAY_SEED="), "{bug:?}: {failure}");
+    let again = World::run(seed, seeds::STEPS, Some(bug));
+    assert_eq!(again, Err(failure), "its seed replays it");
 }
 
 /// Limits so small that the worlds reach every one of them, except for the dedup windows. An

@@ -27,12 +27,11 @@ const MEMORY_BYTES_MAX: u64 = 32 << 20;
 /// Memory of a daemon beyond `memory_max_bytes`: code, threads, tables.
 const BEYOND_BYTES: u64 = 64 << 20;
 
-/// The pair's rounds of messages during an attack, and its rounds between two checks of the memory.
-const ROUNDS: usize = 60;
-const ROUNDS_BETWEEN: usize = 12;
-
-/// Handshakes of newcomers after each check of the memory.
-const HANDSHAKES: usize = 9;
+/// The checks of the memory during an attack. Before each, the pair exchanges rounds of messages;
+/// after each, newcomers join.
+const CHECKS: usize = 3;
+const ROUNDS: usize = 3;
+const NEWCOMERS: usize = 4;
 
 /// The most answers that the attackers get for each of their unanswered requests during a
 /// newcomer's handshake. A handshake passes about ten threads and queues, and at each of them an
@@ -72,10 +71,10 @@ pub(super) fn check_under_attack(
         }
         let unanswered = attack.await_start(&reports, attackers.len(), &mut pair);
         let mut counts = Vec::new();
-        for _ in 0..ROUNDS / ROUNDS_BETWEEN {
-            pair.talk(ROUNDS_BETWEEN);
+        for _ in 0..CHECKS {
+            pair.talk(ROUNDS);
             pair.check_memory();
-            for _ in 0..HANDSHAKES {
+            for _ in 0..NEWCOMERS {
                 pair.talk(1);
                 let before = attack.answers();
                 join_and_leave(sandbox);
