@@ -54,7 +54,7 @@ pub(crate) fn run_with(sandbox: &Sandbox, line: &[&str], text: &[u8], code: i32)
 pub(crate) fn known(names: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     for name in names {
-        drop(sandbox.join(name));
+        sandbox.join(name).leave();
     }
     until("all have left", || {
         !out(&run(&sandbox, &["agents", "--json"], DONE)).contains(r#""here":true"#)
@@ -456,7 +456,7 @@ fn undelivered_message_has_its_own_exit_code() {
 #[test]
 fn send_waits_for_a_full_recipient_and_then_reports_it() {
     let sandbox = Sandbox::with_config("queue_max_messages = 2\n");
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     run(&sandbox, &["send", "--as", "Ann", "Bob", "1"], DONE);
     let busy = run(&sandbox, &["send", "--as", "Ann", "--timeout", "300ms", "Bob", "2"], TIMED_OUT);
     assert!(err(&busy).contains("no room"), "{busy:?}");

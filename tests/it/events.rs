@@ -178,7 +178,7 @@ fn options_select_events() {
     ];
     let following = filters.map(|filter| Running::events(&sandbox, filter));
     let (mut ann, mut cid) = (sandbox.join("Ann"), sandbox.join("Cid"));
-    drop(sandbox.join(&long));
+    sandbox.join(&long).leave();
     ann.send(&long, "one", json!({"requires_ack": true}));
     ann.expect("ACK");
     cid.send_json(&json!({

@@ -182,7 +182,7 @@ fn saved_key_is_used() {
     let (_, rules) = saved.split_once("[[agent]]").unwrap();
     fs::write(sandbox.home().join("policy.toml"), format!("[[agent]]{rules}")).unwrap();
     run(&sandbox, &["policy", "reload"], DONE);
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     run(&sandbox, &["send", "--as", "Ann", "Bob", "with its key"], DONE);
     let again = err(&run(&sandbox, &["policy", "key", "Ann", "--save"], FAILED));
     assert!(again.contains("exists; remove it first"), "{again}");
@@ -228,7 +228,7 @@ fn agent_cli_is_named_after_its_directory() {
     let _fourth = start(&one, &[]);
     here("web");
     // Somebody else's name is not taken.
-    drop(sandbox.join("api"));
+    sandbox.join("api").leave();
     let _fifth = start(&sandbox.directory().join("api"), &[]);
     here("api-2");
 }

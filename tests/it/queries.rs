@@ -44,7 +44,7 @@ fn await_state(sandbox: &Sandbox, id: &str, state: &str) -> Value {
 #[test]
 fn expired_message_is_redelivered_once() {
     let mut sandbox = Sandbox::new();
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     assert_eq!(out(&run(&sandbox, &["dead-letters"], DONE)), "no dead letters\n");
     let sent = send(&sandbox, &["--ttl", "1ms", "Bob", "the tests are green"]);
     let dead = await_state(&sandbox, &sent, "dead");
@@ -77,7 +77,7 @@ fn expired_message_is_redelivered_once() {
 #[test]
 fn purge_and_forget_remove_an_agent_that_is_away() {
     let sandbox = Sandbox::new();
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     let sent = send(&sandbox, &["Bob", "old news"]);
     let refused = err(&run(&sandbox, &["forget", "Bob"], FAILED));
     assert!(refused.contains("Bob has mail: purge it first"), "{refused}");
@@ -108,7 +108,7 @@ fn purge_ends_mail_in_flight_by_force_only() {
 #[test]
 fn purge_deletes_for_good_after_a_question() {
     let sandbox = Sandbox::new();
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     let sent = send(&sandbox, &["Bob", "secret words"]);
     let unasked = err(&run(&sandbox, &["purge", "Bob", "--delete"], USAGE));
     assert!(unasked.contains("give --yes"), "{unasked}");
@@ -129,7 +129,7 @@ fn purge_deletes_for_good_after_a_question() {
 #[test]
 fn status_shows_each_state_of_a_message() {
     let sandbox = Sandbox::new();
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     let sent = send(&sandbox, &["--as", "Ann", "--topic", "t", "Bob", "one\ntwo\u{1b}[31m"]);
     let status = out(&run(&sandbox, &["status", &sent], DONE));
     assert!(status.starts_with("Ann -> Bob on t\n"), "{status}");
@@ -182,7 +182,7 @@ fn status_shows_each_state_of_a_message() {
 fn history_is_searched_by_agent_topic_and_words() {
     let sandbox = Sandbox::new();
     for name in ["Bob", "Cid"] {
-        drop(sandbox.join(name));
+        sandbox.join(name).leave();
     }
     let none = out(&run(&sandbox, &["history"], DONE));
     assert!(none.starts_with("no message: only"), "{none}");
@@ -211,7 +211,7 @@ fn history_is_searched_by_agent_topic_and_words() {
 #[test]
 fn longest_message_is_read_whole() {
     let sandbox = Sandbox::new();
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     let body = "\"\\\u{e4}".repeat(1_048_576 / 6 - 200);
     let file = sandbox.directory().join("body");
     fs::write(&file, &body).unwrap();
@@ -358,7 +358,7 @@ fn all_commands_agree_on_state_and_reason_for_an_agent() {
 #[test]
 fn store_is_closed_to_other_processes() {
     let sandbox = Sandbox::new();
-    drop(sandbox.join("Bob"));
+    sandbox.join("Bob").leave();
     send(&sandbox, &["Bob", "the tests are green"]);
     // Answers come from a second connection.
     assert_eq!(rows(&sandbox, &["history"]).len(), 1);

@@ -140,7 +140,7 @@ fn failed_replacement_keeps_the_old_daemon() {
     let refused = detached.0.run(["up", "--replace"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     // The old daemon still answers.
-    drop(detached.0.join("Ann"));
+    detached.0.join("Ann").leave();
     fs::remove_file(&config).unwrap();
 }
 

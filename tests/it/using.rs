@@ -482,7 +482,7 @@ fn agent_is_not_disturbed() {
 #[test]
 fn message_did_not_arrive() {
     let mut recipe = Recipe::of("A message did not arrive");
-    drop(recipe.sandbox.join("Bob"));
+    recipe.sandbox.join("Bob").leave();
     recipe.send("Ann", "Bob", "Which port does the server use?");
     recipe.play(DONE);
     recipe.play(DONE);

@@ -222,7 +222,7 @@ fn install_without_systemd_changes_nothing() {
     assert!(files(sandbox.directory()).is_empty() && !sandbox.home().exists());
     sandbox.start();
     check_refused(&sandbox);
-    drop(sandbox.join("Ann"));
+    sandbox.join("Ann").leave();
 }
 
 /// The process id of the daemon of `sandbox`, if it answers.

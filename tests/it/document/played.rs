@@ -370,7 +370,7 @@ fn resuming(script: &mut Script) {
 fn requests(script: &mut Script) {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
-    drop(sandbox.join("Cid"));
+    sandbox.join("Cid").leave();
     ann.send_json(&json!({"v": 1, "type": "SEND", "id": "?", "ts": 0, "to": "@relay",
         "payload": {"kind": "request", "body": "nonsense"}}));
     let unknown = ann.expect_code("NACK", "INVALID")["payload"]["message"].take();
