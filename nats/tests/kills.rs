@@ -39,9 +39,6 @@ const PAUSE_MS: u64 = 1000;
 /// some seconds without a crash to redeliver.
 const CALM: Duration = Duration::from_secs(20);
 
-/// The time after the last message in which no further one may come.
-const SILENCE: Duration = Duration::from_secs(8);
-
 /// The longest time that a bridge or a NATS server is away, in milliseconds.
 const AWAY_MS: u64 = 1500;
 
@@ -294,26 +291,49 @@ fn run(mut nats: Nats, replicas: usize) {
                 traffic.run(&me, &client, &others, (each, time), &stop);
             });
         }
+        let _end = EndOnDrop(&is_over);
         counts = make_faults_until(total, seed, &traffic, &mut hosts, &mut nats);
         if traffic.count() >= total {
-            // A message that comes twice would come by now.
-            thread::sleep(SILENCE);
+            let _printer = StateOnPanic(&hosts, &nats);
+            wait_until_nothing_is_on_its_way(&hosts, &nats.urls());
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     let _printer = StateOnPanic(&hosts, &nats);
     if let Err(why) = traffic.check(&pairs, each) {
         panic!("{why}");
     }
     assert!(counts.have_each(), "{counts:?}");
-    let urls = nats.urls();
+}
+
+/// Ends the traffic when dropped, also after a failed check.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits until neither NATS nor a daemon has a message that may still come to an agent. What comes
+/// twice has come then.
+fn wait_until_nothing_is_on_its_way(hosts: &[Host], urls: &str) {
     for host in HOSTS {
         until(&format!("a consumer of {host} without messages"), || {
-            let info = api(&urls, &consumer_info(host))?;
+            let info = api(urls, &consumer_info(host))?;
             (info["num_pending"] == 0 && info["num_ack_pending"] == 0).then_some(())
         });
         until(&format!("an empty stream of {host}"), || {
-            (api(&urls, &stream_info(host))?["state"]["messages"] == 0).then_some(())
+            (api(urls, &stream_info(host))?["state"]["messages"] == 0).then_some(())
+        });
+    }
+    for host in hosts {
+        until(&format!("agents of {} for whom nothing waits", host.name), || {
+            let agents = host.command(&["agents", "--json"]);
+            let is_done = |line: &String| {
+                let agent: serde_json::Value = serde_json::from_str(line).ok()?;
+                Some(agent["waiting"] == 0 && agent["in_flight"] == 0)
+            };
+            agents.iter().all(|line| is_done(line) == Some(true)).then_some(())
         });
     }
 }

@@ -4,10 +4,10 @@ use crate::wrap::send;
 use serde_json::{Value, json};
 use std::{fs, process::Output};
 use testkit::{
+    claude,
     raw::Raw,
     sandbox::Sandbox,
-    terminal::Terminal,
-    waiting::{output, until, wait},
+    waiting::{until, wait},
 };
 
 fn said(ended: &Output) -> String {
@@ -104,12 +104,9 @@ fn wait_for_a_state_that_is_not_known_is_refused() {
 /// A program under the name of Claude Code that reports by its hooks and shows a dialog. Each step
 /// waits for a file. Reports are repeated until the next step, since a hook gives up after half a
 /// second.
-const CLAUDE: &str = r#"#!/bin/sh
-while [ "$1" != --settings ]; do shift || exit 9; done
-to=$(dirname "$2")/wrapper.json
-hook() { echo '{}' | "$WRAP" hook claude "$1" --to "$to"; }
-report() { until [ -e "$STEPS/$2" ]; do hook "$1"; sleep 0.05; done & }
-step() { wait; until [ -e "$STEPS/$1" ]; do sleep 0.05; done; }
+const CLAUDE: &str = r#"
+report() { until [ -e "$2" ]; do echo '{}' | hook "$1"; sleep 0.05; done & }
+step() { wait; until [ -e "$1" ]; do sleep 0.05; done; }
 echo ready
 step prompt; report UserPromptSubmit permission
 step permission; report PermissionRequest allowed; printf '\n❯ 1. Yes\n  2. No\n'
@@ -118,18 +115,6 @@ step question; report PreToolUse stop; printf '\n❯ 1. Red\n  2. Blue\n'
 step stop; report Stop end; printf '\033[2J\033[H'
 step end
 "#;
-
-/// Starts a script under the name of Claude Code as Ann.
-fn start_claude(sandbox: &Sandbox, script: &str) -> Terminal {
-    let program = sandbox.directory().join("claude");
-    fs::write(&program, script).unwrap();
-    let mut chmod = sandbox.program("chmod");
-    chmod.arg("+x").arg(&program);
-    assert!(output(chmod).status.success());
-    let terminal = Terminal::wrap(sandbox, "Ann", &[program.to_str().unwrap()]);
-    terminal.wait_for("ready");
-    terminal
-}
 
 fn ann(sandbox: &Sandbox) -> Value {
     let listed = sandbox.run(["agents", "--json"]).stdout;
@@ -149,12 +134,7 @@ fn await_activity(sandbox: &Sandbox, activity: &str) {
 fn hooks_tell_what_an_agent_does() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let package = r#"{"version": "2.1.330"}"#;
-    fs::write(sandbox.directory().join("package.json"), package).unwrap();
-    let steps = sandbox.directory().to_str().unwrap();
-    let wrap = env!("CARGO_BIN_EXE_agent-relay-wrap");
-    let script = CLAUDE.replace("$WRAP", wrap).replace("$STEPS", steps);
-    let terminal = start_claude(&sandbox, &script);
+    let terminal = claude::start_with_hooks(&sandbox, CLAUDE, &[]);
     let step = |name: &str| fs::write(sandbox.directory().join(name), "").unwrap();
     step("prompt");
     await_activity(&sandbox, "working");
@@ -184,7 +164,7 @@ fn hooks_tell_what_an_agent_does() {
 #[test]
 fn agents_say_why_a_cli_has_no_hooks() {
     let sandbox = Sandbox::new();
-    let mut terminal = start_claude(&sandbox, "#!/bin/sh\necho ready; read end\n");
+    let mut terminal = claude::start(&sandbox, "#!/bin/sh\necho ready; read end\n", &[]);
     let listed = String::from_utf8(sandbox.run(["agents"]).stdout).unwrap();
     let note =
         "note: Ann has no hooks, so messages are only typed: its version is unknown, or older";

@@ -11,8 +11,8 @@ use std::{
     thread,
 };
 use testkit::{
+    claude,
     sandbox::Sandbox,
-    terminal::Terminal,
     waiting::{output, until, wait},
 };
 
@@ -120,13 +120,8 @@ fn inbox_is_taken_only_in_an_agent_with_hooks() {
 /// A program under the name of Claude Code that runs its hooks as that does: it begins a turn,
 /// waits until it is told of a message, reads it, and reports the result. Each hook is repeated until
 /// it has worked, since it gives up after half a second.
-const CLAUDE: &str = r#"#!/bin/sh
-while [ "$1" != --settings ]; do shift || exit 9; done
-to=$(dirname "$2")/wrapper.json
-hook() { "$WRAP" hook claude "$1" --to "$to"; }
-until "$RELAY" agents --json | grep -q '"activity":"working"'; do
-    echo '{"prompt":"Work."}' | hook UserPromptSubmit
-done
+const CLAUDE: &str = r#"
+begin_turn
 echo ready
 while ! grep -q agent-relay told; do echo '{}' | hook PostToolUse >told; sleep 0.05; done
 id=$(sed 's/.*agent-relay read \([0-9a-f]*\).*/\1/' told)
@@ -138,20 +133,6 @@ while [ ! -e end ]; do
     sleep 0.05
 done
 "#;
-
-/// Starts a script under the name of Claude Code as Ann.
-fn start_claude(sandbox: &Sandbox, script: &str, options: &[&str]) -> Terminal {
-    let program = sandbox.directory().join("claude");
-    let script = script
-        .replace("$RELAY", env!("CARGO_BIN_EXE_agent-relay"))
-        .replace("$WRAP", env!("CARGO_BIN_EXE_agent-relay-wrap"));
-    fs::write(&program, script).unwrap();
-    let package = sandbox.directory().join("package.json");
-    fs::write(package, r#"{"version": "2.1.330"}"#).unwrap();
-    run_program(sandbox, "chmod", &["+x".as_ref(), &program]);
-    let options = [&["-n", "Ann"], options].concat();
-    Terminal::wrap_with(sandbox, &options, &[program.to_str().unwrap()])
-}
 
 #[track_caller]
 fn run_program(sandbox: &Sandbox, program: &str, arguments: &[&Path]) {
@@ -165,8 +146,7 @@ fn run_program(sandbox: &Sandbox, program: &str, arguments: &[&Path]) {
 fn agent_reads_what_its_hook_tells() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = start_claude(&sandbox, CLAUDE, &[]);
-    ann.wait_for("ready");
+    let ann = claude::start_with_hooks(&sandbox, CLAUDE, &[]);
     send(&mut bob, "Ann", "the walrus sings");
     ann.wait_for("the walrus sings\n[/relay ");
     ann.wait_for("nothing waits for you");
@@ -190,10 +170,7 @@ fn run_folders(run: &Path) -> usize {
 
 /// A program under the name of Claude Code that begins a conversation, and then runs a hook with
 /// each input that a file holds.
-const REPORTING: &str = r#"#!/bin/sh
-while [ "$1" != --settings ]; do shift || exit 9; done
-to=$(dirname "$2")/wrapper.json
-hook() { "$WRAP" hook claude "$1" --to "$to"; }
+const REPORTING: &str = r#"
 echo '{"source":"startup"}' | hook SessionStart
 echo ready
 count=1
@@ -206,11 +183,9 @@ done
 "#;
 
 /// A program under the name of Claude Code that begins a conversation.
-const BEGINNING: &str = r#"#!/bin/sh
-while [ "$1" != --settings ]; do shift || exit 9; done
-to=$(dirname "$2")/wrapper.json
+const BEGINNING: &str = r#"
 until [ -s began ]; do
-    echo '{"source":"startup"}' | "$WRAP" hook claude SessionStart --to "$to" >began
+    echo '{"source":"startup"}' | hook SessionStart >began
 done
 echo ready
 while [ ! -e end ]; do sleep 0.05; done
@@ -219,8 +194,7 @@ while [ ! -e end ]; do sleep 0.05; done
 #[test]
 fn brief_is_the_context_that_a_hook_prints() {
     let sandbox = Sandbox::new();
-    let ann = start_claude(&sandbox, BEGINNING, &["--brief"]);
-    ann.wait_for("ready");
+    let ann = claude::start_with_hooks(&sandbox, BEGINNING, &["--brief"]);
     let printed = fs::read(sandbox.directory().join("began")).unwrap();
     let printed: Value = serde_json::from_slice(&printed).unwrap();
     let context = &printed["hookSpecificOutput"];
@@ -232,13 +206,8 @@ fn brief_is_the_context_that_a_hook_prints() {
 
 /// A program under the name of Claude Code that gives up a hook: its reader has ended when the hook
 /// is told of a message.
-const DEAF: &str = r#"#!/bin/sh
-while [ "$1" != --settings ]; do shift || exit 9; done
-to=$(dirname "$2")/wrapper.json
-hook() { "$WRAP" hook claude "$1" --to "$to"; }
-until "$RELAY" agents --json | grep -q '"activity":"working"'; do
-    echo '{"prompt":"Work."}' | hook UserPromptSubmit
-done
+const DEAF: &str = r#"
+begin_turn
 echo ready
 {
     while [ ! -e sent ]; do sleep 0.05; done
@@ -251,8 +220,7 @@ until grep -q agent-relay told; do echo '{}' | hook PostToolUse >told; done
 fn agent_is_told_again_what_its_hook_could_not_print() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = start_claude(&sandbox, DEAF, &[]);
-    ann.wait_for("ready");
+    let ann = claude::start_with_hooks(&sandbox, DEAF, &[]);
     send(&mut bob, "Ann", "the walrus sings");
     until("the wrapper has the message", || {
         let listed = sandbox.run(["inbox", "--as", "Ann"]).stdout;
@@ -277,8 +245,7 @@ fn said(word: &str) -> String {
 fn transcript_that_a_hook_names_is_read_if_it_is_the_agents() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = start_claude(&sandbox, REPORTING, &[]);
-    ann.wait_for("ready");
+    let ann = claude::start_with_hooks(&sandbox, REPORTING, &[]);
     let folder = sandbox.directory().join(".claude/projects/p");
     fs::create_dir_all(folder.join("own/subagents")).unwrap();
     let mut count = 0;

@@ -10,8 +10,8 @@ use std::{
     thread,
 };
 use testkit::{
+    claude,
     sandbox::Sandbox,
-    terminal::Terminal,
     waiting::{WATCHDOG, until, wait},
 };
 
@@ -271,14 +271,9 @@ fn server_without_an_agent_and_a_program_without_a_way_are_usage_errors() {
 
 /// A program under the name of Claude Code that is told of a message, reads it with the tool, and
 /// reports the tool's result.
-const CLAUDE: &str = r#"#!/bin/sh
-grep -q AGENT_RELAY_KEY_FILE "${1#--mcp-config=}" || exit 9
-while [ "$1" != --settings ]; do shift || exit 9; done
-to=$(dirname "$2")/wrapper.json
-hook() { "$WRAP" hook claude "$1" --to "$to"; }
-until "$RELAY" agents --json | grep -q '"activity":"working"'; do
-    echo '{"prompt":"Work."}' | hook UserPromptSubmit
-done
+const CLAUDE: &str = r#"
+grep -q AGENT_RELAY_KEY_FILE "${first#--mcp-config=}" || exit 9
+begin_turn
 echo ready
 while ! grep -q agent-relay told; do echo '{}' | hook PostToolUse >told; sleep 0.05; done
 id=$(sed 's/.*agent-relay read \([0-9a-f]*\).*/\1/' told)
@@ -296,17 +291,8 @@ done
 #[test]
 fn wrapped_agent_reads_by_the_tool() {
     let sandbox = Sandbox::new();
-    let program = sandbox.directory().join("claude");
-    let script = CLAUDE
-        .replace("$RELAY", env!("CARGO_BIN_EXE_agent-relay"))
-        .replace("$WRAP", env!("CARGO_BIN_EXE_agent-relay-wrap"));
-    fs::write(&program, script).unwrap();
-    fs::write(sandbox.directory().join("package.json"), r#"{"version": "2.1.330"}"#).unwrap();
-    assert!(sandbox.program("chmod").arg("+x").arg(&program).status().unwrap().success());
     let mut bob = sandbox.join("Bob");
-    let options = ["-n", "Ann", "--mcp"];
-    let ann = Terminal::wrap_with(&sandbox, &options, &[program.to_str().unwrap()]);
-    ann.wait_for("ready");
+    let ann = claude::start_with_hooks(&sandbox, CLAUDE, &["--mcp"]);
     send(&mut bob, "Ann", "the walrus sings");
     ann.wait_for("reported");
     until("the message is acknowledged", || {

@@ -1,5 +1,5 @@
 //! What the tests of several crates share: sandboxes with a daemon, raw clients, terminals, a
-//! scripted model for the agent CLIs, the store that is kept in memory, and waiting for events.
+//! scripted model for the agent CLIs, a stand-in for one, the store that is kept in memory, and waiting for events.
 
 #![allow(clippy::disallowed_methods, reason = "a test bounds what it starts and holds")]
 #![allow(
@@ -12,6 +12,7 @@
 )]
 
 pub mod bodies;
+pub mod claude;
 pub mod corpus;
 pub mod managed;
 pub mod model;

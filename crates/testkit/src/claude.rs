@@ -1,0 +1,48 @@
+//! Shell scripts under the name of Claude Code, which run its hooks.
+
+use crate::{programs::program, sandbox::Sandbox, terminal::Terminal, waiting::output};
+use std::fs;
+
+/// What stands before each script: `hook EVENT` runs the wrapper's hook for an event with the
+/// payload on standard input, `begin_turn` begins a turn, `$RELAY` is `agent-relay`, and `$first`
+/// is the first argument.
+const HEAD: &str = r#"#!/bin/sh
+first=$1
+while [ "$1" != --settings ]; do shift || exit 9; done
+to=$(dirname "$2")/wrapper.json
+hook() { "$WRAP" hook claude "$1" --to "$to"; }
+# A hook gives up after half a second.
+begin_turn() {
+    until "$RELAY" agents --json | grep -q '"activity":"working"'; do
+        echo '{"prompt":"Work."}' | hook UserPromptSubmit
+    done
+}
+"#;
+
+/// Starts a script as Claude Code of a version with hooks, wrapped as Ann with these options. It
+/// runs in the directory of the sandbox.
+pub fn start_with_hooks(sandbox: &Sandbox, script: &str, options: &[&str]) -> Terminal {
+    let package = sandbox.directory().join("package.json");
+    fs::write(package, r#"{"version": "2.1.330"}"#).unwrap();
+    let path = |name: &str| program(name).into_os_string().into_string().unwrap();
+    let script = format!("{HEAD}{script}")
+        .replace("$RELAY", &path("agent-relay"))
+        .replace("$WRAP", &path("agent-relay-wrap"));
+    start(sandbox, &script, options)
+}
+
+/// Starts a script as Claude Code of an unknown version, which gets no hooks.
+pub fn start(sandbox: &Sandbox, script: &str, options: &[&str]) -> Terminal {
+    let program = sandbox.directory().join("claude");
+    fs::write(&program, script).unwrap();
+    let mut chmod = sandbox.program("chmod");
+    chmod.arg("+x").arg(&program);
+    assert!(output(chmod).status.success());
+    let terminal = Terminal::wrap_with(
+        sandbox,
+        &[&["-n", "Ann"], options].concat(),
+        &[program.to_str().unwrap()],
+    );
+    terminal.wait_for("ready");
+    terminal
+}
