@@ -523,13 +523,14 @@ fn refusal_is_typed_once_as_text() {
 #[test]
 fn wrapper_reconnects_to_a_restarted_daemon() {
     let mut sandbox = Sandbox::new();
+    sandbox.join("Bob").leave();
     let mut ann = wrap_line_reader(&sandbox, "Ann", &[]);
     sandbox.kill();
     ann.press("say Bob said while nobody heard\r");
     ann.wait_for("\nsaid while nobody heard>>>\n");
     sandbox.start();
-    ann_is_here(&sandbox, true);
     let mut bob = sandbox.join("Bob");
+    expect_message(&mut bob, "Ann", "said while nobody heard");
     send(&mut bob, "Ann", "welcome back");
     wait_until_heard(&ann, "welcome back");
 }
