@@ -227,7 +227,7 @@ fn screens_of_all_sizes() {
             let text = screen.text();
             let is_whole =
                 text.lines().nth(usize::from(rows) - 1).is_some_and(|row| row.starts_with(last));
-            let parts = ["2 passed", ", held", "its messages are typed; 1 waiting, the oldest"];
+            let parts = ["1 message for you", "2 passed", ", held", "typed; 1 waiting, the oldest"];
             let has_all = cols == 20 || parts.iter().all(|part| text.contains(part));
             let has_preview = cols < 120 || text.lines().any(|row| row.ends_with("│ ready"));
             is_whole && has_all && has_preview
