@@ -3,9 +3,10 @@
 use crate::{programs::program, sandbox::Sandbox, terminal::Terminal, waiting::output};
 use std::fs;
 
-/// What stands before each script: `hook EVENT` runs the wrapper's hook for an event with the
-/// payload on standard input, `begin_turn` begins a turn, `$RELAY` is `agent-relay`, and `$first`
-/// is the first argument.
+/// The beginning of each script. `hook EVENT` runs a hook, whose payload is the standard input.
+/// `begin_turn` begins a turn. `$first` is the first argument.
+///
+/// In all of a script, `$RELAY` and `$WRAP` are the paths of `agent-relay` and `agent-relay-wrap`.
 const HEAD: &str = r#"#!/bin/sh
 first=$1
 while [ "$1" != --settings ]; do shift || exit 9; done

@@ -163,7 +163,9 @@ fn body_of_more_than_a_megabyte_is_too_large() {
     let (messages, problems) = lines(80_000);
     assert_eq!((messages.len(), problems.len()), (1, 0));
     assert_eq!(messages[0].body.lines().count(), 80_000);
-    let (messages, problems) = lines(110_000);
-    assert_eq!((messages.len(), problems.len()), (0, 1));
-    assert_eq!(problems[0].fault, Fault::TooLarge);
+    for too_many in [110_000, 400_000] {
+        let (messages, problems) = lines(too_many);
+        assert_eq!((messages.len(), problems.len()), (0, 1));
+        assert_eq!(problems[0].fault, Fault::TooLarge);
+    }
 }
