@@ -333,7 +333,9 @@ fn wait_until_nothing_is_on_its_way(hosts: &[Host], urls: &str) {
                 let agent: serde_json::Value = serde_json::from_str(line).ok()?;
                 Some(agent["waiting"] == 0 && agent["in_flight"] == 0)
             };
-            agents.iter().all(|line| is_done(line) == Some(true)).then_some(())
+            // Each host has agents: no line means that the command failed.
+            let all = !agents.is_empty() && agents.iter().all(|line| is_done(line) == Some(true));
+            all.then_some(())
         });
     }
 }
