@@ -1,8 +1,9 @@
 # shellcheck shell=bash disable=SC2154
 # Sourced after steps.sh. Runs the tests of the workspace on another system than that of ci/run,
 # except those in ci/SYSTEM.skipped-tests. The caller sets `system`, `under` (` under Wine`, or
-# empty), `cargo` (the command that runs cargo), `output` (a file for a test's output) and
-# `processes` (filters for the test binary `it`; if empty, all its tests run).
+# empty), `cargo` (the command that runs cargo), `output` (a file for a test's output), `processes`
+# (filters for the test binary `it`; if empty, all its tests run) and `long` (options that skip the
+# longest unit tests).
 
 # These systems start processes more slowly, so fewer tests run at a time than in .cargo/config.toml.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)}
@@ -37,7 +38,7 @@ build() {
 all_tests() {
     # The output of `skip` is split into words on purpose: each line is two arguments.
     # shellcheck disable=SC2046
-    tests "unit tests" --lib "$@" -- $(skip lib)
+    tests "unit tests" --lib "$@" -- ${long[@]+"${long[@]}"} $(skip lib)
     tests "contract" --test contract "$@"
     [ ${#processes[@]} -eq 0 ] || "${cargo[@]}" test --test it "$@" -- --list | each_matches "${processes[@]}"
     # shellcheck disable=SC2046
