@@ -6,7 +6,7 @@
 # longest unit tests).
 
 # These systems start processes more slowly, so fewer tests run at a time than in .cargo/config.toml.
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)}
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)))}
 
 # `skip BINARY`: prints arguments with which a test binary skips the tests of the list, each given
 # by its name or its module (`power::*`).
