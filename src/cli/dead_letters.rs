@@ -3,7 +3,7 @@
 use super::{
     failure::{DONE, Failure},
     join::join,
-    messages::{self, DeliveryState, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
+    messages::{self, DeliveryWords, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
     moment,
     print::Out,
     table::Column,
@@ -56,7 +56,7 @@ impl DeadLetters {
 }
 
 fn row(message: &MessageRow<'_>) -> Vec<String> {
-    let reason = DeliveryState::of(message).reason.unwrap_or_default();
+    let reason = DeliveryWords::of(message).reason.unwrap_or_default();
     vec![
         moment::short(message.delivery.ended.unwrap_or(message.taken)),
         short_id(&message.id),

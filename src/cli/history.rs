@@ -3,7 +3,7 @@
 use super::{
     failure::{DONE, Failure},
     join::join,
-    messages::{self, DeliveryState, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
+    messages::{self, DeliveryWords, FROM_TO, TEXT, beginning_of_text, each_row, route, short_id},
     moment,
     print::Out,
     table::Column,
@@ -122,7 +122,7 @@ fn row(message: &MessageRow<'_>) -> Vec<String> {
         moment::short(message.taken),
         short_id(&message.id),
         route(message),
-        DeliveryState::of(message).short(),
+        DeliveryWords::of(message).short(),
         beginning_of_text(message),
     ]
 }

@@ -4,7 +4,7 @@ use super::{
     failure::{DONE, Failure},
     join::join,
     mailbox::{join_operator, take_all},
-    messages::{self, DeliveryState, TEXT, beginning_of_text, each_row, short_id},
+    messages::{self, DeliveryWords, TEXT, beginning_of_text, each_row, short_id},
     moment,
     print::Out,
     table::Column,
@@ -69,7 +69,7 @@ impl Inbox {
                 out.json_text(messages::SCHEMA, json)?;
                 return Ok(true);
             }
-            let state = DeliveryState::of(message);
+            let state = DeliveryWords::of(message);
             rows.push((row(message, &state), state.reason.clone()));
             Ok(true)
         })?;
@@ -141,7 +141,7 @@ fn show_own(client: &Client, out: &mut Out, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(message: &MessageRow<'_>, state: &DeliveryState) -> Vec<String> {
+fn row(message: &MessageRow<'_>, state: &DeliveryWords) -> Vec<String> {
     vec![
         moment::short(message.taken),
         short_id(&message.id),

@@ -15,7 +15,7 @@ use client::{Client, home::HomeOptions};
 use platform::tty::{Standard, is_terminal};
 use protocol::{
     name::OPERATOR,
-    relay::{InboxRequest, MessageRow, Page, RequestName, Status, TakeRequest},
+    relay::{InboxRequest, MessageRow, Page, RequestName, Status, TakeRequest, WaitsFor},
     text::escaped_text,
 };
 use serde::Deserialize;
@@ -89,7 +89,7 @@ pub(super) fn take(client: &Client, ids: Vec<String>) -> Result<(), Failure> {
 
 /// Whether a message is not accepted yet.
 pub(super) fn is_being_stored(row: &MessageRow<'_>) -> bool {
-    row.delivery.waits_for.as_deref() == Some("store")
+    row.delivery.waits_for.as_deref() == Some(WaitsFor::Store.as_str())
 }
 
 /// Prints a whole message of the mailbox.

@@ -12,7 +12,7 @@ use protocol::{
     calendar::duration,
     name::OPERATOR,
     payload::MessagePayload,
-    relay::{MessageRow, Messages, Page, RequestName},
+    relay::{DeliveryState, MessageRow, Messages, Page, RequestName, WaitsFor},
     text::{self, escaped},
 };
 use serde::Serialize;
@@ -111,8 +111,8 @@ pub(super) fn payload_text(payload: &RawValue) -> String {
 
 /// The state of a delivery in words, the same in every command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct DeliveryState {
-    /// `waiting`, `delivered`, `injected`, `confirmed`, `acknowledged`, `dead`, `over`.
+pub(super) struct DeliveryWords {
+    /// The text of a [`DeliveryState`].
     pub(super) state: String,
     /// A word that qualifies the state: what the message waits for, why it is dead, or the state
     /// that its agent reported.
@@ -121,12 +121,12 @@ pub(super) struct DeliveryState {
     pub(super) reason: Option<String>,
 }
 
-impl DeliveryState {
+impl DeliveryWords {
     pub(super) fn of(row: &MessageRow<'_>) -> Self {
         let delivery = &row.delivery;
         let reported = delivery.reported.as_ref().filter(|reported| !reported.is_waiting());
-        let detail = match &*delivery.state {
-            "acknowledged" => reported.map(|reported| escaped(&reported.state)),
+        let detail = match DeliveryState::parse(&delivery.state) {
+            Some(DeliveryState::Acknowledged) => reported.map(|reported| escaped(&reported.state)),
             _ => delivery.waits_for.as_deref().map(escaped).or_else(|| {
                 // A code is a word for programs: `STORE_FAILED`.
                 let code = delivery.code.as_deref().map(escaped)?;
@@ -147,11 +147,13 @@ impl DeliveryState {
 
 /// Writes the whole state: `waiting: a line is half typed`, `dead (expired): its time to live ran
 /// out`.
-impl fmt::Display for DeliveryState {
+impl fmt::Display for DeliveryWords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
             // The reason repeats the detail.
-            Some(reason) if self.state == "waiting" => write!(f, "waiting: {reason}"),
+            Some(reason) if self.state == DeliveryState::Waiting.as_str() => {
+                write!(f, "waiting: {reason}")
+            }
             Some(reason) => write!(f, "{}: {reason}", self.short()),
             None => f.write_str(&self.short()),
         }
@@ -164,24 +166,29 @@ fn reason(row: &MessageRow<'_>) -> Option<String> {
     if let Some(why) = &delivery.why {
         return Some(escaped(why));
     }
-    Some(match (&*delivery.state, delivery.waits_for.as_deref()) {
-        ("waiting", Some("recipient")) if row.to == OPERATOR => {
-            "until it is taken with `agent-relay inbox --take`".to_owned()
+    let words = match DeliveryState::parse(&delivery.state)? {
+        DeliveryState::Waiting => match WaitsFor::parse(delivery.waits_for.as_deref()?)? {
+            WaitsFor::Recipient if row.to == OPERATOR => {
+                "until it is taken with `agent-relay inbox --take`".to_owned()
+            }
+            WaitsFor::Recipient => format!("until {to} is here"),
+            WaitsFor::Store => "until it is stored".to_owned(),
+            WaitsFor::Turn => "until earlier messages are delivered".to_owned(),
+            WaitsFor::Window => format!("until {to} acknowledges others"),
+            WaitsFor::Agent => format!("the wrapper of {to} has not typed it yet"),
+            WaitsFor::Rest => {
+                let until = delivery.until.map(ahead).unwrap_or_default();
+                format!("{to} returned it; it is redelivered in {until}")
+            }
+        },
+        DeliveryState::Delivered => format!("handed to {to}, who has not acknowledged it"),
+        DeliveryState::Injected => format!("typed into {to}, who has not acknowledged it"),
+        DeliveryState::Confirmed => {
+            format!("{to} shows that it has it, and has not acknowledged it")
         }
-        ("waiting", Some("recipient")) => format!("until {to} is here"),
-        ("waiting", Some("store")) => "until it is stored".to_owned(),
-        ("waiting", Some("turn")) => "until earlier messages are delivered".to_owned(),
-        ("waiting", Some("window")) => format!("until {to} acknowledges others"),
-        ("waiting", Some("agent")) => format!("the wrapper of {to} has not typed it yet"),
-        ("waiting", Some("rest")) => {
-            let until = delivery.until.map(ahead).unwrap_or_default();
-            format!("{to} returned it; it is redelivered in {until}")
-        }
-        ("delivered", _) => format!("handed to {to}, who has not acknowledged it"),
-        ("injected", _) => format!("typed into {to}, who has not acknowledged it"),
-        ("confirmed", _) => format!("{to} shows that it has it, and has not acknowledged it"),
-        _ => return None,
-    })
+        DeliveryState::Acknowledged | DeliveryState::Dead | DeliveryState::Over => return None,
+    };
+    Some(words)
 }
 
 /// The time since a moment, in words.
@@ -206,7 +213,7 @@ mod tests {
                 r#"{{"id":"i","send_id":"s","from":"Ann","auth":"claim","to":"Bob","seq":1,"taken":1,
                 "durability":"disk","attempts":1,"failures":0,{delivery}}}"#
             );
-            let state = DeliveryState::of(&serde_json::from_str(&json).unwrap());
+            let state = DeliveryWords::of(&serde_json::from_str(&json).unwrap());
             (state.short(), state.to_string())
         };
         let typed = r#""reported":{"state":"confirmed","at":1}"#;
@@ -264,7 +271,7 @@ mod tests {
             );
             let row: MessageRow<'_> = serde_json::from_str(&json).unwrap();
             assert_eq!(route(&row), "Ann -> Bob on t");
-            let state = DeliveryState::of(&row);
+            let state = DeliveryWords::of(&row);
             assert_eq!(state.short(), "dead (expired)");
             assert_eq!(state.to_string(), "dead (expired): it ran out");
             beginning_of_text(&row)

@@ -7,7 +7,8 @@ use super::{
     identity::{Identity, or_print},
     join::join,
     launch::program_ends_with_starter,
-    messages::{self, DeliveryState, ago, ahead, each_row, route, short_id},
+    mailbox,
+    messages::{self, DeliveryWords, ago, ahead, each_row, route, short_id},
     print::{Colour, Out, counted},
     request::{agent_row, call, parse},
 };
@@ -184,7 +185,7 @@ fn show_recipient(
 }
 
 fn accepted(row: &MessageRow<'_>) -> String {
-    if row.delivery.waits_for.as_deref() == Some("store") && row.delivery.attempts == 0 {
+    if mailbox::is_being_stored(row) && row.delivery.attempts == 0 {
         return "not yet: it is being stored".to_owned();
     }
     let survives = match &*row.durability {
@@ -198,7 +199,7 @@ fn accepted(row: &MessageRow<'_>) -> String {
 fn now(row: &MessageRow<'_>) -> String {
     let ended = row.delivery.ended.map(|at| format!(", {}", ago(at))).unwrap_or_default();
     let expires = row.delivery.expires.map(|at| format!("; it expires in {}", ahead(at)));
-    format!("{}{ended}{}", DeliveryState::of(row), expires.unwrap_or_default())
+    format!("{}{ended}{}", DeliveryWords::of(row), expires.unwrap_or_default())
 }
 
 fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<(), Failure> {

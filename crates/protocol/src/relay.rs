@@ -403,7 +403,11 @@ pub struct ReportRequest {
 }
 
 /// The states that a recipient may report: not typed yet, typed, and seen to have arrived.
-pub const REPORTS: [&str; 3] = ["waiting", "injected", "confirmed"];
+pub const REPORTS: [&str; 3] = [
+    DeliveryState::Waiting.as_str(),
+    DeliveryState::Injected.as_str(),
+    DeliveryState::Confirmed.as_str(),
+];
 
 /// The `data` of `activity`: what the agent does that sends it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -489,18 +493,51 @@ pub struct MessageRow<'a> {
     pub truncated: bool,
 }
 
+wire_enum! {
+    /// The state of a delivery. docs/RELAY-API.md has these comments as a table.
+    DeliveryState {
+        /// It waits for what `waits_for` says.
+        Waiting = "waiting",
+        /// Its recipient has it, and has not acknowledged it.
+        Delivered = "delivered",
+        /// The same, and it is typed.
+        Injected = "injected",
+        /// The same, and the agent is seen to have it.
+        Confirmed = "confirmed",
+        /// Its recipient has acknowledged it.
+        Acknowledged = "acknowledged",
+        /// It is a dead letter.
+        Dead = "dead",
+        /// Its end is being stored.
+        Over = "over",
+    }
+}
+
+wire_enum! {
+    /// The obstacle for which a delivery waits. docs/RELAY-API.md has these comments as a table.
+    WaitsFor {
+        /// The message is not stored yet.
+        Store = "store",
+        /// The recipient is away.
+        Recipient = "recipient",
+        /// Others come before it.
+        Turn = "turn",
+        /// `max_inflight` are in flight.
+        Window = "window",
+        /// The recipient returned it until `until`.
+        Rest = "rest",
+        /// The recipient has it and has not passed it on.
+        Agent = "agent",
+    }
+}
+
 /// The state of a delivery. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryProgress<'a> {
-    /// The state of the delivery: `waiting`; `delivered`, and not acknowledged; `injected`, the
-    /// same, and typed; `confirmed`, the same, and the agent is seen to have it; `acknowledged`;
-    /// `dead`; `over`, while its end is being stored.
+    /// The state of the delivery, in a word [below](docs/RELAY-API.md#states-in-rows).
     #[serde(borrow)]
     pub state: Cow<'a, str>,
-    /// The obstacle to the next attempt: `store`, because the message is not stored yet;
-    /// `recipient`, who is away; `turn`, because others come before it; `window`, because
-    /// `max_inflight` are in flight; `rest`, because the recipient returned it until `until`;
-    /// `agent`, because the recipient has it and has not passed it on.
+    /// The obstacle to the next attempt, in a word [below](docs/RELAY-API.md#states-in-rows).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Cow<'a, str>>,
     /// The end of `rest`, a time.
@@ -638,10 +675,10 @@ wire_enum! {
 pub const ACCEPTED: &str = "accepted";
 
 /// The state of a delivery that is acknowledged, in a [`Change`] and in [`DeliveryProgress`].
-pub const ACKNOWLEDGED: &str = "acknowledged";
+pub const ACKNOWLEDGED: &str = DeliveryState::Acknowledged.as_str();
 
 /// The state of a dead letter, in a [`Change`] and in [`DeliveryProgress`].
-pub const DEAD: &str = "dead";
+pub const DEAD: &str = DeliveryState::Dead.as_str();
 
 /// The state of a dead letter that is delivered again, in a [`Change`].
 pub const REDELIVERED: &str = "redelivered";

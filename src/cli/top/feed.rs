@@ -7,7 +7,7 @@ use crate::cli::{
     failure::Failure,
     identity::Identity,
     mailbox,
-    messages::{DeliveryState, each_row, payload_text, short_id},
+    messages::{DeliveryWords, each_row, payload_text, short_id},
     moment,
     request::{call, data_of, each_agent, parse},
     tap,
@@ -336,7 +336,7 @@ fn dead_letters(client: &Client) -> Result<Vec<Message>, Failure> {
         LETTERS_MAX,
         |page| page,
         |_, row| {
-            let state = DeliveryState::of(row);
+            let state = DeliveryWords::of(row);
             let code = escaped(row.delivery.code.as_deref().unwrap_or_default());
             let why = match state.reason {
                 Some(reason) => format!("{code}: {reason}"),

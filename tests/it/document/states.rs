@@ -1,11 +1,9 @@
 //! Diagrams and times in the documents, compared with the code.
 
-use super::{PROTOCOL, RELAY_API, constant, part, rows, ticked};
+use super::{PROTOCOL, constant, part, rows};
+use protocol::relay::{DeliveryState, WaitsFor};
 use std::collections::{BTreeMap, BTreeSet};
 
-const ROWS: &str = include_str!("../../../crates/router/src/requests/rows.rs");
-const OBSTACLES: &str = include_str!("../../../crates/router/src/mail/deliveries.rs");
-const PROGRESS: &str = include_str!("../../../crates/router/src/mail/message.rs");
 const CLIENT: &str = include_str!("../../../crates/router/src/connections/client.rs");
 const MESSAGE: &str = include_str!("../../../crates/client/src/message.rs");
 const SESSION: &str = include_str!("../../../crates/client/src/session.rs");
@@ -49,17 +47,6 @@ fn arrows_of_diagrams_are_explained() {
         assert_eq!(numbers, explained.collect(), "{heading}");
         assert_eq!(numbers.first(), Some(&1), "{heading}");
     }
-}
-
-#[test]
-fn row_states_are_those_of_the_diagram() {
-    let table = part(RELAY_API, "## ", "Rows of messages");
-    let row = |name| rows(table).find(|row| row[0] == name).expect("a row");
-    let words = |name| row(name)[2].split("; ").map(|part| ticked(part)[0]).collect::<Vec<_>>();
-    let waits = words("`waits_for`").into_iter().map(|word| format!("waiting: {word}"));
-    let states = words("`state`").into_iter().filter(|state| *state != "waiting");
-    let shown: BTreeSet<_> = states.map(str::to_owned).chain(waits).collect();
-    assert_eq!(shown, delivery_states());
 }
 
 #[test]
@@ -138,25 +125,9 @@ fn words(variant: &str) -> String {
     words
 }
 
-/// The states that the request `message` can return: every quoted word in the functions that choose
-/// a state.
+/// The states that the request `message` can return.
 fn delivery_states() -> BTreeSet<String> {
-    let (_, rows) = ROWS.split_once("    fn delivery_state<").expect("the function is there");
-    let (rows, _) = rows.split_once("    const fn unix_ms_at(").expect("the next one");
-    let (_, obstacle) = OBSTACLES.split_once("    pub(crate) fn obstacle(").expect("it is there");
-    let (obstacle, _) = obstacle.split_once("\n    }\n").expect("it ends");
-    let quoted = |text: &'static str| text.split('"').skip(1).step_by(2);
-    let (mut states, mut waits) = (BTreeSet::new(), BTreeSet::new());
-    waits.extend(quoted(obstacle));
-    let (_, at_recipient) =
-        PROGRESS.split_once("    pub(crate) fn progress(").expect("it is there");
-    let (at_recipient, _) = at_recipient.split_once("\n    }\n").expect("it ends");
-    for line in rows.lines().chain(at_recipient.lines()) {
-        let mut words = quoted(line);
-        states.extend(words.next());
-        waits.extend(words.next());
-    }
-    assert!(states.remove("waiting"), "{states:?}");
-    let waits = waits.into_iter().map(|what| format!("waiting: {what}"));
-    states.into_iter().map(str::to_owned).chain(waits).collect()
+    let states = DeliveryState::ALL.iter().filter(|state| **state != DeliveryState::Waiting);
+    let waits = WaitsFor::ALL.iter().map(|obstacle| format!("waiting: {obstacle}"));
+    states.map(ToString::to_string).chain(waits).collect()
 }

@@ -11,7 +11,7 @@ use client::home::Config;
 use protocol::{
     code::{ErrorCode, NackCode},
     envelope::Kind,
-    relay::RequestName,
+    relay::{DeliveryState, RequestName, WaitsFor},
 };
 use std::{env, fs, path::Path};
 use terminal::{agents, recipe::Book};
@@ -22,7 +22,7 @@ const COMMAND: &str = "UPDATE_EXPECT=1 cargo test --test it -- document::tables"
 /// A table: its document in docs/, its name in the markers, and the function that makes it.
 type Table = (&'static str, &'static str, fn() -> String);
 
-const TABLES: [Table; 12] = [
+const TABLES: [Table; 14] = [
     ("CONFIGURATION.md", "commands", commands),
     ("CONFIGURATION.md", "config.toml", configuration_keys),
     ("CONFIGURATION.md", "environment", environment),
@@ -33,6 +33,8 @@ const TABLES: [Table; 12] = [
     ("RELAY-API.md", "requests", requests),
     ("RELAY-API.md", "rows of agents", || rows(&["AgentRow"])),
     ("RELAY-API.md", "rows of messages", || rows(&["MessageRow", "DeliveryProgress"])),
+    ("RELAY-API.md", "states of deliveries", states_of_deliveries),
+    ("RELAY-API.md", "obstacles of deliveries", obstacles_of_deliveries),
     ("WRAPPER.md", "reasons to wait", reasons_to_wait),
     ("WRAPPER.md", "recipe keys", recipe_keys),
 ];
@@ -136,6 +138,20 @@ fn requests() -> String {
         [ticks(name), answer, data, who]
     });
     table(["`body`", "answer", "`data`", "who may ask"], rows)
+}
+
+fn states_of_deliveries() -> String {
+    words_of_rows("state", "DeliveryState", DeliveryState::ALL)
+}
+
+fn obstacles_of_deliveries() -> String {
+    words_of_rows("waits_for", "WaitsFor", WaitsFor::ALL)
+}
+
+fn words_of_rows<T: Copy + AsRef<str>>(member: &str, item: &str, all: &[T]) -> String {
+    let words = words("crates/protocol/src/relay.rs", item, all);
+    let rows = words.into_iter().map(|(word, meaning)| [ticks(word), meaning.join(" ")]);
+    table([&*ticks(member), "means"], rows)
 }
 
 /// The members of the rows of an answer. A struct that is flattened has no name there.

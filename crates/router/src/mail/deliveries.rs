@@ -13,7 +13,7 @@ use protocol::{
     Moment,
     name::Name,
     record::{Change, DeliveryRecord, Ending, MessageRecord},
-    relay::Reported,
+    relay::{Reported, WaitsFor},
 };
 use std::{collections::BTreeMap, ops::Bound};
 use uuid::Uuid;
@@ -396,14 +396,16 @@ impl Mail {
 
     /// Returns the obstacle that keeps a waiting message from going out. `in_flight_max` is the
     /// limit of its recipient's connection, or `None` if the recipient is away.
-    pub(crate) fn obstacle(&self, message: &Message, in_flight_max: Option<u64>) -> &'static str {
-        let Some(in_flight_max) = in_flight_max else { return "recipient" };
+    pub(crate) fn obstacle(&self, message: &Message, in_flight_max: Option<u64>) -> WaitsFor {
+        let Some(in_flight_max) = in_flight_max else { return WaitsFor::Recipient };
         let stream = &self.streams[message.stream];
         let in_flight = self.mailboxes[message.to.0].outbox.in_flight;
         match stream.turn {
-            None if message.seq > stream.reserved => "store",
-            Some(turn) if turn.order == message.order && in_flight >= in_flight_max => "window",
-            _ => "turn",
+            None if message.seq > stream.reserved => WaitsFor::Store,
+            Some(turn) if turn.order == message.order && in_flight >= in_flight_max => {
+                WaitsFor::Window
+            }
+            _ => WaitsFor::Turn,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
 use protocol::{
     Moment,
     deliver::{Head, RecipientText},
-    relay::Reported,
+    relay::{DeliveryState, Reported, WaitsFor},
 };
 use std::sync::Arc;
 use uuid::Uuid;
@@ -121,12 +121,12 @@ pub(crate) enum UnreadNotice {
 impl Reliable {
     /// Returns the state of an unacknowledged delivery that its recipient's connection has, and the
     /// obstacle for which it waits. `reports` tells whether that connection reports on deliveries.
-    pub(crate) fn progress(&self, reports: bool) -> (&'static str, Option<&'static str>) {
+    pub(crate) fn progress(&self, reports: bool) -> (DeliveryState, Option<WaitsFor>) {
         match self.reported.as_deref() {
-            Some(reported) if reported.is_confirmed() => ("confirmed", None),
-            Some(reported) if !reported.is_waiting() => ("injected", None),
-            None if !reports => ("delivered", None),
-            _ => ("waiting", Some("agent")),
+            Some(reported) if reported.is_confirmed() => (DeliveryState::Confirmed, None),
+            Some(reported) if !reported.is_waiting() => (DeliveryState::Injected, None),
+            None if !reports => (DeliveryState::Delivered, None),
+            _ => (DeliveryState::Waiting, Some(WaitsFor::Agent)),
         }
     }
 

@@ -19,7 +19,8 @@ use protocol::{
     name::Name,
     record::{DeliveryRecord, DeliveryRow, Ending, QueryResult},
     relay::{
-        AgentRow, Agents, DeliveryProgress, MessageRequest, MessageRow, Messages, Page, Piece,
+        AgentRow, Agents, DeliveryProgress, DeliveryState, MessageRequest, MessageRow, Messages,
+        Page, Piece, WaitsFor,
     },
 };
 use serde::Serialize;
@@ -184,32 +185,35 @@ impl<'r> Rows<'r> {
         }
         let DeliveryRecord { attempts, failures, .. } = row.delivery;
         let reported = self.requests.reports().get(row.delivery.id).cloned();
-        let state =
-            DeliveryProgress { attempts, failures, reported, ..DeliveryProgress::default() };
-        match &row.ended {
-            None | Some((Ending::Erased, _)) => DeliveryProgress { state: "over".into(), ..state },
-            Some((Ending::Acknowledged, at)) => {
-                DeliveryProgress { state: "acknowledged".into(), ended: Some(*at), ..state }
+        let (state, ended, died) = match &row.ended {
+            None | Some((Ending::Erased, _)) => (DeliveryState::Over, None, None),
+            Some((Ending::Acknowledged, at)) => (DeliveryState::Acknowledged, Some(*at), None),
+            Some((Ending::Dead { code, why }, at)) => {
+                (DeliveryState::Dead, Some(*at), Some((code, why)))
             }
-            Some((Ending::Dead { code, why }, at)) => DeliveryProgress {
-                state: "dead".into(),
-                ended: Some(*at),
-                code: Some(code.as_str().into()),
-                why: Some((&**why).into()),
-                ..state
-            },
+        };
+        DeliveryProgress {
+            state: state.as_str().into(),
+            attempts,
+            failures,
+            reported,
+            ended,
+            code: died.map(|(code, _)| code.as_str().into()),
+            why: died.map(|(_, why)| (&**why).into()),
+            ..DeliveryProgress::default()
         }
     }
 
     fn state_of_open(&self, message: &Message, reliable: &'r Reliable) -> DeliveryProgress<'r> {
         let membership = self.membership(&self.directory[message.to]);
         let (state, waits_for, until) = match reliable.state {
-            State::Persisting => ("waiting", Some("store"), None),
+            State::Persisting => (DeliveryState::Waiting, Some(WaitsFor::Store), None),
             State::Waiting => {
                 let in_flight_max = membership.map(Membership::in_flight_max);
-                ("waiting", Some(self.mail.obstacle(message, in_flight_max)), None)
+                let obstacle = self.mail.obstacle(message, in_flight_max);
+                (DeliveryState::Waiting, Some(obstacle), None)
             }
-            State::Delayed(until) => ("waiting", Some("rest"), Some(until)),
+            State::Delayed(until) => (DeliveryState::Waiting, Some(WaitsFor::Rest), Some(until)),
             State::InFlight { .. } => {
                 let (state, waits_for) = reliable.progress(sends_reports(membership));
                 (state, waits_for, None)
@@ -218,8 +222,8 @@ impl<'r> Rows<'r> {
         let reported = reliable.reported.as_deref();
         let waiting = reported.filter(|reported| reported.is_waiting());
         DeliveryProgress {
-            state: state.into(),
-            waits_for: waits_for.map(Into::into),
+            state: state.as_str().into(),
+            waits_for: waits_for.map(|obstacle| obstacle.as_str().into()),
             until: until.map(|until| self.unix_ms_at(until)),
             attempts: message.attempts,
             failures: reliable.failures,
