@@ -10,7 +10,7 @@
 ci_times=$ci_cache/times
 # The same step takes longer with some options.
 ci_script=${0##*/}
-for ci_option in "$@"; do case $ci_option in --*) ci_script+=" $ci_option" ;; esac; done
+for ci_option in "$@"; do case $ci_option in --?*) ci_script+=" $ci_option" ;; esac; done
 # The script that a person or CI has started writes the times, also those of the scripts that it
 # starts.
 ci_times_owner=

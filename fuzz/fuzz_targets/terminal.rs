@@ -1,4 +1,4 @@
-//! Runs a bridge with arbitrary events; the body has the checks.
+//! Runs a terminal side with arbitrary events; the body has the checks.
 
 #![no_main]
 

@@ -24,7 +24,7 @@ use protocol::{
     code::NackCode,
     name::{EVERYONE, OPERATOR, RELAY},
     payload::{ANSWER, MessagePayload, Nack, SendMeta, Sync},
-    relay::{HistoryRequest, MessageRequest, MessageRow, Messages, Page, RequestName},
+    relay::{DEAD, HistoryRequest, MessageRequest, MessageRow, Messages, Page, RequestName},
     text::{escaped, escaped_text},
 };
 use serde::Serialize;
@@ -204,7 +204,7 @@ impl Ask {
             return Ok(Found::Answer);
         }
         let (state, why) = (&question.delivery.state, question.delivery.why.as_deref());
-        Ok(match why.filter(|_| state == "dead") {
+        Ok(match why.filter(|_| state == DEAD) {
             Some(why) => Found::Failure(escaped(why)),
             None => Found::Question { id: question.id.to_string(), to: escaped(&question.to) },
         })

@@ -31,7 +31,7 @@ use protocol::{
     control,
     name::RELAY,
     payload::{LoopCount, Nack},
-    relay::{ReportRequest, UNREAD},
+    relay::{DeliveryState, ReportRequest, UNREAD},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -508,12 +508,12 @@ impl Driver {
 
     fn report(&self, id: String, progress: Progress) {
         let (state, why) = match progress {
-            Progress::Waiting(why) => ("waiting", Some(self.explain(why))),
-            Progress::Unhindered => ("waiting", None),
-            Progress::Injected => ("injected", None),
-            Progress::Confirmed => ("confirmed", None),
+            Progress::Waiting(why) => (DeliveryState::Waiting, Some(self.explain(why))),
+            Progress::Unhindered => (DeliveryState::Waiting, None),
+            Progress::Injected => (DeliveryState::Injected, None),
+            Progress::Confirmed => (DeliveryState::Confirmed, None),
         };
-        let report = ReportRequest { id, state: state.to_owned(), why };
+        let report = ReportRequest { id, state: state.to_string(), why };
         if let Err(error) = self.client.report(&report) {
             tracing::debug!("a message's progress cannot be reported: {error}");
         }

@@ -308,7 +308,10 @@ impl Away<'_> {
     #[track_caller]
     fn run(&self, line: &[&str]) -> Output {
         let ended = self.output(line);
-        assert!(ended.status.success(), "{line:?}: {ended:?}");
+        if !ended.status.success() {
+            let log = self.home.as_ref().map(|home| fs::read_to_string(home.join("daemon.log")));
+            panic!("{line:?}: {ended:?}; the daemon's log: {log:?}");
+        }
         ended
     }
 }

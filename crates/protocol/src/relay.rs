@@ -496,37 +496,37 @@ pub struct MessageRow<'a> {
 wire_enum! {
     /// The state of a delivery. docs/RELAY-API.md has these comments as a table.
     DeliveryState {
-        /// It waits for what `waits_for` says.
+        /// The delivery waits for what `waits_for` says.
         Waiting = "waiting",
-        /// Its recipient has it, and has not acknowledged it.
+        /// The recipient has the message, and has not acknowledged it.
         Delivered = "delivered",
-        /// The same, and it is typed.
+        /// The message is typed, and not acknowledged.
         Injected = "injected",
-        /// The same, and the agent is seen to have it.
+        /// The agent is seen to have the message, which is not acknowledged.
         Confirmed = "confirmed",
-        /// Its recipient has acknowledged it.
+        /// The recipient has acknowledged the message.
         Acknowledged = "acknowledged",
-        /// It is a dead letter.
+        /// The message is a dead letter.
         Dead = "dead",
-        /// Its end is being stored.
+        /// The delivery has ended, and its end is being stored.
         Over = "over",
     }
 }
 
 wire_enum! {
-    /// The obstacle for which a delivery waits. docs/RELAY-API.md has these comments as a table.
+    /// What a waiting delivery waits for. docs/RELAY-API.md has these comments as a table.
     WaitsFor {
-        /// The message is not stored yet.
+        /// The message or the next numbers of its stream are being stored.
         Store = "store",
         /// The recipient is away.
         Recipient = "recipient",
-        /// Others come before it.
+        /// Other messages come before this one.
         Turn = "turn",
-        /// `max_inflight` are in flight.
+        /// `max_inflight` messages are in flight.
         Window = "window",
-        /// The recipient returned it until `until`.
+        /// The recipient returned the message, which is redelivered at the time `until`.
         Rest = "rest",
-        /// The recipient has it and has not passed it on.
+        /// The recipient has the message, and has not passed it on to its agent.
         Agent = "agent",
     }
 }
@@ -581,13 +581,13 @@ impl Reported {
     /// Whether the message waits in the recipient's wrapper.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        &*self.state == REPORTS[0]
+        &*self.state == DeliveryState::Waiting.as_str()
     }
 
     /// Whether the message was seen to have arrived at the agent.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        &*self.state == REPORTS[2]
+        &*self.state == DeliveryState::Confirmed.as_str()
     }
 }
 

@@ -8,7 +8,7 @@ macro_rules! wire_enum {
         pub enum $name { $($(#[$word_doc])* $variant,)* }
 
         impl $name {
-            /// All variants, in the order of docs/PROTOCOL.md.
+            /// All variants, in the order of the documents.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// The text on the wire.

@@ -125,7 +125,7 @@ fn words(variant: &str) -> String {
     words
 }
 
-/// The states that the request `message` can return.
+/// All states, each with what a waiting delivery waits for.
 fn delivery_states() -> BTreeSet<String> {
     let states = DeliveryState::ALL.iter().filter(|state| **state != DeliveryState::Waiting);
     let waits = WaitsFor::ALL.iter().map(|obstacle| format!("waiting: {obstacle}"));
