@@ -89,7 +89,7 @@ impl Connection {
 
     /// As [`Self::over`], with a pause after each read that was short. Frames come late by as much,
     /// many together, and each costs less.
-    pub fn with_pauses(
+    pub(crate) fn with_pauses(
         stream: Stream,
         name: &str,
         frame_bytes_max: usize,
@@ -169,9 +169,9 @@ impl Connection {
         }
     }
 
-    /// The two ends of a connection in memory, for tests.
-    #[must_use]
-    pub fn memory() -> (Self, Self) {
+    /// The two ends of a connection in memory.
+    #[cfg(test)]
+    pub(crate) fn memory() -> (Self, Self) {
         let (left_out, right_in) = bounded(CHANNEL_BATCHES);
         let (right_out, left_in) = bounded(CHANNEL_BATCHES);
         let end = |incoming, outgoing| Self {

@@ -34,7 +34,7 @@ use std::collections::{HashMap, HashSet};
 pub const AGENTS_MAX: usize = 20;
 
 /// The most at-least-once messages to one agent of another machine that are on their way there.
-pub const IN_FLIGHT_MAX: u64 = 64;
+pub(crate) const IN_FLIGHT_MAX: u64 = 64;
 
 /// The longest id of a message that crosses a border, in bytes. Ids of answers and refusals contain
 /// the id of their message.

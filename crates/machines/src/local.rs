@@ -124,7 +124,7 @@ struct Joined {
 
 impl Joined {
     /// Whether a delivery would have to wait too long: those at least once are bounded by
-    /// [`IN_FLIGHT_MAX`], the others are dropped.
+    /// `IN_FLIGHT_MAX`, the others are dropped.
     fn is_full(&self, delivery: &Delivery) -> bool {
         !delivery.requires_ack && self.held.len() >= HELD_MAX
     }

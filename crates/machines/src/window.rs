@@ -25,7 +25,7 @@ impl Window {
     /// Whether the window has more than a side that obeys the rules would send, the last of which
     /// has this number of bytes.
     #[must_use]
-    pub const fn is_exceeded(&self, last: usize) -> bool {
+    pub(crate) const fn is_exceeded(&self, last: usize) -> bool {
         self.messages > MESSAGES || self.bytes - last >= BYTES && self.messages > 1
     }
 }

@@ -5,14 +5,22 @@
 #[must_use]
 pub fn utc(unix_ms: u64) -> String {
     let (seconds, ms) = (unix_ms / 1000, unix_ms % 1000);
-    let (year, month, day) = date(seconds / 86_400);
+    let Date { year, month, day } = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Returns the date (year, month, day) this many days after 1970-01-01. Internally a year begins in
-/// March, so that the leap day is its last day, and years form cycles of 400.
-const fn date(days: u64) -> (u64, u64, u64) {
+struct Date {
+    year: u64,
+    /// From 1 to 12.
+    month: u64,
+    /// From 1 to 31.
+    day: u64,
+}
+
+/// Returns the date this many days after 1970-01-01. Internally a year begins in March, so that the
+/// leap day is its last day, and years form cycles of 400.
+const fn date(days: u64) -> Date {
     // 719,468 days lie between 0000-03-01 and 1970-01-01.
     let days = days + 719_468;
     let (cycle, day_of_cycle) = (days / 146_097, days % 146_097);
@@ -25,7 +33,7 @@ const fn date(days: u64) -> (u64, u64, u64) {
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = cycle * 400 + year_of_cycle + (month <= 2) as u64;
-    (year, month, day)
+    Date { year, month, day }
 }
 
 /// Returns a duration in its two largest units, without the second if it is zero.

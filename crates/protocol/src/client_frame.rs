@@ -15,7 +15,7 @@ use std::{borrow::Cow, ops::Range};
 use uuid::Uuid;
 
 /// The most frames in a batch. A parsed frame takes more memory than a short frame has bytes.
-pub const BATCH_FRAMES_MAX: usize = 256;
+pub(crate) const BATCH_FRAMES_MAX: usize = 256;
 
 /// A frame from a client.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ struct Parts {
 }
 
 impl ClientBatch {
-    /// Parses the next frames, [`BATCH_FRAMES_MAX`] at most.
+    /// Parses the next frames, `BATCH_FRAMES_MAX` at most.
     #[must_use]
     pub fn parse(frames: &mut Frames<'_>) -> Self {
         let ahead = frames.clone().take(BATCH_FRAMES_MAX);

@@ -290,7 +290,7 @@ impl<'a> Header<'a> {
 ///
 /// # Panics
 /// If the value cannot be JSON (a map whose keys are not strings); no wire type is such.
-pub fn append_json(json: &mut Vec<u8>, value: &impl Serialize) {
+pub(crate) fn append_json(json: &mut Vec<u8>, value: &impl Serialize) {
     serde_json::to_writer(json, value).expect("wire types are JSON and a Vec takes every byte");
 }
 

@@ -88,12 +88,6 @@ impl Name {
         self.0.split_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, host)| host)
     }
 
-    /// The name that an agent of another machine has there; that of any other agent is itself.
-    #[must_use]
-    pub fn without_host(&self) -> &str {
-        self.host().map_or(&self.0, |host| &self.0[..self.0.len() - host.len() - 1])
-    }
-
     /// Makes a name that the daemon assigns, such as `@guest-1a2b3c4d`.
     ///
     /// # Panics
@@ -288,7 +282,7 @@ mod tests {
     #[test]
     fn name_of_another_machine_has_a_name_and_a_host() {
         let ann = Name::parse_remote("Ann@pi.local").unwrap();
-        assert_eq!((ann.without_host(), ann.host()), ("Ann", Some("pi.local")));
+        assert_eq!((ann.as_str(), ann.host()), ("Ann@pi.local", Some("pi.local")));
         assert_eq!(ann, Name::parse("Ann").unwrap().at(&Host::parse("PI.local").unwrap()));
         assert_eq!(Name::parse_any("Ann@pi.local").unwrap(), ann);
         assert_eq!(Name::parse_any("Ann").unwrap().host(), None);

@@ -255,7 +255,7 @@ pub struct Clock(pub Now);
 
 impl Clock {
     /// The longest gap for which the wall clock is trusted.
-    pub const GAP_MS_MAX: u64 = 30 * 86_400_000;
+    pub(crate) const GAP_MS_MAX: u64 = 30 * 86_400_000;
 
     /// Returns the moment at wall clock time `unix_ms`, which is after the last write.
     #[must_use]

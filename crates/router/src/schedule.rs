@@ -1,7 +1,7 @@
 //! The schedule: which client's frames are handled next.
 //!
 //! Each client has a queue, and clients whose queues are not empty take turns: deficit round-robin
-//! over counted work. In a round, every client may cause work up to [`QUANTUM`]. A frame is
+//! over counted work. In a round, every client may cause work up to `QUANTUM`. A frame is
 //! indivisible, so a client may exceed its quantum by one frame; it then sits out the rounds that
 //! the excess is worth. A client that becomes ready within its quantum goes before those whose turn
 //! has only come, so that a client with little to do never waits for a round.
@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
 /// The work of one client in one round. A unit is about a nanosecond of the router's thread.
-pub const QUANTUM: i64 = 20_000;
+pub(crate) const QUANTUM: i64 = 20_000;
 
 /// The largest debt that a client has to sit out, in quanta.
 const DEBT_QUANTA_MAX: i64 = 1_000;

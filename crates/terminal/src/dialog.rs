@@ -12,7 +12,7 @@ const POINTERS: [char; 6] = ['❯', '›', '▶', '➤', '→', '>'];
 /// The question is either a menu of numbered entries, with a pointer at one of them and no input
 /// line below, or a yes-or-no question at the end of the text before the cursor.
 #[must_use]
-pub fn is_asking(rows: &[String], before_cursor: &str) -> bool {
+pub(crate) fn is_asking(rows: &[String], before_cursor: &str) -> bool {
     asks_yes_or_no(before_cursor) || is_menu(rows)
 }
 

@@ -182,19 +182,19 @@ impl ScreenExtractor {
     /// Remembers that `body` is typed into the agent in a frame with these six digits, without
     /// escapes, so the screen's echo of the frame is no message. Only for a screen that is not the
     /// source of messages. If the screen is the source, marks are escaped: see
-    /// [`Self::remember_escaped`].
+    /// `remember_escaped`.
     pub fn remember_injected(&mut self, hex: &str, body: &str) {
         self.reader.rules.frames.remember(hex, body);
     }
 
     /// Remembers that a frame with these digits is typed with its marks escaped.
-    pub fn remember_escaped(&mut self, hex: &str) {
+    pub(crate) fn remember_escaped(&mut self, hex: &str) {
         self.reader.rules.frames.remember_escaped(hex);
     }
 
     /// Whether the agent is in the middle of a message. Text that is typed now would become a part
     /// of the message.
-    pub fn is_in_message(&self) -> bool {
+    pub(crate) fn is_in_message(&self) -> bool {
         self.reader.is_in_message()
     }
 

@@ -18,9 +18,9 @@ use protocol::{
 use rand_core::Rng;
 
 /// The sequence before pasted text, for a program that enabled bracketed paste.
-pub const PASTE_BEGINS: &str = "\x1b[200~";
+pub(crate) const PASTE_BEGINS: &str = "\x1b[200~";
 /// The sequence after pasted text.
-pub const PASTE_ENDS: &str = "\x1b[201~";
+pub(crate) const PASTE_ENDS: &str = "\x1b[201~";
 
 /// The longest line that is typed, in bytes. A terminal in line mode drops the bytes beyond its own
 /// limit, which is 1,024 on macOS and 4,096 on Linux.
@@ -70,7 +70,7 @@ pub enum Origin<'a> {
 /// The way in which a text is entered. The Enter that submits the text is written separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Between [`PASTE_BEGINS`] and [`PASTE_ENDS`].
+    /// Between `PASTE_BEGINS` and `PASTE_ENDS`.
     Pasted,
     /// Key by key.
     Typed,
@@ -180,7 +180,7 @@ pub fn draw(random: &mut impl Rng, body: &str) -> String {
 }
 
 /// Whether a text contains the frame with these digits, from its first line to its last.
-pub fn holds_frame(text: &str, hex: &str) -> bool {
+pub(crate) fn holds_frame(text: &str, hex: &str) -> bool {
     let inner = text.split_once(&format!("[relay {hex} from "));
     inner.is_some_and(|(_, inner)| inner.contains(&format!("[/relay {hex}]")))
 }

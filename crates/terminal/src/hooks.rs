@@ -9,7 +9,8 @@ mod input;
 mod own_tool;
 mod prompt_queue;
 
-pub use arguments::{free_word, has_switch, options, subcommand};
+pub(crate) use arguments::{free_word, has_switch};
+pub use arguments::{options, subcommand};
 pub(super) use input::frames_in;
 pub(super) use input::is_session;
 pub use input::{REPORT_BYTES_MAX, read};
@@ -180,7 +181,7 @@ impl fmt::Display for Unarmed {
 
 /// Returns a command as a line for sh.
 #[must_use]
-pub fn shell_line(words: &[String]) -> String {
+pub(crate) fn shell_line(words: &[String]) -> String {
     let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }

@@ -1,7 +1,7 @@
 //! The keys that a person presses in a terminal into which messages are typed as well.
 //!
 //! A decoder turns bytes into keys, which are classed by their possible effect on a line. From the
-//! keys, [`InputLine`] tells whether a line has been begun and not submitted. [`KeystrokeFilter`]
+//! keys, `InputLine` tells whether a line has been begun and not submitted. [`KeystrokeFilter`]
 //! drops a second terminal's answers to queries that the first terminal answers as well.
 
 mod ctrl;
@@ -13,7 +13,7 @@ mod key;
 
 pub use ctrl::find_ctrl;
 pub use filter::KeystrokeFilter;
-pub use input_line::{InputLine, Pressed};
+pub(crate) use input_line::InputLine;
 
 #[cfg(test)]
 mod tests;

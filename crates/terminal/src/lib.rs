@@ -15,7 +15,7 @@
 mod activity;
 pub mod agents;
 pub mod brief;
-pub mod dialog;
+mod dialog;
 mod escape;
 pub mod extract;
 mod failure;

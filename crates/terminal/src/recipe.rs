@@ -11,7 +11,8 @@ mod spot;
 pub use book::{Book, BookError, Version};
 pub use expands::Expansions;
 pub(crate) use expands::is_blank;
-pub use spot::{Spot, text_before_cursor};
+pub use spot::Spot;
+pub(crate) use spot::text_before_cursor;
 
 use super::{keyboard::Reader, obstacle::Obstacle, transcript::Format};
 use serde::Deserialize;
@@ -174,7 +175,7 @@ impl Recipe {
 
     /// Whether the screen of this kind of program tells when the program is idle.
     #[must_use]
-    pub fn shows_idle(&self) -> bool {
+    pub(crate) fn shows_idle(&self) -> bool {
         self.reads == Reads::Shell || self.shows_composer()
     }
 
@@ -187,14 +188,14 @@ impl Recipe {
     /// Whether a line feed is a line break in the text. This holds for composers of several lines,
     /// all of which use bracketed paste.
     #[must_use]
-    pub fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
+    pub(crate) fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
         let submits = self.line_feed_submits || self.submit.contains('\n');
         self.reads == Reads::Text && bracketed_paste && !submits
     }
 
     /// Whether the agent is at work, according to the screen.
     #[must_use]
-    pub fn looks_busy(&self, spot: &Spot) -> bool {
+    pub(crate) fn looks_busy(&self, spot: &Spot) -> bool {
         spot.shows(&self.patterns.busy)
     }
 
@@ -209,7 +210,7 @@ impl Recipe {
     /// Whether the composer of an idle program holds the text in the frame with these digits, or a
     /// word in place of it, and no words of a dialog are shown.
     #[must_use]
-    pub fn holds_frame(&self, spot: &Spot, hex: &str) -> bool {
+    pub(crate) fn holds_frame(&self, spot: &Spot, hex: &str) -> bool {
         let end = format!("[/relay {hex}]");
         let is_own = |row: &str| {
             let text = after_prompt(&self.patterns.composer, row);
@@ -225,7 +226,7 @@ impl Recipe {
     /// Whether the program asks the person something. A screen on which the composer holds the
     /// typed text does not count, since the text may contain the words of a dialog.
     #[must_use]
-    pub fn shows_dialog(&self, spot: &Spot) -> bool {
+    pub(crate) fn shows_dialog(&self, spot: &Spot) -> bool {
         let asks = self.is_asking(spot)
             || (self.composer_text(spot).is_none() && spot.shows(&self.patterns.dialog));
         asks && !self.holds_text(spot)

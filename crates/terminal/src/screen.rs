@@ -100,12 +100,12 @@ impl Screen {
     }
 
     /// Leaves the alternate screen, as a terminal does when its program is gone.
-    pub fn leave_alternate(&mut self, observer: &mut impl ScreenObserver) {
+    pub(crate) fn leave_alternate(&mut self, observer: &mut impl ScreenObserver) {
         Painter { term: &mut self.term, state: &mut self.state, observer }.show_primary();
     }
 
     /// Returns the visible rows.
-    pub fn visible_rows(&self) -> VisibleRows<'_> {
+    pub(crate) fn visible_rows(&self) -> VisibleRows<'_> {
         VisibleRows(&self.term)
     }
 
@@ -135,7 +135,7 @@ impl Screen {
     }
 
     /// Whether the program is within a synchronized update (DEC 2026).
-    pub fn synchronizing(&self) -> bool {
+    pub(crate) fn synchronizing(&self) -> bool {
         self.state.synchronizing
     }
 
@@ -149,7 +149,7 @@ impl Screen {
     }
 
     /// Returns the columns of a visible row, or nothing for an index below the last row.
-    pub fn styled_row(&self, index: usize) -> Vec<StyledChar> {
+    pub(crate) fn styled_row(&self, index: usize) -> Vec<StyledChar> {
         if index >= self.term.screen_lines() {
             return Vec::new();
         }

@@ -304,7 +304,6 @@ impl Model {
     }
 
     /// The messages that were found among a request's instructions.
-    #[allow(dead_code, reason = "used by the tests with real CLIs only")]
     pub fn instructed(&self) -> Vec<Frame> {
         lock(&self.shared.state).instructed.clone()
     }
@@ -315,7 +314,8 @@ impl Model {
     }
 
     /// Path and body of each side request so far.
-    pub fn side_requests(&self) -> Vec<(String, Value)> {
+    #[cfg(test)]
+    pub(crate) fn side_requests(&self) -> Vec<(String, Value)> {
         lock(&self.shared.state).side_requests.clone()
     }
 

@@ -2,7 +2,7 @@
 
 /// Whether a word is one or several short options, with this one among them.
 #[must_use]
-pub fn has_switch(word: &str, switch: char) -> bool {
+pub(crate) fn has_switch(word: &str, switch: char) -> bool {
     let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     letters.is_some_and(|letters| {
         letters.contains(switch) && letters.chars().all(|letter| letter.is_ascii_alphabetic())
@@ -43,7 +43,7 @@ pub fn options(
 /// Returns the first argument that is neither an option nor a value of one. Options take the next
 /// word as their value, or all words up to the next option, if these lists have them.
 #[must_use]
-pub fn free_word<'a>(
+pub(crate) fn free_word<'a>(
     arguments: &'a [String],
     with_value: &[&str],
     with_values: &[&str],

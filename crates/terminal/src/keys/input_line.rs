@@ -16,7 +16,7 @@ const EMPTY_LOOKS_MAX: usize = 8;
 /// The parameter `before` of its functions is the text between the beginning of the cursor's row
 /// and the cursor.
 #[derive(Debug, Default)]
-pub struct InputLine {
+pub(crate) struct InputLine {
     decoder: KeyDecoder,
     draft: Option<Draft>,
     /// Whether a key was pressed since the last submission after which a line editor may take text
@@ -36,7 +36,7 @@ struct UnfinishedKey {
 
 /// The kinds of keys among the bytes of a call of [`InputLine::press`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressed {
+pub(crate) struct Pressed {
     /// Whether there is any key among the bytes, and not only answers and reports of the terminal.
     pub any: bool,
     /// Whether there is a key that submits the line, as far as the decoder can know.
@@ -60,7 +60,7 @@ struct Draft {
 impl InputLine {
     /// Reads bytes from the person's terminal. With `line_feed_breaks` a line feed is a line break,
     /// otherwise an Enter.
-    pub fn press(
+    pub(crate) fn press(
         &mut self,
         now: Moment,
         bytes: &[u8],
@@ -95,7 +95,7 @@ impl InputLine {
 
     /// Treats an unfinished sequence whose time is over as a key. Returns the time at which the key
     /// was pressed.
-    pub fn expire_unfinished(&mut self, now: Moment) -> Option<Moment> {
+    pub(crate) fn expire_unfinished(&mut self, now: Moment) -> Option<Moment> {
         let key = self.decoder.expire(now)?;
         let UnfinishedKey { at, before } = self.unfinished.take()?;
         self.apply(key, &before);
@@ -104,25 +104,25 @@ impl InputLine {
 
     /// Whether the last bytes may be either a key or the beginning of a terminal's answer.
     #[must_use]
-    pub fn is_ambiguous(&self) -> bool {
+    pub(crate) fn is_ambiguous(&self) -> bool {
         self.unfinished.is_some() && !self.decoder.ends_in_escape()
     }
 
     /// Whether a line editor may take text for commands, as vi does after Escape, or for the rest
     /// of an unfinished key sequence.
     #[must_use]
-    pub fn may_take_text_for_commands(&self) -> bool {
+    pub(crate) fn may_take_text_for_commands(&self) -> bool {
         self.may_be_in_command_mode || self.unfinished.is_some()
     }
 
     /// Forgets modes and unfinished keys, because the keys went to another program.
-    pub fn forget_mode(&mut self) {
+    pub(crate) fn forget_mode(&mut self) {
         self.may_be_in_command_mode = false;
         self.unfinished = None;
     }
 
     /// Notes the text that the screen shows before the cursor.
-    pub fn screen_shows(&mut self, before: &str) {
+    pub(crate) fn screen_shows(&mut self, before: &str) {
         if let Some(draft) = &mut self.draft {
             draft.awaits_echo &= before == draft.before_last_text;
         }
@@ -130,13 +130,13 @@ impl InputLine {
 
     /// Whether the person has typed nothing since the last submission.
     #[must_use]
-    pub fn is_untouched(&self) -> bool {
+    pub(crate) fn is_untouched(&self) -> bool {
         self.draft.is_none() && !self.is_ambiguous()
     }
 
     /// Whether the line is empty, according to the keys and to the text before the cursor.
     #[must_use]
-    pub fn is_empty(&self, before: &str) -> bool {
+    pub(crate) fn is_empty(&self, before: &str) -> bool {
         match &self.draft {
             None => !self.is_ambiguous(),
             Some(draft) => {
@@ -150,7 +150,7 @@ impl InputLine {
 
     /// Remembers the text before the cursor as the look of an empty line. The screen must be at
     /// rest.
-    pub fn remember_empty_look(&mut self, before: &str) {
+    pub(crate) fn remember_empty_look(&mut self, before: &str) {
         if before.trim().is_empty() || self.empty_looks.iter().any(|look| look == before) {
             return;
         }
@@ -162,7 +162,7 @@ impl InputLine {
 
     /// Drops a draft of one row, because the program has shown an empty line long after the last
     /// key. A draft of several rows is kept, since only its last row may be empty.
-    pub fn mark_empty(&mut self) {
+    pub(crate) fn mark_empty(&mut self) {
         self.draft = self.draft.take().filter(|draft| draft.is_multiline);
     }
 

@@ -40,7 +40,7 @@ pub struct Spot {
 
 /// The text before the cursor in its row.
 #[must_use]
-pub fn text_before_cursor(screen: &Screen) -> String {
+pub(crate) fn text_before_cursor(screen: &Screen) -> String {
     let cursor = screen.cursor();
     text(&screen.styled_row(cursor.row), cursor.column)
 }

@@ -98,7 +98,7 @@ impl Session {
     /// Reads a process file with the id of the session, which is also the transcript's name, and
     /// the start of the process, as Claude Code writes it.
     #[must_use]
-    pub fn of_id_and_start(file: &[u8]) -> Option<Self> {
+    pub(crate) fn of_id_and_start(file: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Process {
