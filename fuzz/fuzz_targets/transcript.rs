@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::transcript::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| terminal::transcript::fuzz::run(bytes));

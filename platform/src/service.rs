@@ -133,7 +133,7 @@ pub struct Installed {
     /// Whether the system starts the service by itself.
     pub is_enabled: bool,
     /// The state that the system reports.
-    pub state: State,
+    pub state: RunState,
 }
 
 impl Installed {
@@ -155,7 +155,7 @@ impl Installed {
 
 /// The state of a service, as the system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum RunState {
     /// Running, with this process id.
     Running(u32),
     /// Starting or stopping at the moment.
@@ -238,7 +238,7 @@ pub fn start() -> io::Result<()> {
 /// Stops the service until it is started again, or until the next logon. Succeeds if the service is
 /// stopped already. A failed service of a [`Site`] is started with [`Cause::Cancel`], since the
 /// system would start it again later; if it cannot be started at all, neither can the system start
-/// it. If the system does not report the service's state ([`State::Unknown`]), the process is
+/// it. If the system does not report the service's state ([`RunState::Unknown`]), the process is
 /// killed.
 ///
 /// # Errors
@@ -414,7 +414,7 @@ mod tests {
             definition: PathBuf::new(),
             program: Some(of(words)),
             is_enabled: true,
-            state: State::Stopped,
+            state: RunState::Stopped,
         };
         assert_eq!(installed(&["/a", "run", OWNER, &me]).owner(), Some(User::me().unwrap()));
         for words in [&["/a", "run"][..], &["/a", OWNER], &["/a", OWNER, "nobody at all"]] {

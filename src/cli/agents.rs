@@ -24,7 +24,7 @@ use platform::clock;
 use protocol::{
     activity::Activity,
     calendar::duration,
-    control::{Request, Source, State},
+    control::{AgentState, Request, Source},
     relay::AgentRow,
     text::escaped,
 };
@@ -169,19 +169,19 @@ struct Listed<'a> {
 impl<'a> Listed<'a> {
     /// Combines the daemon's row with the state of the agent's wrapper, which knows the source of
     /// the agent's messages.
-    fn new(mut agent: AgentRow<'a>, wrapper: Option<State>) -> Self {
+    fn new(mut agent: AgentRow<'a>, wrapper: Option<AgentState>) -> Self {
         let Some(state) = wrapper else {
             return Self { agent, source: None, directory: None, held: false, no_hooks: None };
         };
         add_waiting(&mut agent, &state);
-        let State { source, directory, held, no_hooks, .. } = state;
+        let AgentState { source, directory, held, no_hooks, .. } = state;
         Self { agent, source, directory, held, no_hooks }
     }
 }
 
 /// Adds to a row what waits in the agent's wrapper. The wrapper also counts messages that the
 /// daemon has finished with (answers, at-most-once messages).
-pub(super) fn add_waiting(agent: &mut AgentRow<'_>, wrapper: &State) {
+pub(super) fn add_waiting(agent: &mut AgentRow<'_>, wrapper: &AgentState) {
     agent.waiting = agent.waiting.max(wrapper.waiting as u64);
     if agent.waiting > 0 && agent.why.is_none() {
         agent.why = wrapper.why.clone().map(Into::into);
@@ -209,7 +209,7 @@ impl Wrappers {
 
     /// Asks an agent's wrapper for its state. `None` if the agent has no wrapper in this home, or
     /// the wrapper does not answer.
-    pub(super) fn ask(&self, agent: &AgentRow<'_>) -> Option<State> {
+    pub(super) fn ask(&self, agent: &AgentRow<'_>) -> Option<AgentState> {
         if !agent.here || !self.names.contains(&*agent.name) {
             return None;
         }
@@ -322,7 +322,8 @@ mod tests {
     fn wrapper_adds_messages_that_are_done_for_the_daemon() {
         let counted = |row, waiting| {
             let why = (waiting > 0).then(|| "the agent is printing".to_owned());
-            let listed = Listed::new(row, Some(State { waiting, why, ..State::default() }));
+            let listed =
+                Listed::new(row, Some(AgentState { waiting, why, ..AgentState::default() }));
             (listed.agent.waiting, listed.agent.why.map(|why| why.into_owned()))
         };
         let reported = ann().why.map(|why| why.into_owned());
@@ -352,7 +353,7 @@ mod tests {
     #[test]
     fn missing_hooks_are_noted() {
         let listed = |no_hooks| {
-            let wrapper = State { no_hooks, ..State::default() };
+            let wrapper = AgentState { no_hooks, ..AgentState::default() };
             hookless(&Listed::new(ann(), Some(wrapper)))
         };
         let note = listed(Some("they are off".to_owned())).unwrap();

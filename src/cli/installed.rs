@@ -11,7 +11,7 @@ use client::{ClientError, home::Context};
 use platform::{
     clock,
     peer::User,
-    service::{self, Installed, State},
+    service::{self, Installed, RunState},
 };
 use protocol::{calendar::time_limit, relay};
 use std::{fs, path::Path, slice, thread, time::Duration};
@@ -84,14 +84,14 @@ pub(super) fn is_mine(installed: &Installed) -> bool {
 }
 
 /// Returns the state of a service, from the system or else from its daemon.
-pub(super) fn state(context: &Context, installed: &Installed) -> Result<State, Failure> {
-    if installed.state != State::Unknown {
+pub(super) fn state(context: &Context, installed: &Installed) -> Result<RunState, Failure> {
+    if installed.state != RunState::Unknown {
         return Ok(installed.state.clone());
     }
     Ok(match running_process(context)? {
-        Some((pid, _)) => State::Running(pid),
-        None if context.is_locked()? => State::Changing,
-        None => State::Stopped,
+        Some((pid, _)) => RunState::Running(pid),
+        None if context.is_locked()? => RunState::Changing,
+        None => RunState::Stopped,
     })
 }
 
@@ -120,11 +120,13 @@ pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Ins
     wait_until(context, &late, |context, now| {
         context.reread_endpoint()?;
         match state(context, now)? {
-            State::Failed(why) => Err(failed(context, now, &why, log_start)),
+            RunState::Failed(why) => Err(failed(context, now, &why, log_start)),
             // This user cannot ask another user's daemon. The system reports such a daemon as
             // running only once clients can connect.
-            State::Running(_) if !is_mine(now) => Ok(true),
-            State::Running(pid) => Ok(running_process(context)?.is_some_and(|(up, _)| up == pid)),
+            RunState::Running(_) if !is_mine(now) => Ok(true),
+            RunState::Running(pid) => {
+                Ok(running_process(context)?.is_some_and(|(up, _)| up == pid))
+            }
             _ => Ok(false),
         }
     })
@@ -133,7 +135,7 @@ pub(super) fn wait_until_up(context: &mut Context, log_start: u64) -> Result<Ins
 pub(super) fn wait_until_down(context: &mut Context) -> Result<Installed, Failure> {
     let late = format!("the service still runs {} later", time_limit(WAIT_MS));
     wait_until(context, &late, |context, now| {
-        Ok(!matches!(state(context, now)?, State::Running(_) | State::Changing))
+        Ok(!matches!(state(context, now)?, RunState::Running(_) | RunState::Changing))
     })
 }
 

@@ -20,7 +20,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use platform::{
     clock,
     lock::Lock,
-    service::{self, State},
+    service::{self, RunState},
 };
 use protocol::text::escaped;
 use std::{
@@ -151,7 +151,7 @@ fn start(context: &mut Context, is_over: &dyn Fn() -> bool) -> Result<Outcome, F
     // too, and must not find it running again.
     if context.sources.service_used().is_some()
         && let Some(service) = service::installed().map_err(Failure::because)?
-        && service.state == State::Stopped
+        && service.state == RunState::Stopped
     {
         return Ok(Outcome::Stopped);
     }

@@ -26,7 +26,7 @@ use client::home::{Context, HomeOptions, agent_around, is_absent, service as ser
 use platform::{
     clock, paths,
     peer::User,
-    service::{self, Installed, Kind, Program, Site, State},
+    service::{self, Installed, Kind, Program, RunState, Site},
 };
 use protocol::{calendar::duration, text::escaped};
 use serde::Serialize;
@@ -260,7 +260,7 @@ impl Uninstall {
     fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
         let installed = service::installed().map_err(Failure::because)?;
         let mut removed = service::uninstall().map_err(Failure::because)?;
-        if let Some(task) = installed.as_ref().filter(|task| task.state == State::Unknown) {
+        if let Some(task) = installed.as_ref().filter(|task| task.state == RunState::Unknown) {
             // A failure is only a notice: the task is removed already, so nothing starts the daemon
             // again.
             if let Err(failure) =
@@ -314,7 +314,7 @@ impl Start {
         let _start_lock = restart::prevent_starts(&context.home)?;
         // If the system does not report the state, the daemon that is up may be the service's own,
         // and is not stopped.
-        let is_unknown = installed.state == State::Unknown;
+        let is_unknown = installed.state == RunState::Unknown;
         if !is_unknown && is_mine(&installed) {
             stop_unmanaged(&context)?;
         }
@@ -332,7 +332,7 @@ impl Stop {
         let mut context = context_of(options, &before)?;
         let _start_lock = restart::prevent_starts(&context.home)?;
         match before.state {
-            State::Unknown => stop_daemon(&context)?,
+            RunState::Unknown => stop_daemon(&context)?,
             _ => service::stop().map_err(Failure::because)?,
         }
         let after = wait_until_down(&mut context)?;
@@ -445,7 +445,7 @@ fn own_home() -> Result<Option<String>, Failure> {
 fn stop_unmanaged(context: &Context) -> Result<(), Failure> {
     let ours = service::installed().map_err(Failure::because)?.map(|installed| installed.state);
     let Some((pid, _)) = running_process(context)? else { return Ok(()) };
-    if ours != Some(State::Running(pid)) && down::stop_for_replacement(context)?.is_some() {
+    if ours != Some(RunState::Running(pid)) && down::stop_for_replacement(context)?.is_some() {
         eprint_line(format_args!(
             "the daemon that ran as process {pid} is stopped; its clients reconnect by themselves"
         ));
@@ -465,13 +465,13 @@ fn stays_installed(failure: Failure) -> Failure {
 fn show(context: &Context, installed: &Installed, json: bool) -> Result<bool, Failure> {
     let state = state(context, installed)?;
     let pid = match state {
-        State::Running(pid) => Some(pid),
+        RunState::Running(pid) => Some(pid),
         _ => None,
     };
     let up = if is_mine(installed) { running_process(context)? } else { None };
     let since = up.filter(|(up, _)| Some(*up) == pid).map(|(_, since)| since);
     let failed = match &state {
-        State::Failed(why) => Some(why.clone()),
+        RunState::Failed(why) => Some(why.clone()),
         _ => None,
     };
     let report = ServiceStatus {
@@ -523,18 +523,20 @@ fn replaceable_in(installed: &Installed) -> Option<String> {
 fn lines(
     report: &ServiceStatus,
     out: &mut Out,
-    (kind, state): (Kind, &State),
+    (kind, state): (Kind, &RunState),
 ) -> Result<(), Failure> {
     let state = match (state, report.since) {
-        (State::Running(pid), Some(since)) => {
+        (RunState::Running(pid), Some(since)) => {
             let time = duration(clock::unix_ms().saturating_sub(since));
             format!("runs as process {pid}, up for {time}")
         }
-        (State::Running(pid), None) if report.owner.is_some() => format!("runs as process {pid}"),
-        (State::Running(pid), None) => format!("process {pid} starts"),
-        (State::Changing, _) => "starts or stops".to_owned(),
-        (State::Stopped | State::Unknown, _) => "stopped".to_owned(),
-        (State::Failed(why), _) => format!("failed: {}", escaped(why)),
+        (RunState::Running(pid), None) if report.owner.is_some() => {
+            format!("runs as process {pid}")
+        }
+        (RunState::Running(pid), None) => format!("process {pid} starts"),
+        (RunState::Changing, _) => "starts or stops".to_owned(),
+        (RunState::Stopped | RunState::Unknown, _) => "stopped".to_owned(),
+        (RunState::Failed(why), _) => format!("failed: {}", escaped(why)),
     };
     let program = match &report.program {
         None => "unknown: the definition was changed by hand".to_owned(),

@@ -19,7 +19,7 @@ use platform::{
 };
 use protocol::{
     calendar::duration,
-    control::{Request, State},
+    control::{AgentState, Request},
     text::escaped,
 };
 use serde::Serialize;
@@ -138,7 +138,7 @@ fn await_start(
     wrapper: &mut Detached,
     log: &Path,
     log_end: u64,
-) -> Result<Option<State>, Failure> {
+) -> Result<Option<AgentState>, Failure> {
     let run_directory = context.home.join(RUN_DIRECTORY);
     let deadline = clock::monotonic_ms() + START_MS;
     loop {

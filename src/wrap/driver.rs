@@ -140,7 +140,7 @@ pub(super) struct Driver {
     looked_at: Option<Moment>,
     clients: ControlClients,
     /// The constant part of the agent's state, which clients ask for.
-    constant_state: control::State,
+    constant_state: control::AgentState,
     /// The moment to resume the command after Ctrl-Z, since there is no shell that would.
     resume_at: Option<Moment>,
     exit_code: Option<i32>,

@@ -19,7 +19,7 @@ pub(crate) struct DetachedDaemon(pub(crate) Sandbox);
 
 impl DetachedDaemon {
     pub(crate) fn new() -> Self {
-        let detached = Self(Sandbox::empty());
+        let detached = Self(Sandbox::configured(""));
         detached.run_ok(&["up"]);
         detached
     }

@@ -15,7 +15,7 @@ mod stage;
 use platform::{
     endpoint::Endpoint,
     peer::User,
-    service::{Kind, NAME, State},
+    service::{Kind, NAME, RunState},
     transport::Stream,
 };
 use serde_json::Value;
@@ -78,7 +78,7 @@ fn service_is_installed_used_stopped_and_removed() {
     stage.replace_program();
     assert_eq!(stage.json(["up", "--json"])["started"], true);
     stage.succeeds(["down"]);
-    until("the service is stopped", || stage.state() == State::Stopped);
+    until("the service is stopped", || stage.state() == RunState::Stopped);
     stage.succeeds(["service", "start"]);
     let restarted = stage.json(["service", "status", "--json"]);
     assert_ne!(restarted["pid"], installed["pid"]);
@@ -165,7 +165,7 @@ fn service_can_be_stopped_while_it_starts() {
     stage.succeeds(["service", "install"]);
     for _ in 0..3 {
         stage.succeeds(["service", "stop"]);
-        assert_eq!(stage.state(), State::Stopped);
+        assert_eq!(stage.state(), RunState::Stopped);
         // `sc.exe start` returns before clients can connect.
         stage.tool("sc.exe", &["start", NAME]);
     }
@@ -205,10 +205,10 @@ fn service_stopped_in_order_is_not_started_by_agents() {
     let listener = stage.listen("Bob");
     until("Bob is connected", || stage.text(["agents"]).contains("Bob"));
     stage.tool("sc.exe", &["stop", NAME]);
-    until("the service is stopped", || stage.state() == State::Stopped);
+    until("the service is stopped", || stage.state() == RunState::Stopped);
     let refused = stage.run_in_agent(&["up"]);
     assert!(stderr(&refused).contains("the daemon was stopped on purpose"), "{refused:?}");
-    assert_eq!(stage.state(), State::Stopped);
+    assert_eq!(stage.state(), RunState::Stopped);
     stage.succeeds(["up"]);
     stage.succeeds(["send", "--as", "Cyd", "Bob", "it is up again"]);
     assert!(listener.wait_for_output().contains("it is up again"));
@@ -223,17 +223,17 @@ fn stop_of_a_failed_service_prevents_its_restart() {
     stage.succeeds(["service", "stop"]);
     fs::write(&config, "nonsense = 1\n").unwrap();
     stage.fails(["service", "start"]);
-    assert!(matches!(stage.state(), State::Failed(_)));
+    assert!(matches!(stage.state(), RunState::Failed(_)));
     stage.succeeds(["service", "stop"]);
-    assert_eq!(stage.state(), State::Stopped);
+    assert_eq!(stage.state(), RunState::Stopped);
     fs::remove_file(&config).unwrap();
     let mark = stage::path(&installed["home"]).join("restart.cancelled");
     if mark.exists() {
         stage.tool("sc.exe", &["start", NAME]);
     }
-    until("the restart has ended", || !mark.exists() && stage.state() == State::Stopped);
+    until("the restart has ended", || !mark.exists() && stage.state() == RunState::Stopped);
     stage.succeeds(["service", "start"]);
-    assert!(matches!(stage.state(), State::Running(_)));
+    assert!(matches!(stage.state(), RunState::Running(_)));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn service_restarts_after_a_crash() {
     stage.tool("taskkill.exe", &["/F", "/PID", &before.to_string()]);
     until(
         "the service runs again",
-        || matches!(stage.state(), State::Running(pid) if u64::from(pid) != before),
+        || matches!(stage.state(), RunState::Running(pid) if u64::from(pid) != before),
     );
     let after = stage.json(["service", "status", "--json"]);
     assert_eq!(after["running"], true);

@@ -5,7 +5,7 @@
 
 use platform::{
     peer::User,
-    service::{self, State},
+    service::{self, RunState},
 };
 use serde_json::Value;
 use std::{
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     /// The state of the service, as the service manager reports it.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RunState {
         service::installed().unwrap().expect("a service is installed").state
     }
 

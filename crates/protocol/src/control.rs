@@ -85,7 +85,7 @@ pub enum Request {
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Answer {
     /// The state; the answer to STATE, HOLD and RELEASE.
-    State(State),
+    State(AgentState),
     /// The whole screen, which replaces whatever the terminal shows.
     Screen {
         /// The columns of the agent's terminal.
@@ -133,7 +133,7 @@ pub enum Answer {
 
 /// The state of a wrapped agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct AgentState {
     /// The agent's name.
     pub name: String,
     /// The command and its arguments.
@@ -345,14 +345,15 @@ mod tests {
 
     #[test]
     fn answers_are_objects_with_a_type() {
-        let state = State { name: "Ann".into(), command: vec!["cat".into()], ..State::default() };
+        let state =
+            AgentState { name: "Ann".into(), command: vec!["cat".into()], ..AgentState::default() };
         for (source, json) in [
             (Source::Screen, r#"{"from":"screen"}"#),
             (Source::Transcript { path: "/t".into() }, r#"{"from":"transcript","path":"/t"}"#),
             (Source::Missing { since: 5 }, r#"{"from":"missing","since":5}"#),
         ] {
             assert_answer(
-                &Answer::State(State { source: Some(source), ..State::default() }),
+                &Answer::State(AgentState { source: Some(source), ..AgentState::default() }),
                 &format!(
                     "{{\"type\":\"STATE\",\"name\":\"\",\"command\":[],\"pid\":0,\"wrapper_pid\":0,\
                      \"waiting\":0,\"held\":false,\"connected\":false,\"attached\":0,\"since\":0,\
@@ -361,7 +362,12 @@ mod tests {
             );
         }
         assert_answer(
-            &Answer::State(State { why: Some("held".into()), held: true, waiting: 3, ..state }),
+            &Answer::State(AgentState {
+                why: Some("held".into()),
+                held: true,
+                waiting: 3,
+                ..state
+            }),
             "{\"type\":\"STATE\",\"name\":\"Ann\",\"command\":[\"cat\"],\"pid\":0,\"wrapper_pid\":0,\
              \"waiting\":3,\"why\":\"held\",\"held\":true,\"connected\":false,\"attached\":0,\"since\":0}",
         );

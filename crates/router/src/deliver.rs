@@ -5,7 +5,7 @@ use super::{
     connections::Content,
     interface::ClientId,
     keys::{AgentKey, MessageKey},
-    mail::{Message, State},
+    mail::{Message, QueueState},
     work::{self, DELIVERY_WORK},
 };
 use protocol::{client_frame::ClientAck, code::NackCode, payload::Nack, record::Ending};
@@ -135,7 +135,7 @@ impl Router {
         let Ok(id) = Uuid::try_parse(&nack.ack_id) else { return };
         let Some(key) = self.mail.delivered_to(agent, id) else { return };
         let reliable = self.mail.message(key).and_then(Message::reliable);
-        if !reliable.is_some_and(|own| matches!(own.state, State::InFlight { .. })) {
+        if !reliable.is_some_and(|own| matches!(own.state, QueueState::InFlight { .. })) {
             return;
         }
         match nack.retry_after_ms {

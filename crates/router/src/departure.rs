@@ -105,11 +105,8 @@ impl Router {
     /// Sends a NACK to the sender of an at-most-once message whose recipient left before the
     /// message was written.
     fn undelivered(&mut self, sent: &Sent, to: AgentKey) {
-        if !self.ctx.planted.reports_undelivered() {
-            return;
-        }
         self.ctx.counts.refused += 1;
-        let Some(name) = self.directory.name(to) else { return };
+        let Some(name) = self.ctx.planted.reported(self.directory.name(to)) else { return };
         let message = format!("{name} went away before it was delivered");
         let id = sent.id.as_str();
         self.nack_sender(sent.from, sent.by, to, id, NackCode::AgentOffline, message);

@@ -9,7 +9,7 @@ use super::{
     interface::ClientId,
     journal::Acceptance,
     keys::AgentKey,
-    mail::{SendState, State},
+    mail::{QueueState, SendState},
     persist::{Reach, Recorded},
     questions::Question,
     send::Verdict,
@@ -85,7 +85,7 @@ impl Router {
         let mut taken = Taken::default();
         for id in ids {
             let Some((key, message)) = self.mail.delivery(id) else { continue };
-            let is_stored = message.reliable().is_some_and(|own| own.state == State::Waiting);
+            let is_stored = message.reliable().is_some_and(|own| own.state == QueueState::Waiting);
             if !is_stored || !self.is_operator(message.to) {
                 continue;
             }

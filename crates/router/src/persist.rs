@@ -76,14 +76,9 @@ impl Router {
         let records = deliveries.iter().filter_map(|key| self.delivery_record(*key)).collect();
         let accepted = AcceptedSend { message, deliveries: records, dedup };
         let ticket = self.ctx.record(Change::Accepted(Box::new(accepted)));
-        let mut acceptance = acceptance;
-        if self.ctx.planted.accepts_early()
-            && let Some(early) = acceptance.take()
-        {
-            self.accept(&early);
-        }
         let pending = PendingSend { sender: send.from, digest, deliveries, acceptance };
-        self.ctx.journal.wait(ticket, Continuation::Accept(Box::new(pending)));
+        let awaited = self.ctx.planted.awaited(ticket);
+        self.ctx.journal.wait(awaited, Continuation::Accept(Box::new(pending)));
         Recorded { number, ticket }
     }
 

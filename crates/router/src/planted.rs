@@ -119,14 +119,14 @@ impl Planted {
         usize::from(self.has(Bug::LostReplay))
     }
 
-    /// Whether the sender of an undelivered message gets a NACK.
-    pub(super) fn reports_undelivered(self) -> bool {
-        !self.has(Bug::SilentDrop)
+    /// The recipient's name, without which an undelivered message is not reported.
+    pub(super) fn reported<T>(self, name: Option<T>) -> Option<T> {
+        name.filter(|_| !self.has(Bug::SilentDrop))
     }
 
-    /// Whether a SEND is accepted before it is persisted.
-    pub(super) fn accepts_early(self) -> bool {
-        self.has(Bug::AcceptedEarly)
+    /// The ticket of the change with which a SEND is accepted.
+    pub(super) fn awaited(self, ticket: u64) -> u64 {
+        ticket.saturating_sub(u64::from(self.has(Bug::AcceptedEarly)))
     }
 
     /// The streams of which the first message is lost when their recipient's connection ends.
@@ -134,14 +134,14 @@ impl Planted {
         if self.has(Bug::LostRedelivery) { streams.iter().copied().collect() } else { Vec::new() }
     }
 
-    /// Whether dedup windows are restored.
-    pub(super) fn restores_dedup(self) -> bool {
-        !self.has(Bug::ForgottenDoubles)
+    /// The senders whose dedup windows are restored.
+    pub(super) fn remembered<T: Default>(self, senders: T) -> T {
+        if self.has(Bug::ForgottenDoubles) { T::default() } else { senders }
     }
 
-    /// Whether notices that wait for their senders are restored.
-    pub(super) fn restores_notices(self) -> bool {
-        !self.has(Bug::ForgottenAnswers)
+    /// The agent for which a restored notice waits.
+    pub(super) fn notified<T>(self, sender: Option<T>) -> Option<T> {
+        sender.filter(|_| !self.has(Bug::ForgottenAnswers))
     }
 
     /// The last number of a restored stream.

@@ -7,7 +7,7 @@ use super::{
     frame::Frame,
     interface::ClientId,
     keys::AgentKey,
-    mail::{Message, State},
+    mail::{Message, QueueState},
     notices,
 };
 use protocol::{
@@ -135,7 +135,7 @@ impl Router {
     pub(super) fn on_question_timer(&mut self, delivery: Uuid) {
         let message = self.mail.delivery(delivery).map(|(_, message)| message);
         let reliable = message.and_then(Message::reliable);
-        if reliable.is_none_or(|reliable| reliable.state != State::Persisting) {
+        if reliable.is_none_or(|reliable| reliable.state != QueueState::Persisting) {
             self.time_out_question(delivery);
         }
     }

@@ -113,12 +113,8 @@ impl Router {
         }
         // Notices are restored last, because they are dropped if memory is short.
         for (_, record) in image.notices {
-            if self.ctx.planted.restores_notices() {
-                let sender = restored.agents.get(&record.agent).copied();
-                self.restore_notice(sender, record);
-            } else {
-                self.ctx.record(Change::NoticeEnded(record.number));
-            }
+            let sender = restored.agents.get(&record.agent).copied();
+            self.restore_notice(self.ctx.planted.notified(sender), record);
         }
         for (number, dead) in image.dead_letters {
             self.mail.note_dead_letter(dead.id, number, dead.to, 0);
@@ -262,9 +258,7 @@ impl Router {
         let share =
             |(sender, agent): (&u64, &AgentKey)| Some((*sender, (*agent, *shares.get(agent)?)));
         let senders: FxHashMap<_, _> = restored.agents.iter().filter_map(share).collect();
-        if !self.ctx.planted.restores_dedup() {
-            return;
-        }
+        let senders = self.ctx.planted.remembered(senders);
         for record in records.values() {
             if let Some((sender, share)) = senders.get(&record.sender).copied() {
                 let state = restored_state(record, restored);

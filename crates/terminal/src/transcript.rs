@@ -7,10 +7,12 @@
 
 mod dedup;
 mod format;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
 mod reader;
 
 pub use dedup::DedupWindow;
-pub use format::{Format, Home, Leader, Location, ProcessFile, ProjectList, Session};
+pub use format::{Format, Home, Leader, Location, ProcessFile, ProcessSession, ProjectList};
 pub use reader::Reader;
 
 use serde::Deserialize;

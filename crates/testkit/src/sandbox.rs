@@ -74,12 +74,19 @@ impl Sandbox {
 
     /// A sandbox with a daemon that has this `config.toml`, and `TIMEOUTS` where it sets none.
     pub fn with_config(config: &str) -> Self {
-        let mut sandbox = Self::empty();
+        let mut sandbox = Self::configured(config);
+        sandbox.start();
+        sandbox
+    }
+
+    /// A sandbox without a daemon. The next one has this `config.toml`, and `TIMEOUTS` where it
+    /// sets none.
+    pub fn configured(config: &str) -> Self {
+        let sandbox = Self::empty();
         platform::paths::make_private_dir(&sandbox.home()).unwrap();
         let timeouts = TIMEOUTS.iter().filter(|(key, _)| !config.contains(key));
         let lines: String = timeouts.map(|(key, ms)| format!("{key} = {ms}\n")).collect();
         std::fs::write(sandbox.home().join("config.toml"), lines + config).unwrap();
-        sandbox.start();
         sandbox
     }
 

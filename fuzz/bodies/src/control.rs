@@ -3,8 +3,8 @@
 
 use protocol::{
     control::{
-        ANSWER_BYTES_MAX, Answer, Bytes, Ended, LAST_LINES_MAX, REQUEST_BYTES_MAX, Request,
-        SNAPSHOT_BYTES_MAX, State,
+        ANSWER_BYTES_MAX, AgentState, Answer, Bytes, Ended, LAST_LINES_MAX, REQUEST_BYTES_MAX,
+        Request, SNAPSHOT_BYTES_MAX,
     },
     frame::{Decoder, PREFIX},
     hook::{Frame, Point, Report},
@@ -101,14 +101,14 @@ fn answers(bytes: &[u8]) -> [Answer; 6] {
     assert!(ended.last_lines.len() <= LAST_LINES_MAX);
     assert!(ended.last_lines.iter().all(|line| !line.trim_end().is_empty()));
     assert!(ended.signal.is_none_or(|signal| signal > 0 && signal + 128 == code));
-    let state = State {
+    let state = AgentState {
         name: text.chars().take(8).collect(),
         command: text.split(' ').take(32).map(str::to_owned).collect(),
         waiting: rows.into(),
         why: (rows % 2 == 1).then(|| text.clone()),
         held: columns % 2 == 1,
         since: u64::MAX - u64::from(columns),
-        ..State::default()
+        ..AgentState::default()
     };
     [
         Answer::State(state),

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 use testkit::corpus;
 
-/// The targets with a test here or, for `router` and `terminal`, in the crate of that name.
+/// The targets with a test here or in `crates/router` or `crates/terminal`.
 const TARGETS: [&str; 13] = [
     "control",
     "envelope",
@@ -68,11 +68,6 @@ fn rows() {
 #[test]
 fn screen() {
     corpus::run("screen", crate::screen::run);
-}
-
-#[test]
-fn transcript() {
-    corpus::run("transcript", crate::transcript::run);
 }
 
 /// Checks that no target without a corpus, and no corpus without a test, is skipped unnoticed.

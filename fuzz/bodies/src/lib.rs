@@ -1,5 +1,5 @@
 //! What the fuzz targets do with their bytes, for all targets that see other crates from outside.
-//! The bodies of `router` and `terminal` are in the crates of these names.
+//! The bodies of `router`, `terminal` and `transcript` are in `crates/router` and `crates/terminal`.
 //!
 //! `ci/fuzz` searches for inputs that fail. Each becomes a file of fuzz/corpus, which ordinary
 //! tests run through the bodies as well.
@@ -26,4 +26,3 @@ pub mod policy;
 pub mod recipes;
 pub mod rows;
 pub mod screen;
-pub mod transcript;

@@ -1,20 +1,20 @@
 //! Parsers of launchctl's output.
 
-use super::{NAME, State};
+use super::{NAME, RunState};
 
 /// The state, from lines such as `state = running`, `pid = 12` and `last exit code = 1`.
-pub(super) fn state(shown: &str) -> State {
+pub(super) fn state(shown: &str) -> RunState {
     let value = |name: &str| {
         let mut lines = shown.lines().filter_map(|line| line.trim().split_once(" = "));
         lines.find(|(known, _)| *known == name).map(|(_, value)| value)
     };
     if let Some(pid) = value("pid").and_then(|pid| pid.parse().ok()) {
-        return State::Running(pid);
+        return RunState::Running(pid);
     }
     match (value("last exit code"), value("last terminating signal")) {
-        (Some("0"), _) | (None | Some("(never exited)"), None) => State::Stopped,
-        (_, Some(signal)) => State::Failed(signal.to_owned()),
-        (Some(code), None) => State::Failed(format!("exit code {code}")),
+        (Some("0"), _) | (None | Some("(never exited)"), None) => RunState::Stopped,
+        (_, Some(signal)) => RunState::Failed(signal.to_owned()),
+        (Some(code), None) => RunState::Failed(format!("exit code {code}")),
     }
 }
 
@@ -37,17 +37,17 @@ mod tests {
         for (rows, expected) in [
             (
                 "\tstate = running\n\truns = 1\n\tpid = 812\n\tlast exit code = 1",
-                State::Running(812),
+                RunState::Running(812),
             ),
-            ("\tstate = not running\n\truns = 3\n\tlast exit code = 0", State::Stopped),
-            ("\tstate = not running\n\tlast exit code = (never exited)", State::Stopped),
+            ("\tstate = not running\n\truns = 3\n\tlast exit code = 0", RunState::Stopped),
+            ("\tstate = not running\n\tlast exit code = (never exited)", RunState::Stopped),
             (
                 "\tstate = spawn scheduled\n\tlast exit code = 78: EX_CONFIG",
-                State::Failed("exit code 78: EX_CONFIG".into()),
+                RunState::Failed("exit code 78: EX_CONFIG".into()),
             ),
             (
                 "\tstate = not running\n\tlast terminating signal = Killed: 9",
-                State::Failed("Killed: 9".into()),
+                RunState::Failed("Killed: 9".into()),
             ),
         ] {
             assert_eq!(state(&shown(rows)), expected, "{rows}");

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Installed, Kind, NAME, Program, Site, State,
+    Installed, Kind, NAME, Program, RunState, Site,
     command::run,
     definition, launch_agent,
     launchctl::{is_disabled, state},
@@ -66,8 +66,8 @@ pub(super) fn start() -> io::Result<()> {
 /// agent whose program has failed is unloaded, since launchd would restart it some seconds later.
 pub(super) fn stop() -> io::Result<()> {
     match shown()?.map(|shown| state(&shown)) {
-        Some(State::Running(_)) => run("launchctl", &["kill", "SIGTERM", &target()?]).map(drop),
-        Some(State::Failed(_)) => unload().map(drop),
+        Some(RunState::Running(_)) => run("launchctl", &["kill", "SIGTERM", &target()?]).map(drop),
+        Some(RunState::Failed(_)) => unload().map(drop),
         _ => Ok(()),
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
         program: launch_agent::read(&text),
         // At logon, launchd loads all agents in this directory except disabled ones.
         is_enabled: !is_disabled(&run("launchctl", &["print-disabled", &domain()?])?),
-        state: shown.map_or(State::Stopped, |shown| state(&shown)),
+        state: shown.map_or(RunState::Stopped, |shown| state(&shown)),
     }))
 }
 

@@ -4,7 +4,7 @@
 
 use std::{env, fs, io, io::Write as _, path::PathBuf, process};
 
-use super::{Installed, Kind, NAME, Program, State, command::run, task};
+use super::{Installed, Kind, NAME, Program, RunState, command::run, task};
 use crate::{naming, paths, peer::User, refusal};
 
 const SCHTASKS: &str = "schtasks.exe";
@@ -62,7 +62,7 @@ pub(super) fn installed() -> io::Result<Option<Installed>> {
         )),
         program: task::read(&text),
         is_enabled: task::is_enabled(&text),
-        state: State::Unknown,
+        state: RunState::Unknown,
     }))
 }
 

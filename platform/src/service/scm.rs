@@ -31,7 +31,7 @@ use windows_sys::Win32::{
 };
 
 use super::{
-    Cause, Installed, Kind, NAME, PENDING_MAX, Program, RESTART_MAX, Site, State, command_line,
+    Cause, Installed, Kind, NAME, PENDING_MAX, Program, RESTART_MAX, RunState, Site, command_line,
     host, program, words,
 };
 use crate::{
@@ -123,7 +123,7 @@ pub(super) fn stop() -> io::Result<()> {
     let service = open(access)?.ok_or_else(not_installed)?;
     stop_and_wait(&service)?;
     for _ in 0..CANCELLATIONS_MAX {
-        if !matches!(state(&service)?, State::Failed(_)) {
+        if !matches!(state(&service)?, RunState::Failed(_)) {
             return Ok(());
         }
         match start_because(&service, Cause::Cancel)? {
@@ -138,7 +138,7 @@ pub(super) fn stop() -> io::Result<()> {
         stop_and_wait(&service)?;
     }
     match state(&service)? {
-        State::Failed(why) => Err(refusal(
+        RunState::Failed(why) => Err(refusal(
             io::ErrorKind::Other,
             format!(
                 "the system will start the failed service again ({why}), since it does not run \
@@ -242,16 +242,16 @@ fn replacement_error(
     refusal(error.kind(), format!("{error}; {state}"))
 }
 
-fn state(service: &Service) -> io::Result<State> {
+fn state(service: &Service) -> io::Result<RunState> {
     let status = service.query_status().map_err(service_error("ask about"))?;
     Ok(match (status.current_state, status.process_id) {
-        (ServiceState::Running, Some(pid)) => State::Running(pid),
+        (ServiceState::Running, Some(pid)) => RunState::Running(pid),
         (ServiceState::Stopped, _) => match status.exit_code {
-            ServiceExitCode::Win32(0 | ERROR_SERVICE_NEVER_STARTED) => State::Stopped,
-            ServiceExitCode::Win32(code) => State::Failed(format!("error {code}")),
-            ServiceExitCode::ServiceSpecific(code) => State::Failed(format!("exit code {code}")),
+            ServiceExitCode::Win32(0 | ERROR_SERVICE_NEVER_STARTED) => RunState::Stopped,
+            ServiceExitCode::Win32(code) => RunState::Failed(format!("error {code}")),
+            ServiceExitCode::ServiceSpecific(code) => RunState::Failed(format!("exit code {code}")),
         },
-        _ => State::Changing,
+        _ => RunState::Changing,
     })
 }
 
@@ -426,7 +426,7 @@ fn stop_and_wait(service: &Service) -> io::Result<()> {
 }
 
 fn is_down(service: &Service) -> io::Result<bool> {
-    Ok(matches!(state(service)?, State::Stopped | State::Failed(_)))
+    Ok(matches!(state(service)?, RunState::Stopped | RunState::Failed(_)))
 }
 
 fn request_stop(service: &Service) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Installed, Kind, NAME, Program, Site, State,
+    Installed, Kind, NAME, Program, RunState, Site,
     command::{output_of, run},
     definition, unit,
 };
@@ -79,13 +79,13 @@ fn forget_failures() {
     systemctl(&["reset-failed", NAME]).ok();
 }
 
-fn state(shown: &str) -> State {
+fn state(shown: &str) -> RunState {
     let pid = property(shown, "MainPID").parse().unwrap_or(0);
     match property(shown, "ActiveState") {
-        "failed" => State::Failed(property(shown, "Result").to_owned()),
-        _ if pid > 0 => State::Running(pid),
-        "activating" | "deactivating" => State::Changing,
-        _ => State::Stopped,
+        "failed" => RunState::Failed(property(shown, "Result").to_owned()),
+        _ if pid > 0 => RunState::Running(pid),
+        "activating" | "deactivating" => RunState::Changing,
+        _ => RunState::Stopped,
     }
 }
 
@@ -132,11 +132,14 @@ mod tests {
     #[test]
     fn systemctl_states_are_parsed() {
         for (shown, expected) in [
-            ("MainPID=12\nActiveState=active\nResult=success", State::Running(12)),
-            ("MainPID=0\nActiveState=inactive\nResult=success", State::Stopped),
-            ("MainPID=0\nActiveState=activating\nResult=exit-code", State::Changing),
-            ("MainPID=0\nActiveState=failed\nResult=exit-code", State::Failed("exit-code".into())),
-            ("", State::Stopped),
+            ("MainPID=12\nActiveState=active\nResult=success", RunState::Running(12)),
+            ("MainPID=0\nActiveState=inactive\nResult=success", RunState::Stopped),
+            ("MainPID=0\nActiveState=activating\nResult=exit-code", RunState::Changing),
+            (
+                "MainPID=0\nActiveState=failed\nResult=exit-code",
+                RunState::Failed("exit-code".into()),
+            ),
+            ("", RunState::Stopped),
         ] {
             assert_eq!(state(shown), expected, "{shown}");
         }

@@ -2,7 +2,7 @@
 
 use crate::cli::{failure::Failure, folder_name::folder_of};
 use client::home::HomeOptions;
-use protocol::control::State;
+use protocol::control::AgentState;
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ impl Here {
 
     /// Whether an agent runs here: by what its wrapper says, or else because its name was made up
     /// for a folder here.
-    pub(super) fn includes(&self, name: &str, wrapper: Option<&State>) -> bool {
+    pub(super) fn includes(&self, name: &str, wrapper: Option<&AgentState>) -> bool {
         let told = wrapper.and_then(|state| state.directory.as_ref()).map(PathBuf::from);
         let directory = told.or_else(|| folder_of(&self.home, name));
         directory.is_some_and(|directory| resolved(&directory).starts_with(&self.directory))
@@ -45,7 +45,7 @@ mod tests {
         let here = Here { directory: root.join("a"), home: root.join("no-home") };
         let includes = |directory: Option<PathBuf>| {
             let directory = directory.map(|path| path.to_string_lossy().into_owned());
-            here.includes("Ann", Some(&State { directory, ..State::default() }))
+            here.includes("Ann", Some(&AgentState { directory, ..AgentState::default() }))
         };
         assert!(includes(Some(root.join("a"))));
         assert!(includes(Some(root.join("a").join("b"))));

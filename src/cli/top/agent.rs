@@ -3,7 +3,7 @@
 use crate::cli::agents::{activity, add_waiting, presence};
 use protocol::{
     activity::{Activity, ActivitySource},
-    control::State,
+    control::AgentState,
     relay::AgentRow,
     text::escaped,
 };
@@ -53,7 +53,7 @@ pub(super) struct Agent {
 
 impl Agent {
     /// Builds the entry of an agent from the daemon's row and the state of the agent's wrapper.
-    pub(super) fn of(mut row: AgentRow<'_>, wrapper: Option<&State>) -> Self {
+    pub(super) fn of(mut row: AgentRow<'_>, wrapper: Option<&AgentState>) -> Self {
         if let Some(wrapper) = wrapper {
             add_waiting(&mut row, wrapper);
         }
@@ -180,7 +180,7 @@ mod tests {
             r#"{{"name":"Ann","here":true,"since":1000,"queued":2,"queued_bytes":9,"in_flight":0,
             "subscriptions":0{members}}}"#
         );
-        let wrapper = State { held: is_held, ..State::default() };
+        let wrapper = AgentState { held: is_held, ..AgentState::default() };
         Agent::of(serde_json::from_str(&json).unwrap(), Some(&wrapper))
     }
 

@@ -19,7 +19,7 @@ use client::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, select};
 use platform::clock;
 use protocol::{
-    control::State,
+    control::AgentState,
     name::EVERYONE,
     relay::{HistoryRequest, InboxRequest, MessageRow, Page, RequestName, Status, TapCopy},
     text::{escaped, escaped_text},
@@ -141,8 +141,9 @@ impl Source {
         loop {
             let is_full = polls.is_multiple_of(POLLS_PER_FULL);
             // What waits in a wrapper changes often.
-            let is_asked =
-                |known: Option<&State>| is_full || known.is_some_and(|state| state.waiting > 0);
+            let is_asked = |known: Option<&AgentState>| {
+                is_full || known.is_some_and(|state| state.waiting > 0)
+            };
             let is_any_asked = is_full || states.values().any(|state| is_asked(Some(state)));
             let wrappers = is_any_asked.then(|| Wrappers::new(&self.options, WRAPPERS_MS));
             let mut agents = Vec::new();

@@ -4,7 +4,7 @@ use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use platform::{endpoint::Endpoint, transport::Stream};
 use protocol::{
-    control::{ANSWER_BYTES_MAX, Answer, Ended, Request, State},
+    control::{ANSWER_BYTES_MAX, AgentState, Answer, Ended, Request},
     frame::Decoder,
 };
 use std::{
@@ -97,7 +97,7 @@ impl ControlClient {
         &self,
         request: &Request,
         timeout: Duration,
-    ) -> Result<State, ControlError> {
+    ) -> Result<AgentState, ControlError> {
         match self.request(request, timeout)? {
             Answer::State(state) => Ok(state),
             _ => Err(ControlError::unexpected_answer()),

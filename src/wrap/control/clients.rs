@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, never};
 use platform::pty::Size;
 use protocol::{
     Moment,
-    control::{Answer, Bytes, Ended, Request, State},
+    control::{AgentState, Answer, Bytes, Ended, Request},
     hook,
     secret::Secret,
 };
@@ -163,7 +163,7 @@ impl ControlClients {
     }
 
     /// Sends the agent's state to a client.
-    pub(in crate::wrap) fn send_state(&mut self, id: ClientId, state: State) {
+    pub(in crate::wrap) fn send_state(&mut self, id: ClientId, state: AgentState) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.answer(&Answer::State(state));
         }

@@ -21,15 +21,15 @@ const UNHEARD_EXTENSION: &str =
     "its program runs none of our extension: see `agent-relay gemini-extension --help`";
 
 /// Returns the constant part of an agent's state.
-pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> control::State {
-    control::State {
+pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> control::AgentState {
+    control::AgentState {
         name: name.to_owned(),
         command,
         pid: pty.pid(),
         wrapper_pid: process::id(),
         directory: env::current_dir().ok().map(|path| path.to_string_lossy().into_owned()),
         since: clock::unix_ms(),
-        ..control::State::default()
+        ..control::AgentState::default()
     }
 }
 
@@ -78,7 +78,7 @@ impl Driver {
 
     fn send_state(&mut self, id: ClientId) {
         let side = self.side.state();
-        let state = control::State {
+        let state = control::AgentState {
             waiting: side.waiting,
             why: side.why.map(|why| self.explain(why)),
             held: side.held,

@@ -18,7 +18,9 @@ use std::{
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use terminal::transcript::{Format, Home, Leader, Location, ProcessFile, ProjectList, Session};
+use terminal::transcript::{
+    Format, Home, Leader, Location, ProcessFile, ProcessSession, ProjectList,
+};
 
 /// The time between two searches while no transcript is known to be the command's.
 const SEARCH_MS: u64 = 250;
@@ -344,7 +346,8 @@ impl Search {
         let asked_ms = clock::unix_ms();
         let session = |pid| {
             let file_of_process = self.home.join((file.path)(pid));
-            let Session { file_name, started_ms } = (file.session)(&read_head(&file_of_process)?)?;
+            let ProcessSession { file_name, started_ms } =
+                (file.session)(&read_head(&file_of_process)?)?;
             // A killed process leaves its file behind, and another process may have its id now.
             (started_ms >= self.started_ms).then_some(file_name)
         };

@@ -1,7 +1,7 @@
 //! Deliveries of queued messages: attempts, acknowledgements, returns and failures.
 
 use super::{
-    message::{Message, Reliable, State, UnreadNotice},
+    message::{Message, QueueState, Reliable, UnreadNotice},
     table::Mail,
 };
 use crate::{
@@ -80,7 +80,7 @@ impl Mail {
         let (stream, seq, to) = (message.stream, message.seq, message.to);
         let attempts = message.attempts + 1;
         let Some(reliable) = message.reliable_mut() else { return };
-        reliable.state = State::InFlight { written: false };
+        reliable.state = QueueState::InFlight { written: false };
         let is_recorded = attempts <= reliable.recorded;
         message.attempts = attempts;
         let stream = &mut self.streams[stream];
@@ -95,7 +95,7 @@ impl Mail {
     /// Notes that the operating system has accepted all bytes of a DELIVER.
     pub(crate) fn note_written(&mut self, key: MessageKey) {
         if let Some(reliable) = self.messages.get_mut(key.0).and_then(Message::reliable_mut)
-            && let State::InFlight { written } = &mut reliable.state
+            && let QueueState::InFlight { written } = &mut reliable.state
         {
             *written = true;
         }
@@ -162,7 +162,7 @@ impl Mail {
         if message.reliable().is_none() {
             return;
         }
-        self.end_flight(key, State::Delayed(until));
+        self.end_flight(key, QueueState::Delayed(until));
         self.streams[stream].in_flight.remove(&seq);
         self.streams[stream].wait(seq, key);
         self.refresh_turn(stream);
@@ -170,7 +170,7 @@ impl Mail {
     }
 
     /// Sets the state of a delivery that is no longer in flight, with the counts of its recipient.
-    pub(super) fn end_flight(&mut self, key: MessageKey, state: State) {
+    pub(super) fn end_flight(&mut self, key: MessageKey, state: QueueState) {
         let message = &mut self.messages[key.0];
         let (to, order) = (message.to, message.order);
         if let Some(reliable) = message.reliable_mut() {
@@ -186,7 +186,7 @@ impl Mail {
         let Some(message) = self.messages.get_mut(key.0) else { return };
         let (to, order) = (message.to, message.order);
         if let Some(reliable) = message.reliable_mut()
-            && matches!(reliable.state, State::InFlight { .. })
+            && matches!(reliable.state, QueueState::InFlight { .. })
         {
             let reports = &mut self.mailboxes[to.0].outbox.reports;
             reports.remove(order, reliable.reported.as_deref());
@@ -199,8 +199,10 @@ impl Mail {
     pub(crate) fn end_delay(&mut self, ctx: &mut Context, key: MessageKey) {
         let Some(message) = self.messages.get_mut(key.0) else { return };
         let stream = message.stream;
-        if let Some(reliable @ Reliable { state: State::Delayed(_), .. }) = message.reliable_mut() {
-            reliable.state = State::Waiting;
+        if let Some(reliable @ Reliable { state: QueueState::Delayed(_), .. }) =
+            message.reliable_mut()
+        {
+            reliable.state = QueueState::Waiting;
             self.set_timer(ctx, key);
             self.refresh_turn(stream);
         }
@@ -237,7 +239,7 @@ impl Mail {
         let message = self.messages.get_mut(key.0)?;
         let (stream, to) = (message.stream, message.to);
         let id = message.id;
-        message.reliable_mut()?.state = State::Waiting;
+        message.reliable_mut()?.state = QueueState::Waiting;
         self.set_timer(ctx, key);
         self.refresh_turn(stream);
         Some((to, id))
@@ -253,12 +255,12 @@ impl Mail {
                 let message = &mut self.messages[key.0];
                 let order = message.order;
                 let Some(reliable) = message.reliable_mut() else { continue };
-                if reliable.state == (State::InFlight { written: true })
+                if reliable.state == (QueueState::InFlight { written: true })
                     && suspect.is_none_or(|(oldest, _)| order < oldest)
                 {
                     suspect = Some((order, key));
                 }
-                self.end_flight(key, State::Waiting);
+                self.end_flight(key, QueueState::Waiting);
             }
             self.refresh_turn(stream);
         }
@@ -313,7 +315,7 @@ impl Mail {
         keys.copied().filter(move |key| {
             let message = &self.messages[key.0];
             let state = message.reliable().map(|reliable| reliable.state);
-            !message.is_replay && (in_flight || !matches!(state, Some(State::InFlight { .. })))
+            !message.is_replay && (in_flight || !matches!(state, Some(QueueState::InFlight { .. })))
         })
     }
 
@@ -453,7 +455,7 @@ impl Mail {
         let mut accepted: BTreeMap<u64, Vec<MessageKey>> = BTreeMap::new();
         for key in self.deliveries.values() {
             if let Some(reliable) = self.messages[key.0].reliable()
-                && reliable.state != State::Persisting
+                && reliable.state != QueueState::Persisting
             {
                 accepted.entry(reliable.message).or_default().push(*key);
             }

@@ -60,7 +60,7 @@ impl Message {
     /// Whether neither the message nor those after it in its stream may go out yet.
     pub(crate) fn is_blocked(&self) -> bool {
         self.reliable()
-            .is_some_and(|own| matches!(own.state, State::Persisting | State::Delayed(_)))
+            .is_some_and(|own| matches!(own.state, QueueState::Persisting | QueueState::Delayed(_)))
     }
 
     /// Returns the frame of the message's next DELIVER. The end of the frame is a separate part if
@@ -99,7 +99,7 @@ pub(crate) struct Reliable {
     /// The number of attempts that the store has recorded.
     pub(crate) recorded: u32,
     pub(crate) failures: u32,
-    pub(crate) state: State,
+    pub(crate) state: QueueState,
     /// The SEND's digest in its sender's dedup window.
     pub(crate) digest: SendDigest,
     /// The recipient's last report.
@@ -132,7 +132,7 @@ impl Reliable {
 
     /// Sets the state of a delivery that is no longer in flight. The recipient's report no longer
     /// counts.
-    pub(super) fn take_back(&mut self, state: State) {
+    pub(super) fn take_back(&mut self, state: QueueState) {
         self.state = state;
         self.reported = None;
     }
@@ -140,7 +140,7 @@ impl Reliable {
 
 /// The state of an at-least-once message in its recipient's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum QueueState {
     /// The message is being persisted, and is accepted afterwards.
     Persisting,
     /// The message is queued and not handed out.

@@ -1,7 +1,7 @@
 //! Retention of delivered messages: how they enter a replay buffer, leave it, and are queued again.
 
 use super::{
-    message::{Message, State},
+    message::{Message, QueueState},
     stream::Streams,
     table::Mail,
 };
@@ -94,7 +94,7 @@ impl Mail {
             let Some(stream) = self.streams.get_mut(*stream) else { continue };
             for key in stream.take_back(*after) {
                 ctx.spend(DELIVERY_WORK);
-                self.end_flight(key, State::Waiting);
+                self.end_flight(key, QueueState::Waiting);
             }
         }
         ctx.spend(NODE_WORK * self.mailboxes[agent.0].replay.len() as u64);

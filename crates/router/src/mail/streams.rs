@@ -1,7 +1,7 @@
 //! Opening of streams, for new messages and for those that an earlier daemon recorded.
 
 use super::{
-    message::{HEAD_BYTES_MAX, Message, Reliable, State, UnreadNotice},
+    message::{HEAD_BYTES_MAX, Message, QueueState, Reliable, UnreadNotice},
     sent::Sent,
     stream::Stream,
     table::Mail,
@@ -109,7 +109,7 @@ impl Mail {
                 unix_ms: message.unix_ms,
                 recorded: attempts,
                 failures: delivery.failures,
-                state: State::Waiting,
+                state: QueueState::Waiting,
                 digest,
                 reported: None,
                 unread: UnreadNotice::default(),

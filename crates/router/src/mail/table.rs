@@ -3,7 +3,7 @@
 use super::{
     dead_letters::DeadLetters,
     mailbox::Mailbox,
-    message::{Message, State, UnreadNotice},
+    message::{Message, QueueState, UnreadNotice},
     messages::Messages,
     outbox::{Load, Turn},
     stream::{Stream, Streams},
@@ -67,7 +67,7 @@ impl Mail {
         let state = message.reliable().map(|reliable| reliable.state);
         let key = MessageKey(self.messages.insert(message));
         // A message that is being persisted gets its timer when it is accepted.
-        if state != Some(State::Persisting) {
+        if state != Some(QueueState::Persisting) {
             ctx.timers.set(expires, Timer::Message(key));
         }
         if state.is_some() {
@@ -90,7 +90,7 @@ impl Mail {
         }
         if let Some(reliable) = message.reliable() {
             self.deliveries.remove(&message.id);
-            if matches!(reliable.state, State::InFlight { .. }) {
+            if matches!(reliable.state, QueueState::InFlight { .. }) {
                 let outbox = &mut self.mailboxes[message.to.0].outbox;
                 outbox.in_flight -= 1;
                 outbox.reports.remove(message.order, reliable.reported.as_deref());
@@ -158,7 +158,7 @@ impl Mail {
         let message = &mut self.messages[key.0];
         ctx.timers.cancel(message.timer, Timer::Message(key));
         message.timer = match message.reliable().map(|reliable| reliable.state) {
-            Some(State::Delayed(until)) => message.expires.min(until),
+            Some(QueueState::Delayed(until)) => message.expires.min(until),
             _ => message.expires,
         };
         ctx.timers.set(message.timer, Timer::Message(key));

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     directory::{Agent, Directory},
     keys::{AgentKey, MessageKey},
-    mail::{HEAD_BYTES_MAX, Mail, Message, Reliable, State},
+    mail::{HEAD_BYTES_MAX, Mail, Message, QueueState, Reliable},
     send_request::Refusal,
 };
 use protocol::{
@@ -207,14 +207,16 @@ impl<'r> Rows<'r> {
     fn state_of_open(&self, message: &Message, reliable: &'r Reliable) -> DeliveryProgress<'r> {
         let membership = self.membership(&self.directory[message.to]);
         let (state, waits_for, until) = match reliable.state {
-            State::Persisting => (DeliveryState::Waiting, Some(WaitsFor::Store), None),
-            State::Waiting => {
+            QueueState::Persisting => (DeliveryState::Waiting, Some(WaitsFor::Store), None),
+            QueueState::Waiting => {
                 let in_flight_max = membership.map(Membership::in_flight_max);
                 let obstacle = self.mail.obstacle(message, in_flight_max);
                 (DeliveryState::Waiting, Some(obstacle), None)
             }
-            State::Delayed(until) => (DeliveryState::Waiting, Some(WaitsFor::Rest), Some(until)),
-            State::InFlight { .. } => {
+            QueueState::Delayed(until) => {
+                (DeliveryState::Waiting, Some(WaitsFor::Rest), Some(until))
+            }
+            QueueState::InFlight { .. } => {
                 let (state, waits_for) = reliable.progress(sends_reports(membership));
                 (state, waits_for, None)
             }

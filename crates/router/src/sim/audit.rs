@@ -10,7 +10,7 @@ use crate::{
     connections::{Client, Content, Stage},
     directory::bytes_of,
     keys::AgentKey,
-    mail::{Load, Mailbox, Message, State, Stream},
+    mail::{Load, Mailbox, Message, QueueState, Stream},
     oracle::{Checked, ensure},
 };
 use protocol::{name::OPERATOR, relay::Reported};
@@ -287,7 +287,7 @@ impl Router {
             };
             kept.insert(message.order);
             let waits = reliable.progress(false).1.is_some();
-            let is_in_flight = matches!(reliable.state, State::InFlight { .. });
+            let is_in_flight = matches!(reliable.state, QueueState::InFlight { .. });
             in_flight += u64::from(is_in_flight && !waits);
             let why = reliable.reported.as_deref().filter(|reported| reported.why.is_some());
             if let Some(why) = why.filter(|_| is_in_flight && waits)
@@ -316,7 +316,7 @@ impl Router {
                 return Err("a lost message".into());
             };
             let state = message.reliable().map(|reliable| reliable.state);
-            let is_right = matches!(state, Some(State::InFlight { .. })) == is_in_flight;
+            let is_right = matches!(state, Some(QueueState::InFlight { .. })) == is_in_flight;
             ensure(is_right && message.seq == *seq, || format!("{message:?} is misplaced"))?;
         }
         let ordered = stream.waiting.iter().is_sorted_by_key(|(seq, _)| *seq);

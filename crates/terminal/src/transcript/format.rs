@@ -23,15 +23,15 @@ pub struct Format {
     pub location: Location,
     /// Makes a parser for one file.
     pub parser: fn() -> Box<dyn Parser>,
-    /// The lines of an example for tests: a prompt and its reply, in which TEXT stands for their
-    /// text.
-    pub turn: &'static str,
+    /// The lines of an example: a prompt and its reply, in which TEXT stands for their text.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) turn: &'static str,
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl Format {
     /// Returns the lines of a turn in which both the prompt and the reply are this text.
-    #[must_use]
-    pub fn turn_of(&self, text: &str) -> String {
+    pub(crate) fn turn_of(&self, text: &str) -> String {
         self.turn.replace("\"TEXT\"", &serde_json::Value::from(text).to_string())
     }
 }
@@ -83,18 +83,18 @@ pub struct ProcessFile {
     /// Returns the file's path below the home, for a process id.
     pub path: fn(u32) -> String,
     /// Reads the file's bytes.
-    pub session: fn(&[u8]) -> Option<Session>,
+    pub session: fn(&[u8]) -> Option<ProcessSession>,
 }
 
 /// The session that a process leads.
-pub struct Session {
+pub struct ProcessSession {
     /// The file name of the session's transcript.
     pub file_name: String,
     /// The time at which the process started, in milliseconds since 1970.
     pub started_ms: u64,
 }
 
-impl Session {
+impl ProcessSession {
     /// Reads a process file with the id of the session, which is also the transcript's name, and
     /// the start of the process, as Claude Code writes it.
     #[must_use]

@@ -1,6 +1,8 @@
 //! Claude Code's transcripts, from 2.0 on: `projects/<directory>/<session>.jsonl`.
 
-use crate::transcript::{Format, Home, Location, Parser, ProcessFile, Record, Session, texts};
+use crate::transcript::{
+    Format, Home, Location, Parser, ProcessFile, ProcessSession, Record, texts,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -11,9 +13,10 @@ pub(super) static FORMAT: Format = Format {
     path_of_session: None,
     location: Location::ByProcess(ProcessFile {
         path: |pid| format!("sessions/{pid}.json"),
-        session: Session::of_id_and_start,
+        session: ProcessSession::of_id_and_start,
     }),
     parser: || Box::new(Lines),
+    #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
 

@@ -12,6 +12,7 @@ pub(super) static FORMAT: Format = Format {
     path_of_session: None,
     location: Location::ByFirstLine { leader, is_kept_open: true, project_list: None },
     parser: || Box::new(Lines::default()),
+    #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
 

@@ -22,6 +22,7 @@ pub(super) static FORMAT: Format = Format {
         project_list: Some(ProjectList { path: "projects.json", folder }),
     },
     parser: || Box::new(Lines::default()),
+    #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
 

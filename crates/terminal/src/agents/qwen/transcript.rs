@@ -1,6 +1,6 @@
 //! Qwen Code's transcripts: `projects/<directory>/chats/<session>.jsonl`.
 
-use crate::transcript::{Format, Home, Location, Parser, ProcessFile, Record, Session};
+use crate::transcript::{Format, Home, Location, Parser, ProcessFile, ProcessSession, Record};
 use serde::Deserialize;
 
 pub(super) static FORMAT: Format = Format {
@@ -10,9 +10,10 @@ pub(super) static FORMAT: Format = Format {
     path_of_session: None,
     location: Location::ByProcess(ProcessFile {
         path: |pid| format!("sessions/{pid}.json"),
-        session: Session::of_id_and_start,
+        session: ProcessSession::of_id_and_start,
     }),
     parser: || Box::new(Lines),
+    #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
 

@@ -1,10 +1,8 @@
 //! Fuzzing of a CLI's transcript. Arbitrary text must give the same records however it is cut into
 //! pieces, must give no record twice, and must not affect the records after it.
 
-use terminal::{
-    agents,
-    transcript::{Format, Reader, Record},
-};
+use super::{Format, Reader, Record};
+use crate::agents;
 
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
 
@@ -65,4 +63,12 @@ fn check_next_turn(reader: &mut Reader, format: &Format, text: &str) {
         [Record::Prompt(text.to_owned()), Record::Reply(text.to_owned())],
         "{format:?}"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn corpus() {
+        testkit::corpus::run("transcript", super::run);
+    }
 }
