@@ -1,15 +1,16 @@
 # shellcheck shell=bash
 # Sourced at the root of the repository. `step NAME [COMMAND]` ends the present step and begins
-# another; COMMAND runs this step alone. The end of the script ends the last step. A failing command
-# ends the script (set -e), which then prints the name of the failed step in its last line.
+# another, which COMMAND runs again (by default, the whole script). The end of the script ends the
+# last step. A failing command ends the script (set -e), which then prints the name of the failed
+# step in its last line.
 #
 # Each step's time is printed with its time in the last run without a failure. The file `times` of
 # the cache has these times, a line for each step of each script: `SECONDS<tab>SCRIPT: STEP`.
 
 . ci/cache.sh
 ci_times=$ci_cache/times
+ci_command="$0${*:+ $*}" ci_script=${0##*/}
 # The same step takes longer with some options.
-ci_script=${0##*/}
 for ci_option in "$@"; do case $ci_option in --?*) ci_script+=" $ci_option" ;; esac; done
 # The script that a person or CI has started writes the times, also those of the scripts that it
 # starts.
@@ -23,8 +24,8 @@ fi
 
 step() {
     step_passed
-    step_name=$1 step_alone=${2:-} step_began=$SECONDS
-    printf '\n== %s%s\n' "$step_name" "${step_alone:+ (alone: $step_alone)}"
+    step_name=$1 step_alone=${2:-$ci_command} step_began=$SECONDS
+    printf '\n== %s (alone: %s)\n' "$step_name" "$step_alone"
 }
 
 step_passed() {

@@ -18,19 +18,20 @@ mod entry;
 mod error;
 mod event;
 mod instance_lock;
-pub mod mark;
+pub(crate) mod mark;
 mod operator_key;
 mod policy_thread;
 mod router_thread;
 mod settings;
 mod spin;
-pub mod stopped;
+pub(crate) mod stopped;
 mod store_thread;
 
-pub use error::DaemonError;
-pub use instance_lock::{locks_directory, remove_endpoint_lock};
-pub use policy_thread::load as load_policy;
-pub use settings::{Settings, limits};
+pub(crate) use error::DaemonError;
+pub(crate) use instance_lock::{locks_directory, remove_endpoint_lock};
+pub(crate) use policy_thread::load as load_policy;
+pub(crate) use settings::Settings;
+pub use settings::limits;
 
 use acceptor::{Acceptor, Readers};
 use client::link::{BufferedBytes, HalfRead};
@@ -55,7 +56,7 @@ use store::{self, OpenError, Opened, Store};
 const FILES_OF_OWN: u64 = 64;
 
 /// The store's file in the home directory.
-pub const STORE_FILE: &str = "relay.db";
+pub(crate) const STORE_FILE: &str = "relay.db";
 
 /// The number of dead letters that a late ACK can still acknowledge.
 const DEAD_LETTERS_MAX: usize = 1 << 16;
@@ -70,7 +71,7 @@ const CHECKS_PER_HOUR: u32 = 720;
 
 /// Runs a daemon until it is told to stop. `ready` is called with its endpoint once clients can
 /// connect.
-pub fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
+pub(crate) fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let lock = InstanceLock::acquire(&settings)?;
     let policy = policy_thread::load_to_apply(&settings.home)?;
     let opened = open_store(&settings)?;
@@ -164,7 +165,7 @@ fn run_with(
 ///
 /// # Errors
 /// If the next daemon would refuse to start with the store, or set its file aside as damaged.
-pub fn examine_store(home: &Path) -> Result<(), OpenError> {
+pub(crate) fn examine_store(home: &Path) -> Result<(), OpenError> {
     let path = home.join(STORE_FILE);
     if path.exists() { store::examine(&path) } else { Ok(()) }
 }

@@ -18,11 +18,11 @@
 //! Three state machines make all decisions, and none of them blocks: [`router::Router`] in the
 //! daemon, [`client::session::Session`] in every client, [`terminal::TerminalSide`] in the wrapper.
 //! Each takes an input and the time, and returns outputs: the actions to carry out. The threads
-//! around them, in [`daemon`], [`client`] and [`wrap`], wait for inputs and carry out the outputs.
+//! around them, in `daemon`, [`client`] and `wrap`, wait for inputs and carry out the outputs.
 //! Only the crate [`platform`] calls the operating system.
 //!
 //! Read the crates in this order: [`protocol`] (the messages), [`router`] (who gets them),
-//! [`client`], [`terminal`]; then the modules here: [`daemon`], [`wrap`] and [`cli`]. ARCHITECTURE.md
+//! [`client`], [`terminal`]; then the modules here: `daemon`, `wrap` and [`cli`]. ARCHITECTURE.md
 //! has a map of the code, its rules and their reasons; docs/PROTOCOL.md describes the wire protocol.
 
 #![cfg_attr(
@@ -32,6 +32,8 @@
 
 pub mod cli;
 pub mod config;
-pub mod daemon;
+mod daemon;
 pub mod mcp;
-pub mod wrap;
+mod wrap;
+
+pub use daemon::limits;

@@ -6,8 +6,8 @@
 //! and [`attach`] the command that shows the agent in another terminal.
 
 mod arming;
-pub mod attach;
-pub mod control;
+pub(crate) mod attach;
+pub(crate) mod control;
 mod driver;
 mod foreground;
 mod handover;
@@ -30,7 +30,7 @@ use driver::{Driver, HooksGiven, Parts};
 use foreground::{Foreground, Wrapped};
 use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
-pub use platform::foreground::serve_console_members;
+pub(crate) use platform::foreground::serve_console_members;
 use platform::{
     clock,
     peer::User,
@@ -46,7 +46,7 @@ use protocol::{
     secret::Secret,
 };
 use run_folder::RunFolder;
-pub use run_folder::WrapperAddress;
+pub(crate) use run_folder::WrapperAddress;
 use signals::Signals;
 use std::{
     env,
@@ -60,7 +60,7 @@ use terminal::{
     self, OutgoingMessage, extract::ScreenExtractor, hooks::HookedBrief, keyboard::Reader,
     obstacle::Obstacle, recipe::Recipe,
 };
-pub use terminal::{agents, brief, hooks, recipe::Book};
+pub(crate) use terminal::{agents, brief, hooks, recipe::Book};
 use transcripts::Follower;
 use version::version_of;
 use waker::{WakeCommand, Waker};
@@ -80,67 +80,67 @@ const CONTRADICTION_MS: u64 = if pty::MAY_SWALLOW_SEQUENCES { 50 } else { 1000 }
 const NEXT_CYCLE_MS: u64 = 30_000;
 
 /// The argument with which an Agent Relay executable runs as the agent of the demonstration.
-pub const DEMO_AGENT: &str = "demo-agent";
+pub(crate) const DEMO_AGENT: &str = "demo-agent";
 
 /// Settings of a wrapper.
-pub struct Settings {
+pub(crate) struct Settings {
     /// The agent's name.
-    pub name: String,
+    pub(crate) name: String,
     /// The key that proves the name, if the name has a key.
-    pub key: Option<Secret>,
+    pub(crate) key: Option<Secret>,
     /// The command and its arguments.
-    pub command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
     /// The command's directory; by default this process's.
-    pub directory: Option<PathBuf>,
+    pub(crate) directory: Option<PathBuf>,
     /// The daemon's address.
-    pub endpoint: String,
+    pub(crate) endpoint: String,
     /// A user who may run the daemon, beside this user, the system and administrators.
-    pub server: Option<User>,
+    pub(crate) server: Option<User>,
     /// A callback for when the daemon no longer listens.
-    pub when_absent: Option<WhenAbsent>,
+    pub(crate) when_absent: Option<WhenAbsent>,
     /// The directory for the control endpoint, and for the key with which the agent's own commands
     /// speak in its name.
-    pub run_directory: PathBuf,
+    pub(crate) run_directory: PathBuf,
     /// A file that also gets the command's output.
-    pub record: Option<PathBuf>,
+    pub(crate) record: Option<PathBuf>,
     /// Recipes: how messages are typed into each kind of program.
-    pub recipes: Book,
+    pub(crate) recipes: Book,
     /// Whether `->relay:Bob hello` counts as a message.
-    pub inline: bool,
+    pub(crate) inline: bool,
     /// Whether messages are read off the screen even if the command writes a transcript.
-    pub grid: bool,
+    pub(crate) grid: bool,
     /// Whether messages are typed into the command even if its file is not known to read text.
-    pub accepts_text: bool,
+    pub(crate) accepts_text: bool,
     /// A program and its arguments that call [`serve_console_members`], for Windows.
-    pub member_server: Vec<OsString>,
+    pub(crate) member_server: Vec<OsString>,
     /// A program and its arguments that run a hook; `None` to run the command without hooks.
-    pub hook_command: Option<Vec<OsString>>,
+    pub(crate) hook_command: Option<Vec<OsString>>,
     /// A program and its arguments that run our MCP server; `None` to hand over none.
-    pub mcp_command: Option<Vec<OsString>>,
+    pub(crate) mcp_command: Option<Vec<OsString>>,
     /// Whether the agent's first prompt is the brief.
-    pub brief: bool,
+    pub(crate) brief: bool,
     /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
-    pub attached: bool,
+    pub(crate) attached: bool,
     /// The person's input.
-    pub keys: Box<dyn Read + Send>,
+    pub(crate) keys: Box<dyn Read + Send>,
     /// The person's screen.
-    pub screen: Box<dyn Write + Send>,
+    pub(crate) screen: Box<dyn Write + Send>,
     /// Whether the control endpoint is the only access to the agent. If it is, the command does not
     /// run without the endpoint.
-    pub requires_control: bool,
+    pub(crate) requires_control: bool,
     /// Shows the person a notice before the command starts.
-    pub show_notice: fn(&str),
+    pub(crate) show_notice: fn(&str),
 }
 
 /// Whether standard input and output are a person's terminal. Such a terminal is made raw, its size
 /// counts, and it answers the command's queries.
 #[must_use]
-pub fn is_attached() -> bool {
+pub(crate) fn is_attached() -> bool {
     tty::is_terminal(Standard::Input) && tty::is_terminal(Standard::Output)
 }
 
 /// Whether messages can be typed into a command, as far as its file says.
-pub enum Prospect {
+pub(crate) enum Prospect {
     /// Messages are typed.
     Typed,
     /// Messages wait, with or without `--accepts-text`; a sentence says why.
@@ -157,7 +157,7 @@ impl Prospect {
     /// Returns the notice that the person gets before the command starts, if messages may not reach
     /// the command.
     #[must_use]
-    pub fn startup_notice(&self, name: &str) -> Option<String> {
+    pub(crate) fn startup_notice(&self, name: &str) -> Option<String> {
         match self {
             Self::Barred(why) => Some(format!("messages to {name} will wait: {why}")),
             Self::Unknown(why) => {
@@ -170,7 +170,7 @@ impl Prospect {
 
 /// Returns whether messages can be typed into a command.
 #[must_use]
-pub fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) -> Prospect {
+pub(crate) fn prospect(command: &[OsString], directory: Option<&Path>, recipes: &Book) -> Prospect {
     Wrapped::of(command, directory)
         .map_or(Prospect::NoFile, |wrapped| prospect_of(&wrapped, recipes))
 }
@@ -193,7 +193,7 @@ fn prospect_of(wrapped: &Wrapped, recipes: &Book) -> Prospect {
 
 /// Returns why our MCP server cannot be handed over to a command; `None` if it can.
 #[must_use]
-pub fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<String> {
+pub(crate) fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<String> {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let version = command.first().and_then(|program| version_of(program));
     handover::obstacle(&recipes.choose(&words, process::SYSTEM, version.as_ref()).name)
@@ -203,7 +203,7 @@ pub fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<String> {
 ///
 /// # Errors
 /// All errors occur before the command has started.
-pub fn run(settings: Settings) -> Result<Ended, WrapError> {
+pub(crate) fn run(settings: Settings) -> Result<Ended, WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
     // The command is checked before joining, which makes the name known to others.
@@ -478,7 +478,7 @@ fn environment(
 /// Returns a line of JSON for each message, and a sentence for each problem. `margin` comes from
 /// the recipe.
 #[must_use]
-pub fn extract(
+pub(crate) fn extract(
     bytes: &[u8],
     (columns, rows): (usize, usize),
     margin: usize,
@@ -509,7 +509,7 @@ fn json(message: OutgoingMessage) -> String {
 
 /// Reasons for which a command is not run.
 #[derive(Debug)]
-pub enum WrapError {
+pub(crate) enum WrapError {
     /// The name is not valid.
     Name {
         /// The name.
@@ -546,7 +546,7 @@ pub enum WrapError {
 impl WrapError {
     /// Returns the exit code that shells use for this error.
     #[must_use]
-    pub fn exit_code(&self) -> i32 {
+    pub(crate) fn exit_code(&self) -> i32 {
         match self {
             Self::Name { .. } => 2,
             Self::Command(error) if error.kind() == io::ErrorKind::NotFound => 127,

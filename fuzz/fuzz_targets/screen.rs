@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzing::screen::run(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| terminal::extract::fuzz::run(bytes));

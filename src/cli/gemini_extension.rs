@@ -23,7 +23,7 @@ const CLI: &str = "gemini";
 /// The longest manifest that is read.
 const MANIFEST_BYTES_MAX: u64 = 64 << 10;
 
-/// Write an extension for Gemini CLI, by which it runs hooks.
+/// Write an extension for Gemini CLI that runs hooks.
 #[derive(Debug, FromArgs, ArgsInfo)]
 #[argh(
     subcommand,

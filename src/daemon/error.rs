@@ -7,7 +7,7 @@ use store::OpenError;
 
 /// The reason why a daemon does not start or ends.
 #[derive(Debug)]
-pub enum DaemonError {
+pub(crate) enum DaemonError {
     /// A daemon with this home is running already.
     HomeInUse(PathBuf),
     /// A daemon is running at this endpoint already.

@@ -87,13 +87,13 @@ fn default_endpoint() -> io::Result<Endpoint> {
 
 /// The directory of the endpoints' locks. This directory is in the default home, even for daemons
 /// with another home.
-pub fn locks_directory() -> io::Result<PathBuf> {
+pub(crate) fn locks_directory() -> io::Result<PathBuf> {
     Ok(paths::home()?.join(LOCKS))
 }
 
 /// Removes the lock of an endpoint that no daemon will use again, if there is one and no daemon
 /// holds it.
-pub fn remove_endpoint_lock(endpoint: &Endpoint) -> io::Result<()> {
+pub(crate) fn remove_endpoint_lock(endpoint: &Endpoint) -> io::Result<()> {
     let path = lock_of(&locks_directory()?, endpoint);
     if !path.exists() {
         return Ok(());

@@ -11,22 +11,22 @@ use std::{
 /// The rules of a policy.toml are in force. While this mark exists, a missing policy.toml is an
 /// error, since it would lift every rule. The daemon sets the mark before it applies a policy.toml;
 /// only `policy clear` clears it.
-pub const POLICY_IN_FORCE: Mark = Mark("policy.in-force");
+pub(crate) const POLICY_IN_FORCE: Mark = Mark("policy.in-force");
 
 /// The restart of a failed service was cancelled. The next start by the system soon after that is
 /// that restart, and ends at once.
-pub const RESTART_CANCELLED: Mark = Mark("restart.cancelled");
+pub(crate) const RESTART_CANCELLED: Mark = Mark("restart.cancelled");
 
 /// An empty file of this name in a home directory.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark(pub(super) &'static str);
+pub(crate) struct Mark(pub(super) &'static str);
 
 impl Mark {
     /// Sets the mark, from now on.
     ///
     /// # Errors
     /// If the file cannot be created or changed.
-    pub fn set(self, home: &Path) -> io::Result<()> {
+    pub(crate) fn set(self, home: &Path) -> io::Result<()> {
         paths::open_private_file(&home.join(self.0))?.set_modified(SystemTime::now())
     }
 
@@ -34,7 +34,7 @@ impl Mark {
     ///
     /// # Errors
     /// If the file cannot be removed; the error names it.
-    pub fn clear(self, home: &Path) -> io::Result<bool> {
+    pub(crate) fn clear(self, home: &Path) -> io::Result<bool> {
         let path = home.join(self.0);
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
@@ -49,7 +49,7 @@ impl Mark {
     ///
     /// # Errors
     /// If the system does not tell.
-    pub fn age(self, home: &Path) -> io::Result<Option<Duration>> {
+    pub(crate) fn age(self, home: &Path) -> io::Result<Option<Duration>> {
         match fs::metadata(home.join(self.0)).and_then(|mark| mark.modified()) {
             Ok(since) => Ok(Some(since.elapsed().unwrap_or_default())),
             Err(error) if is_absent(&error) => Ok(None),
@@ -61,7 +61,7 @@ impl Mark {
     ///
     /// # Errors
     /// If the home cannot be read.
-    pub fn is_set(self, home: &Path) -> io::Result<bool> {
+    pub(crate) fn is_set(self, home: &Path) -> io::Result<bool> {
         fs::exists(home.join(self.0))
     }
 }

@@ -64,7 +64,7 @@ impl PolicyReloader {
 /// # Errors
 /// If the file is invalid, if other users can change it and so grant themselves any right, or if
 /// it is missing although its rules were in force.
-pub fn load(home: &Path) -> Result<Option<Policy>, DaemonError> {
+pub(crate) fn load(home: &Path) -> Result<Option<Policy>, DaemonError> {
     match paths::check_only_owner_writes(&home.join(policy::FILE)) {
         Err(error) if !is_absent(&error) => return Err(error.into()),
         _ => {}

@@ -9,22 +9,22 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Settings of a daemon.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The directory of the daemon's lock, log and data.
-    pub home: PathBuf,
+    pub(crate) home: PathBuf,
     /// The user whom the daemon serves. This is the user whom the daemon runs as, unless the daemon
     /// is a service.
-    pub owner: User,
+    pub(crate) owner: User,
     /// The endpoint to listen at, or the default one.
-    pub endpoint: Option<Endpoint>,
+    pub(crate) endpoint: Option<Endpoint>,
     /// The router's limits and times.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// The days for which ended deliveries are kept.
-    pub history_days: u64,
+    pub(crate) history_days: u64,
     /// The size limit of the store's file.
-    pub store_bytes_max: u64,
+    pub(crate) store_bytes_max: u64,
     /// Whether the system ends the daemon together with the program that started it.
-    pub ends_with_starter: bool,
+    pub(crate) ends_with_starter: bool,
 }
 
 /// The router's limits by config.toml. A limit that has no key there has its default.

@@ -8,7 +8,7 @@
 use super::mark::Mark;
 
 /// The mark `daemon.stopped`.
-pub const MARK: Mark = Mark("daemon.stopped");
+pub(crate) const MARK: Mark = Mark("daemon.stopped");
 
 /// The reason of a stop on purpose, after which no wrapper starts the daemon again.
 pub(super) const ON_PURPOSE: &str = "stop";

@@ -3,8 +3,8 @@
 mod detach_key;
 mod screen;
 
-pub use detach_key::DetachKey;
-pub use screen::screen;
+pub(crate) use detach_key::DetachKey;
+pub(crate) use screen::screen;
 
 use super::{
     control::client::{self, ControlClient, ControlError},
@@ -58,22 +58,22 @@ const BELL: &[u8] = b"\x07";
 const INTERRUPT: DetachKey = DetachKey::INTERRUPT;
 
 /// Settings of an attached terminal.
-pub struct Settings {
+pub(crate) struct Settings {
     /// The agent's name.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether keys go to the agent.
-    pub drive: bool,
+    pub(crate) drive: bool,
     /// The key that detaches.
-    pub detach_key: DetachKey,
+    pub(crate) detach_key: DetachKey,
     /// The person's keys.
-    pub keys: tty::Input,
+    pub(crate) keys: tty::Input,
     /// The person's screen.
-    pub screen: Box<dyn Write>,
+    pub(crate) screen: Box<dyn Write>,
 }
 
 /// Reasons for which an attached terminal was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Left {
+pub(crate) enum Left {
     /// The person detached; the agent keeps running.
     Detached,
     /// The agent's command has ended.
@@ -86,7 +86,7 @@ pub enum Left {
 ///
 /// # Errors
 /// If this process has no terminal, or the wrapper refuses or ends without an answer.
-pub fn attach(control: &ControlClient, settings: Settings) -> Result<Left, ControlError> {
+pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left, ControlError> {
     let Some(size) = tty::size() else {
         return Err(ControlError::Refused("this terminal does not know its size".into()));
     };

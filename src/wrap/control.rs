@@ -4,6 +4,6 @@
 //! [`client::ControlClient`]. In the wrapper, `server` has the threads, and `clients` the state of
 //! each connection.
 
-pub mod client;
+pub(crate) mod client;
 pub(super) mod clients;
 pub(super) mod server;

@@ -8,8 +8,8 @@
 use platform::random;
 use std::{env, io};
 
-/// A random number, with which a `run` or `attach` inside marks its output as its own. It is set for
-/// a wrapped command.
+/// A random number, set for a wrapped command. An inner `run` or `attach` marks its own output with
+/// it.
 pub(super) const VARIABLE: &str = "AGENT_RELAY_INNER_MARK";
 
 /// The number of hexadecimal digits of the number.

@@ -17,13 +17,13 @@ const DIGITS: usize = 8;
 
 /// How to reach a wrapper, and the key that its hooks have.
 #[derive(Serialize, Deserialize)]
-pub struct WrapperAddress {
+pub(crate) struct WrapperAddress {
     /// The directory of the wrapper's endpoint.
-    pub run_directory: PathBuf,
+    pub(crate) run_directory: PathBuf,
     /// The agent's name.
-    pub name: String,
+    pub(crate) name: String,
     /// The key of the agent's commands.
-    pub key: Secret,
+    pub(crate) key: Secret,
 }
 
 impl WrapperAddress {
@@ -31,7 +31,7 @@ impl WrapperAddress {
     ///
     /// # Errors
     /// If others may read the file, or it has another content.
-    pub fn read(file: &Path) -> io::Result<Self> {
+    pub(crate) fn read(file: &Path) -> io::Result<Self> {
         paths::check_private(file)?;
         Ok(serde_json::from_slice(&fs::read(file)?)?)
     }

@@ -11,7 +11,7 @@ use crate::{
 use client::Event;
 use platform::pty::Size;
 use std::{env, fs, path::Path, time::Duration};
-use terminal::extract::extract_recording;
+use terminal::extract::ScreenExtractor;
 use testkit::{
     model::{Model, Reply},
     sandbox::Sandbox,
@@ -71,7 +71,8 @@ fn recording_yields_the_received_messages(cli: Cli, columns: u16) {
     }
     let recording = &fs::read(&record).unwrap()[..end];
     let clean = without_sandbox_path(recording, sandbox.directory());
-    let (messages, _) = extract_recording(&clean, columns.into(), ROWS.into());
+    let extractor = ScreenExtractor::offline(columns.into(), ROWS.into());
+    let (messages, _) = extractor.read_recording(&clean);
     let bodies: Vec<_> = messages.iter().map(|message| message.body.as_str()).collect();
     assert_eq!(bodies, received, "{} at {columns} columns", cli.name());
     assert!(messages.iter().all(|message| message.to == "Bob"), "{messages:?}");

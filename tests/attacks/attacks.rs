@@ -192,6 +192,13 @@ pub(super) fn encoded(frames: &[Value]) -> Vec<u8> {
     bytes
 }
 
+/// Ends the session, and waits until the daemon has closed the connection.
+pub(super) fn leave_and_wait(end: &mut End) -> io::Result<()> {
+    end.write(&encoded(&[json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}})]))?;
+    while end.discard().is_ok() {}
+    Ok(())
+}
+
 fn subscribe_to_patterns(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
     let subscribe = |client: u64| {
         let mut end = End::join(&site.daemon, &format!("subscriber-{client}"), 64)?;
@@ -211,14 +218,14 @@ fn subscribe_to_patterns(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
 
 fn know_names(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
     for number in 0..stage.part(3_900) {
-        End::join(&site.daemon, &format!("known-{number}"), 64)?.leave_and_wait()?;
+        leave_and_wait(&mut End::join(&site.daemon, &format!("known-{number}"), 64)?)?;
     }
     Ok(Vec::new())
 }
 
 /// Sends at-least-once messages to an agent that is away.
 fn fill_inbox(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
-    End::join(&site.daemon, "Full", 64)?.leave_and_wait()?;
+    leave_and_wait(&mut End::join(&site.daemon, "Full", 64)?)?;
     let mut end = End::join(&site.daemon, "filler", 64)?;
     exchange(
         &mut end,

@@ -1,5 +1,4 @@
-//! Measures an innocent pair's latency while other clients attack their daemon. docs/BENCHMARKS.md has
-//! the figures.
+//! Measures an innocent pair's latency while other clients attack their daemon.
 //!
 //!     cargo build --profile dist && cargo run --profile dist --example attacks [-- --quick] [--json]
 //!
@@ -18,7 +17,7 @@ use agent_relay::cli::bench::{
     route::{Daemon, End, Template},
 };
 use argh::FromArgs;
-use attacks::{ATTACKS, Attack, encoded};
+use attacks::{ATTACKS, Attack, encoded, leave_and_wait};
 use serde::Serialize;
 use site::{Site, Stage};
 use std::{
@@ -254,7 +253,7 @@ fn attack_until_end(attack: &Attack, site: &Site, stage: Stage, progress: &Progr
         if attack.reconnects {
             progress.batches.fetch_add(1, Ordering::Release);
             // The daemon may have ended the connection already.
-            drop(end.leave_and_wait());
+            drop(leave_and_wait(&mut end));
             continue;
         }
         let (write, hang_up) = (end.writer(), end.hang_up());

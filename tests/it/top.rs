@@ -5,7 +5,7 @@ use crate::{
     killed::suspend,
     wrap::{signal, wrap_line_reader},
 };
-use agent_relay::wrap::agents::AGENTS;
+use ::terminal::agents::AGENTS;
 use expect_test::{Expect, expect};
 use platform::pty::Size;
 use serde_json::json;

@@ -16,7 +16,6 @@ mod rng;
 mod step;
 mod subscriptions;
 
-pub use backoff::{BACKOFF_MS, BACKOFF_MS_MAX};
 pub use step::{Input, Output};
 
 use super::{
@@ -41,10 +40,10 @@ use subscriptions::{Request, SUBSCRIPTIONS_MAX, Subscriptions};
 
 /// The longest wait of a [local](Settings::local) client whose connection is lost, before jitter.
 /// Such a client makes at least one attempt a second.
-pub const LOCAL_WAIT_MS_MAX: u64 = 800;
+const LOCAL_WAIT_MS_MAX: u64 = 800;
 
 /// The most attempts to connect in one cycle.
-pub const ATTEMPTS_MAX: u32 = 10;
+const ATTEMPTS_MAX: u32 = 10;
 
 /// The time for the daemon to send WELCOME.
 const WELCOME_MS: u64 = 10_000;

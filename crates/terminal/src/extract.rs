@@ -12,6 +12,8 @@ mod body;
 mod extracted;
 mod fence;
 mod finding;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
 mod injected_frames;
 mod line_scanner;
 mod logical_line;
@@ -29,8 +31,8 @@ mod stability;
 mod target;
 mod text;
 
-pub use self::extracted::{Extracted, Fault, Problem};
-pub use self::text::TextExtractor;
+pub use self::extracted::{Fault, Problem};
+pub(crate) use self::{extracted::Extracted, text::TextExtractor};
 
 use self::{
     injected_frames::InjectedFrames, rules::Rules, screen_reader::ScreenReader,
@@ -70,7 +72,7 @@ pub struct ScreenExtractor {
 impl ScreenExtractor {
     /// Returns an extractor for a running program. Rows are final once they have scrolled off or
     /// were unchanged for 250 ms.
-    pub fn live(columns: usize, rows: usize) -> Self {
+    pub(crate) fn live(columns: usize, rows: usize) -> Self {
         Self::new(columns, rows, true, InjectedFrames::default())
     }
 
@@ -98,7 +100,7 @@ impl ScreenExtractor {
 
     /// Allows the one-line form `->relay:Bob hello`. The form is off by default, since ordinary
     /// output may resemble it.
-    pub fn allow_inline(&mut self) {
+    pub(crate) fn allow_inline(&mut self) {
         self.reader.rules.allows_inline = true;
     }
 
@@ -109,7 +111,7 @@ impl ScreenExtractor {
     }
 
     /// Reads output of the program.
-    pub fn feed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Extracted>) {
+    pub(crate) fn feed(&mut self, now: Moment, bytes: &[u8], out: &mut Vec<Extracted>) {
         if self.reader.is_live() {
             self.tick(now, out);
             let may_sample = self.is_changed && !self.screen.synchronizing();
@@ -123,7 +125,13 @@ impl ScreenExtractor {
     }
 
     /// Changes the terminal's size, clamped to the allowed range.
-    pub fn resize(&mut self, now: Moment, columns: usize, rows: usize, out: &mut Vec<Extracted>) {
+    pub(crate) fn resize(
+        &mut self,
+        now: Moment,
+        columns: usize,
+        rows: usize,
+        out: &mut Vec<Extracted>,
+    ) {
         self.tick(now, out);
         let before = self.screen.size();
         self.screen.resize(columns, rows, &mut self.reader);
@@ -136,7 +144,7 @@ impl ScreenExtractor {
 
     /// Extracts messages from rows that have become stable by `now`. To be called at
     /// [`Self::deadline`].
-    pub fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
+    pub(crate) fn tick(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         if !self.reader.is_live() {
             return;
         }
@@ -150,13 +158,13 @@ impl ScreenExtractor {
     }
 
     /// Ends the agent's turn. The caller, which knows the program, has recognised the end.
-    pub fn turn_over(&mut self, now: Moment, out: &mut Vec<Extracted>) {
+    pub(crate) fn turn_over(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         self.end_turn(now);
         out.append(&mut self.reader.extracted);
     }
 
     /// Ends the output, so that all rows are final.
-    pub fn finish(&mut self, now: Moment, out: &mut Vec<Extracted>) {
+    pub(crate) fn finish(&mut self, now: Moment, out: &mut Vec<Extracted>) {
         self.reader.begin_finish();
         self.screen.leave_alternate(&mut self.reader);
         self.end_turn(now);
@@ -173,7 +181,7 @@ impl ScreenExtractor {
     }
 
     /// Returns the time at which `tick` has something to do.
-    pub fn deadline(&self) -> Option<Moment> {
+    pub(crate) fn deadline(&self) -> Option<Moment> {
         let silence = self.is_turn_open.then(|| self.output_at.plus(SILENCE_MS));
         let deadline = [self.stable_at, silence].into_iter().flatten().min();
         deadline.filter(|_| self.reader.is_live())
@@ -183,7 +191,7 @@ impl ScreenExtractor {
     /// escapes, so the screen's echo of the frame is no message. Only for a screen that is not the
     /// source of messages. If the screen is the source, marks are escaped: see
     /// `remember_escaped`.
-    pub fn remember_injected(&mut self, hex: &str, body: &str) {
+    pub(crate) fn remember_injected(&mut self, hex: &str, body: &str) {
         self.reader.rules.frames.remember(hex, body);
     }
 
@@ -199,12 +207,12 @@ impl ScreenExtractor {
     }
 
     /// Returns the screen.
-    pub fn screen(&self) -> &Screen {
+    pub(crate) fn screen(&self) -> &Screen {
         &self.screen
     }
 
     /// Returns the screen, so that the caller can take its answers.
-    pub fn screen_mut(&mut self) -> &mut Screen {
+    pub(crate) fn screen_mut(&mut self) -> &mut Screen {
         &mut self.screen
     }
 
@@ -247,7 +255,8 @@ impl ScreenExtractor {
 }
 
 /// Extracts all messages and problems from the recording of a program that leaves no margin.
-pub fn extract_recording(
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn extract_recording(
     bytes: &[u8],
     columns: usize,
     rows: usize,

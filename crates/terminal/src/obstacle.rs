@@ -29,7 +29,7 @@ pub enum Obstacle {
     NotReading,
     /// A full-screen program is shown that takes keys as commands.
     ///
-    /// Leave it: a pager, an editor.
+    /// Leave the pager or editor.
     OtherScreen,
     /// The program in the terminal's foreground is not known to read text.
     ///
@@ -86,7 +86,7 @@ pub enum Obstacle {
     Held,
     /// The agent and the message's sender answer each other without a prompt and without work.
     ///
-    /// Write a prompt to the one for whom they wait, or it uses a tool: see
+    /// Prompt the agent that has messages waiting, or wait until it uses a tool: see
     /// [Loops](docs/WRAPPER.md#loops).
     Looping,
     /// The typed text stays in the composer, although Enter was pressed.

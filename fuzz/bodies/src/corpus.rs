@@ -65,11 +65,6 @@ fn rows() {
     corpus::run("rows", crate::rows::run);
 }
 
-#[test]
-fn screen() {
-    corpus::run("screen", crate::screen::run);
-}
-
 /// Checks that no target without a corpus, and no corpus without a test, is skipped unnoticed.
 #[test]
 fn every_fuzz_target_has_a_corpus_and_a_test() {

@@ -3,7 +3,7 @@
 //!
 //! The policy, the recipes and the rows of the store have fuzzing bodies of their own.
 
-use agent_relay::daemon;
+use agent_relay::limits;
 use client::home::{Config, EndpointSources};
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub fn run(bytes: &[u8]) {
             assert!(config.queue_max_bytes <= config.memory_max_bytes);
             assert!(config.heartbeat_ms >= 100 && config.max_clients >= 1);
             assert!((4096..=64 << 20).contains(&config.max_frame_bytes));
-            assert_eq!(daemon::limits(&config).clients_max as u64, config.max_clients);
+            assert_eq!(limits(&config).clients_max as u64, config.max_clients);
             let sources = EndpointSources { config: config.endpoint, ..EndpointSources::default() };
             assert_eq!(sources.candidates().len(), usize::from(sources.requested().is_some()));
         }

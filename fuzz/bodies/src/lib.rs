@@ -1,5 +1,5 @@
 //! What the fuzz targets do with their bytes, for all targets that see other crates from outside.
-//! The bodies of `router`, `terminal` and `transcript` are in `crates/router` and `crates/terminal`.
+//! Those of `router`, `screen`, `terminal` and `transcript` are in crates/router and crates/terminal.
 //!
 //! `ci/fuzz` searches for inputs that fail. Each becomes a file of fuzz/corpus, which ordinary
 //! tests run through the bodies as well.
@@ -25,4 +25,3 @@ pub mod mcp;
 pub mod policy;
 pub mod recipes;
 pub mod rows;
-pub mod screen;

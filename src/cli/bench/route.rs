@@ -65,13 +65,6 @@ impl End {
         self.send(&Header::new(Kind::Bye, "bye", 0), &Empty {})
     }
 
-    /// Ends the session, and waits until the daemon has closed the connection.
-    pub fn leave_and_wait(&mut self) -> io::Result<()> {
-        self.send(&Header::new(Kind::Bye, "bye", 0), &Empty {})?;
-        while self.discard().is_ok() {}
-        Ok(())
-    }
-
     /// Reads once, and discards what has come. Answers a PING.
     pub fn discard(&mut self) -> io::Result<()> {
         self.await_frames(0)

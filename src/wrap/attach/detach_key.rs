@@ -5,7 +5,7 @@ use terminal::keys::find_ctrl;
 
 /// A key pressed together with Ctrl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DetachKey(u8);
+pub(crate) struct DetachKey(u8);
 
 impl Default for DetachKey {
     fn default() -> Self {
@@ -41,11 +41,11 @@ impl fmt::Display for DetachKey {
 
 impl DetachKey {
     /// Ctrl-C.
-    pub const INTERRUPT: Self = Self(b'c');
+    pub(crate) const INTERRUPT: Self = Self(b'c');
 
     /// Returns the position in a terminal's bytes at which the key was pressed.
     #[must_use]
-    pub fn find(self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn find(self, bytes: &[u8]) -> Option<usize> {
         find_ctrl(bytes, self.0)
     }
 }

@@ -11,7 +11,7 @@ use terminal::screen::{NoObserver, Screen};
 ///
 /// # Errors
 /// If the wrapper refuses, does not answer in time, or ends.
-pub fn screen(
+pub(crate) fn screen(
     control: &ControlClient,
     size: Size,
     timeout: Duration,

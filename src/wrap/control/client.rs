@@ -23,7 +23,7 @@ const KEY_FILE: &str = ".key";
 
 /// Returns the names of agents with a key file in this directory: their wrapper runs, or ended
 /// without removing the file.
-pub fn names(run_directory: &Path) -> Vec<String> {
+pub(crate) fn names(run_directory: &Path) -> Vec<String> {
     // Without a readable directory there is no wrapper to reach.
     let Ok(files) = fs::read_dir(run_directory) else { return Vec::new() };
     let name = |file: io::Result<fs::DirEntry>| {
@@ -37,7 +37,7 @@ pub fn names(run_directory: &Path) -> Vec<String> {
 
 /// A connection to a wrapper's control endpoint.
 #[derive(Debug)]
-pub struct ControlClient {
+pub(crate) struct ControlClient {
     stream: Stream,
     answers: Receiver<Result<Answer, String>>,
     reader: Option<JoinHandle<()>>,
@@ -48,7 +48,7 @@ impl ControlClient {
     ///
     /// # Errors
     /// If there is no such wrapper, or it cannot be reached.
-    pub fn connect(run_directory: &Path, name: &str) -> Result<Self, ControlError> {
+    pub(crate) fn connect(run_directory: &Path, name: &str) -> Result<Self, ControlError> {
         let others = names(run_directory).into_iter();
         let others = others.filter(|other| other != name && other.eq_ignore_ascii_case(name));
         for name in std::iter::once(name.to_owned()).chain(others) {
@@ -75,7 +75,11 @@ impl ControlClient {
     ///
     /// # Errors
     /// If the wrapper refuses, does not answer in time, or ends.
-    pub fn request(&self, request: &Request, timeout: Duration) -> Result<Answer, ControlError> {
+    pub(crate) fn request(
+        &self,
+        request: &Request,
+        timeout: Duration,
+    ) -> Result<Answer, ControlError> {
         let mut frame = Vec::new();
         request.append(&mut frame);
         // A request is small enough for the system's buffer, so only a closed connection fails.
@@ -84,7 +88,7 @@ impl ControlClient {
     }
 
     /// Tells the wrapper that a hook has printed the text of its answer.
-    pub fn confirm_printed(&self) {
+    pub(crate) fn confirm_printed(&self) {
         let mut frame = Vec::new();
         Request::Printed.append(&mut frame);
         if let Err(error) = (&self.stream).write_all(&frame) {
@@ -93,7 +97,7 @@ impl ControlClient {
     }
 
     /// Sends a request that is answered with the agent's state, like [`request`](Self::request).
-    pub fn request_state(
+    pub(crate) fn request_state(
         &self,
         request: &Request,
         timeout: Duration,
@@ -105,7 +109,7 @@ impl ControlClient {
     }
 
     /// Ends the agent's command, and waits at most `timeout` until it has ended.
-    pub fn stop(&self, timeout: Duration) -> Result<Ended, ControlError> {
+    pub(crate) fn stop(&self, timeout: Duration) -> Result<Ended, ControlError> {
         match self.request(&Request::Stop, timeout)? {
             Answer::Ended(ended) => Ok(ended),
             _ => Err(ControlError::unexpected_answer()),
@@ -116,7 +120,7 @@ impl ControlClient {
     ///
     /// # Errors
     /// If the wrapper refuses, does not answer in time, or ends.
-    pub fn receive(&self, timeout: Duration) -> Result<Answer, ControlError> {
+    pub(crate) fn receive(&self, timeout: Duration) -> Result<Answer, ControlError> {
         match self.answers.recv_timeout(timeout) {
             Ok(answer) => check(answer),
             Err(RecvTimeoutError::Timeout) => Err(ControlError::TimedOut),
@@ -126,7 +130,7 @@ impl ControlClient {
 
     /// Waits until the wrapper closes the connection at its end, at most `timeout` after each
     /// answer.
-    pub fn await_close(&self, timeout: Duration) {
+    pub(crate) fn await_close(&self, timeout: Duration) {
         while self.answers.recv_timeout(timeout).is_ok() {}
     }
 
@@ -192,7 +196,7 @@ fn read(mut stream: &Stream, received: &Sender<Result<Answer, String>>) {
 
 /// The reason why a wrapper did not carry out a request.
 #[derive(Debug)]
-pub enum ControlError {
+pub(crate) enum ControlError {
     /// No wrapper of that name runs.
     NotRunning,
     /// The system could not reach the wrapper.

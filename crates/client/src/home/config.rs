@@ -39,7 +39,7 @@ pub struct Config {
     /// The silence after which a client gets a PING. After twice as long again, it is disconnected.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub heartbeat_ms: u64,
-    /// The longest time from a connection to its HELLO, with which a client introduces itself.
+    /// The longest time from a connection to its HELLO, the client's first frame.
     #[serde(deserialize_with = "whole_number::<_, 100, HOUR_MS>")]
     pub handshake_timeout_ms: u64,
     /// The time for which an agent's session waits for the agent's return after a disconnect.

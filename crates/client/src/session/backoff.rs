@@ -1,10 +1,10 @@
 //! The waits between attempts.
 
 /// The first wait before a reconnect, which doubles with every further attempt.
-pub const BACKOFF_MS: u64 = 100;
+pub(super) const BACKOFF_MS: u64 = 100;
 
 /// The longest wait, before jitter.
-pub const BACKOFF_MS_MAX: u64 = 30_000;
+pub(super) const BACKOFF_MS_MAX: u64 = 30_000;
 
 /// The wait that starts at `first_ms` and has doubled `times` times, at most `max_ms`.
 pub(super) fn doubled(first_ms: u64, times: u32, max_ms: u64) -> u64 {

@@ -74,7 +74,10 @@ impl Trace {
     pub(super) fn text(&self, seed: u64, steps: usize, test: &str) -> String {
         let lines: Vec<_> = self.0.iter().flatten().map(String::as_str).collect();
         let replay = replay(seed, steps);
-        format!("{replay} cargo test -p router {test}; the last lines:\n{}", lines.join("\n"))
+        format!(
+            "{replay} cargo test --workspace --lib {test}; the last lines:\n{}",
+            lines.join("\n")
+        )
     }
 }
 

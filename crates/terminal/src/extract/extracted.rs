@@ -4,7 +4,7 @@ use crate::outgoing::OutgoingMessage;
 
 /// A result of extraction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Extracted {
+pub(crate) enum Extracted {
     /// A message to send.
     Message(OutgoingMessage),
     /// A problem to report to the agent.

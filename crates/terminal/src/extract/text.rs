@@ -11,27 +11,27 @@ use super::rules::Rules;
 const BODIES_WITHOUT_FENCES_MAX: usize = 32;
 
 /// An extractor of messages from whole texts of an agent.
-pub struct TextExtractor {
+pub(crate) struct TextExtractor {
     rules: Rules,
     frames: InjectedFrames,
 }
 
 impl TextExtractor {
     /// Returns an extractor. For `allows_inline` see [`super::ScreenExtractor::allow_inline`].
-    pub fn new(allows_inline: bool) -> Self {
+    pub(crate) fn new(allows_inline: bool) -> Self {
         let rules = Rules { allows_inline, has_body_fences: true, ..Rules::default() };
         Self { rules, frames: InjectedFrames::default() }
     }
 
     /// Remembers that `body` is typed into the agent, in a frame with these six digits. If a text
     /// of the agent quotes the whole frame, the body in it is not the agent's own text.
-    pub fn remember_injected(&mut self, hex: &str, body: &str) {
+    pub(crate) fn remember_injected(&mut self, hex: &str, body: &str) {
         self.frames.remember(hex, body);
     }
 
     /// Extracts messages from one whole text of the agent. A message that has no end in the text is
     /// unclosed.
-    pub fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
+    pub(crate) fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
         self.rules.bodies_without_fences.clear();
         self.rules.quoted_lines = self.frames.quoted_lines(text);
         let findings = loop {

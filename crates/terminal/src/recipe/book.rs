@@ -99,7 +99,7 @@ struct Entry {
     /// `true`: Ctrl-J sends a line off as Enter does. Otherwise it is a line break in programs that
     /// read text and mark pastes, and nothing is typed behind it until an Enter.
     line_feed_submits: Option<bool>,
-    /// The time for which the screen must stand still before a text is typed.
+    /// How long the screen must be still before a text is typed.
     quiet_ms: Option<u64>,
     /// The time for which no key must be pressed before a text is typed.
     untouched_ms: Option<u64>,

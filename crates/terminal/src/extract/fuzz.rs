@@ -1,15 +1,12 @@
 //! Fuzzing of a screen and of extraction. Any output of a program, in any pieces, must cause no
 //! panic, take bounded memory, and give the same messages.
 
+use super::{Extracted, ScreenExtractor, TextExtractor, extract_recording};
+use crate::{OutgoingMessage, screen::Screen};
 use protocol::{
     Moment,
     name::{EVERYONE, Name},
     topic,
-};
-use terminal::{
-    OutgoingMessage,
-    extract::{Extracted, ScreenExtractor, TextExtractor, extract_recording},
-    screen::Screen,
 };
 
 /// The largest numbers of rows and columns of a screen.
@@ -135,5 +132,13 @@ fn check_screen(screen: &mut Screen) {
             "{:?}",
             String::from_utf8_lossy(&answers)
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn corpus() {
+        testkit::corpus::run("screen", super::run);
     }
 }
