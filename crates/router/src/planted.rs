@@ -124,12 +124,12 @@ impl Planted {
         name.filter(|_| !self.has(Bug::SilentDrop))
     }
 
-    /// The ticket of the change with which a SEND is accepted.
+    /// The ticket that must be persisted before a SEND is accepted.
     pub(super) fn awaited(self, ticket: u64) -> u64 {
         ticket.saturating_sub(u64::from(self.has(Bug::AcceptedEarly)))
     }
 
-    /// The streams of which the first message is lost when their recipient's connection ends.
+    /// The streams that lose their first message when their recipient's connection ends.
     pub(super) fn lost(self, streams: &BTreeSet<StreamKey>) -> Vec<StreamKey> {
         if self.has(Bug::LostRedelivery) { streams.iter().copied().collect() } else { Vec::new() }
     }
@@ -139,7 +139,7 @@ impl Planted {
         if self.has(Bug::ForgottenDoubles) { T::default() } else { senders }
     }
 
-    /// The agent for which a restored notice waits.
+    /// The agent that a restored notice waits for.
     pub(super) fn notified<T>(self, sender: Option<T>) -> Option<T> {
         sender.filter(|_| !self.has(Bug::ForgottenAnswers))
     }

@@ -2,7 +2,7 @@
 //! panic, take bounded memory, and give the same messages.
 
 use super::{Extracted, ScreenExtractor, TextExtractor, extract_recording};
-use crate::{OutgoingMessage, screen::Screen};
+use crate::{OutgoingMessage, oracle::is_terminal_answer, screen::Screen};
 use protocol::{
     Moment,
     name::{EVERYONE, Name},
@@ -112,8 +112,7 @@ fn check(message: &OutgoingMessage) {
     }
 }
 
-/// Checks the limits of a screen, and that its answers are control sequences whose parameters are
-/// numbers.
+/// Checks the limits of a screen, and that it answers as a terminal does.
 fn check_screen(screen: &mut Screen) {
     let (columns, rows) = screen.size();
     assert!((2..=COLUMNS_MAX).contains(&columns) && (1..=ROWS_MAX).contains(&rows));
@@ -122,17 +121,7 @@ fn check_screen(screen: &mut Screen) {
     assert!(screen.cleanup().len() < 256);
     let answers = screen.take_answers();
     assert!(answers.len() < 2 * ANSWER_BYTES_MAX);
-    for answer in answers.split(|byte| *byte == 0x1b).skip(1) {
-        let is_plain = |byte: &u8| byte.is_ascii_digit() || b"?>;".contains(byte);
-        let digits = answer.strip_prefix(b"[").and_then(|rest| rest.split_last());
-        assert!(
-            digits.is_some_and(
-                |(last, digits)| last.is_ascii_alphabetic() && digits.iter().all(is_plain)
-            ),
-            "{:?}",
-            String::from_utf8_lossy(&answers)
-        );
-    }
+    assert!(is_terminal_answer(&answers), "{:?}", String::from_utf8_lossy(&answers));
 }
 
 #[cfg(test)]

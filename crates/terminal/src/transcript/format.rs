@@ -23,7 +23,7 @@ pub struct Format {
     pub location: Location,
     /// Makes a parser for one file.
     pub parser: fn() -> Box<dyn Parser>,
-    /// The lines of an example: a prompt and its reply, in which TEXT stands for their text.
+    /// The lines of an example: a prompt and its reply, with TEXT for the text of both.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) turn: &'static str,
 }
