@@ -11,8 +11,8 @@ packages() {
         return 1
     fi
     export DEBIAN_FRONTEND=noninteractive
-    # Several scripts may install at once. In a session of its own, apt is not interrupted when ci/run
-    # ends what it started.
+    # Several scripts may install at once. In a session of its own, apt is not interrupted when
+    # ci/run ends what it started.
     setsid --wait flock /var/cache/apt sh -ec '
         apt-get -q -o DPkg::Lock::Timeout=600 update
         apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends "$@"' apt "${missing[@]}"

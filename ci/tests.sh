@@ -5,7 +5,8 @@
 # (filters for the test binary `it`; if empty, all its tests run) and `long` (options that skip the
 # longest unit tests).
 
-# These systems start processes more slowly than Linux, so only two tests run at a time on each processor.
+# These systems start processes more slowly than Linux, so only two tests run at a time on each
+# processor.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc)))}
 
 # `skip BINARY`: prints arguments with which a test binary skips the tests of the list, each given

@@ -23,7 +23,8 @@
 //!
 //! Read the crates in this order: [`protocol`] (the messages), [`router`] (who gets them),
 //! [`client`], [`terminal`]; then the modules here: `daemon`, `wrap` and [`cli`]. ARCHITECTURE.md
-//! has a map of the code, its rules and their reasons; docs/PROTOCOL.md describes the wire protocol.
+//! has a map of the code, its rules and their reasons; docs/PROTOCOL.md describes the wire
+//! protocol.
 
 #![cfg_attr(
     test,

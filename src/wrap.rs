@@ -274,7 +274,7 @@ fn run_joined(
     let recipe = settings.recipes.choose(&words, process::SYSTEM, version.as_ref());
     tracing::info!("the recipe is {}", recipe.name);
     let transcript = recipe.transcript;
-    let mut side = bridge_settings(&settings, client.name(), recipe, size, seed);
+    let mut side = terminal_settings(&settings, client.name(), recipe, size, seed);
     let directory = settings.directory.as_deref();
     let wrapped = Wrapped::of(&settings.command, directory);
     show_prospect(&settings, wrapped.as_ref(), client.name());
@@ -330,7 +330,7 @@ fn run_joined(
     Ok(ended)
 }
 
-fn bridge_settings(
+fn terminal_settings(
     settings: &Settings,
     name: &str,
     recipe: Recipe,

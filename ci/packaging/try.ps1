@@ -1,6 +1,7 @@
 # Tries the installer on a Windows machine without Agent Relay, in an elevated PowerShell:
 #     ci\packaging\try.ps1 FIRST NEXT FAILING
-# FIRST is the .msi of a version, the others are those of ci/packaging/next. Leaves the homes behind.
+# FIRST is the .msi of a version, the others are those of ci/packaging/next. Leaves the homes
+# behind.
 param([Parameter(Mandatory)][string]$First, [Parameter(Mandatory)][string]$Next, [Parameter(Mandatory)][string]$Failing)
 $ErrorActionPreference = 'Stop'
 $programs = "$Env:ProgramFiles\agent-relay"

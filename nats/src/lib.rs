@@ -13,10 +13,10 @@
 //! - [`presence`] knows which hosts are there and what they export.
 //! - [`bridge`] is the loop around them, [`link`] the connection, [`js`] JetStream's JSON, and
 //!   [`subject`] the names in NATS.
-//! - [`side`] is the local side, around the border in the main crate; [`local`] is the channel to it.
+//! - [`side`] is the local side, around the border in [`machines`]; [`local`] is the channel to it.
 //!
-//! A message is acknowledged to the sender's daemon when the receiver's daemon has accepted it. What
-//! NATS keeps, repeats or loses in between changes nothing of that.
+//! A message is acknowledged to the sender's daemon when the receiver's daemon has accepted it.
+//! What NATS keeps, repeats or loses in between changes nothing of that.
 
 pub mod batch;
 pub mod bridge;

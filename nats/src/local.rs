@@ -32,8 +32,8 @@ pub enum ToLocal {
 /// A request of the local side.
 #[derive(Debug)]
 pub enum FromLocal {
-    /// Carry a frame to a host whose presence had this number. The answer is [`ToLocal::Carried`] or
-    /// [`ToLocal::Refused`], unless the host becomes absent.
+    /// Carry a frame to a host whose presence had this number. The answer is [`ToLocal::Carried`]
+    /// or [`ToLocal::Refused`], unless the host becomes absent.
     Carry(Carry, u64),
     /// The frame of this id of a host is dealt with, and not refused.
     Confirm(Host, String),

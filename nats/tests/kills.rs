@@ -1,5 +1,5 @@
-//! Messages between hosts while daemons, bridges and NATS servers are killed, and servers paused, at
-//! random: none is lost or doubled, and the order of each pair is kept.
+//! Messages between hosts while daemons, bridges and NATS servers are killed, and servers paused,
+//! at random: none is lost or doubled, and the order of each pair is kept.
 //!
 //! `AGENT_RELAY_NATS_MESSAGES` is the number of messages, `AGENT_RELAY_NATS_AGENTS` the number of
 //! agents on all three hosts, `AGENT_RELAY_NATS_SECONDS` the time over which they send, and

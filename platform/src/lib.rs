@@ -5,7 +5,7 @@
 //! items in the same order, so that they can be read side by side. The feature's own file documents
 //! the contract of both, and `tests/contract.rs` checks the contract on every system.
 //!
-//! Framing, retries, limits, logging and policy are in the main crate. This crate does not know
+//! Framing, retries, limits, logging and policy are in other crates. This crate does not know
 //! envelopes.
 //!
 //! Errors are [`std::io::Error`]s whose text names the object: the path, the pipe, the command.

@@ -66,8 +66,8 @@ macro_rules! agent_command {
             #[argh(switch)]
             no_hooks: bool,
 
-            /// hand the agent's CLI tools to talk to others (MCP), for this run; for those CLIs that
-            /// docs/MCP.md names
+            /// hand the agent's CLI tools to talk to others (MCP), for this run; for those CLIs
+            /// that docs/MCP.md names
             #[argh(switch)]
             mcp: bool,
 

@@ -133,7 +133,7 @@ fn within<T: Send + 'static>(
 ) -> Option<T> {
     let (done, result) = bounded(1);
     thread::Builder::new()
-        .name(HOOK.to_owned())
+        .name("hook".to_owned())
         .spawn(move || {
             // Nobody waits any more if the time is over.
             let _ = done.send(work());

@@ -52,7 +52,7 @@ agent_command! {
         #[argh(option, arg_name = "file")]
         record: Option<String>,
     } {
-        /// use a name of the folder
+        /// name the agent after its directory
         #[argh(switch, hidden_help)]
         made_up_name: bool,
 

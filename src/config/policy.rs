@@ -36,8 +36,7 @@ pub fn load(home: &Path) -> Result<Option<Policy>, ConfigError> {
 }
 
 /// The error of a home whose policy.toml is missing, although its rules were in force.
-#[must_use]
-pub fn missing(home: &Path) -> ConfigError {
+pub(crate) fn missing(home: &Path) -> ConfigError {
     ConfigError {
         path: home.join(FILE),
         line: None,
@@ -232,8 +231,8 @@ mod tests {
         assert_eq!(policy.per_pair_per_minute, NonZeroU32::new(30));
         let rules: Vec<_> = policy.rules.iter().map(|rule| (rule.line, rule.allow)).collect();
         assert_eq!(rules, [(1, true), (11, false)]);
-        assert!(policy.allows("ANN", "bob", Some("chat")));
-        assert!(!policy.allows("Ann", "Bob", Some("Chat")));
+        assert_eq!(policy.rule_against("ANN", "bob", Some("chat")), None);
+        assert_eq!(policy.rule_against("Ann", "Bob", Some("Chat")), Some(&policy.rules[1]));
     }
 
     #[test]

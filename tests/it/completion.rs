@@ -116,7 +116,8 @@ fn completes(shell: &str, arguments: &[&str], file: &str, startup: &str) {
     assert!(!sandbox.directory().join("pwned").exists());
 }
 
-/// Whether the screen shows a prompt and nothing else. A shell may lose keys that come before its prompt.
+/// Whether the screen shows a prompt and nothing else. A shell may lose keys that come before its
+/// prompt.
 fn is_prompt(screen: &str) -> bool {
     screen.trim_end() == "$"
 }

@@ -118,8 +118,8 @@ fn inbox_is_taken_only_in_an_agent_with_hooks() {
 }
 
 /// A program under the name of Claude Code that runs its hooks as that does: it begins a turn,
-/// waits until it is told of a message, reads it, and reports the result. Each hook is repeated until
-/// it has worked, since it gives up after half a second.
+/// waits until it is told of a message, reads it, and reports the result. Each hook is repeated
+/// until it has worked, since it gives up after half a second.
 const CLAUDE: &str = r#"
 begin_turn
 echo ready

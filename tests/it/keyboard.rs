@@ -19,6 +19,7 @@ use std::{
     thread,
 };
 use testkit::{
+    programs::example_program,
     raw::Raw,
     sandbox::Sandbox,
     terminal::Terminal,
@@ -175,8 +176,8 @@ impl<'a> Stage<'a> {
         let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
         text.replace("{dir}", directory.to_str().unwrap())
             .replace("{name}", name)
-            .replace("{toy}", test_program("toy").to_str().unwrap())
-            .replace("{lines}", test_program("lines").to_str().unwrap())
+            .replace("{toy}", &example_program("toy"))
+            .replace("{lines}", &example_program("lines"))
             .replace("{relay}", relay.to_str().unwrap())
     }
 
@@ -396,15 +397,6 @@ fn id(number: usize) -> String {
     format!("hostile-{number}")
 }
 
-/// A program of the tests, which `cargo test` builds as an example.
-fn test_program(name: &str) -> PathBuf {
-    let tests = env::current_exe().unwrap();
-    let built = tests.parent().and_then(Path::parent).unwrap().join("examples");
-    let program = built.join(format!("{name}{}", env::consts::EXE_SUFFIX));
-    assert!(program.exists(), "{} is missing: run cargo build --examples", program.display());
-    program
-}
-
 /// A recipe that makes the program `toy` a known agent.
 const TOY_RECIPE: &str = r#"
 [[recipe]]
@@ -421,15 +413,15 @@ fn write_files(sandbox: &Sandbox, files: &[(&str, File)]) {
         match file {
             File::Text(text) => fs::write(&path, text).unwrap(),
             File::Script(text) => {
-                let toy = test_program("toy");
+                let toy = example_program("toy");
                 let text = text.replace("{dir}", sandbox.directory().to_str().unwrap());
-                fs::write(&path, text.replace("{toy}", toy.to_str().unwrap())).unwrap();
+                fs::write(&path, text.replace("{toy}", &toy)).unwrap();
                 let mut chmod = sandbox.program("chmod");
                 chmod.arg("+x").arg(&path);
                 assert!(output(chmod).status.success());
             }
             File::Copy(program) => drop(fs::copy(find_on_path(program), &path).unwrap()),
-            File::Toy => drop(fs::copy(test_program("toy"), &path).unwrap()),
+            File::Toy => drop(fs::copy(example_program("toy"), &path).unwrap()),
         }
     }
 }

@@ -232,7 +232,7 @@ fn program_of_a_killed_wrapper_ends_and_its_name_is_free() {
     until("the daemon, the wrapper and its program run", || matches!(count(), 0 | 3));
     wrap::send(&mut bob, "Ann", "the message");
     ann.wait_for("[relay ");
-    wrap::signal(&sandbox, "-KILL", &ann);
+    sandbox.signal("KILL", ann.pty.pid().into());
     until("only the daemon is left", || count() <= 1);
     drop(ann);
     let again = wrap::wrap_line_reader(&sandbox, "Ann", &[]);

@@ -17,10 +17,11 @@ use std::{
     fs,
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread::{self, JoinHandle},
 };
 use testkit::{
+    programs::Running,
     raw::Raw,
     sandbox::Sandbox,
     waiting::{WATCHDOG, output, until, wait},
@@ -484,16 +485,6 @@ fn bridge_and_stdio_link_two_machines_until_they_are_stopped() {
     running.0.kill().unwrap();
     wait(&mut running.0, "the bridge");
     await_presence(&pi, "Ann@laptop", false);
-}
-
-/// A process that is ended with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }
 
 #[test]

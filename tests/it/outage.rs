@@ -16,7 +16,7 @@ use std::{
     thread,
 };
 use testkit::{
-    sandbox::Sandbox,
+    sandbox::{Sandbox, daemon_in},
     terminal::Terminal,
     waiting::{self, until},
 };
@@ -42,23 +42,7 @@ fn is_marked(sandbox: &Sandbox) -> bool {
 
 /// Returns the daemon's process id, if one is up.
 pub(crate) fn daemon(sandbox: &Sandbox) -> Option<u64> {
-    let status = sandbox.run(["status", "--json"]);
-    let status: Value = serde_json::from_slice(&status.stdout).ok()?;
-    status["status"]["daemon"]["pid"].as_u64()
-}
-
-#[track_caller]
-fn kill(sandbox: &Sandbox, pid: u64) {
-    let pid = pid.to_string();
-    let line = if SYSTEM == "windows" {
-        ["taskkill", "/F", "/PID", &pid]
-    } else {
-        ["kill", "-s", "KILL", &pid]
-    };
-    let mut kill = sandbox.program(line[0]);
-    kill.args(&line[1..]);
-    let ended = waiting::output(kill);
-    assert!(ended.status.success(), "{ended:?}");
+    daemon_in(&sandbox.run(["status", "--json"]))
 }
 
 /// Stops the daemon by a signal, or by `down` on a system without signals.
@@ -68,16 +52,14 @@ fn stop(detached: &DetachedDaemon) {
         detached.run_ok(&["down"]);
         return;
     }
-    let mut kill = detached.0.program("kill");
-    kill.args(["-s", "TERM", &daemon(&detached.0).unwrap().to_string()]);
-    assert!(waiting::output(kill).status.success());
+    detached.0.signal("TERM", daemon(&detached.0).unwrap());
 }
 
 /// Kills the daemon, and waits until another one is up.
 #[track_caller]
 fn kill_and_await_another(sandbox: &Sandbox) {
     let old = daemon(sandbox).expect("a daemon is up");
-    kill(sandbox, old);
+    sandbox.kill_process(old);
     until("another daemon is up", || daemon(sandbox).is_some_and(|new| new != old));
 }
 
@@ -204,7 +186,7 @@ fn daemon_is_restarted_at_most_five_times_a_minute() {
     // Entries of the current time make the test independent of its own duration.
     let now = format!("{}\n", clock::unix_ms());
     fs::write(detached.0.home().join("starts"), now.repeat(5)).unwrap();
-    kill(&detached.0, daemon(&detached.0).unwrap());
+    detached.0.kill_process(daemon(&detached.0).unwrap());
     until("Ann's wrapper gives up", || log(&detached.0).contains(TOO_OFTEN));
     assert_eq!((daemon(&detached.0), starts(&detached.0).len()), (None, 5));
 
@@ -302,7 +284,7 @@ fn up_succeeds_directly_after_a_loaded_daemon_was_killed() {
                 client.send(&name(number + 1), &body, json!({"requires_ack": true}));
             }
         }
-        kill(sandbox, pid);
+        sandbox.kill_process(pid);
         detached.run_ok(&["up"]);
         clients = (0..CLIENTS).map(|number| sandbox.join(&name(number))).collect();
     }

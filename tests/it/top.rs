@@ -3,7 +3,7 @@
 use crate::{
     commands::{DONE, USAGE, err, run},
     killed::suspend,
-    wrap::{signal, wrap_line_reader},
+    wrap::wrap_line_reader,
 };
 use ::terminal::agents::AGENTS;
 use expect_test::{Expect, expect};
@@ -449,7 +449,7 @@ fn end_of_every_kind_leaves_the_terminal_as_it_was() {
     }
     let top = start(&sandbox, &["top"], &[]);
     top.wait_for("no agents; start one with");
-    signal(&sandbox, "-TERM", &top);
+    sandbox.signal("TERM", top.pty.pid().into());
     assert_eq!(top.finish(), 1);
 }
 

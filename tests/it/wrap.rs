@@ -76,13 +76,6 @@ fn ann(asking: &mut Raw) -> Option<Value> {
     asking.agents().into_iter().find(|agent| agent["name"] == "Ann")
 }
 
-#[track_caller]
-pub(crate) fn signal(sandbox: &Sandbox, signal: &str, terminal: &Terminal) {
-    let mut kill = sandbox.program("kill");
-    kill.args([signal, &terminal.pty.pid().to_string()]);
-    assert!(waiting::output(kill).status.success());
-}
-
 #[test]
 fn two_shells_talk_both_ways() {
     let sandbox = Sandbox::new();
@@ -148,7 +141,7 @@ fn terminal_size_reaches_the_command() {
 fn message_never_runs_in_a_shell() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    let ann = shell(&sandbox, "Ann");
+    let mut ann = shell(&sandbox, "Ann");
     for body in [
         "touch pwned",
         "$(touch pwned) `touch pwned`",
@@ -162,7 +155,8 @@ fn message_never_runs_in_a_shell() {
         send(&mut bob, "Ann", body);
     }
     wait_until_all_typed(&sandbox);
-    ann.wait_for_row("$");
+    ann.press("echo done\r");
+    ann.wait_for_row("done");
     assert!(!sandbox.directory().join("pwned").exists(), "{}", ann.text());
 }
 
@@ -540,7 +534,7 @@ fn terminal_hangup_ends_the_command_and_the_wrapper() {
     let sandbox = Sandbox::new();
     let script = "trap 'echo told > told; exit' HUP; echo ready; while :; do sleep 0.05; done";
     let ann = running_script(&sandbox, script);
-    signal(&sandbox, "-HUP", &ann);
+    sandbox.signal("HUP", ann.pty.pid().into());
     ann.finish();
     assert_eq!(fs::read_to_string(sandbox.directory().join("told")).unwrap(), "told\n");
     ann_is_here(&sandbox, false);
@@ -551,7 +545,7 @@ fn unresponsive_command_is_killed() {
     let sandbox = Sandbox::new();
     let script = "trap '' HUP TERM INT; echo ready; while :; do sleep 0.05; done";
     let ann = running_script(&sandbox, script);
-    signal(&sandbox, "-TERM", &ann);
+    sandbox.signal("TERM", ann.pty.pid().into());
     assert_eq!(ann.finish(), 137);
 }
 
@@ -564,7 +558,7 @@ fn mail_for_a_command_that_does_not_read_is_kept() {
     ann.wait_for_row("busy");
     send(&mut bob, "Ann", &body);
     ann.wait_for("a line that nobody reads");
-    signal(&sandbox, "-TERM", &ann);
+    sandbox.signal("TERM", ann.pty.pid().into());
     assert_ne!(ann.finish(), 0);
     let mut ann = sandbox.join("Ann");
     let redelivered = receive(&mut ann);

@@ -1,5 +1,5 @@
-//! Two machines, each with a home of its own, that are joined by ssh or NATS: wrapped agents on both
-//! talk while the way between them is cut.
+//! Two machines, each with a home of its own, that are joined by ssh or NATS: wrapped agents on
+//! both talk while the way between them is cut.
 //!
 //! Only `ci/machines --all`, which installs sshd and nats-server, runs these tests.
 
@@ -13,37 +13,12 @@
 mod nats;
 mod ssh;
 
-use std::process::{Child, Command};
 use testkit::{
     programs::example_program,
     sandbox::Sandbox,
     terminal::Terminal,
     waiting::{self, until},
 };
-
-/// A process that is ended with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(mut command: Command) -> Self {
-        Self(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // A process that has ended already cannot be killed.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// Sends a signal to a process.
-fn signal(sandbox: &Sandbox, signal: &str, pid: u32) {
-    let mut kill = sandbox.program("kill");
-    kill.args(["-s", signal, &pid.to_string()]);
-    assert!(waiting::output(kill).status.success());
-}
 
 /// Wraps a program that reads lines, as an agent.
 fn wrap(sandbox: &Sandbox, name: &str) -> Terminal {

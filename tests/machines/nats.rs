@@ -1,13 +1,13 @@
 //! Machines that are joined by `agent-relay-nats`, with a nats-server of the test.
 
-use crate::{Pair, Running, await_presence};
+use crate::{Pair, await_presence};
 use std::{
     env,
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::Command,
 };
-use testkit::{sandbox::Sandbox, waiting::until};
+use testkit::{programs::Running, sandbox::Sandbox, waiting::until};
 
 /// A nats-server on a port of this machine, whose files outlive its process.
 struct Nats<'a> {

@@ -1,6 +1,6 @@
 //! Machines that are joined by `bridge` and `stdio` over ssh, with an sshd of the test.
 
-use crate::{Pair, Running, await_presence, signal};
+use crate::{Pair, await_presence};
 use platform::process;
 use std::{
     fs,
@@ -9,6 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 use testkit::{
+    programs::Running,
     sandbox::Sandbox,
     waiting::{output, until},
 };
@@ -86,8 +87,8 @@ fn bridge(laptop: &Sandbox, ssh: &[String]) -> Command {
 }
 
 /// The ssh that a bridge runs.
-fn ssh_of(bridge: &Running) -> u32 {
-    *process::family(bridge.0.id()).get(1).expect("the bridge runs ssh")
+fn ssh_of(bridge: &Running) -> u64 {
+    process::family(bridge.0.id())[1].into()
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn wrapped_agents_talk_through_ssh_though_it_is_killed() {
     pair.await_end("one");
     // This one is on its way, or waits, while there is no ssh.
     pair.begin("two");
-    signal(&laptop, "KILL", ssh_of(&bridge));
+    laptop.signal("KILL", ssh_of(&bridge));
     pair.await_end("two");
     pair.check_frames();
 }
@@ -114,7 +115,7 @@ fn link_that_stalls_is_given_up_and_made_again() {
     await_presence(&laptop, "Bob@pi", true);
     let (mut ann, mut bob) = (laptop.join("Ann"), pi.join("Bob"));
     let stalled = ssh_of(&bridge);
-    signal(&laptop, "STOP", stalled);
+    laptop.signal("STOP", stalled);
     let body = "x".repeat(900_000);
     ann.send("Bob@pi", &body, serde_json::json!({"requires_ack": true}));
     ann.expect("ACK");

@@ -19,8 +19,9 @@ use platform::{
     transport::Stream,
 };
 use serde_json::Value;
-use stage::{Stage, account, stderr, until};
+use stage::{Stage, account, stderr};
 use std::{fs, io};
+use testkit::{sandbox::daemon_in, waiting::until};
 
 const IMAGE: &str = r"HKLM\SYSTEM\CurrentControlSet\Services\agent-relay";
 const SOURCE: &str = r"HKLM\SYSTEM\CurrentControlSet\Services\EventLog\Application\agent-relay";
@@ -316,8 +317,7 @@ fn service_restarts_after_a_crash() {
 
 /// The process id of the daemon, if it answers.
 fn daemon_pid(stage: &Stage) -> Option<u64> {
-    let status: Value = serde_json::from_slice(&stage.run(&["status", "--json"]).stdout).ok()?;
-    status["status"]["daemon"]["pid"].as_u64()
+    daemon_in(&stage.run(&["status", "--json"]))
 }
 
 #[test]

@@ -15,12 +15,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, Instant},
 };
-
-/// The limit for every wait; the service manager itself gives up after half a minute.
-const WATCHDOG: Duration = Duration::from_secs(60);
+use testkit::waiting::{output, until};
 
 /// A lock held by the test that has the service installed: a machine has only one such service.
 static INSTALLATION: Mutex<()> = Mutex::new(());
@@ -96,7 +92,7 @@ impl Stage {
         let mut command = self.command(&arguments);
         command.env("AGENT_RELAY_HOME", self.local.join("other"));
         command.env("AGENT_RELAY_ENDPOINT", r"\\.\pipe\agent-relay-nowhere");
-        let output = run_with_watchdog(command);
+        let output = output(command);
         assert!(output.status.success(), "{arguments:?}: {}", self.describe(&output));
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -105,7 +101,7 @@ impl Stage {
     pub(crate) fn run_in_agent(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         command.env("AGENT_RELAY_AGENT", "Ann");
-        run_with_watchdog(command)
+        output(command)
     }
 
     /// Starts an agent that receives one message.
@@ -158,7 +154,7 @@ impl Stage {
         let other = self.programs.join("other");
         fs::create_dir_all(&other).unwrap();
         fs::copy(self.program(), other.join("agent-relay.exe")).unwrap();
-        run_with_watchdog(self.command_of(r"other\agent-relay.exe", arguments))
+        output(self.command_of(r"other\agent-relay.exe", arguments))
     }
 
     /// Runs a command with a copy of the program behind a junction.
@@ -168,11 +164,11 @@ impl Stage {
         fs::copy(self.program(), target.join("agent-relay.exe")).unwrap();
         let [target, link] = [target, link].map(|path| path.display().to_string());
         self.tool("cmd.exe", &["/c", "mklink", "/J", &link, &target]);
-        run_with_watchdog(self.command_of(r"link\agent-relay.exe", arguments))
+        output(self.command_of(r"link\agent-relay.exe", arguments))
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        run_with_watchdog(self.command(arguments))
+        output(self.command(arguments))
     }
 
     fn command(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
@@ -213,19 +209,6 @@ impl Drop for Stage {
     }
 }
 
-/// Runs a command to its end, under the watchdog.
-#[track_caller]
-fn run_with_watchdog(mut command: Command) -> Output {
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let waiter = thread::spawn(move || child.wait_with_output().unwrap());
-    let end = Instant::now() + WATCHDOG;
-    while !waiter.is_finished() {
-        assert!(Instant::now() < end, "{command:?} does not end");
-        thread::sleep(Duration::from_millis(10));
-    }
-    waiter.join().unwrap()
-}
-
 /// A `listen` command that ends after one message. Killed on drop.
 pub(crate) struct Listener(Child);
 
@@ -257,14 +240,4 @@ pub(crate) fn path(value: &Value) -> PathBuf {
 /// The SID of `NT SERVICE\agent-relay`.
 pub(crate) fn account() -> &'static str {
     "S-1-5-80-722816291-908252167-3255456494-1261689126-2257521638"
-}
-
-/// Polls until a condition holds. Panics when the watchdog runs out.
-#[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + WATCHDOG;
-    while !holds() {
-        assert!(Instant::now() < end, "timed out: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -18,7 +18,7 @@ use std::{
 };
 use testkit::{
     managed::{self, ServiceHost},
-    sandbox::Sandbox,
+    sandbox::{Sandbox, daemon_in},
     waiting::{output, until, wait},
 };
 
@@ -227,9 +227,7 @@ fn install_without_systemd_changes_nothing() {
 
 /// The process id of the daemon of `sandbox`, if it answers.
 fn daemon_pid(sandbox: &Sandbox) -> Option<u64> {
-    let output = sandbox.run(["status", "--json"]);
-    let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-    status["status"]["daemon"]["pid"].as_u64()
+    daemon_in(&sandbox.run(["status", "--json"]))
 }
 
 #[test]
@@ -239,7 +237,7 @@ fn supervisor_restarts_a_killed_daemon_and_gives_up_after_five_failures() {
     let mut supervisor = command.stderr(Stdio::null()).spawn().unwrap();
     until("the daemon is up", || daemon_pid(&sandbox).is_some());
     let before = daemon_pid(&sandbox).unwrap();
-    managed::kill(&sandbox, before);
+    sandbox.kill_process(before);
     until("the daemon is restarted", || daemon_pid(&sandbox).is_some_and(|pid| pid != before));
     // A second supervisor ends at once: the daemon runs already.
     let mut command = sandbox.command(["up", "--foreground", "--supervised"]);

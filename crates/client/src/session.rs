@@ -156,7 +156,7 @@ impl Session {
 
     /// Whether a WELCOME has ever arrived.
     #[must_use]
-    pub const fn has_joined(&self) -> bool {
+    pub(crate) const fn has_joined(&self) -> bool {
         self.joined
     }
 

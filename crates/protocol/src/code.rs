@@ -4,8 +4,8 @@ use super::wire_enum::wire_enum;
 use std::fmt;
 
 wire_enum! {
-    /// A code of an ERROR: when it is sent, and what a client should do. All but the last two end the
-    /// connection. docs/PROTOCOL.md has these comments as tables.
+    /// A code of an ERROR: when it is sent, and what a client should do. All but the last two end
+    /// the connection. docs/PROTOCOL.md has these comments as tables.
     ErrorCode {
         /// The frame is empty, not UTF-8, not JSON, or not an object.
         ///
@@ -144,8 +144,8 @@ wire_enum! {
         /// A limit is reached. Of a SEND: `per_pair_per_minute` of `policy.toml`, whose message
         /// says how long to wait; streams; open questions of a name. Of SUBSCRIBE and UNSUBSCRIBE:
         /// see [topics](docs/PROTOCOL.md#topics). Of a request: 32 wait already; the daemon has no
-        /// memory for the answer; a dead letter's queue has no room. Of an answer: the daemon has no
-        /// room for it.
+        /// memory for the answer; a dead letter's queue has no room. Of an answer: the daemon has
+        /// no room for it.
         ///
         /// Give something up first, or try later.
         Limit = "LIMIT",

@@ -514,7 +514,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// The obstacle to the next attempt of a delivery. docs/RELAY-API.md has these comments as a table.
+    /// The obstacle to the next attempt of a delivery. docs/RELAY-API.md has these comments as a
+    /// table.
     WaitsFor {
         /// The message or the next numbers of its stream are being stored.
         Store = "store",

@@ -2,13 +2,14 @@
 //! may send to another.
 //!
 //! A policy never changes: it is shared behind an `Arc`, and a reload replaces it. The state of
-//! rate limits, which changes with each message, is in [`Pairs`].
+//! rate limits, which changes with each message, is in `Pairs`.
 
 mod glob;
 mod pairs;
 
 pub use glob::{Glob, GlobError};
-pub use pairs::{PER_MINUTE_MAX, Pairs};
+pub use pairs::PER_MINUTE_MAX;
+pub(crate) use pairs::Pairs;
 
 use protocol::{
     name::{Name, OPERATOR, RELAY},
@@ -41,16 +42,11 @@ impl Policy {
         self.keys.get(name)
     }
 
-    /// Whether `from` may send to `to`, on this topic or on none.
+    /// Returns the rule that forbids a message from `from` to `to`, on this topic or on none, if
+    /// one does.
     ///
     /// `to` is one recipient: a message to everyone or to a topic is checked for each. For a
     /// request to `@relay` the topic is the request. A companion sends under its agent's name.
-    #[must_use]
-    pub fn allows(&self, from: &str, to: &str, topic: Option<&str>) -> bool {
-        self.rule_against(from, to, topic).is_none()
-    }
-
-    /// Returns the rule that forbids a message, if one does.
     ///
     /// No rule forbids an operator's request to `@relay`: with a rule against everyone, the owner
     /// could not replace the policy any more.
@@ -67,7 +63,7 @@ impl Policy {
 /// The rules of a policy that match a sender and a topic, so that a message to many compares only
 /// these rules with each recipient.
 #[derive(Clone, Debug)]
-pub struct Applicable {
+pub(crate) struct Applicable {
     policy: Arc<Policy>,
     /// The rules' indices, in order.
     rules: Vec<usize>,
@@ -75,28 +71,24 @@ pub struct Applicable {
 
 impl Applicable {
     /// Returns the rules that match messages of `from` on this topic, or on none.
-    #[must_use]
-    pub fn new(policy: &Arc<Policy>, from: &str, topic: Option<&str>) -> Self {
+    pub(crate) fn new(policy: &Arc<Policy>, from: &str, topic: Option<&str>) -> Self {
         let rules = policy.rules.iter().enumerate();
         let rules = rules.filter(|(_, rule)| rule.matches_sender(from, topic));
         Self { rules: rules.map(|(at, _)| at).collect(), policy: policy.clone() }
     }
 
     /// Returns the number of rules.
-    #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.rules.len()
     }
 
     /// Whether no rule matches.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
     /// Whether the rules allow the message to this agent.
-    #[must_use]
-    pub fn allows(&self, to: &str) -> bool {
+    pub(crate) fn allows(&self, to: &str) -> bool {
         let mut rules = self.rules.iter().map(|at| &self.policy.rules[*at]);
         rules.find(|rule| rule.to.matches(to)).is_none_or(|rule| rule.allow)
     }
@@ -129,8 +121,7 @@ impl Rule {
     }
 
     /// Returns the answer to a sender whose message this rule forbids.
-    #[must_use]
-    pub fn refusal(&self, from: &str, to: &str) -> String {
+    pub(crate) fn refusal(&self, from: &str, to: &str) -> String {
         format!("{from} may not send this to {to}: line {} of policy.toml forbids it", self.line)
     }
 }
@@ -160,7 +151,6 @@ mod tests {
     fn check(policy: &Policy, from: &str, to: &str, topic: Option<&str>, line: Option<usize>) {
         let against = policy.rule_against(from, to, topic).map(|rule| rule.line);
         assert_eq!(against, line, "{from} to {to} on {topic:?}");
-        assert_eq!(policy.allows(from, to, topic), line.is_none());
         let applicable = Applicable::new(&Arc::new(policy.clone()), from, topic);
         assert!(to == RELAY || applicable.allows(to) == line.is_none(), "{applicable:?}");
     }

@@ -177,14 +177,14 @@ impl<T> Schedule<T> {
     }
 
     /// Whether a client has an entry that can be handled.
-    #[must_use]
-    pub fn is_ready(&self, client: ClientId) -> bool {
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn is_ready(&self, client: ClientId) -> bool {
         self.queues.get(&client).is_some_and(Queue::is_ready)
     }
 
     /// Whether a client has no entries.
-    #[must_use]
-    pub fn is_empty(&self, client: ClientId) -> bool {
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn is_empty(&self, client: ClientId) -> bool {
         self.queues.get(&client).is_none_or(|queue| queue.entries.is_empty())
     }
 

@@ -5,7 +5,7 @@ use super::hooks::{Armed, ReadFile, Unarmed};
 use serde_json::{Map, Value};
 
 /// The name under which a CLI knows the server.
-pub const SERVER: &str = "agent-relay";
+pub(crate) const SERVER: &str = "agent-relay";
 
 /// The longest time that a CLI has to wait for the result of a tool, in seconds: an agent may be
 /// asked for an hour.

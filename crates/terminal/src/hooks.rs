@@ -74,8 +74,8 @@ impl Extension {
     /// The name of each extension.
     pub const NAME: &'static str = "agent-relay";
 
-    /// The file by which the [hooks](docs/WRAPPER.md#hooks) of our extension find their wrapper. It is
-    /// set for a wrapped Gemini CLI; `GEMINI_CLI` is set to nothing then.
+    /// The file by which the [hooks](docs/WRAPPER.md#hooks) of our extension find their wrapper. It
+    /// is set for a wrapped Gemini CLI; `GEMINI_CLI` is set to nothing then.
     pub const WRAPPER_VARIABLE: &'static str = "AGENT_RELAY_WRAPPER_FILE";
 }
 

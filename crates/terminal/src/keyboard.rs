@@ -84,8 +84,7 @@ impl Reader {
     }
 
     /// Whether another wrapper has the terminal, and reads the output of the program in it.
-    #[must_use]
-    pub fn is_relay(&self) -> bool {
+    pub(crate) fn is_relay(&self) -> bool {
         matches!(self, Self::Barred(Obstacle::Nested, _))
     }
 }

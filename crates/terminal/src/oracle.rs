@@ -52,7 +52,7 @@ impl Fates {
     }
 }
 
-/// The deadlines of a terminal side until a moment, each of which has to be a later one in the end.
+/// Steps through the deadlines of a terminal side up to a moment. Fails if they stop advancing.
 #[derive(Debug, Default)]
 pub(crate) struct Ticks(usize);
 

@@ -45,13 +45,13 @@ pub struct Cursor {
 
 /// The character in one column of a row, with the attributes that CLIs use in their composers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StyledChar {
+pub(crate) struct StyledChar {
     /// The character; a blank in an empty column and in the second column of a wide character.
-    pub character: char,
+    pub(crate) character: char,
     /// Whether the character is faint, as suggestions are.
-    pub dim: bool,
+    pub(crate) dim: bool,
     /// Whether foreground and background are exchanged, as in selected entries and drawn cursors.
-    pub inverse: bool,
+    pub(crate) inverse: bool,
 }
 
 /// A grid and the parser that paints it.
@@ -130,7 +130,7 @@ impl Screen {
     }
 
     /// Whether the program asked for bracketed pastes.
-    pub fn bracketed_paste(&self) -> bool {
+    pub(crate) fn bracketed_paste(&self) -> bool {
         self.term.mode().contains(TermMode::BRACKETED_PASTE)
     }
 

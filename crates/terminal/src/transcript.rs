@@ -11,7 +11,7 @@ mod format;
 pub mod fuzz;
 mod reader;
 
-pub use dedup::DedupWindow;
+pub(crate) use dedup::DedupWindow;
 pub use format::{Format, Home, Leader, Location, ProcessFile, ProcessSession, ProjectList};
 pub use reader::Reader;
 
@@ -46,15 +46,14 @@ impl Record {
 }
 
 /// A parser, which turns the lines of one transcript into records.
-pub trait Parser: fmt::Debug + Send {
+pub(crate) trait Parser: fmt::Debug + Send {
     /// Reads a line, which is a JSON object with this timestamp. Appends the line's records.
     fn read(&mut self, line: &str, timestamp: &str, records: &mut Vec<Record>);
 }
 
 /// Returns the texts of a message's content, which is a string, or a list of parts of which some
 /// have a text.
-#[must_use]
-pub fn texts(content: &RawValue) -> Vec<String> {
+pub(crate) fn texts(content: &RawValue) -> Vec<String> {
     #[derive(Deserialize)]
     struct Part {
         text: Option<String>,

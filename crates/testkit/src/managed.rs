@@ -1,8 +1,8 @@
 //! Checks of an installed service that the tests of systemd and of launchd share.
 
-use crate::programs::program;
 use crate::{
-    sandbox::Sandbox,
+    programs::program,
+    sandbox::{Sandbox, daemon_in},
     waiting::{output, until},
 };
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ pub fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHost) {
         listed.contains(r#""here":true"#)
     };
     until("Cid is connected", cid_is_connected);
-    kill(host.sandbox(), before);
+    host.sandbox().kill_process(before);
     // launchd restarts a service at the earliest ten seconds after its last start.
     until("the service runs again", || host.pid().is_some_and(|pid| pid != before));
     until("the daemon can be reached", || host.service()["since"].is_u64());
@@ -115,14 +115,5 @@ pub fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHost) {
 
 /// The process id of the daemon, if it answers.
 fn daemon_pid(host: &impl ServiceHost) -> Option<u64> {
-    let status: Value = serde_json::from_slice(&host.run(&["status", "--json"]).stdout).ok()?;
-    status["status"]["daemon"]["pid"].as_u64()
-}
-
-/// Kills a process without a chance to clean up, as a crash would.
-pub fn kill(sandbox: &Sandbox, pid: u64) {
-    let mut kill = sandbox.program("kill");
-    kill.args(["-9", &pid.to_string()]);
-    let killed = output(kill);
-    assert!(killed.status.success(), "{killed:?}");
+    daemon_in(&host.run(&["status", "--json"]))
 }

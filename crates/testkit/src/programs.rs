@@ -1,9 +1,27 @@
-//! The paths of the programs under test.
+//! The paths of the programs under test, and programs that run during a test.
 
 use std::{
     env,
     path::{self, PathBuf},
+    process::{Child, Command},
 };
+
+/// A process that is ended with the test.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn start(mut command: Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A process that has ended already cannot be killed.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
 
 /// The absolute path of an executable of the package whose tests these are.
 ///

@@ -5,7 +5,7 @@ use crate::{
     raw::Raw,
     waiting::{WATCHDOG, assert_success, output, until, wait},
 };
-use platform::{endpoint::Endpoint, lock::Lock, transport::Stream};
+use platform::{endpoint::Endpoint, lock::Lock, process::SYSTEM, transport::Stream};
 use serde_json::Value;
 use std::{
     ffi::OsStr,
@@ -229,6 +229,26 @@ impl Sandbox {
         assert_success(&self.run(["send", "--as", from, to, body]));
     }
 
+    /// Sends a process a signal, such as "TERM". Not on Windows.
+    #[track_caller]
+    pub fn signal(&self, signal: &str, pid: u64) {
+        let mut kill = self.program("kill");
+        kill.args(["-s", signal, &pid.to_string()]);
+        assert_success(&output(kill));
+    }
+
+    /// Kills a process without a chance to clean up, as a crash would.
+    #[track_caller]
+    pub fn kill_process(&self, pid: u64) {
+        if SYSTEM == "windows" {
+            let mut kill = self.program("taskkill");
+            kill.args(["/F", "/PID", &pid.to_string()]);
+            assert_success(&output(kill));
+        } else {
+            self.signal("KILL", pid);
+        }
+    }
+
     /// Waits until all of these agents are connected.
     #[track_caller]
     pub fn wait_for_agents(&self, names: &[&str]) {
@@ -242,18 +262,20 @@ impl Sandbox {
     /// Polls `agent-relay agents`, since no event reports the state of another agent.
     #[track_caller]
     pub fn wait_until(&self, what: &str, condition: impl Fn(&[Value]) -> bool) {
-        let mut agents = Vec::new();
-        for _ in 0..WATCHDOG.as_secs() * 10 {
+        until(what, || {
             let output = self.run(["agents", "--json"]);
             assert_success(&output);
             let lines = str::from_utf8(&output.stdout).unwrap().lines();
-            agents = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-            if condition(&agents) {
-                return;
-            }
-        }
-        panic!("timed out before {what}: {agents:?}");
+            let agents: Vec<_> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+            condition(&agents)
+        });
     }
+}
+
+/// Returns the daemon's process id from the output of `status --json`, if the daemon has answered.
+pub fn daemon_in(status: &Output) -> Option<u64> {
+    let status: Value = serde_json::from_slice(&status.stdout).ok()?;
+    status["status"]["daemon"]["pid"].as_u64()
 }
 
 impl Drop for Sandbox {

@@ -1,6 +1,6 @@
 //! What the fuzz targets do with their bytes, for all targets that see other crates from outside.
-//! The targets `router`, `screen`, `terminal` and `transcript` have their bodies in crates/router and
-//! crates/terminal.
+//! The targets `router`, `screen`, `terminal` and `transcript` have their bodies in crates/router
+//! and crates/terminal.
 //!
 //! `ci/fuzz` searches for inputs that fail. Each becomes a file of fuzz/corpus, which ordinary
 //! tests run through the bodies as well.

@@ -101,11 +101,11 @@ fn messages_wait_at_their_sender_until_the_other_daemon_has_them() {
     for number in 0..5 {
         ann.send(Outgoing::message("Bob@pi.1", number.to_string())).unwrap();
     }
-    until("five messages in the stream", || {
+    until("messages in the stream", || {
         let info = api(&nats.urls(), "$JS.API.STREAM.INFO.RELAY_pi~1")?;
         (info["state"]["messages"] != 0).then_some(())
     });
-    assert_eq!(on_their_way(&desk, "Bob@pi.1"), 5);
+    until("five messages at their sender", || (on_their_way(&desk, "Bob@pi.1") == 5).then_some(()));
     desk.kill_bridge();
     let bob = pi.join("Bob");
     pi.start_bridge();

@@ -17,8 +17,8 @@ use std::{
     process::Command,
 };
 
-/// The library by which a process sees another time. `ci/machines` installs it into a folder that is
-/// named after the machine's architecture.
+/// The library by which a process sees another time. `ci/machines` installs it into a folder that
+/// is named after the machine's architecture.
 fn faketime() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
     let mut paths = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
@@ -65,8 +65,8 @@ fn openssl(folder: &Folder, arguments: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Makes a certificate for 127.0.0.1, and the authority `ca.pem`. Returns the lines by which a server
-/// uses the certificate.
+/// Makes a certificate for 127.0.0.1, and the authority `ca.pem`. Returns the lines by which a
+/// server uses the certificate.
 fn tls(folder: &Folder) -> String {
     openssl(
         folder,
@@ -110,7 +110,8 @@ fn announced_server_is_spoken_to_only_over_tls() {
     let mut nats = Nats::with_each(&[&tls(&folder), &announces], &[]);
     let url = nats.urls().split(',').next().unwrap().replace("nats://", "tls://");
 
-    // `--tls-ca` would already require TLS of all servers, so the system's authorities are replaced.
+    // `--tls-ca` would already require TLS of all servers, so the system's authorities are
+    // replaced.
     let ca = folder.path().join("ca.pem");
     let mut host = Host::with_variables("desk", &["Ann"], &[("SSL_CERT_FILE", ca.as_os_str())]);
     host.start_bridge_with(&url, &[]);

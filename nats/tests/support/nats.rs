@@ -80,7 +80,8 @@ impl Nats {
 
     /// A server for each of the further lines in their configurations.
     pub(crate) fn with_each(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
-        // Servers that start at the same time may make a cluster without one of them, which stays so.
+        // Servers that start at the same time may make a cluster without one of them, which stays
+        // so.
         let mut clusters = (0..STARTS).map(|_| Self::start_all(more, variables));
         clusters.find(Self::knows_all).expect("a cluster with all servers")
     }

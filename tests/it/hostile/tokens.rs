@@ -31,8 +31,8 @@ fn race(sandbox: &Sandbox, token: &Value) -> [(Raw, Value); 2] {
     })
 }
 
-/// The winner gets all messages. The loser's token is refused, and its HELLO goes on without one: it
-/// waits for the name, which the winner has.
+/// The winner gets all messages. The loser's token is refused, and its HELLO goes on without one:
+/// it waits for the name, which the winner has.
 #[test]
 fn token_shown_twice_at_once_resumes_one_session() {
     let detached = DetachedDaemon::new();

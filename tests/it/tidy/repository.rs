@@ -27,8 +27,8 @@ fn table(name: &str) -> Table {
     lines.filter_map(row).collect()
 }
 
-/// Whether the crate or a module of a file has the permission. The folders of `src/` count as crates
-/// here: `crates/router/src/mail.rs` is in `router/mail`, `src/cli/up.rs` in `cli/up`.
+/// Whether the crate or a module of a file has the permission. The folders of `src/` count as
+/// crates here: `crates/router/src/mail.rs` is in `router/mail`, `src/cli/up.rs` in `cli/up`.
 pub(super) fn permits(permission: &str, path: &str) -> bool {
     let inside = match path.strip_prefix("crates/") {
         Some(inside) => inside.replacen("/src/", "/", 1),

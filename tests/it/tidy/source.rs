@@ -9,8 +9,8 @@ pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) tokens: Vec<Token>,
-    /// Paths of at least two segments, with `crate`, `self` and `super` resolved. A `use` of several names
-    /// has a path for each name.
+    /// Paths of at least two segments, with `crate`, `self` and `super` resolved. A `use` of
+    /// several names has a path for each name.
     pub(crate) paths: Vec<Token>,
 }
 
@@ -62,8 +62,8 @@ impl Source {
         found.map(|at| (at, self.at(at)))
     }
 
-    /// The module that the file is, below its crate: `crates/router/src/mail.rs` is `router::mail`. The
-    /// root package is `crate`.
+    /// The module that the file is, below its crate: `crates/router/src/mail.rs` is `router::mail`.
+    /// The root package is `crate`.
     pub(crate) fn module(&self) -> Vec<String> {
         let mut inside = self.path.trim_end_matches(".rs").split('/').peekable();
         let root = match *inside.peek().expect("a path has a part") {

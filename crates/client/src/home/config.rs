@@ -29,11 +29,12 @@ pub struct Config {
     /// The endpoint at which the daemon listens.
     #[serde(deserialize_with = "non_empty_text")]
     pub endpoint: Option<String>,
-    /// What an accepted message survives: with `"disk"` a power failure, with `"process"` a crash or
-    /// kill of the daemon.
+    /// What an accepted message survives: with `"disk"` a power failure, with `"process"` a crash
+    /// or kill of the daemon.
     #[serde(deserialize_with = "durability")]
     pub durability: Durability,
-    /// The longest frame in bytes, without its length prefix: a message with all that belongs to it.
+    /// The longest frame in bytes, without its length prefix: a message with all that belongs to
+    /// it.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 64 << 20 }>")]
     pub max_frame_bytes: u64,
     /// The silence after which a client gets a PING. After twice as long again, it is disconnected.
@@ -59,23 +60,23 @@ pub struct Config {
     /// half of this.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 4 << 30 }>")]
     pub queue_max_bytes: u64,
-    /// The most delivered messages that a session retains, which an agent may request again after its
-    /// return.
+    /// The most delivered messages that a session retains, which an agent may request again after
+    /// its return.
     #[serde(deserialize_with = "whole_number::<_, 0, 1_000_000>")]
     pub replay_messages: u64,
     /// The most bytes of memory that the daemon uses for messages and sessions.
     #[serde(deserialize_with = "whole_number::<_, { 16 << 20 }, { 64 << 30 }>")]
     pub memory_max_bytes: u64,
-    /// The most connections that have completed the handshake. All guests together, or the companions
-    /// of one agent, may have about half of what others leave.
+    /// The most connections that have completed the handshake. All guests together, or the
+    /// companions of one agent, may have about half of what others leave.
     #[serde(deserialize_with = "whole_number::<_, 1, 65_536>")]
     pub max_clients: u64,
-    /// The days after which the name of an absent agent is forgotten, with the messages that wait for
-    /// it.
+    /// The days after which the name of an absent agent is forgotten, with the messages that wait
+    /// for it.
     #[serde(deserialize_with = "whole_number::<_, 1, 3_650>")]
     pub mailbox_days: u64,
-    /// The days after which a finished message is forgotten. Mail to `@operator` that states no time
-    /// to live waits as long, but at least `default_ttl_ms`.
+    /// The days after which a finished message is forgotten. Mail to `@operator` that states no
+    /// time to live waits as long, but at least `default_ttl_ms`.
     #[serde(deserialize_with = "whole_number::<_, 0, 3_650>")]
     pub history_days: u64,
     /// The largest size of the store's file in bytes. When it is full, messages are refused, and

@@ -17,7 +17,8 @@ use std::{
 /// The home, unless the option `--home` names one.
 const HOME: &str = "AGENT_RELAY_HOME";
 
-/// The daemon's endpoint, unless the option `--endpoint` names one. It is set for a wrapped command.
+/// The daemon's endpoint, unless the option `--endpoint` names one. It is set for a wrapped
+/// command.
 pub const ENDPOINT: &str = "AGENT_RELAY_ENDPOINT";
 
 /// The longest wait until a daemon that is about to end has closed its endpoint.

@@ -5,8 +5,8 @@ use platform::peer::User;
 use protocol::secret::Secret;
 use std::{env, ffi::OsString, io, path::PathBuf};
 
-/// The name of the agent that this process runs in, and in which its commands speak. It is set for a
-/// wrapped command.
+/// The name of the agent that this process runs in, and in which its commands speak. It is set for
+/// a wrapped command.
 pub const AGENT: &str = "AGENT_RELAY_AGENT";
 
 /// The file with the key that the agent's commands show. It is set for a wrapped command.

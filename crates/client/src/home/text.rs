@@ -46,7 +46,7 @@ impl From<NotText> for io::Error {
 ///
 /// # Errors
 /// If the bytes are not a text.
-pub fn decode(mut bytes: Vec<u8>) -> Result<String, NotText> {
+pub(crate) fn decode(mut bytes: Vec<u8>) -> Result<String, NotText> {
     for (mark, unit) in UTF_16 {
         if let Some(rest) = bytes.strip_prefix(mark) {
             let (units, rest) = rest.as_chunks();
@@ -75,10 +75,11 @@ pub fn read(path: &Path) -> io::Result<String> {
     Ok(decode(bytes)?)
 }
 
-/// Decodes a message's body: every line ends with a newline alone, as on every system.
+/// Decodes a message's body, as UTF-8, or as UTF-16 if a byte order mark says so. Every line ends
+/// with a newline alone then, as on every system.
 ///
 /// # Errors
-/// See [`decode`].
+/// If the bytes are not a text.
 pub fn body(bytes: Vec<u8>) -> Result<String, NotText> {
     let text = decode(bytes)?;
     Ok(if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text })

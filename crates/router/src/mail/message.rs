@@ -119,8 +119,8 @@ pub(crate) enum UnreadNotice {
 }
 
 impl Reliable {
-    /// Returns the state of an unacknowledged delivery that its recipient's connection has, and what
-    /// it waits for. `reports` tells whether that connection reports on deliveries.
+    /// Returns the state of an unacknowledged delivery that its recipient's connection has, and
+    /// what it waits for. `reports` tells whether that connection reports on deliveries.
     pub(crate) fn progress(&self, reports: bool) -> (DeliveryState, Option<WaitsFor>) {
         match self.reported.as_deref() {
             Some(reported) if reported.is_confirmed() => (DeliveryState::Confirmed, None),

@@ -22,7 +22,7 @@ const MS: u64 = 1_000;
 
 /// The buckets of pairs that sent within the last minute or two.
 #[derive(Debug)]
-pub struct Pairs<K> {
+pub(crate) struct Pairs<K> {
     /// The pairs that sent in this generation, and the microsecond when their buckets are full.
     recent: FxHashMap<(K, K), u64>,
     /// The pairs that last sent in the generation before, and the microsecond when their buckets
@@ -36,15 +36,13 @@ pub struct Pairs<K> {
 
 impl<K: Copy + Eq + Hash> Pairs<K> {
     /// Returns a table for at most `most` pairs.
-    #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         let most = (most / 2).max(1);
         Self { recent: FxHashMap::default(), older: FxHashMap::default(), began: Moment(0), most }
     }
 
     /// Returns how many milliseconds `from` has to wait until it may send to `to`; 0 if it may now.
-    #[must_use]
-    pub fn wait_ms(&self, now: Moment, per_minute: NonZeroU32, from: K, to: K) -> u64 {
+    pub(crate) fn wait_ms(&self, now: Moment, per_minute: NonZeroU32, from: K, to: K) -> u64 {
         let bucket = Bucket::new(per_minute);
         let now = now.0.saturating_mul(MS);
         let full_at = self.full_at((from, to)).max(now).saturating_add(bucket.message);
@@ -52,7 +50,7 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     }
 
     /// Counts an accepted message of `from` to `to`.
-    pub fn note(&mut self, now: Moment, per_minute: NonZeroU32, from: K, to: K) {
+    pub(crate) fn note(&mut self, now: Moment, per_minute: NonZeroU32, from: K, to: K) {
         let (pair, bucket) = ((from, to), Bucket::new(per_minute));
         let micros = now.0.saturating_mul(MS);
         let full_at = self.full_at(pair).max(micros).saturating_add(bucket.message);
@@ -67,15 +65,9 @@ impl<K: Copy + Eq + Hash> Pairs<K> {
     }
 
     /// Returns the number of pairs that are held.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.recent.len() + self.older.len()
-    }
-
-    /// Whether no pair is held.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     fn full_at(&self, pair: (K, K)) -> u64 {
@@ -204,7 +196,6 @@ mod tests {
         speak(&mut pairs, 180_000, 1, (5, 6));
         speak(&mut pairs, 240_000, 1, (5, 6));
         assert_eq!(pairs.len(), 2, "the same pair in both generations");
-        assert!(Pairs::<u32>::new(0).is_empty());
     }
 
     #[test]

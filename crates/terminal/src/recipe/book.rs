@@ -69,8 +69,8 @@ struct RecipeFile {
     recipe: Vec<toml::Spanned<Entry>>,
 }
 
-/// An entry of a file: a recipe, or a part of one. docs/WRAPPER.md has the comments of the keys as a
-/// table. Times are in milliseconds.
+/// An entry of a file: a recipe, or a part of one. docs/WRAPPER.md has the comments of the keys as
+/// a table. Times are in milliseconds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {

@@ -33,8 +33,8 @@
 //! 0 hook POINT [relays] [FRAME…]    a hook reports, with the digits of frames that it has seen;
 //!                                   behind `cut:`, those of a frame without its middle; `relays`:
 //!                                   the tool was one of the relay's own
-//! 0 session FILE [forgets]          a hook reports that a conversation with this transcript begins,
-//!                                   or goes on after it was cleared or compacted
+//! 0 session FILE [forgets]          a hook reports that a conversation with this transcript
+//!                                   begins, or goes on after it was cleared or compacted
 //! 0 hook-gone TICKET                the answered hook was gone
 //! 0 not-woken ID                    the process that wakes the agent did not bring it the message
 //! 0 takes [ID]                      a command of the agent's takes a message, or all

@@ -10,7 +10,7 @@ pub(super) const TEXTS_MAX: usize = 4096;
 
 /// A window over the texts read last, each remembered by its hash and its timestamp.
 #[derive(Debug, Default)]
-pub struct DedupWindow {
+pub(crate) struct DedupWindow {
     order: VecDeque<(u64, Box<str>)>,
     hashes: HashSet<u64>,
     forgotten: String,
@@ -18,7 +18,7 @@ pub struct DedupWindow {
 
 impl DedupWindow {
     /// Remembers a text. Returns whether the text is new, that is, was not remembered before.
-    pub fn insert(&mut self, text: &str, timestamp: &str) -> bool {
+    pub(crate) fn insert(&mut self, text: &str, timestamp: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         let hash = hasher.finish();
@@ -36,8 +36,7 @@ impl DedupWindow {
     }
 
     /// Returns the timestamp of the text that was forgotten last, or an empty string if none was.
-    #[must_use]
-    pub fn forgotten(&self) -> &str {
+    pub(crate) fn forgotten(&self) -> &str {
         &self.forgotten
     }
 }

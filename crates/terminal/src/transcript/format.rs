@@ -22,7 +22,7 @@ pub struct Format {
     /// The way in which the transcripts of one process are found among the CLI's transcripts.
     pub location: Location,
     /// Makes a parser for one file.
-    pub parser: fn() -> Box<dyn Parser>,
+    pub(crate) parser: fn() -> Box<dyn Parser>,
     /// The lines of an example: a prompt and its reply, with TEXT for the text of both.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) turn: &'static str,

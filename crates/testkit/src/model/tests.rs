@@ -228,7 +228,7 @@ fn ending_model_does_not_wait_at_a_gate() {
     model.wait_for_requests(1);
     let start = Instant::now();
     drop(model);
-    assert!(start.elapsed() < WATCHDOG);
+    assert!(start.elapsed() < WATCHDOG / 2, "the gate was waited for");
 }
 
 #[test]

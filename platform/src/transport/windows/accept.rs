@@ -49,7 +49,8 @@ impl Event {
 /// before.
 ///
 /// # Errors
-/// `ERROR_NO_DATA` if a client has opened the instance and closed it again; and the system's errors.
+/// `ERROR_NO_DATA` if a client has opened the instance and closed it again; and the system's
+/// errors.
 pub(super) fn wait_for_client(instance: &OwnedHandle, stop: &Event) -> io::Result<bool> {
     let (pipe, connected) = (instance.as_raw_handle(), Event::new()?);
     // SAFETY: all-zero is a valid value of the type.
