@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import unittest
@@ -87,7 +88,11 @@ class Commands(Case):
             kit = subprocess.Popen(words, cwd=KIT, stdout=PIPE, stderr=PIPE, text=True)
             assert kit.stdout
             kit.stdout.readline()
+            # A daemon that is killed accepts connections for a moment after it has ended others.
+            kit.send_signal(signal.SIGSTOP)
+            os.waitpid(kit.pid, os.WUNTRACED)
             daemon.kill()
+            kit.send_signal(signal.SIGCONT)
             text, errors = kit.communicate()
         self.assertEqual(kit.returncode, 2, errors)
         self.assertIn("accepts no more connections", errors)
