@@ -16,7 +16,7 @@
 //! - [`side`] is the local side, around the border in [`machines`]; [`local`] is the channel to it.
 //!
 //! A message is acknowledged to the sender's daemon when the receiver's daemon has accepted it.
-//! What NATS keeps, repeats or loses in between changes nothing of that.
+//! That holds whatever NATS keeps, repeats or loses in between.
 
 pub mod batch;
 pub mod bridge;

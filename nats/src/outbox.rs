@@ -1,8 +1,8 @@
 //! Frames on their way to other hosts.
 //!
-//! A *lane* is everything for one agent of one host. The frames of a lane have numbers, by which
-//! the receiving bridge restores their order. Each is published again until that bridge confirms
-//! it: that the daemon there has accepted a message, or that the border has handled an answer or a
+//! A *lane* is everything for one agent of one host. The receiving bridge restores the order of a
+//! lane's frames from their numbers. Each frame is published again until that bridge confirms it:
+//! that the daemon there has accepted a message, or that the border has handled an answer or a
 //! refusal. A refused message is not confirmed: the refusal takes the place of a confirmation. So
 //! nothing depends on what NATS keeps or repeats; the receiver recognizes what comes twice.
 //!

@@ -42,8 +42,8 @@ fn qwen_exchanges_messages() {
     assert_eq!(scene.receive(), "`yes`,\n* of course");
 }
 
-/// The hooks of the user run beside the wrapper's, and the rule of the documents allows the
-/// command.
+/// The hooks of the user run beside the wrapper's, and the rule in docs/WRAPPER.md allows
+/// the command.
 #[test]
 fn qwen_working_agent_is_told_and_reads() {
     let (model, sandbox) = (reading_model(), Sandbox::new());

@@ -1,10 +1,6 @@
 //! A daemon that has no descriptors left.
 
-use crate::{
-    commands::Detached,
-    hostile::Pair,
-    outage::{daemon, wait_until_here},
-};
+use crate::{commands::Detached, hostile::Pair, outage::wait_until_here};
 use serde_json::json;
 use std::{ffi::OsString, fs, path::PathBuf};
 use testkit::{
@@ -67,7 +63,7 @@ fn daemon_inherits_no_descriptors_and_its_own_and_a_wrappers_are_closed_on_exec(
     shell.args(["-c", "exec 9>lock; \"$0\" \"$@\""]).arg(up.get_program()).args(up.get_args());
     let up = output(shell);
     assert!(up.status.success(), "{up:?}");
-    let daemon = daemon(&sandbox).unwrap();
+    let daemon = sandbox.answering_daemon().unwrap();
     let holds_lock = |(_, file): &(bool, PathBuf)| file.ends_with("lock");
     assert!(!descriptors(daemon).iter().any(holds_lock), "the shell's lock stays open");
     let terminal = Terminal::wrap(&sandbox, "Ann", &["cat"]);

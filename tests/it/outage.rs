@@ -16,7 +16,7 @@ use std::{
     thread,
 };
 use testkit::{
-    sandbox::{Sandbox, daemon_in},
+    sandbox::Sandbox,
     terminal::Terminal,
     waiting::{self, until},
 };
@@ -40,11 +40,6 @@ fn is_marked(sandbox: &Sandbox) -> bool {
     sandbox.home().join("daemon.stopped").exists()
 }
 
-/// Returns the daemon's process id, if one is up.
-pub(crate) fn daemon(sandbox: &Sandbox) -> Option<u64> {
-    daemon_in(&sandbox.run(["status", "--json"]))
-}
-
 /// Stops the daemon by a signal, or by `down` on a system without signals.
 #[track_caller]
 fn stop(detached: &DetachedDaemon) {
@@ -52,15 +47,15 @@ fn stop(detached: &DetachedDaemon) {
         detached.run_ok(&["down"]);
         return;
     }
-    detached.0.signal("TERM", daemon(&detached.0).unwrap());
+    detached.0.signal("TERM", detached.0.answering_daemon().unwrap());
 }
 
 /// Kills the daemon, and waits until another one is up.
 #[track_caller]
 fn kill_and_await_another(sandbox: &Sandbox) {
-    let old = daemon(sandbox).expect("a daemon is up");
+    let old = sandbox.answering_daemon().expect("a daemon is up");
     sandbox.kill_process(old);
-    until("another daemon is up", || daemon(sandbox).is_some_and(|new| new != old));
+    until("another daemon is up", || sandbox.answering_daemon().is_some_and(|new| new != old));
 }
 
 /// Returns an agent's row of `agents --json`.
@@ -152,7 +147,7 @@ fn down_without_a_daemon_forbids_automatic_starts() {
     assert!(waiting::wait(&mut down, "down").success());
     assert!(is_marked(&sandbox));
     until("Ann's wrapper has seen the mark", || log(&sandbox).contains(STOPPED));
-    assert_eq!(daemon(&sandbox), None);
+    assert_eq!(sandbox.answering_daemon(), None);
 }
 
 #[test]
@@ -186,9 +181,9 @@ fn daemon_is_restarted_at_most_five_times_a_minute() {
     // Entries of the current time make the test independent of its own duration.
     let now = format!("{}\n", clock::unix_ms());
     fs::write(detached.0.home().join("starts"), now.repeat(5)).unwrap();
-    detached.0.kill_process(daemon(&detached.0).unwrap());
+    detached.0.kill_process(detached.0.answering_daemon().unwrap());
     until("Ann's wrapper gives up", || log(&detached.0).contains(TOO_OFTEN));
-    assert_eq!((daemon(&detached.0), starts(&detached.0).len()), (None, 5));
+    assert_eq!((detached.0.answering_daemon(), starts(&detached.0).len()), (None, 5));
 
     kill_and_await_another(&other.0);
     assert_eq!(starts(&other.0).len(), 1, "starts are counted for each home");
@@ -266,7 +261,7 @@ fn up_waits_until_a_killed_daemon_is_gone() {
         let up = up.join().unwrap();
         assert!(up.status.success(), "{up:?}");
     });
-    assert!(daemon(&sandbox).is_some());
+    assert!(sandbox.answering_daemon().is_some());
 }
 
 #[test]
@@ -277,7 +272,7 @@ fn up_succeeds_directly_after_a_loaded_daemon_was_killed() {
     let name = |number: usize| format!("ring-{}", number % CLIENTS);
     let mut clients: Vec<_> = (0..CLIENTS).map(|number| sandbox.join(&name(number))).collect();
     for round in 0..3 {
-        let pid = daemon(sandbox).unwrap();
+        let pid = sandbox.answering_daemon().unwrap();
         for (number, client) in clients.iter_mut().enumerate() {
             for message in 0..5 {
                 let body = format!("{round}-{message}");

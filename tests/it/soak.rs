@@ -139,9 +139,7 @@ struct Soak {
 impl Soak {
     fn new(sandbox: &Sandbox, wrapped: [Wrapped; 2]) -> Self {
         let bob = Client::join(Settings::agent(sandbox.endpoint().as_text(), "Bob")).unwrap();
-        let status = sandbox.run(["status", "--json"]);
-        let status: Value = serde_json::from_slice(&status.stdout).unwrap();
-        let daemon = status["status"]["daemon"]["pid"].as_u64().unwrap();
+        let daemon = sandbox.answering_daemon().unwrap();
         let agents = wrapped.map(|wrapped| Agent { wrapped, sent: 0, received: 0 });
         let now = Instant::now();
         Self { bob, agents, daemon, began: now, received_at: now, reported_at: now, warm: None }

@@ -18,7 +18,7 @@ use std::{
 use testkit::{
     sandbox::Sandbox,
     terminal::{self, Terminal},
-    waiting::{self, until},
+    waiting::until,
 };
 
 const SIZE: Size = Size { rows: 24, cols: 80 };
@@ -439,9 +439,7 @@ fn end_of_every_kind_leaves_the_terminal_as_it_was() {
             false => top.press(end),
             true => {
                 let pid = fs::read_to_string(sandbox.directory().join("pid")).unwrap();
-                let mut kill = sandbox.program("kill");
-                kill.args([end, pid.trim()]);
-                assert!(waiting::output(kill).status.success());
+                sandbox.signal(&end[1..], pid.trim().parse().unwrap());
             }
         }
         top.wait_for(&format!("code {code}\nas before\n"));

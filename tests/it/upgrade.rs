@@ -33,9 +33,7 @@ impl DetachedDaemon {
     /// Returns the daemon's process id.
     #[track_caller]
     fn daemon(&self) -> u64 {
-        let status = self.run_ok(&["status", "--json"]);
-        let status: Value = serde_json::from_str(&status).unwrap();
-        status["status"]["daemon"]["pid"].as_u64().unwrap()
+        self.0.answering_daemon().unwrap()
     }
 
     #[track_caller]

@@ -18,7 +18,7 @@ use std::{
 };
 use testkit::{
     managed::{self, ServiceHost},
-    sandbox::{Sandbox, daemon_in},
+    sandbox::Sandbox,
     waiting::{output, until, wait},
 };
 
@@ -155,18 +155,18 @@ fn commands_that_need_a_daemon_start_the_service() {
     assert_eq!(replaced["started"], true);
     let after = systemd.pid().unwrap();
     assert_ne!(after, before);
-    assert_eq!(daemon_pid(&systemd.sandbox), Some(after));
+    assert_eq!(systemd.sandbox.answering_daemon(), Some(after));
 
     systemd.succeeds(&["service", "stop"]);
     systemd.succeeds(&["send", "--as", "Ann", "Ann", "hello"]);
-    assert_eq!(daemon_pid(&systemd.sandbox), systemd.pid());
+    assert_eq!(systemd.sandbox.answering_daemon(), systemd.pid());
 
     // `up --replace` leaves a service that runs another program alone.
     let unit = fs::read_to_string(systemd.unit()).unwrap();
     fs::write(systemd.unit(), unit.replace(env!("CARGO_BIN_EXE_agent-relay"), SYSTEMD)).unwrap();
     let refused = systemd.fails(&["up", "--replace"]);
     assert!(refused.contains("`agent-relay service install` changes that to"), "{refused}");
-    assert_eq!(daemon_pid(&systemd.sandbox), systemd.pid());
+    assert_eq!(systemd.sandbox.answering_daemon(), systemd.pid());
     fs::write(systemd.unit(), unit).unwrap();
 }
 
@@ -225,27 +225,24 @@ fn install_without_systemd_changes_nothing() {
     sandbox.join("Ann").leave();
 }
 
-/// The process id of the daemon of `sandbox`, if it answers.
-fn daemon_pid(sandbox: &Sandbox) -> Option<u64> {
-    daemon_in(&sandbox.run(["status", "--json"]))
-}
-
 #[test]
 fn supervisor_restarts_a_killed_daemon_and_gives_up_after_five_failures() {
     let sandbox = Sandbox::empty();
     let mut command = sandbox.command(["up", "--foreground", "--supervised"]);
     let mut supervisor = command.stderr(Stdio::null()).spawn().unwrap();
-    until("the daemon is up", || daemon_pid(&sandbox).is_some());
-    let before = daemon_pid(&sandbox).unwrap();
+    until("the daemon is up", || sandbox.answering_daemon().is_some());
+    let before = sandbox.answering_daemon().unwrap();
     sandbox.kill_process(before);
-    until("the daemon is restarted", || daemon_pid(&sandbox).is_some_and(|pid| pid != before));
+    until("the daemon is restarted", || {
+        sandbox.answering_daemon().is_some_and(|pid| pid != before)
+    });
     // A second supervisor ends at once: the daemon runs already.
     let mut command = sandbox.command(["up", "--foreground", "--supervised"]);
     let mut other = command.stderr(Stdio::null()).spawn().unwrap();
     assert_eq!(wait(&mut other, "the other supervisor").code(), Some(0));
     assert!(sandbox.run(["down"]).status.success());
     assert_eq!(wait(&mut supervisor, "the supervisor").code(), Some(0));
-    assert_eq!(daemon_pid(&sandbox), None);
+    assert_eq!(sandbox.answering_daemon(), None);
     let log = || fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
     assert_eq!(log().matches("it is started again").count(), 1, "{}", log());
 

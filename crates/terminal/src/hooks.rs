@@ -61,7 +61,7 @@ pub struct HookedBrief {
     pub begins: Begins,
 }
 
-/// An extension of a CLI. Its hooks find their wrapper by a variable that a run sets.
+/// An extension of a CLI. A run sets a variable that tells the hooks which wrapper is theirs.
 pub struct Extension {
     /// The file that makes a folder an extension: JSON with a member `name`.
     pub manifest: &'static str,
@@ -74,8 +74,8 @@ impl Extension {
     /// The name of each extension.
     pub const NAME: &'static str = "agent-relay";
 
-    /// The file by which the [hooks](docs/WRAPPER.md#hooks) of our extension find their wrapper. It
-    /// is set for a wrapped Gemini CLI; `GEMINI_CLI` is set to nothing then.
+    /// The file that tells the [hooks](docs/WRAPPER.md#hooks) of our extension which wrapper is
+    /// theirs. It is set for a wrapped Gemini CLI; `GEMINI_CLI` is set to nothing then.
     pub const WRAPPER_VARIABLE: &'static str = "AGENT_RELAY_WRAPPER_FILE";
 }
 

@@ -101,7 +101,7 @@ pub fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHost) {
 
     // Cid's client, which waits, reconnects to the service and starts no daemon of its own.
     until("Cid is connected again", cid_is_connected);
-    assert_eq!(daemon_pid(host), host.pid());
+    assert_eq!(daemon_in(&host.run(&["status", "--json"])), host.pid());
 
     host.succeeds(&["down"]);
     let log = host.sandbox().home().join("daemon.log");
@@ -111,9 +111,4 @@ pub fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHost) {
     until("the service has ended", || host.service()["running"] == false);
     listener.kill().unwrap();
     listener.wait().unwrap();
-}
-
-/// The process id of the daemon, if it answers.
-fn daemon_pid(host: &impl ServiceHost) -> Option<u64> {
-    daemon_in(&host.run(&["status", "--json"]))
 }

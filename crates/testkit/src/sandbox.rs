@@ -165,6 +165,11 @@ impl Sandbox {
         self.daemon.as_ref().expect("a daemon was started").process.id().into()
     }
 
+    /// The process id of the daemon that answers here, whoever started it.
+    pub fn answering_daemon(&self) -> Option<u64> {
+        daemon_in(&self.run(["status", "--json"]))
+    }
+
     /// Reports whether the daemon is up.
     pub fn is_up(&mut self) -> bool {
         let daemon = self.daemon.as_mut().expect("a daemon was started");

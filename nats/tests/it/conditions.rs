@@ -17,7 +17,7 @@ use std::{
     process::Command,
 };
 
-/// The library by which a process sees another time. `ci/machines` installs it into a folder that
+/// The library that shifts a process' clock. `ci/machines` installs it into a folder that
 /// is named after the machine's architecture.
 fn faketime() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
@@ -65,8 +65,8 @@ fn openssl(folder: &Folder, arguments: &str) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Makes a certificate for 127.0.0.1, and the authority `ca.pem`. Returns the lines by which a
-/// server uses the certificate.
+/// Makes a certificate for 127.0.0.1, and the authority `ca.pem`. Returns the lines of a
+/// server's configuration for it.
 fn tls(folder: &Folder) -> String {
     openssl(
         folder,

@@ -5,7 +5,7 @@ use platform::peer::User;
 use protocol::secret::Secret;
 use std::{env, ffi::OsString, io, path::PathBuf};
 
-/// The name of the agent that this process runs in, and in which its commands speak. It is set for
+/// The name of the agent that this process runs in. Its commands act as that agent. It is set for
 /// a wrapped command.
 pub const AGENT: &str = "AGENT_RELAY_AGENT";
 
