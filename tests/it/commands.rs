@@ -91,8 +91,7 @@ fn daemon_goes_up_and_down() {
     let replaced = run(&sandbox, &["up", "--replace", "--json"], DONE);
     assert!(out(&replaced).contains(r#""started":true"#), "{replaced:?}");
     assert!(out(&run(&sandbox, &["agents"], DONE)).contains("no agents yet"));
-    let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
-    assert!(log.contains("listening at "), "{log}");
+    sandbox.await_logged("listening at ", 2);
     drop(detached);
     assert_eq!(out(&run(&sandbox, &["down"], DONE)), "no daemon was up\n");
 }

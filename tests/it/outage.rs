@@ -26,10 +26,6 @@ const STARTED: &str = "the daemon had died, and was started again";
 const STOPPED: &str = "the daemon was stopped on purpose";
 const TOO_OFTEN: &str = "the daemon was started 5 times within a minute";
 
-fn log(sandbox: &Sandbox) -> String {
-    fs::read_to_string(sandbox.home().join("daemon.log")).unwrap_or_default()
-}
-
 /// The times of a home's automatic starts, in milliseconds since 1970.
 fn starts(sandbox: &Sandbox) -> Vec<u64> {
     let text = fs::read_to_string(sandbox.home().join("starts")).unwrap_or_default();
@@ -99,7 +95,7 @@ fn wrapped_agents_start_a_killed_daemon_and_lose_nothing() {
     expect_heard_once(&ann, "said at that time");
     expect_heard_once(&bob, "before it");
     assert_eq!(starts(&sandbox).len(), 1);
-    assert!(log(&sandbox).contains(STARTED), "{}", log(&sandbox));
+    sandbox.await_logged(STARTED, 1);
 
     // The message has one delivery, with the id that Bob's frame shows. On a slow machine Bob may
     // have lost his connection before he acknowledged it; the frame then also says `again`.
@@ -117,7 +113,7 @@ fn only_a_person_starts_a_daemon_after_down() {
     let mut ann = wrap_line_reader(&detached.0, "Ann", &[]);
     detached.run_ok(&["down"]);
     assert!(is_marked(&detached.0));
-    until("Ann's wrapper has seen the mark", || log(&detached.0).contains(STOPPED));
+    detached.0.await_logged(STOPPED, 1);
 
     let relay = path::absolute(env!("CARGO_BIN_EXE_agent-relay")).unwrap();
     for line in ["send Bob hello", "up", "listen --as Ann"] {
@@ -146,7 +142,7 @@ fn down_without_a_daemon_forbids_automatic_starts() {
     sandbox.let_others_start();
     assert!(waiting::wait(&mut down, "down").success());
     assert!(is_marked(&sandbox));
-    until("Ann's wrapper has seen the mark", || log(&sandbox).contains(STOPPED));
+    sandbox.await_logged(STOPPED, 1);
     assert_eq!(sandbox.answering_daemon(), None);
 }
 
@@ -161,7 +157,7 @@ fn stopped_daemon_marks_its_home_and_a_replaced_one_does_not() {
 
     stop(&detached);
     until("the home is marked", || is_marked(&detached.0));
-    until("Ann's wrapper has seen the mark", || log(&detached.0).contains(STOPPED));
+    detached.0.await_logged(STOPPED, 1);
     // Any command of a person starts a daemon.
     detached.run_ok(&["send", "Ann", "there again"]);
     wait_until_heard(&ann, "there again");
@@ -182,7 +178,7 @@ fn daemon_is_restarted_at_most_five_times_a_minute() {
     let now = format!("{}\n", clock::unix_ms());
     fs::write(detached.0.home().join("starts"), now.repeat(5)).unwrap();
     detached.0.kill_process(detached.0.answering_daemon().unwrap());
-    until("Ann's wrapper gives up", || log(&detached.0).contains(TOO_OFTEN));
+    detached.0.await_logged(TOO_OFTEN, 1);
     assert_eq!((detached.0.answering_daemon(), starts(&detached.0).len()), (None, 5));
 
     kill_and_await_another(&other.0);
@@ -217,7 +213,8 @@ fn many_listeners_restart_one_daemon() {
     kill_and_await_another(&detached.0);
     names.iter().for_each(|name| wait_until_here(&detached.0, name));
     assert_eq!(starts(&detached.0).len(), 1);
-    let log = log(&detached.0);
+    detached.0.await_logged("listening at", 2);
+    let log = detached.0.await_logged(STARTED, 1);
     assert_eq!(log.matches(STARTED).count(), 1, "{log}");
     assert_eq!(log.matches("listening at").count(), 2, "{log}");
 }

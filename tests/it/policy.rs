@@ -300,8 +300,9 @@ fn daemon_makes_the_operator_key_and_keeps_it() {
     let other = fs::read_to_string(&path).unwrap();
     assert_ne!(other, key);
     assert_eq!(other.trim_end().len(), 64);
-    let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
-    assert_eq!(log.matches("the operator's key is invalid and is replaced").count(), 1, "{log}");
+    let replaced = "the operator's key is invalid and is replaced";
+    let log = sandbox.await_logged(replaced, 1);
+    assert_eq!(log.matches(replaced).count(), 1, "{log}");
     for secret in [key.trim_end(), other.trim_end(), "planted"] {
         assert!(!log.contains(secret), "{log}");
         let status = out(&run(&sandbox, &["status", "--json"], DONE));

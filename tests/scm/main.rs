@@ -21,7 +21,10 @@ use platform::{
 use serde_json::Value;
 use stage::{Stage, account, stderr};
 use std::{fs, io};
-use testkit::{sandbox::daemon_in, waiting::until};
+use testkit::{
+    sandbox::{await_logged, daemon_in},
+    waiting::until,
+};
 
 const IMAGE: &str = r"HKLM\SYSTEM\CurrentControlSet\Services\agent-relay";
 const SOURCE: &str = r"HKLM\SYSTEM\CurrentControlSet\Services\EventLog\Application\agent-relay";
@@ -84,7 +87,7 @@ fn service_is_installed_used_stopped_and_removed() {
     let restarted = stage.json(["service", "status", "--json"]);
     assert_ne!(restarted["pid"], installed["pid"]);
     let key = fs::read(home.join("operator.key")).unwrap();
-    let log = fs::read_to_string(home.join("daemon.log")).unwrap();
+    let log = await_logged(&home, "listening at", 3);
     assert_eq!(log.matches("listening at").count(), 3, "{log}");
     assert_eq!(log.matches("stopped").count(), 2, "{log}");
 

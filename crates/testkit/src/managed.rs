@@ -7,7 +7,6 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
     path::Path,
     process::{Command, Output, Stdio},
 };
@@ -104,10 +103,7 @@ pub fn check_restart_after_kill_but_not_after_stop(host: &impl ServiceHost) {
     assert_eq!(daemon_in(&host.run(&["status", "--json"])), host.pid());
 
     host.succeeds(&["down"]);
-    let log = host.sandbox().home().join("daemon.log");
-    until("Cid has noticed the stop", || {
-        fs::read_to_string(&log).unwrap().contains("Cid: the daemon was stopped on purpose")
-    });
+    host.sandbox().await_logged("Cid: the daemon was stopped on purpose", 1);
     until("the service has ended", || host.service()["running"] == false);
     listener.kill().unwrap();
     listener.wait().unwrap();

@@ -170,6 +170,12 @@ impl Sandbox {
         daemon_in(&self.run(["status", "--json"]))
     }
 
+    /// Waits until the daemon's log has this text so many times; see [`await_logged`].
+    #[track_caller]
+    pub fn await_logged(&self, text: &str, times: usize) -> String {
+        await_logged(&self.home(), text, times)
+    }
+
     /// Reports whether the daemon is up.
     pub fn is_up(&mut self) -> bool {
         let daemon = self.daemon.as_mut().expect("a daemon was started");
@@ -281,6 +287,18 @@ impl Sandbox {
 pub fn daemon_in(status: &Output) -> Option<u64> {
     let status: Value = serde_json::from_slice(&status.stdout).ok()?;
     status["status"]["daemon"]["pid"].as_u64()
+}
+
+/// Waits until the daemon's log in a home has this text so many times. A daemon writes its log in
+/// the background, so it may answer before its lines are there. Returns the log.
+#[track_caller]
+pub fn await_logged(home: &Path, text: &str, times: usize) -> String {
+    let mut log = String::new();
+    until(&format!("{text:?} is logged {times} times"), || {
+        log = std::fs::read_to_string(home.join("daemon.log")).unwrap_or_default();
+        log.matches(text).count() >= times
+    });
+    log
 }
 
 impl Drop for Sandbox {

@@ -2,7 +2,7 @@
 
 use crate::upgrade::DetachedDaemon;
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, fs, sync::Barrier, thread};
+use std::{collections::BTreeSet, sync::Barrier, thread};
 use testkit::{
     raw::{Raw, session},
     sandbox::Sandbox,
@@ -68,7 +68,7 @@ fn token_shown_twice_at_once_resumes_one_session() {
         drop(older.replace(winner));
     }
     assert_eq!(heard.len(), RACES, "{heard:?}");
-    let log = fs::read_to_string(sandbox.home().join("daemon.log")).unwrap();
-    let stolen = log.lines().filter(|line| line.contains("Bob: a token that was used came again"));
-    assert_eq!(stolen.count(), RACES, "{log}");
+    let stolen = "Bob: a token that was used came again";
+    let log = sandbox.await_logged(stolen, RACES);
+    assert_eq!(log.matches(stolen).count(), RACES, "{log}");
 }
