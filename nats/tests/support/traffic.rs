@@ -106,7 +106,10 @@ impl Traffic {
             sorted.dedup();
             doubled += numbers.len() - sorted.len();
             lost += each - sorted.len();
-            disordered += usize::from(!numbers.is_sorted());
+            if !numbers.is_sorted() {
+                disordered += 1;
+                println!("{} to {}: {}", pair.0, pair.1, displaced(numbers));
+            }
         }
         let faults = self.faults();
         let text = format!("{lost} lost, {doubled} doubled, {disordered} pairs out of order");
@@ -116,6 +119,14 @@ impl Traffic {
         }
         Err(format!("{text}; {} faults: {:#?}", faults.len(), &faults[..faults.len().min(20)]))
     }
+}
+
+/// The numbers around each place where a smaller number follows.
+fn displaced(numbers: &[usize]) -> String {
+    let falls = (1..numbers.len()).filter(|&at| numbers[at] < numbers[at - 1]);
+    let around =
+        |at: usize| format!("{:?}", &numbers[at.saturating_sub(3)..numbers.len().min(at + 3)]);
+    falls.map(around).collect::<Vec<_>>().join(", ")
 }
 
 /// All pairs of agents on different hosts, each as `NAME@HOST`.
