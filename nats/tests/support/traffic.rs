@@ -1,7 +1,7 @@
 //! Agents that send to those of other hosts, and check what they receive.
 
 use super::host::Host;
-use client::{Client, Event, Outgoing};
+use client::{Client, Delivery, Event, Outgoing};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -20,10 +20,19 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What was sent and received.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
-    /// The numbers of the messages of each sender and recipient, in the order of their arrival.
-    received: Mutex<BTreeMap<(String, String), Vec<usize>>>,
+    /// The messages of each sender and recipient, in the order of their arrival.
+    received: Mutex<BTreeMap<(String, String), Vec<Received>>>,
     count: AtomicUsize,
     faults: Mutex<Vec<String>>,
+}
+
+/// A message that arrived.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    number: usize,
+    /// Its number in the stream of the recipient's daemon, and the attempt.
+    seq: u64,
+    attempt: u32,
 }
 
 impl Traffic {
@@ -65,7 +74,7 @@ impl Traffic {
             }
             match client.events().recv_timeout(LOOK) {
                 Ok(Event::Delivered(delivery)) => {
-                    self.receive(me, &delivery.from, &delivery.body);
+                    self.receive(me, &delivery);
                     client.acknowledge(&delivery.id);
                 }
                 Ok(Event::Accepted { .. }) => open -= 1,
@@ -81,17 +90,18 @@ impl Traffic {
         }
     }
 
-    fn receive(&self, me: &str, from: &str, body: &str) {
+    fn receive(&self, me: &str, delivery: &Delivery) {
+        let Delivery { from, body, seq, attempt, .. } = delivery;
         let words: Vec<_> = body.split(' ').collect();
         let [sender, to, number] = words[..] else {
             return self.fault(format!("{me} got from {from}: {body}"));
         };
-        if sender != from || to != me {
+        if sender != from.as_str() || to != me {
             self.fault(format!("{me} got from {from} what {sender} sent to {to}"));
         }
         let pair = (sender.to_owned(), to.to_owned());
-        let number = number.parse().unwrap();
-        self.received.lock().unwrap().entry(pair).or_default().push(number);
+        let received = Received { number: number.parse().unwrap(), seq: *seq, attempt: *attempt };
+        self.received.lock().unwrap().entry(pair).or_default().push(received);
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -100,15 +110,16 @@ impl Traffic {
         let received = self.received.lock().unwrap();
         let (mut lost, mut doubled, mut disordered) = (0, 0, 0);
         for pair in pairs {
-            let numbers = received.get(pair).map_or(&[][..], Vec::as_slice);
-            let mut sorted = numbers.to_vec();
+            let all = received.get(pair).map_or(&[][..], Vec::as_slice);
+            let numbers: Vec<_> = all.iter().map(|received| received.number).collect();
+            let mut sorted = numbers.clone();
             sorted.sort_unstable();
             sorted.dedup();
             doubled += numbers.len() - sorted.len();
             lost += each - sorted.len();
             if !numbers.is_sorted() {
                 disordered += 1;
-                println!("{} to {}: {}", pair.0, pair.1, displaced(numbers));
+                println!("{} to {}: {}", pair.0, pair.1, displaced(all));
             }
         }
         let faults = self.faults();
@@ -121,11 +132,10 @@ impl Traffic {
     }
 }
 
-/// The numbers around each place where a smaller number follows.
-fn displaced(numbers: &[usize]) -> String {
-    let falls = (1..numbers.len()).filter(|&at| numbers[at] < numbers[at - 1]);
-    let around =
-        |at: usize| format!("{:?}", &numbers[at.saturating_sub(3)..numbers.len().min(at + 3)]);
+/// What arrived around each place where a smaller number follows.
+fn displaced(all: &[Received]) -> String {
+    let falls = (1..all.len()).filter(|&at| all[at].number < all[at - 1].number);
+    let around = |at: usize| format!("{:?}", &all[at.saturating_sub(3)..all.len().min(at + 3)]);
     falls.map(around).collect::<Vec<_>>().join(", ")
 }
 
