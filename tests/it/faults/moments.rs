@@ -83,31 +83,39 @@ fn check_received(sandbox: &mut Sandbox, accepted: &BTreeSet<String>, length: us
 
 #[test]
 fn daemon_killed_during_a_checkpoint_loses_nothing() {
-    // A store begins with a short checkpoint, which may come late and meet the first messages.
-    const ATTEMPTS: usize = 5;
     if !has_strace() {
         return;
     }
-    for number in [1, 1_000] {
-        let is_hit = (0..ATTEMPTS).any(|_| kill_in_checkpoint(number));
-        assert!(is_hit, "the long checkpoint was never hit");
+    for write in [1, 1_000] {
+        kill_in_checkpoint(write);
     }
 }
 
-/// Kills a daemon at one of its writes into the database, and checks that nothing is lost. The
-/// messages exceed the length of the log after which a commit copies it into the database. Returns
-/// whether the kill has hit that checkpoint.
-fn kill_in_checkpoint(write: usize) -> bool {
+/// Kills a daemon at one of a checkpoint's writes into the database, and checks that nothing is
+/// lost.
+fn kill_in_checkpoint(write: usize) {
     const LENGTH: usize = 60_000;
+    // The length of the log after which a commit copies it into the database, and one before that.
+    const CHECKPOINT_BYTES: u64 = 16_000_000;
+    const BEFORE_BYTES: u64 = 12_000_000;
     let mut sandbox = known();
+    sandbox.start();
+    let path = sandbox.home().join(STORE[1]);
+    let log = || path.metadata().unwrap().len();
+    let mut accepted = BTreeSet::new();
+    // A store begins with a short checkpoint. It is over once the log is that long.
+    while log() < BEFORE_BYTES {
+        accepted.append(&mut send(&sandbox, &format!("{}-", accepted.len()), 20, LENGTH));
+    }
     let kill = format!("pwrite64:signal=KILL:when={write}");
-    let daemon = Daemon::start(traced(&sandbox, injected(&sandbox, &kill, &STORE[..1])));
-    let accepted = send(&sandbox, "", 400, LENGTH);
-    assert!(accepted.len() < 400, "the daemon was not killed");
-    assert_eq!(daemon.await_end().code(), None, "killed");
-    let log = sandbox.home().join(STORE[1]).metadata().unwrap().len();
+    let injected = injected(&sandbox, &kill, &STORE[..1]);
+    let _strace = Attached::to(&sandbox, sandbox.daemon_pid(), injected);
+    let last = send(&sandbox, "last", 400, LENGTH);
+    assert!(last.len() < 400, "the daemon was not killed");
+    assert_eq!(sandbox.await_daemon_end().code(), None, "killed");
+    assert!(log() > CHECKPOINT_BYTES, "the checkpoint of a long log");
+    accepted.extend(last);
     check_received(&mut sandbox, &accepted, LENGTH);
-    log > 16_000_000
 }
 
 #[test]
