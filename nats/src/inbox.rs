@@ -3,7 +3,8 @@
 //! The sending bridge numbers the frames of each lane, and sends each until it is confirmed. An
 //! [`Inbox`] passes them in the order of their numbers, whatever is lost, repeated or delayed on
 //! the way: so the order of messages depends on no state of NATS. A batch says below which number
-//! its bridge sends nothing any more; there, nothing is waited for.
+//! its bridge sends nothing any more: a frame with a lower number is not waited for, and dropped if
+//! it comes late. Its message may be on its way again with a higher number, behind earlier ones.
 //!
 //! What does not fit is dropped, since the sender repeats it. A repeated frame is passed on again:
 //! the first one may not have reached the daemon, which recognizes what it has.
@@ -30,13 +31,15 @@ const BYTES_MAX: usize = 4 << 20;
 pub struct Arrived {
     /// The frame.
     pub frame: Bytes,
-    /// Whether a frame of this number was passed before, or is no longer waited for.
+    /// Whether it was passed before.
     pub again: bool,
 }
 
 #[derive(Debug)]
 struct Lane {
     instance: u64,
+    /// The bridge sends no frame with a lower number any more.
+    base: u64,
     /// The number of the next frame.
     next: u64,
     /// Frames that wait for an earlier one.
@@ -71,6 +74,7 @@ impl Inbox {
         lane.begin_at(base, &mut passed);
         for (number, frame) in frames {
             match number.cmp(&lane.next) {
+                Ordering::Less if number < lane.base => {}
                 Ordering::Less => {
                     let frame = lane.pass(frame);
                     passed.extend(frame.map(|frame| Arrived { frame, again: true }));
@@ -94,11 +98,12 @@ impl Inbox {
 impl Lane {
     fn new(instance: u64, base: u64) -> Self {
         let (held, next) = (BTreeMap::new(), base);
-        Self { instance, next, held, held_bytes: 0, passed: 0, passed_bytes: 0 }
+        Self { instance, base, next, held, held_bytes: 0, passed: 0, passed_bytes: 0 }
     }
 
     /// Waits for no number below `base`.
     fn begin_at(&mut self, base: u64, passed: &mut Vec<Arrived>) {
+        self.base = self.base.max(base);
         if base <= self.next {
             return;
         }

@@ -46,6 +46,15 @@ fn number_that_is_not_sent_any_more_is_not_waited_for() {
 }
 
 #[test]
+fn late_frame_that_is_not_sent_any_more_is_dropped() {
+    let mut inbox = Inbox::default();
+    // The sender counted this host as absent, and carries `a`, `b` and `c` anew.
+    assert_eq!(arrived(&mut inbox, batch(1, 4, &[(4, "a")])), "a");
+    assert_eq!(arrived(&mut inbox, batch(1, 1, &[(3, "c")])), "");
+    assert_eq!(arrived(&mut inbox, batch(1, 4, &[(5, "b"), (6, "c")])), "b c");
+}
+
+#[test]
 fn another_instance_begins_anew() {
     let mut inbox = Inbox::default();
     assert_eq!(arrived(&mut inbox, batch(1, 1, &[(1, "a"), (3, "c")])), "a");
@@ -92,6 +101,8 @@ enum Step {
     LoseConfirmation,
     RestartSender,
     RestartReceiver,
+    AbsentForSender,
+    AbsentForReceiver,
     Wait,
 }
 
@@ -107,6 +118,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::LoseConfirmation),
         1 => Just(Step::RestartSender),
         1 => Just(Step::RestartReceiver),
+        1 => Just(Step::AbsentForSender),
+        1 => Just(Step::AbsentForReceiver),
         4 => Just(Step::Wait),
     ]
 }
@@ -221,6 +234,11 @@ impl World {
     fn restart_sender(&mut self) {
         self.instance += 1;
         self.outbox = Self::outbox(self.instance);
+        self.carry_again();
+    }
+
+    /// The sender's daemon delivers what is not confirmed to a client that joins anew.
+    fn carry_again(&mut self) {
         for id in self.unconfirmed.clone() {
             self.carry(id);
         }
@@ -256,8 +274,15 @@ impl World {
             Step::LoseConfirmation => drop(self.confirmations.pop_front()),
             Step::RestartSender => self.restart_sender(),
             Step::RestartReceiver => {
-                (self.inbox, self.passed) = (Inbox::default(), VecDeque::new());
+                self.step(Step::AbsentForReceiver);
                 self.handle(Input::Restarted(Self::lane().host), true);
+            }
+            Step::AbsentForSender => {
+                self.handle(Input::Absent(Self::lane().host), true);
+                self.carry_again();
+            }
+            Step::AbsentForReceiver => {
+                (self.inbox, self.passed) = (Inbox::default(), VecDeque::new());
             }
             Step::Wait => {
                 self.now += Duration::from_secs(3);
