@@ -15,8 +15,8 @@
 //!   [`subject`] the names in NATS.
 //! - [`side`] is the local side, around the border in [`machines`]; [`local`] is the channel to it.
 //!
-//! A message is acknowledged to the sender's daemon when the receiver's daemon has accepted it.
-//! That holds whatever NATS keeps, repeats or loses in between.
+//! A message is acknowledged to the sender's daemon only when the receiver's daemon has accepted it,
+//! so no message depends on what NATS keeps, repeats or loses.
 
 pub mod batch;
 pub mod bridge;

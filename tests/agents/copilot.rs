@@ -137,8 +137,7 @@ fn copilot_messages_wait_for_work_a_dialog_and_half_typed_input() {
 }
 
 /// The agent is told of a message between two of its tool calls, its subagent is not. The user's
-/// own hooks and plugins run beside the wrapper's, and the rule in docs/WRAPPER.md allows
-/// the command.
+/// own hooks and plugins still run, and the rule in docs/WRAPPER.md allows the command.
 #[test]
 fn copilot_working_agent_is_told_and_reads() {
     let model = delegating_model(task(), "agent-relay");
@@ -261,7 +260,7 @@ fn copilot_gets_the_brief_again_after_a_compaction() {
     assert_eq!(asked[3].prompt, "Three.");
 }
 
-/// The user's own server stays beside the wrapper's.
+/// The user's own MCP server is kept.
 #[test]
 fn copilot_reads_and_sends_by_tools() {
     let (model, sandbox) = (mcp::model(|name| format!("agent-relay-{name}")), Sandbox::new());

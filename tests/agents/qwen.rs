@@ -42,8 +42,7 @@ fn qwen_exchanges_messages() {
     assert_eq!(scene.receive(), "`yes`,\n* of course");
 }
 
-/// The hooks of the user run beside the wrapper's, and the rule in docs/WRAPPER.md allows
-/// the command.
+/// The user's own hooks still run, and the rule in docs/WRAPPER.md allows the command.
 #[test]
 fn qwen_working_agent_is_told_and_reads() {
     let (model, sandbox) = (reading_model(), Sandbox::new());
@@ -107,7 +106,7 @@ fn qwen_messages_wait_for_a_dialog_and_half_typed_input() {
     }
 }
 
-/// The user's own server stays beside the wrapper's.
+/// The user's own MCP server is kept.
 #[test]
 fn qwen_reads_and_sends_by_tools() {
     let (model, sandbox) = (mcp::model(|name| format!("mcp__agent-relay__{name}")), Sandbox::new());

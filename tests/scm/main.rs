@@ -318,8 +318,8 @@ fn service_restarts_after_a_crash() {
     assert_eq!(after["running"], true);
 }
 
-/// The process id of the daemon, if it answers.
-fn daemon_pid(stage: &Stage) -> Option<u64> {
+/// The process id of the daemon that answers, if one does.
+fn answering_daemon(stage: &Stage) -> Option<u64> {
     daemon_in(&stage.run(&["status", "--json"]))
 }
 
@@ -327,10 +327,10 @@ fn daemon_pid(stage: &Stage) -> Option<u64> {
 fn supervisor_of_a_task_restarts_a_crashed_daemon() {
     let stage = Stage::set_up();
     let mut supervisor = stage.supervise();
-    until("the daemon is up", || daemon_pid(&stage).is_some());
-    let before = daemon_pid(&stage).unwrap();
+    until("the daemon is up", || answering_daemon(&stage).is_some());
+    let before = answering_daemon(&stage).unwrap();
     stage.tool("taskkill.exe", &["/F", "/PID", &before.to_string()]);
-    until("the daemon runs again", || daemon_pid(&stage).is_some_and(|pid| pid != before));
+    until("the daemon runs again", || answering_daemon(&stage).is_some_and(|pid| pid != before));
     stage.succeeds(["down"]);
     until("the supervisor has ended", || supervisor.try_wait().unwrap().is_some());
 }
@@ -339,11 +339,11 @@ fn supervisor_of_a_task_restarts_a_crashed_daemon() {
 fn supervisor_of_a_task_ends_when_its_daemon_is_stopped_or_keeps_failing() {
     let stage = Stage::set_up();
     let mut supervisor = stage.supervise();
-    until("the daemon is up", || daemon_pid(&stage).is_some());
+    until("the daemon is up", || answering_daemon(&stage).is_some());
     stage.succeeds(["down"]);
     until("the supervisor has ended", || supervisor.try_wait().unwrap().is_some());
     assert_eq!(supervisor.wait().unwrap().code(), Some(0));
-    assert_eq!(daemon_pid(&stage), None);
+    assert_eq!(answering_daemon(&stage), None);
 
     fs::write(stage.own_home().join("config.toml"), "nonsense = 1\n").unwrap();
     let mut supervisor = stage.supervise();

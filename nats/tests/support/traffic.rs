@@ -30,8 +30,9 @@ pub(crate) struct Traffic {
 #[derive(Clone, Copy, Debug)]
 struct Received {
     number: usize,
-    /// Its number in the stream of the recipient's daemon, and the attempt.
+    /// Its place in the order in which the recipient's daemon accepted messages.
     seq: u64,
+    /// The number of the attempt to deliver it.
     attempt: u32,
 }
 
@@ -132,7 +133,7 @@ impl Traffic {
     }
 }
 
-/// What arrived around each place where a smaller number follows.
+/// The messages around each one whose number is lower than that of the one before.
 fn displaced(all: &[Received]) -> String {
     let falls = (1..all.len()).filter(|&at| all[at].number < all[at - 1].number);
     let around = |at: usize| format!("{:?}", &all[at.saturating_sub(3)..all.len().min(at + 3)]);

@@ -29,8 +29,8 @@ pub struct Config {
     /// The endpoint at which the daemon listens.
     #[serde(deserialize_with = "non_empty_text")]
     pub endpoint: Option<String>,
-    /// What an accepted message survives: a power failure (`"disk"`), or only a crash or kill of
-    /// the daemon (`"process"`).
+    /// What an accepted message survives. `"process"`: a crash or a kill of the daemon. `"disk"`: a
+    /// power failure, too.
     #[serde(deserialize_with = "durability")]
     pub durability: Durability,
     /// The longest frame in bytes, without its length prefix: a message with all that belongs to
