@@ -6,6 +6,10 @@
 //! refusal. A refused message is not confirmed: the refusal takes the place of a confirmation. So
 //! nothing depends on what NATS keeps or repeats; the receiver recognizes what comes twice.
 //!
+//! A receiving bridge that was restarted, or has forgotten what it passed on, would wait for the
+//! numbers of confirmed frames. So the rest of a lane gets new numbers when its host begins anew,
+//! and when a frame is not confirmed in time.
+//!
 //! One publish of a lane is in flight at a time; what comes meanwhile shares the next.
 
 mod values;
@@ -423,14 +427,35 @@ impl Outbox {
 
     fn restarted(&mut self, host: &Token, outputs: &mut Vec<Output>) {
         for lane in self.lanes(host) {
-            if let Some(queue) = self.queues.get_mut(&lane) {
-                let in_flight = queue.in_flight.as_ref().map(|it| it.numbers.as_slice());
-                let in_flight = in_flight.unwrap_or_default();
-                let numbers = queue.frames.keys().filter(|number| !in_flight.contains(number));
-                queue.due.extend(numbers);
-            }
+            self.renumber(&lane);
             self.publish_next(&lane, outputs);
         }
+    }
+
+    /// Makes all frames of a lane due, and numbers the messages anew: a bridge that has forgotten
+    /// what it passed on would wait for the numbers of those that were confirmed.
+    fn renumber(&mut self, lane: &Lane) {
+        let Some(queue) = self.queues.get_mut(lane) else { return };
+        let in_flight = queue.in_flight.as_ref().map(|it| it.numbers.clone()).unwrap_or_default();
+        queue.due.clear();
+        for (number, mut frame) in std::mem::take(&mut queue.frames) {
+            let Carry { is_message, is_repeated, .. } = frame.carry;
+            let is_in_flight = in_flight.contains(&number);
+            // The other side recognizes only by their numbers what nobody else does: answers and
+            // refusals, and what is sent at most once.
+            if !is_message || is_in_flight && !is_repeated {
+                queue.frames.insert(number, frame);
+                queue.due.extend((!is_in_flight).then_some(number));
+                continue;
+            }
+            (frame.may_be_there, frame.again_at) = (frame.may_be_there || is_in_flight, None);
+            queue.last_number += 1;
+            let place = self.places.get_mut(&(lane.host.clone(), frame.carry.id.clone()));
+            place.expect("each frame has a place").1 = queue.last_number;
+            queue.due.insert(queue.last_number);
+            queue.frames.insert(queue.last_number, frame);
+        }
+        self.last_number = self.last_number.max(queue.last_number);
     }
 
     fn absent(&mut self, host: &Token, outputs: &mut Vec<Output>) {
@@ -468,8 +493,9 @@ impl Outbox {
 
     /// Publishes again what was not confirmed in time, and drops answers that nobody wants.
     fn resend(&mut self, now: Instant, outputs: &mut Vec<Output>) {
-        let mut late = Vec::new();
-        for queue in self.queues.values_mut() {
+        let (mut late, mut gapped) = (Vec::new(), Vec::new());
+        for (lane, queue) in &mut self.queues {
+            let due_before = queue.due.len();
             for (number, frame) in &mut queue.frames {
                 if frame.again_at.take_if(|at| *at <= now).is_some() {
                     queue.due.insert(*number);
@@ -478,7 +504,11 @@ impl Outbox {
                     late.push((Token::of_host(&frame.carry.host), frame.carry.id.clone()));
                 }
             }
+            if queue.due.len() > due_before && queue.has_gap() {
+                gapped.push(lane.clone());
+            }
         }
+        gapped.iter().for_each(|lane| self.renumber(lane));
         for (host, id) in late {
             self.take(host, id);
         }
@@ -489,6 +519,12 @@ impl Outbox {
 }
 
 impl Queue {
+    /// Whether frames are missing between the first and the last one.
+    fn has_gap(&self) -> bool {
+        let ends = self.frames.first_key_value().zip(self.frames.last_key_value());
+        ends.is_some_and(|((first, _), (last, _))| last - first >= self.frames.len() as u64)
+    }
+
     /// Repeats no publish all of whose frames are confirmed or dropped.
     fn forget_in_flight(&mut self) {
         let frames = &self.frames;

@@ -328,16 +328,20 @@ fn wait_until_nothing_is_on_its_way(hosts: &[Host], urls: &str) {
     }
     for host in hosts {
         until(&format!("agents of {} for whom nothing waits", host.name), || {
-            let agents = host.command(&["agents", "--json"]);
-            let is_done = |line: &String| {
-                let agent: serde_json::Value = serde_json::from_str(line).ok()?;
-                Some(agent["waiting"] == 0 && agent["in_flight"] == 0)
-            };
-            // Each host has agents: no line means that the command failed.
-            let all = !agents.is_empty() && agents.iter().all(|line| is_done(line) == Some(true));
-            all.then_some(())
+            waiting(host)?.is_empty().then_some(())
         });
     }
+}
+
+/// Returns the agents of a host for whom something waits. `None` if the command fails.
+fn waiting(host: &Host) -> Option<Vec<serde_json::Value>> {
+    let agents = host.command(&["agents", "--json"]);
+    let agents = agents.iter().map(|line| serde_json::from_str(line).ok());
+    let mut agents = agents.collect::<Option<Vec<serde_json::Value>>>()?;
+    // Each host has agents: no line means that the command failed.
+    let has_failed = agents.is_empty();
+    agents.retain(|agent| agent["waiting"] != 0 || agent["in_flight"] != 0);
+    (!has_failed).then_some(agents)
 }
 
 /// Makes faults until so many messages have come and each kind of process was killed, or no message
@@ -389,7 +393,7 @@ impl Drop for StateOnPanic<'_> {
     }
 }
 
-/// Prints what the bridges and JetStream say.
+/// Prints what the bridges and JetStream say, and what waits.
 fn print_state(hosts: &[Host], nats: &Nats) {
     for host in hosts {
         println!("== {}", host.name);
@@ -403,5 +407,10 @@ fn print_state(hosts: &[Host], nats: &Nats) {
             }
         }
         println!("{}", host.last_bridge_lines(LINES).join("\n"));
+        for agent in waiting(host).unwrap_or_default() {
+            println!("{agent}");
+            let name = agent["name"].as_str().unwrap();
+            host.command(&["inbox", "--as", name, "--json"]).iter().for_each(|it| println!("{it}"));
+        }
     }
 }

@@ -308,6 +308,29 @@ impl World {
     }
 }
 
+/// A bridge that has forgotten what it passed on waits for no message that was confirmed.
+#[test]
+fn bridge_that_forgot_gets_all_although_some_was_confirmed() {
+    check_forgetful(&[Step::RestartReceiver]);
+    check_forgetful(&[Step::AbsentForReceiver, Step::Wait, Step::Wait]);
+}
+
+fn check_forgetful(steps: &[Step]) {
+    let mut world = World::new();
+    (0..6).for_each(|_| world.step(Step::Send));
+    for bytes in std::mem::take(&mut world.batches) {
+        world.deliver(bytes);
+    }
+    for id in [2, 3, 5] {
+        world.handle(Input::Confirmed(World::lane().host, id.to_string()), true);
+    }
+    steps.iter().for_each(|step| world.step(*step));
+    for bytes in std::mem::take(&mut world.batches) {
+        world.deliver(bytes);
+    }
+    assert_eq!(world.passed, [1, 4, 6], "{steps:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
     #[test]

@@ -146,8 +146,27 @@ fn restarted_bridge_gets_all_that_is_not_confirmed_at_once() {
     }
     world.confirmed("2");
     world.handle(Input::Restarted(token("lab")));
+    // It would wait for the number of a message that was confirmed.
     let again = publish(&world.handle(Input::Restarted(token("pi"))));
-    assert_eq!(read(&again), (1, frames(&[(1, "one"), (3, "three")])));
+    assert_eq!(read(&again), (4, frames(&[(4, "one"), (5, "three")])));
+    world.published("Bob", Published::Stored);
+    assert_eq!(world.confirmed("3"), [carried("3")]);
+    assert_eq!(world.confirmed("1"), [carried("1")]);
+}
+
+#[test]
+fn restarted_bridge_recognizes_by_their_numbers_what_no_daemon_does() {
+    let mut world = World::new();
+    world.carry_any("Bob", "answer", b"answer", false);
+    world.published("Bob", Published::Stored);
+    let (host, id, frame) = (host("Pi"), "once".to_owned(), Bytes::from("once"));
+    let once = Carry { host, id, is_message: true, is_repeated: false, frame };
+    world.handle(Input::Carry(lane("Bob"), once));
+    world.carry("Bob", "1", b"one");
+    // What is sent at most once is in flight.
+    assert_eq!(world.handle(Input::Restarted(token("pi"))), []);
+    let again = publish(&world.published("Bob", Published::Stored));
+    assert_eq!(read(&again), (1, frames(&[(1, "answer"), (4, "one")])));
 }
 
 #[test]
