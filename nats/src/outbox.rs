@@ -6,9 +6,9 @@
 //! refusal. A refused message is not confirmed: the refusal takes the place of a confirmation. So
 //! nothing depends on what NATS keeps or repeats; the receiver recognizes what comes twice.
 //!
-//! A receiving bridge that was restarted, or has forgotten what it passed on, would wait for the
-//! numbers of confirmed frames. So the rest of a lane gets new numbers when its host begins anew,
-//! and when a frame is not confirmed in time.
+//! A receiving bridge that has lost its place would wait for the numbers of confirmed frames. So the
+//! outbox renumbers a lane when the host's bridge restarts, and when it publishes a frame again
+//! although confirmed ones have left gaps.
 //!
 //! One publish of a lane is in flight at a time; what comes meanwhile shares the next.
 
@@ -432,8 +432,7 @@ impl Outbox {
         }
     }
 
-    /// Makes all frames of a lane due, and numbers the messages anew: a bridge that has forgotten
-    /// what it passed on would wait for the numbers of those that were confirmed.
+    /// Makes all frames of a lane due, and closes the gaps between the numbers of its messages.
     fn renumber(&mut self, lane: &Lane) {
         let Some(queue) = self.queues.get_mut(lane) else { return };
         let in_flight = queue.in_flight.as_ref().map(|it| it.numbers.clone()).unwrap_or_default();
@@ -441,8 +440,8 @@ impl Outbox {
         for (number, mut frame) in std::mem::take(&mut queue.frames) {
             let Carry { is_message, is_repeated, .. } = frame.carry;
             let is_in_flight = in_flight.contains(&number);
-            // The other side recognizes only by their numbers what nobody else does: answers and
-            // refusals, and what is sent at most once.
+            // Without its number, the other side would handle an answer, a refusal or an
+            // at-most-once message twice.
             if !is_message || is_in_flight && !is_repeated {
                 queue.frames.insert(number, frame);
                 queue.due.extend((!is_in_flight).then_some(number));
@@ -493,23 +492,24 @@ impl Outbox {
 
     /// Publishes again what was not confirmed in time, and drops answers that nobody wants.
     fn resend(&mut self, now: Instant, outputs: &mut Vec<Output>) {
-        let (mut late, mut gapped) = (Vec::new(), Vec::new());
+        let (mut unwanted, mut gapped) = (Vec::new(), Vec::new());
         for (lane, queue) in &mut self.queues {
-            let due_before = queue.due.len();
+            let mut is_late = false;
             for (number, frame) in &mut queue.frames {
                 if frame.again_at.take_if(|at| *at <= now).is_some() {
+                    is_late = true;
                     queue.due.insert(*number);
                 }
                 if !frame.carry.is_message && now >= frame.begun + REPLY_MAX {
-                    late.push((Token::of_host(&frame.carry.host), frame.carry.id.clone()));
+                    unwanted.push((Token::of_host(&frame.carry.host), frame.carry.id.clone()));
                 }
             }
-            if queue.due.len() > due_before && queue.has_gap() {
+            if is_late && queue.has_gap() {
                 gapped.push(lane.clone());
             }
         }
         gapped.iter().for_each(|lane| self.renumber(lane));
-        for (host, id) in late {
+        for (host, id) in unwanted {
             self.take(host, id);
         }
         for lane in self.queues.keys().cloned().collect::<Vec<_>>() {

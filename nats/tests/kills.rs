@@ -410,7 +410,9 @@ fn print_state(hosts: &[Host], nats: &Nats) {
         for agent in waiting(host).unwrap_or_default() {
             println!("{agent}");
             let name = agent["name"].as_str().unwrap();
-            host.command(&["inbox", "--as", name, "--json"]).iter().for_each(|it| println!("{it}"));
+            let messages = host.command(&["history", "--with", name, "--limit", "1000", "--json"]);
+            let open = messages.iter().filter(|line| !line.contains(r#""state":"acknowledged""#));
+            open.for_each(|line| println!("{line}"));
         }
     }
 }

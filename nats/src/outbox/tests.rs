@@ -146,7 +146,7 @@ fn restarted_bridge_gets_all_that_is_not_confirmed_at_once() {
     }
     world.confirmed("2");
     world.handle(Input::Restarted(token("lab")));
-    // It would wait for the number of a message that was confirmed.
+    // The bridge would wait for the number of the confirmed message.
     let again = publish(&world.handle(Input::Restarted(token("pi"))));
     assert_eq!(read(&again), (4, frames(&[(4, "one"), (5, "three")])));
     world.published("Bob", Published::Stored);
@@ -155,7 +155,7 @@ fn restarted_bridge_gets_all_that_is_not_confirmed_at_once() {
 }
 
 #[test]
-fn restarted_bridge_recognizes_by_their_numbers_what_no_daemon_does() {
+fn answers_and_at_most_once_messages_in_flight_keep_their_numbers() {
     let mut world = World::new();
     world.carry_any("Bob", "answer", b"answer", false);
     world.published("Bob", Published::Stored);
