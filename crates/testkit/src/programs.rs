@@ -1,9 +1,10 @@
 //! The paths of the programs under test, and programs that run during a test.
 
+use crate::waiting::until;
 use std::{
-    env,
-    path::{self, PathBuf},
-    process::{Child, Command},
+    env, fs, io,
+    path::{self, Path, PathBuf},
+    process::{Child, Command, Stdio},
 };
 
 /// A process that is ended with the test.
@@ -21,6 +22,22 @@ impl Drop for Running {
         drop(self.0.kill());
         drop(self.0.wait());
     }
+}
+
+/// Copies a program, and waits until the copy can be run. On Unix it cannot while a process that
+/// another test has forked still has the file open for writing.
+#[track_caller]
+pub fn copy_program(program: impl AsRef<Path>, copy: &Path) {
+    fs::copy(program, copy).unwrap();
+    let mut command = Command::new(copy);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    until("the copy can be run", || match command.spawn() {
+        Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => false,
+        started => {
+            drop(Running(started.unwrap()));
+            true
+        }
+    });
 }
 
 /// The absolute path of an executable of the package whose tests these are.

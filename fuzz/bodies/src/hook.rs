@@ -16,10 +16,9 @@ const POINTS: [Point; 4] =
 pub fn run(bytes: &[u8]) {
     for point in POINTS {
         if let Some(report) = read(point, bytes) {
-            let text = str::from_utf8(bytes).expect("a report is read from text");
-            assert!(matches!(serde_json::from_str(text), Ok(Value::Object(_)) | Err(_)));
+            assert!(bytes.trim_ascii_start().starts_with(b"{"), "a report is an object");
             for Frame { hex, length } in &report.frames {
-                assert!(hex.len() == 6 && *length <= text.len(), "{hex} {length}");
+                assert!(hex.len() == 6 && *length <= bytes.len(), "{hex} {length}");
             }
             if let Some(path) = &report.transcript {
                 assert!((1..=TRANSCRIPT_BYTES_MAX).contains(&path.len()), "{path}");
