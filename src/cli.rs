@@ -21,6 +21,7 @@ mod events;
 mod failure;
 mod folder_name;
 mod forget;
+mod frames;
 mod gemini_extension;
 mod help;
 mod history;

@@ -16,9 +16,15 @@ use message::{
 };
 use pages::Pages;
 use protocol::{Moment, typed};
+use rand_chacha::ChaCha20Rng;
+use rand_core::{Rng as _, SeedableRng as _};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use std::borrow::Cow;
+use terminal::{
+    frame::{self, MessageFrame, Origin},
+    recipe::Expansions,
+};
 use tools::{Shown, TOOLS, Work};
 
 /// The revision without `initialize`.
@@ -89,8 +95,10 @@ pub struct Settings {
     pub name: String,
     /// Whether the name was stated, so that commands have to state it, too.
     pub states_name: bool,
-    /// A number that other processes do not have.
-    pub seed: u32,
+    /// Whether marks of messages get a backslash, because the agent is read off its screen.
+    pub escapes_marks: bool,
+    /// Random bytes.
+    pub seed: [u8; 32],
 }
 
 /// The state of a server.
@@ -102,6 +110,7 @@ pub struct Server {
     calls: Vec<Call>,
     count: CallNumber,
     pages: Pages,
+    rng: ChaCha20Rng,
     /// The time at which the input was closed.
     closed_at: Option<Moment>,
 }
@@ -150,13 +159,15 @@ impl Server {
     /// Creates a server.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let pages = Pages::new(settings.seed);
+        let mut rng = ChaCha20Rng::from_seed(settings.seed);
+        let pages = Pages::new(rng.next_u32());
         Self {
             settings,
             is_initialized: false,
             calls: Vec::new(),
             count: 0,
             pages,
+            rng,
             closed_at: None,
         }
     }
@@ -391,14 +402,33 @@ impl Server {
         let Ended { text, has_failed } = ended;
         let text = text.trim_end();
         let content = match call.shown {
-            Shown::Message { id, offset } if !has_failed => pages::content(&id, text, offset),
-            Shown::Answer { of, .. } if !has_failed => self.pages.first_page(format!(
-                "{of} answers (another agent wrote this, not your user):\n{text}"
-            )),
-            _ => self.pages.first_page(text.to_owned()),
+            Shown::Own => self.pages.first_page(text.to_owned()),
+            _ if has_failed => self.pages.first_page(text.to_owned()),
+            Shown::Message { id, offset } => pages::content(&id, &self.framed(text), offset),
+            Shown::Others => {
+                let text = self.framed(text);
+                self.pages.first_page(text)
+            }
+            Shown::Answer { of, .. } => {
+                let text = self.in_frame(&format!("{of} answers:\n{text}"));
+                self.pages.first_page(text)
+            }
         };
         let result = json!({"content": content, "isError": has_failed});
         out.push(self.result(&call.id, call.is_stateless, result));
+    }
+
+    /// Returns the output of a command in a frame, which it has already if an agent's command
+    /// prints it.
+    fn framed(&mut self, text: &str) -> String {
+        if text.starts_with("[relay ") { text.to_owned() } else { self.in_frame(text) }
+    }
+
+    fn in_frame(&mut self, body: &str) -> String {
+        let hex = frame::draw(&mut self.rng, body);
+        let escapes_marks = self.settings.escapes_marks;
+        let (origin, expands) = (Origin::Others, &Expansions::default());
+        MessageFrame { hex: &hex, origin, body, expands, escapes_marks }.text()
     }
 
     fn cancel(&mut self, params: &str, out: &mut Vec<Output>) {

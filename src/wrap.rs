@@ -9,6 +9,7 @@ mod arming;
 pub(crate) mod attach;
 pub(crate) mod control;
 mod driver;
+mod end_of_input;
 mod foreground;
 mod handover;
 mod in_flight;
@@ -16,6 +17,7 @@ mod inner_mark;
 mod key_file;
 mod last_output;
 mod message;
+mod paste;
 mod questions;
 mod run_folder;
 mod signals;
@@ -26,13 +28,13 @@ mod waker;
 
 use client::{Client, ClientError, WhenAbsent, home};
 use control::{clients::ControlClients, server::ControlEndpoint};
-use driver::{Driver, HooksGiven, Parts};
+use driver::{Driver, Finished, HooksGiven, Parts};
 use foreground::{Foreground, Wrapped};
 use inner_mark::{InnerMarkFinder, InnerMarks};
 use key_file::KeyFile;
 pub(crate) use platform::foreground::serve_console_members;
 use platform::{
-    clock,
+    clock, paths,
     peer::User,
     process,
     pty::{self, Pty, Size},
@@ -74,6 +76,10 @@ const INFLIGHT_MAX: u64 = 256;
 
 /// The time for which the marks of an inner `run` may contradict the foreground.
 const CONTRADICTION_MS: u64 = if pty::MAY_SWALLOW_SEQUENCES { 50 } else { 1000 };
+
+/// The bytes with which a terminal saves its title, and restores it.
+const SAVE_TITLE: &str = "\x1b[22;0t";
+const RESTORE_TITLE: &str = "\x1b[23;0t";
 
 /// The pause after ten attempts to reconnect that the daemon answered with an ERROR, or after one
 /// that it answered with NAME_IN_USE.
@@ -121,6 +127,8 @@ pub(crate) struct Settings {
     pub(crate) brief: bool,
     /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
     pub(crate) attached: bool,
+    /// Whether the person's input is a pipe or a file, whose end is the end of the command's input.
+    pub(crate) ends_with_input: bool,
     /// The person's input.
     pub(crate) keys: Box<dyn Read + Send>,
     /// The person's screen.
@@ -199,11 +207,12 @@ pub(crate) fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<Strin
     handover::obstacle(&recipes.choose(&words, process::SYSTEM, version.as_ref()).name)
 }
 
-/// Runs the command until it ends, and returns how it ended.
+/// Runs the command until it ends. Returns how it ended, and whether the person's terminal takes no
+/// output, so that nothing more may be written to it.
 ///
 /// # Errors
 /// All errors occur before the command has started.
-pub(crate) fn run(settings: Settings) -> Result<Ended, WrapError> {
+pub(crate) fn run(settings: Settings) -> Result<(Ended, bool), WrapError> {
     let name = Name::parse(&settings.name)
         .map_err(|why| WrapError::Name { name: settings.name.clone(), why })?;
     // The command is checked before joining, which makes the name known to others.
@@ -214,10 +223,11 @@ pub(crate) fn run(settings: Settings) -> Result<Ended, WrapError> {
     let key_file = KeyFile::create(&settings.run_directory, &name, &companion_key)
         .map_err(WrapError::CompanionKey)?;
     let endpoint = bind_control(&settings, &name)?;
-    let (ended, clients) = run_joined(settings, client, &key_file, endpoint)?;
+    let finished = run_joined(settings, client, &key_file, endpoint)?;
     drop(key_file);
+    let Finished { ended, clients, is_terminal_stuck } = finished;
     clients.close();
-    Ok(ended)
+    Ok((ended, is_terminal_stuck))
 }
 
 /// Binds the control endpoint. If that fails, the agent runs without the endpoint, unless the
@@ -264,7 +274,7 @@ fn run_joined(
     client: Client,
     key_file: &KeyFile,
     endpoint: Option<ControlEndpoint>,
-) -> Result<(Ended, ControlClients), WrapError> {
+) -> Result<Finished, WrapError> {
     let record = settings.record.as_deref().map(create).transpose()?;
     let size = tty::size().filter(|_| settings.attached).unwrap_or(SIZE_DETACHED);
     let seed = random::bytes().map_err(WrapError::Terminal)?;
@@ -303,9 +313,7 @@ fn run_joined(
     let mut screen = settings.screen;
     let outer_marks = InnerMarks::of_outer_run().filter(|_| settings.attached);
     if settings.attached {
-        let written = screen.write_all(first_bytes(outer_marks.as_ref(), size.rows).as_bytes());
-        // The thread that passes on the command's output meets the same error and reports it.
-        drop(written.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
+        show_first_bytes(&mut screen, outer_marks.as_ref(), size.rows);
     }
     let streams = threads::Streams { keys: settings.keys, screen, record };
     let follow = |format| Follower::start(format, pty.pid(), directory, since_ms);
@@ -313,21 +321,28 @@ fn run_joined(
     let key = key_file.key().clone();
     let clients = ControlClients::start(endpoint, key, size, !settings.attached);
     let clients = clients.map_err(WrapError::Terminal)?;
-    let inner_marks = InnerMarkFinder::new(&inner_marks);
-    let need_extension = agents::named(&side.recipe.name)
-        .and_then(|agent| agent.hooks)
-        .is_some_and(|hooks| hooks.extension.is_some());
-    let hooks = HooksGiven { are_given: run_folder.is_some(), need_extension, why_not: no_hooks };
+    let hooks = HooksGiven::of(&side.recipe.name, run_folder.is_some(), no_hooks);
     let program = command.into_iter().next().unwrap_or_default();
     let waker = Waker::new(WakeCommand { program, env, directory: settings.directory });
-    let command = words;
-    let parts =
-        Parts { clients, command, follower, foreground, hooks, inner_marks, outer_marks, waker };
+    let parts = Parts {
+        clients,
+        command: words,
+        follower,
+        foreground,
+        hooks,
+        inner_marks: InnerMarkFinder::new(&inner_marks),
+        outer_marks,
+        waker,
+        ends_with_input: settings.ends_with_input,
+    };
     let driver = Driver::start(pty, streams, &signals, client, &side, parts);
     let driver = driver.map_err(WrapError::Terminal)?;
-    let ended = driver.run();
-    drop((raw, run_folder, mcp_folder));
-    Ok(ended)
+    let finished = driver.run();
+    drop((run_folder, mcp_folder));
+    if let Some(raw) = raw.filter(|_| finished.is_terminal_stuck) {
+        raw.end_at_once();
+    }
+    Ok(finished)
 }
 
 fn terminal_settings(
@@ -412,13 +427,16 @@ fn prepare(
     Ok(CommandLine { command, env, run_folder, mcp_folder, no_hooks })
 }
 
-/// Returns what a person's terminal gets before the command's output.
-fn first_bytes(outer_marks: Option<&InnerMarks>, rows: u16) -> String {
+/// Writes what a person's terminal gets before the command's output.
+fn show_first_bytes(screen: &mut impl Write, outer_marks: Option<&InnerMarks>, rows: u16) {
     let mut bytes = outer_marks.map(InnerMarks::begin).unwrap_or_default();
+    bytes.push_str(SAVE_TITLE);
     if pty::BEGINS_AT_HOME {
         bytes.push_str(&clearing_bytes(rows));
     }
-    bytes
+    let written = screen.write_all(bytes.as_bytes());
+    // The thread that passes on the command's output meets the same error and reports it.
+    drop(written.inspect_err(|error| tracing::debug!("the terminal is gone: {error}")));
 }
 
 /// Returns the bytes that clear a screen and put the cursor at home. The old content stays in the
@@ -427,8 +445,18 @@ fn clearing_bytes(rows: u16) -> String {
     format!("{}\x1b[H\x1b[J", "\r\n".repeat(rows.into()))
 }
 
+/// Opens the file for a recording, which holds all that the command shows. A regular file must be
+/// this user's alone, and a new one is.
 fn create(path: &Path) -> Result<File, WrapError> {
-    File::create(path).map_err(|why| WrapError::Record { path: path.to_owned(), why })
+    let opened = match paths::create_private_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let is_file = path.metadata().is_ok_and(|existing| existing.is_file());
+            let checked = if is_file { paths::check_private(path) } else { Ok(()) };
+            checked.and_then(|()| File::options().write(true).truncate(true).open(path))
+        }
+        opened => opened,
+    };
+    opened.map_err(|why| WrapError::Record { path: path.to_owned(), why })
 }
 
 /// Returns the variables with which the agent's own commands speak in its name.

@@ -120,8 +120,8 @@ pub fn find_program(command: &OsStr) -> Option<PathBuf> {
 /// The most processes that [`family`] lists.
 const FAMILY_MAX: usize = 256;
 
-/// A process and its descendants, the nearest first. On Linux, without descendants that have left
-/// its session; on other systems, the process alone.
+/// A process and its descendants, the nearest first, without descendants that have left its
+/// session. On Windows, the process alone.
 #[must_use]
 pub fn family(pid: u32) -> Vec<u32> {
     let mut family = vec![pid];
@@ -147,7 +147,7 @@ pub fn written_files(pid: u32) -> Option<Vec<PathBuf>> {
     imp::written_files(pid)
 }
 
-#[cfg(unix)]
-pub(crate) use imp::exit_code;
 #[cfg(windows)]
 pub(crate) use imp::exit_code_of;
+#[cfg(unix)]
+pub(crate) use imp::{exit_code, session_members, session_of};

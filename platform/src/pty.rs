@@ -151,9 +151,10 @@ impl Pty {
         self.0.try_wait().map_err(naming("look after the command"))
     }
 
-    /// Ends the command and its descendants, and waits for the command's end. First hangs up the
-    /// terminal, after `grace` requests termination (Unix), and after another `grace` uses force.
-    /// Another thread must keep reading the output during the call.
+    /// Ends the command, and waits for its end. First hangs up all processes of the terminal, as a
+    /// terminal does whose window is closed. After `grace` asks the command and its descendants to
+    /// end (Unix), and after another `grace` ends them by force. Another thread must keep reading
+    /// the output during the call, unless nobody takes it any more.
     ///
     /// # Errors
     /// If the system refuses.
@@ -163,8 +164,7 @@ impl Pty {
             let given_up = Instant::now() + grace;
             while Instant::now() < given_up {
                 if let Some(code) = self.try_wait()? {
-                    // Ends processes that the command has left behind.
-                    self.kill()?;
+                    self.leave()?;
                     return Ok(code);
                 }
                 thread::sleep(POLL_INTERVAL);
@@ -181,6 +181,22 @@ impl Pty {
     /// If the system refuses.
     pub fn kill(&self) -> io::Result<()> {
         self.0.kill().map_err(naming("kill the command"))
+    }
+
+    /// Hangs up the processes that the command, which has ended, has left behind in the terminal, as
+    /// a terminal does whose window is closed. On Windows, ends them.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn leave(&self) -> io::Result<()> {
+        self.0.leave().map_err(naming("hang up the terminal"))
+    }
+
+    /// The keys that end the input of a program which reads lines; `None` while the terminal does
+    /// not gather lines, so that they would be keys like others.
+    #[must_use]
+    pub fn end_of_input(&self) -> Option<Vec<u8>> {
+        self.0.end_of_input()
     }
 
     /// Closes the terminal, once the command has ended. Readers get the remaining output and then

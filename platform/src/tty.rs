@@ -36,6 +36,13 @@ pub fn is_terminal(stream: Standard) -> bool {
     }
 }
 
+/// Whether standard input is a pipe or a file, so that its end is meant. A terminal ends its input
+/// when it is gone, and the null device has none.
+#[must_use]
+pub fn is_input_piped() -> bool {
+    imp::is_input_piped()
+}
+
 /// Whether standard output is the system's null device, so that nothing reads it.
 #[must_use]
 pub fn is_output_discarded() -> bool {
@@ -149,11 +156,16 @@ impl RawMode {
         *before = Some(imp::make_raw().map_err(crate::naming("make the terminal raw"))?);
         Ok(Self(()))
     }
+
+    /// Restores the earlier modes, without waiting until the terminal has taken all output.
+    pub fn end_at_once(self) {
+        restore(imp::set_at_once);
+    }
 }
 
 impl Drop for RawMode {
     fn drop(&mut self) {
-        restore();
+        restore(imp::set);
     }
 }
 
@@ -163,9 +175,9 @@ pub(crate) fn is_raw() -> bool {
     locked(&BEFORE).is_some()
 }
 
-fn restore() {
+fn restore(set: fn(&imp::Modes)) {
     if let Some(modes) = locked(&BEFORE).take() {
-        imp::set(&modes);
+        set(&modes);
     }
 }
 
@@ -174,7 +186,7 @@ fn restore_on_panic() {
     HOOK.call_once(|| {
         let next = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            restore();
+            restore(imp::set);
             next(panic);
         }));
     });

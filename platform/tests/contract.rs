@@ -80,6 +80,7 @@ tests! {
         an_exit_code_is_reported, a_signal_is_an_exit_code, a_missing_command_is_named,
         command_gets_its_environment, typed_text_reaches_the_command, a_resize_reaches_the_command,
         cursor_position_is_answered, a_closed_terminal_ends_its_reader, a_command_ends_with_what_it_started,
+        background_group_is_hung_up, daemon_is_not_ended_by_force,
         orphans_of_a_launcher_end_with_the_command, batch_file_gets_its_arguments_unchanged,
         batch_file_gets_variable_names_unexpanded, batch_file_arguments_with_line_breaks_or_too_long_are_refused,
         raw_mode_ends_when_dropped, raw_mode_ends_in_a_panic, every_key_arrives,
@@ -123,6 +124,8 @@ const SKIPPED: &[(&str, &str, &str)] = &[
     ("windows", "a_signal_is_an_exit_code", "there are no signals"),
     ("windows", "termination_is_reported", "there is no SIGTERM, and a test cannot log off"),
     ("windows", "hang_up_of_the_terminal_is_reported", "there is no SIGHUP"),
+    ("windows", "background_group_is_hung_up", "a console has no process groups"),
+    ("windows", "daemon_is_not_ended_by_force", "a job's processes end with it"),
     ("unix", "cursor_position_is_answered", "only Windows asks the terminal where its cursor is"),
     (
         "unix",

@@ -282,15 +282,20 @@ fn reason_to_wait(agent: &AgentRow<'_>) -> Option<String> {
     Some(format!("{name}: {} {wait}{since}: {why}", agent.waiting))
 }
 
+/// The time after the first prompt within which a program makes its transcript.
+const MISSED_MS: u64 = 10_000;
+
 /// A note about an agent whose messages are not read.
 fn remark(name: &str, source: Option<&Source>) -> Option<String> {
     let Some(Source::Missing { since }) = source else { return None };
-    let (name, looked) = (escaped(name), duration(clock::unix_ms().saturating_sub(*since)));
-    Some(format!(
-        "note: no message of {name} is sent so far: the transcript of its program, which is often \
-         made with the first prompt, was not found in {looked}; `run --grid` reads the screen \
-         instead"
-    ))
+    let missed_ms = clock::unix_ms().saturating_sub(*since);
+    let (name, missed) = (escaped(name), duration(missed_ms));
+    (missed_ms >= MISSED_MS).then(|| {
+        format!(
+            "note: no message of {name} is sent so far: its program has had a prompt for {missed}, \
+             and its transcript was not found; `run --grid` reads the screen instead"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -363,21 +368,24 @@ mod tests {
 
     #[test]
     fn unread_agent_is_noted() {
-        let missing = Source::Missing { since: clock::unix_ms() };
+        let missing = |for_ms| Source::Missing { since: clock::unix_ms() - for_ms };
         let path = "/home/me/.codex/sessions/rollout-1.jsonl".to_owned();
         let found = Source::Transcript { path };
         assert_eq!(read_from(Some(&found)), "rollout-1.jsonl");
         assert_eq!(read_from(Some(&Source::Screen)), "its screen");
         assert_eq!(read_from(None), "");
-        assert_eq!(read_from(Some(&missing)), "nothing yet");
-        let remark_of = |source| remark("Ann", source);
+        assert_eq!(read_from(Some(&missing(0))), "nothing yet");
+        let remark_of = |source: Option<&Source>| remark("Ann", source);
         assert_eq!(
             [remark_of(Some(&found)), remark_of(Some(&Source::Screen)), remark_of(None)],
             [None, None, None]
         );
-        let note = remark_of(Some(&missing)).unwrap();
+        assert_eq!(remark_of(Some(&missing(MISSED_MS / 2))), None);
+        let note = remark_of(Some(&missing(2 * MISSED_MS))).unwrap();
         assert!(
-            note.starts_with("note: no message of Ann is sent so far: the transcript"),
+            note.starts_with(
+                "note: no message of Ann is sent so far: its program has had a prompt"
+            ),
             "{note}"
         );
         assert!(note.contains("`run --grid`"), "{note}");

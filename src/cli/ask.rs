@@ -2,6 +2,7 @@
 
 use super::{
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
+    frames::for_script,
     mailbox::{is_operator, join_operator, reply_to, take},
     messages::{each_row, payload_text, short_id},
     notices::Notices,
@@ -251,7 +252,7 @@ impl Ask {
             let report = Report { from, response: *response, data: data.as_deref() };
             return out.json("answer", &report);
         }
-        out.line(answer_text(answer))
+        out.line(for_script(answer_text(answer)))
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::relay::{MessageRow, RequestName};
+use terminal::frame::Origin;
 
 /// Show the messages that could not be delivered, and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -49,7 +50,8 @@ impl DeadLetters {
         if !self.json {
             let columns =
                 [Column::whole("DIED"), Column::whole("ID"), FROM_TO, Column::cut("WHY", 12), TEXT];
-            out.table(&columns, rows, "no dead letters")?;
+            let empty = "no dead letters";
+            out.of_others(Origin::Others, |out| out.table(&columns, rows, empty))?;
         }
         Ok(DONE)
     }

@@ -12,6 +12,7 @@ use super::{
 use argh::{ArgsInfo, FromArgs};
 use client::home::HomeOptions;
 use protocol::relay::{HistoryRequest, MessageRow, Page, RequestName};
+use terminal::frame::Origin;
 
 /// Show the accepted messages, the newest first.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -103,7 +104,7 @@ impl History {
                 Column::cut("STATE", 9),
                 TEXT,
             ];
-            out.table(&columns, rows, empty)?;
+            out.of_others(Origin::Others, |out| out.table(&columns, rows, empty))?;
         }
         Ok(DONE)
     }

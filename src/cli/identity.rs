@@ -57,9 +57,7 @@ impl Identity {
     /// command. Such an agent has no wrapper, or hides the wrapper's variables from its commands.
     pub(super) fn check_is_person(&self) -> Result<(), Failure> {
         let Self::Person(_) = self else { return Ok(()) };
-        let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-        let mut variables = AGENTS.iter().filter_map(|agent| agent.command_variable);
-        let Some(variable) = variables.find(is_set) else { return Ok(()) };
+        let Some(variable) = variable_of_agent() else { return Ok(()) };
         let message = format!("an agent without a name ({variable} is set) would act as you");
         let hint = "start the agent with `agent-relay run NAME -- COMMAND`, or use --as NAME";
         Err(Failure::usage(message).hint(hint))
@@ -86,6 +84,17 @@ impl Identity {
             },
         }
     }
+}
+
+/// Whether an agent runs this command, wrapped or not.
+pub(super) fn is_in_agent() -> bool {
+    agent_around().is_some() || variable_of_agent().is_some()
+}
+
+/// Returns the variable by which an agent CLI marks its commands, if it is set.
+fn variable_of_agent() -> Option<&'static str> {
+    let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    AGENTS.iter().filter_map(|agent| agent.command_variable).find(is_set)
 }
 
 /// The settings of a client that only looks whether a daemon is up: an operator, for whom a full

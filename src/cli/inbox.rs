@@ -20,6 +20,7 @@ use protocol::{
     relay::{InboxRequest, MessageRow, Page, RequestName},
     text::escaped,
 };
+use terminal::frame::Origin;
 
 /// Show the messages that wait for you, or for an agent and why.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -82,7 +83,7 @@ impl Inbox {
                 Column::cut("STATE", 9),
                 TEXT,
             ];
-            out.table_with_notes(&columns, rows, &empty)?;
+            out.of_others(Origin::Others, |out| out.table_with_notes(&columns, rows, &empty))?;
         }
         Ok(DONE)
     }

@@ -21,6 +21,7 @@ use protocol::{
     text::{escaped, indented},
     topic::Pattern,
 };
+use terminal::frame::Origin;
 
 /// Join as an agent, and print the messages that it receives.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -120,7 +121,9 @@ impl Listen {
             let body = if self.full { body } else { first_lines(&body) };
             let (time, id) = (moment::time(clock::unix_ms()), short_id(&delivery.id.to_string()));
             let at = out.paint(Colour::Faint, format!("{time} {id}"));
-            out.line(format_args!("{at} {from}{asks}{topic}: {body}"))?;
+            out.of_others(Origin::Others, |out| {
+                out.line(format_args!("{at} {from}{asks}{topic}: {body}"))
+            })?;
         }
         client.acknowledge(&delivery.id);
         Ok(())

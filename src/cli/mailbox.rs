@@ -5,7 +5,7 @@ use super::{
     failure::Failure,
     identity::Identity,
     join::join,
-    messages::{SCHEMA, each_row, payload_text, route, short_id},
+    messages::{SCHEMA, each_row, route, short_id, whole_text},
     moment,
     print::{Colour, Out, counted, eprint_line},
     read::with_content,
@@ -99,7 +99,7 @@ fn show(out: &mut Out, row: &MessageRow<'_>) -> Result<(), Failure> {
     let heading = out
         .paint(Colour::Bold, format!("{time} {id} {}{}", route(row), answers.unwrap_or_default()));
     out.line(heading)?;
-    out.line(row.payload.map(|payload| escaped_text(&payload_text(payload))).unwrap_or_default())
+    out.line(row.payload.map(|payload| escaped_text(&whole_text(payload))).unwrap_or_default())
 }
 
 /// The id of the message to which a message replies.

@@ -4,6 +4,7 @@ mod calls;
 
 use super::{
     failure::{DONE, Failure},
+    frames::is_read_off_screen,
     identity::check_sender_name,
     program::VERSION,
     values::agent_name,
@@ -51,8 +52,10 @@ impl Mcp {
             return Err(Failure::usage("no agent")
                 .hint("start the agent with `agent-relay run --mcp`, or say --as NAME"));
         };
-        let seed = random::bytes().map(u32::from_ne_bytes).map_err(Failure::because)?;
-        let server = Server::new(Settings { version: VERSION, name, states_name, seed });
+        let seed = random::bytes().map_err(Failure::because)?;
+        let escapes_marks = agent_around().is_some() && is_read_off_screen();
+        let settings = Settings { version: VERSION, name, states_name, escapes_marks, seed };
+        let server = Server::new(settings);
         let (events, received) = bounded(EVENTS_MAX);
         let mut calls = Calls::new(options, events.clone())?;
         start_reader(events)?;

@@ -109,6 +109,17 @@ pub(super) fn payload_text(payload: &RawValue) -> String {
     }
 }
 
+/// The text of a message's payload, and its data in a line below.
+pub(super) fn whole_text(payload: &RawValue) -> String {
+    let text = payload_text(payload);
+    match serde_json::from_str::<MessagePayload<'_>>(payload.get()) {
+        Ok(MessagePayload { body, data: Some(data), .. }) if !body.is_empty() => {
+            format!("{text}\ndata: {}", compact(data))
+        }
+        _ => text,
+    }
+}
+
 /// The state of a delivery in words, the same in every command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DeliveryWords {

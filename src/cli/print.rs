@@ -2,6 +2,8 @@
 
 use super::{
     failure::Failure,
+    frames::{framed, json_for_script},
+    identity::is_in_agent,
     table::{self, Column},
 };
 use platform::tty::{self, Standard};
@@ -12,21 +14,46 @@ use std::{
     fmt::{self, Display},
     io::{self, Write},
 };
+use terminal::frame::Origin;
 
 /// Standard output, with colours if it is a terminal.
 #[derive(Debug)]
 pub(super) struct Out {
     stdout: io::Stdout,
     colours: bool,
+    /// The words of others that are to be framed, since an agent reads them.
+    framed: Option<String>,
 }
 
 impl Out {
     pub(super) fn new() -> Self {
-        Self { stdout: io::stdout(), colours: has_colours(Standard::Output) }
+        Self { stdout: io::stdout(), colours: has_colours(Standard::Output), framed: None }
+    }
+
+    /// Prints what has words of others in it: in a frame, if an agent reads it.
+    pub(super) fn of_others(
+        &mut self,
+        origin: Origin<'_>,
+        print: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if !is_in_agent() {
+            return print(self);
+        }
+        self.framed = Some(String::new());
+        let printed = print(self);
+        let text = self.framed.take().unwrap_or_default();
+        if !text.is_empty() {
+            self.line(framed(origin, text.trim_end_matches('\n'))?)?;
+        }
+        printed
     }
 
     /// Prints one line, and flushes it.
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
+        if let Some(framed) = &mut self.framed {
+            framed.push_str(&format!("{line}\n"));
+            return Ok(());
+        }
         writeln!(self.stdout, "{line}")
             .and_then(|()| self.stdout.flush())
             .map_err(Failure::unwritten)
@@ -46,7 +73,7 @@ impl Out {
 
     /// Prints a JSON object that is serialized already, as [`Self::json`] does.
     pub(super) fn json_text(&mut self, schema: &str, object: &str) -> Result<(), Failure> {
-        self.line(with_schema(schema, object))
+        self.line(with_schema(schema, &json_for_script(object)))
     }
 
     /// The columns of the terminal; `usize::MAX` if standard output is none.

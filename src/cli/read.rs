@@ -2,8 +2,10 @@
 
 use super::{
     failure::{DONE, Failure},
+    frames::framed,
+    identity::is_in_agent,
     join::join,
-    messages::{self, payload_text, route},
+    messages::{self, route, whole_text},
     print::{Colour, Out},
     request::{call_with, parse},
     wrapped::take,
@@ -11,10 +13,11 @@ use super::{
 use argh::{ArgsInfo, FromArgs};
 use client::{Client, home::HomeOptions};
 use protocol::{
-    deliver::Shared,
+    deliver::{Proof, Shared},
     relay::{MessageRequest, MessageRow, Messages, Piece, RequestName},
     text::escaped_text,
 };
+use terminal::frame::{Head, Origin};
 
 /// Show a whole message.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -65,15 +68,25 @@ impl Read {
         let mut out = Out::new();
         if self.json {
             out.json(messages::SCHEMA, row)?;
-        } else {
-            let heading = out.paint(Colour::Bold, route(row));
-            out.line(heading)?;
-            out.line(
-                row.payload.map(|payload| escaped_text(&payload_text(payload))).unwrap_or_default(),
-            )?;
+            return Ok(DONE);
         }
+        let text = row.payload.map(whole_text).unwrap_or_default();
+        if is_in_agent() {
+            out.line(framed(Origin::Delivery(head(row)), &text)?)?;
+            return Ok(DONE);
+        }
+        let heading = out.paint(Colour::Bold, route(row));
+        out.line(heading)?;
+        out.line(escaped_text(&text))?;
         Ok(DONE)
     }
+}
+
+/// Returns what the first line of a message's frame states.
+fn head<'a>(row: &'a MessageRow<'_>) -> Head<'a> {
+    let auth =
+        Some(row.auth).filter(|auth| !matches!(auth, Proof::Key | Proof::Token | Proof::Claim));
+    Head { from: &row.from, id: &row.id, auth, topic: row.topic.as_deref(), ..Head::default() }
 }
 
 /// Calls `show` with a row that has the message's content, which is read if the row is truncated.

@@ -115,11 +115,14 @@ impl Run {
             attached,
             keys,
             screen,
+            ends_with_input: !self.detached && tty::is_input_piped(),
             requires_control: self.detached,
             show_notice: |line| eprint_line(escaped(line)),
         };
-        let ended = wrap::run(settings).map_err(explain)?;
-        self.report(name, &ended, attached);
+        let (ended, is_terminal_stuck) = wrap::run(settings).map_err(explain)?;
+        if !is_terminal_stuck {
+            self.report(name, &ended, attached);
+        }
         Ok(ended.code)
     }
 

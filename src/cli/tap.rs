@@ -19,6 +19,7 @@ use protocol::{
     relay::{self, RequestName, TapAnswer, TapCopy},
     text::{escaped, indented},
 };
+use terminal::frame::Origin;
 
 /// Print all messages and answers as they are routed, until Ctrl-C.
 #[derive(Debug, FromArgs, ArgsInfo)]
@@ -96,7 +97,7 @@ pub(super) fn show(
     let (before, text) = stamp(&copy, text(&copy));
     let before = out.paint(Colour::Faint, before);
     let heading = out.paint(Colour::Bold, format!("{from} -> {to}{topic}{answering}"));
-    out.line(format_args!("{before}{heading}: {text}"))
+    out.of_others(Origin::Others, |out| out.line(format_args!("{before}{heading}: {text}")))
 }
 
 /// Whether a delivery carries a copy of a message.

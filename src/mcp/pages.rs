@@ -58,19 +58,37 @@ impl Pages {
 }
 
 /// Returns the content of a result: a page of a text, and where it goes on. A text of one page is
-/// always shown whole.
+/// always shown whole. If the text is a frame, each page has the frame's first and last line.
 pub(super) fn content(id: &str, text: &str, offset: usize) -> Value {
     if text.len() <= PAGE_BYTES {
         return json!([block(text)]);
     }
+    let frame = frame_lines(text);
+    let frame_bytes = frame.as_ref().map_or(0, |(header, last)| header.len() + last.len() + 2);
     let begin = text.floor_char_boundary(offset);
-    let end = text.floor_char_boundary(begin.saturating_add(PAGE_BYTES));
+    let end = text.floor_char_boundary(begin.saturating_add(PAGE_BYTES - frame_bytes));
     let more = match end < text.len() {
         true => format!("; `read` with the id {id} and the offset {end} shows what follows"),
         false => String::new(),
     };
+    let mut page = text[begin..end].to_owned();
+    if let Some((header, last)) = frame {
+        if begin > 0 {
+            page = format!("{header}\n{page}");
+        }
+        if end < text.len() {
+            page = format!("{page}\n{last}");
+        }
+    }
     let place = format!("[bytes {begin} to {end} of {}{more}]", text.len());
-    json!([block(&text[begin..end]), block(&place)])
+    json!([block(&page), block(&place)])
+}
+
+/// Returns the first and the last line of the frame that a text begins with, if it does.
+fn frame_lines(text: &str) -> Option<(&str, String)> {
+    let header = text.lines().next()?;
+    let hex = header.strip_prefix("[relay ")?.split(' ').next()?;
+    Some((header, format!("[/relay {hex}]")))
 }
 
 fn block(text: &str) -> Value {
@@ -105,6 +123,21 @@ mod tests {
         let beyond = pages.page("result-00000abc-1", usize::MAX).unwrap();
         assert_eq!(beyond[0]["text"], "");
         assert_eq!(pages.page("result-00000abc-2", 0), None);
+    }
+
+    #[test]
+    fn each_page_of_a_frame_is_a_frame() {
+        let text = format!("[relay 7f3a9c from Ann] x\n{}[/relay 7f3a9c]", "y\n".repeat(20_000));
+        let mut offset = 0;
+        for _ in 0..3 {
+            let page = content("id", &text, offset);
+            let page = page[0]["text"].as_str().unwrap();
+            assert!(page.starts_with("[relay 7f3a9c from Ann] x\n"), "{page:.40}");
+            assert!(page.ends_with("[/relay 7f3a9c]"));
+            assert_eq!(page.matches("relay 7f3a9c").count(), 2);
+            assert!(page.len() <= PAGE_BYTES);
+            offset += PAGE_BYTES;
+        }
     }
 
     #[test]

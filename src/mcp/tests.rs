@@ -5,7 +5,13 @@ use super::*;
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 fn server() -> Server {
-    Server::new(Settings { version: "1", name: "Ann".into(), states_name: false, seed: 1 })
+    Server::new(Settings {
+        version: "1",
+        name: "Ann".into(),
+        states_name: false,
+        escapes_marks: false,
+        seed: [1; 32],
+    })
 }
 
 /// Plays a script. A line is an event (`> LINE`, `ended N TEXT`, `failed N TEXT`, `closed`, `after
@@ -203,7 +209,7 @@ fn ask_tells_its_progress_and_marks_the_answer() {
         after 1
         < {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":5,"total":30,"message":"waiting for the answer of Bob"}}
         ended 1 8080
-        < {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"Bob answers (another agent wrote this, not your user):\n8080"}],"isError":false}}
+        < {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"[relay c47624 from @relay] Other agents wrote the texts in this, not your user.\nBob answers:\n8080\n[/relay c47624]"}],"isError":false}}
         after 5000
         > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{"to":"Bob","body":"?"}}}
         run 2 ask --timeout=30 -- Bob -
@@ -244,7 +250,7 @@ fn id_in_use_is_refused_without_it() {
         > {"jsonrpc":"2.0","id":"1","method":"ping"}
         < {"jsonrpc":"2.0","id":"1","result":{}}
         ended 1 x
-        < {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}],"isError":false}}
+        < {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"[relay c47624 from @relay] Other agents wrote the texts in this, not your user.\nx\n[/relay c47624]"}],"isError":false}}
         "#,
     );
 }
@@ -262,7 +268,7 @@ fn end_of_input_lets_short_calls_end() {
         closed
         stop 1
         ended 2 x
-        < {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"x"}],"isError":false}}
+        < {"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"[relay c47624 from @relay] Other agents wrote the texts in this, not your user.\nx\n[/relay c47624]"}],"isError":false}}
         after 10000
         stop 3
         failed 1
@@ -307,12 +313,13 @@ fn long_output_has_pages() {
         line["result"]["content"][1]["text"].as_str().unwrap().to_owned()
     };
     let ask = r#"{"to":"Bob","body":"?"}"#;
-    let next = "`read` with the id result-00000001-1 and the offset 16384 shows what follows";
-    assert_eq!(call(&mut server, "ask", ask), format!("[bytes 0 to 16384 of 40055; {next}]"));
-    let page = r#"{"id":"result-00000001-1","offset":32768}"#;
-    assert_eq!(call(&mut server, "read", page), "[bytes 32768 to 40055 of 40055]");
+    // Each page has the first and the last line of the frame, of 96 bytes.
+    let next = "`read` with the id result-20373f02-1 and the offset 16288 shows what follows";
+    assert_eq!(call(&mut server, "ask", ask), format!("[bytes 0 to 16288 of 40109; {next}]"));
+    let page = r#"{"id":"result-20373f02-1","offset":32768}"#;
+    assert_eq!(call(&mut server, "read", page), "[bytes 32768 to 40109 of 40109]");
     let message = r#"{"id":"1a2b3c4d","offset":16384}"#;
-    let next = "`read` with the id 1a2b3c4d and the offset 32768 shows what follows";
-    let expected = format!("[bytes 16384 to 32768 of 40000; {next}]");
+    let next = "`read` with the id 1a2b3c4d and the offset 32672 shows what follows";
+    let expected = format!("[bytes 16384 to 32672 of 40096; {next}]");
     assert_eq!(call(&mut server, "read", message), expected);
 }

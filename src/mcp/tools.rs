@@ -43,11 +43,14 @@ pub(super) enum Work {
 /// How the output of a command becomes the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// The first page, and the others on request.
-    Pages,
-    /// A page of a message, from a position on. The message itself is kept by the daemon.
+    /// As it is: it has no words of others.
+    Own,
+    /// In a frame: the first page, and the others on request.
+    Others,
+    /// In a frame: a page of a message, from a position on. The message itself is kept by the
+    /// daemon.
     Message { id: String, offset: usize },
-    /// The answer of an agent, for which the command waits so many seconds.
+    /// In a frame: the answer of an agent, for which the command waits so many seconds.
     Answer { of: String, timeout_s: u64 },
 }
 
@@ -228,7 +231,7 @@ fn send(arguments: &str, name: Option<&str>) -> Result<Work, String> {
     line.option("thread", thread.as_deref())?;
     line.number("importance", importance, 0..=IMPORTANCE_MAX.into())?;
     line.argument("to", &to)?;
-    Ok(Work::Runs(line.with_input(body), Shown::Pages))
+    Ok(Work::Runs(line.with_input(body), Shown::Own))
 }
 
 fn ask(arguments: &str, name: Option<&str>) -> Result<Work, String> {
@@ -270,7 +273,7 @@ fn read(arguments: &str, name: Option<&str>) -> Result<Work, String> {
             Some(_) => line.option("as", name)?,
             None => line.words.push("--take".to_owned()),
         }
-        return Ok(Work::Runs(line.end(), Shown::Pages));
+        return Ok(Work::Runs(line.end(), Shown::Others));
     };
     let offset = offset.unwrap_or(0);
     if Pages::is_kept_id(&id) {
@@ -285,12 +288,12 @@ fn inbox(arguments: &str, name: Option<&str>) -> Result<Work, String> {
     no_arguments(arguments)?;
     let mut line = Line::new("inbox");
     line.option("as", name)?;
-    Ok(Work::Runs(line.end(), Shown::Pages))
+    Ok(Work::Runs(line.end(), Shown::Others))
 }
 
 fn agents(arguments: &str, _: Option<&str>) -> Result<Work, String> {
     no_arguments(arguments)?;
-    Ok(Work::Runs(Line::new("agents").end(), Shown::Pages))
+    Ok(Work::Runs(Line::new("agents").end(), Shown::Others))
 }
 
 fn message_status(arguments: &str, _: Option<&str>) -> Result<Work, String> {
@@ -302,7 +305,7 @@ fn message_status(arguments: &str, _: Option<&str>) -> Result<Work, String> {
     let Arguments { id } = typed::read(arguments)?;
     let mut line = Line::new("status");
     line.argument("id", &id)?;
-    Ok(Work::Runs(line.end(), Shown::Pages))
+    Ok(Work::Runs(line.end(), Shown::Others))
 }
 
 fn history(arguments: &str, name: Option<&str>) -> Result<Work, String> {
@@ -321,7 +324,7 @@ fn history(arguments: &str, name: Option<&str>) -> Result<Work, String> {
     line.option("topic", topic.as_deref())?;
     line.option("search", search.as_deref())?;
     line.number("limit", Some(limit.unwrap_or(ROWS)), 1..=ROWS_MAX)?;
-    Ok(Work::Runs(line.end(), Shown::Pages))
+    Ok(Work::Runs(line.end(), Shown::Others))
 }
 
 fn no_arguments(arguments: &str) -> Result<(), String> {

@@ -7,6 +7,7 @@ pub(crate) use detach_key::DetachKey;
 pub(crate) use screen::screen;
 
 use super::{
+    RESTORE_TITLE, SAVE_TITLE,
     control::client::{self, ControlClient, ControlError},
     inner_mark::InnerMarks,
     threads::spawn,
@@ -29,7 +30,7 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-use terminal::screen::{NoObserver, Screen};
+use terminal::screen::{NoObserver, Screen, tail::Tail};
 
 /// The longest time until the first snapshot arrives.
 const SNAPSHOT_MS: u64 = 10_000;
@@ -108,6 +109,7 @@ pub(crate) fn attach(control: &ControlClient, settings: Settings) -> Result<Left
         size,
         // The model serves only to know which of the terminal's modes to undo at the end.
         model: Screen::new(size.cols.into(), size.rows.into()),
+        tail: Tail::default(),
         to_send: VecDeque::new(),
         is_sending: false,
         is_shown: false,
@@ -126,6 +128,7 @@ struct AttachedTerminal {
     screen: Box<dyn Write>,
     size: Size,
     model: Screen,
+    tail: Tail,
     /// Frames for the wrapper.
     to_send: VecDeque<Vec<u8>>,
     /// Whether a frame is being written.
@@ -159,7 +162,8 @@ impl AttachedTerminal {
         if self.is_shown {
             let cleanup = self.model.cleanup();
             let end = self.outer_marks.as_ref().map(InnerMarks::end).unwrap_or_default();
-            let bottom = format!("{cleanup}\x1b[r\x1b[{};1H\r\n{end}", self.size.rows);
+            let rows = self.size.rows;
+            let bottom = format!("{cleanup}{RESTORE_TITLE}\x1b[r\x1b[{rows};1H\r\n{end}");
             // If the terminal is gone, there is nothing to restore.
             drop(self.write(bottom.as_bytes()));
         }
@@ -202,8 +206,7 @@ impl AttachedTerminal {
                     return Err(ControlError::TimedOut);
                 }
                 self.due = None;
-                // Another snapshot removes the notice.
-                self.request_snapshot();
+                self.remove_notice()?;
             }
         }
         Ok(None)
@@ -219,6 +222,7 @@ impl AttachedTerminal {
                     // Empty lines move the old content up, so that the person can scroll back to
                     // it.
                     first.push_str(&"\r\n".repeat(self.size.rows.into()));
+                    first.push_str(SAVE_TITLE);
                     self.write(first.as_bytes())?;
                 }
                 self.write(&bytes.0)?;
@@ -251,7 +255,15 @@ impl AttachedTerminal {
         let text: String = text.chars().take(size.cols.into()).collect();
         let rows = size.rows;
         self.due = Some(now().plus(NOTICE_MS));
-        self.write(format!("\x1b7\x1b[{rows};1H\x1b[0;7m{text}\x1b[m\x1b8").as_bytes())
+        self.show(format!("\x1b7\x1b[{rows};1H\x1b[0;7m{text}\x1b[m\x1b8").as_bytes())
+    }
+
+    /// Paints the screen without the notice, of which the model does not know.
+    fn remove_notice(&mut self) -> Result<(), ControlError> {
+        let Size { rows, cols } = self.size;
+        let mut bytes = self.model.snapshot(cols.into(), rows.into()).into_bytes();
+        bytes.extend_from_slice(self.tail.unfinished().unwrap_or_default());
+        self.show(&bytes)
     }
 
     /// Passes keys on to the wrapper. Returns true if one of the keys detaches.
@@ -276,13 +288,9 @@ impl AttachedTerminal {
         if let Some(size) = tty::size() {
             self.size = size;
             self.model.resize(size.cols.into(), size.rows.into(), &mut NoObserver);
-            self.request_snapshot();
+            let Size { rows, cols: columns } = size;
+            self.send(&Request::Resize { columns, rows });
         }
-    }
-
-    fn request_snapshot(&mut self) {
-        let Size { rows, cols: columns } = self.size;
-        self.send(&Request::Resize { columns, rows });
     }
 
     fn send(&mut self, request: &Request) {
@@ -320,6 +328,12 @@ impl AttachedTerminal {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
         self.model.feed(bytes, &mut NoObserver);
+        self.tail.feed(bytes);
+        self.show(bytes)
+    }
+
+    /// Writes to the terminal what is not the agent's.
+    fn show(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
         let written = self.screen.write_all(bytes).and_then(|()| self.screen.flush());
         written.map_err(ControlError::System)
     }

@@ -4,12 +4,15 @@ mod activity;
 mod clients;
 
 use super::{
+    RESTORE_TITLE,
     control::clients::ControlClients,
+    end_of_input::EndOfInput,
     foreground::Foreground,
     in_flight::InFlight,
     inner_mark::{InnerMarkFinder, InnerMarks},
     last_output::{LastOutput, Remedy},
     message,
+    paste::Paste,
     questions::Questions,
     signals::Signals,
     threads::{self, Channels, Streams, ThreadEvent, Threads, spawn},
@@ -41,7 +44,7 @@ use std::{
 };
 use terminal::{
     self, DeliveryFailure, FailureCause, Input, OutgoingMessage, Output, Progress, SendHandle,
-    TerminalSide, keyboard::Reader, keys::find_ctrl, obstacle::Obstacle, recipe::Recipe,
+    TerminalSide, agents, keyboard::Reader, keys::find_ctrl, obstacle::Obstacle, recipe::Recipe,
     transcript::TranscriptId,
 };
 
@@ -90,6 +93,8 @@ pub(super) struct Parts {
     pub(super) outer_marks: Option<InnerMarks>,
     /// The starter of processes that wake the agent.
     pub(super) waker: Waker,
+    /// Whether the person's input is a pipe or a file, whose end is the end of the command's input.
+    pub(super) ends_with_input: bool,
 }
 
 /// Whether the command was given hooks.
@@ -99,6 +104,25 @@ pub(super) struct HooksGiven {
     pub(super) need_extension: bool,
     /// The reason why not, if its CLI could have some.
     pub(super) why_not: Option<String>,
+}
+
+impl HooksGiven {
+    /// Returns whether a command with this recipe was given hooks, or why not.
+    pub(super) fn of(recipe: &str, are_given: bool, why_not: Option<String>) -> Self {
+        let hooks = agents::named(recipe).and_then(|agent| agent.hooks);
+        let need_extension = hooks.is_some_and(|hooks| hooks.extension.is_some());
+        Self { are_given, need_extension, why_not }
+    }
+}
+
+/// What is left when the command has ended.
+pub(super) struct Finished {
+    /// How the command ended.
+    pub(super) ended: control::Ended,
+    /// The clients, which are to be closed when nothing of the agent is left.
+    pub(super) clients: ControlClients,
+    /// Whether the person's terminal takes no output, so that nothing more may be written to it.
+    pub(super) is_terminal_stuck: bool,
 }
 
 /// The owner of one terminal side, its inputs and its outputs.
@@ -145,6 +169,9 @@ pub(super) struct Driver {
     resume_at: Option<Moment>,
     exit_code: Option<i32>,
     last_output: LastOutput,
+    end_of_input: EndOfInput,
+    /// The paste of the person's own terminal.
+    paste: Paste,
     is_ending: bool,
     /// Whether the agent has sent or received a message.
     has_messages: bool,
@@ -169,6 +196,7 @@ impl Driver {
             inner_marks,
             outer_marks,
             waker,
+            ends_with_input,
         } = parts;
         let (threads, channels) = threads::start(&pty, streams)?;
         let mut inputs = VecDeque::new();
@@ -207,6 +235,8 @@ impl Driver {
             resume_at: None,
             exit_code: None,
             last_output: LastOutput::default(),
+            end_of_input: EndOfInput::new(ends_with_input),
+            paste: Paste::default(),
             is_ending: false,
             has_messages: false,
         })
@@ -214,20 +244,21 @@ impl Driver {
 
     /// Runs until the command has ended and all its output was read.
     ///
-    /// Returns the way in which the command ended, and the clients, which are to be closed when
-    /// nothing of the agent is left.
-    pub(super) fn run(mut self) -> (control::Ended, ControlClients) {
+    /// Returns what is left when the command has ended.
+    pub(super) fn run(mut self) -> Finished {
         let mut printing = true;
         let mut is_given_up = false;
         while !is_given_up && (printing || self.exit_code.is_none()) {
             self.take_inputs();
             self.tick_if_due();
             self.resume_if_due();
+            self.pass_end_of_input_if_due();
             self.serve_clients();
             printing &= self.wait(printing);
             is_given_up = self.last_output_is_given_up();
         }
         self.read_to_the_end();
+        self.leave();
         let reset = self.reset();
         self.waker.end();
         let ended = self.end();
@@ -241,10 +272,14 @@ impl Driver {
             threads.join();
         }
         client.close();
-        if attached && let Err(error) = screen.show(reset.as_bytes()) {
+        let is_terminal_stuck = screen.is_busy();
+        if attached
+            && !is_terminal_stuck
+            && let Err(error) = screen.show(reset.as_bytes())
+        {
             tracing::debug!("the terminal is gone: {error}");
         }
-        (ended, clients)
+        Finished { ended, clients, is_terminal_stuck }
     }
 
     /// Returns the bytes that restore the terminal's modes, and the mark of the output's end.
@@ -266,6 +301,7 @@ impl Driver {
                 reset.push_str("\r\n");
             }
         }
+        reset.push_str(RESTORE_TITLE);
         reset.extend(self.outer_marks.as_ref().map(InnerMarks::end));
         reset
     }
@@ -277,13 +313,16 @@ impl Driver {
             self.clients.deadline(),
             self.resume_at,
             self.last_output.deadline(),
+            self.paste.deadline(),
+            self.end_of_input.deadline(),
         ];
         let due = due.into_iter().flatten().min();
         let idle = if self.is_starting() { Duration::from_millis(START_LOOK_MS) } else { IDLE };
         let timeout =
             due.map_or(idle, |deadline| Duration::from_millis(deadline.since(now())).min(idle));
         let wants_keys = self.side.wants_keys();
-        let keys = if wants_keys { self.channels.keys.clone() } else { never() };
+        let takes_keys = wants_keys && !self.clients.is_pasting();
+        let keys = if takes_keys { self.channels.keys.clone() } else { never() };
         let printed = if printing { self.channels.printed.clone() } else { never() };
         // Unread events fill the client's channel and then the daemon's queue, so senders get BUSY.
         let events = if self.side.wants_messages() { self.events.clone() } else { never() };
@@ -293,9 +332,14 @@ impl Driver {
                 Err(_) => return false,
             },
             recv(keys) -> bytes => match bytes {
-                Ok(bytes) => self.keys(&bytes),
-                // The person's terminal has ended its input; the agent keeps running.
-                Err(_) => self.channels.keys = never(),
+                Ok(bytes) => {
+                    self.paste.feed(now(), &bytes);
+                    self.keys(&bytes);
+                }
+                Err(_) => {
+                    self.channels.keys = never();
+                    self.end_of_input.begin(now());
+                }
             },
             recv(self.recorded) -> event => match event {
                 Ok(event) => self.follow_transcript(event),
@@ -369,25 +413,42 @@ impl Driver {
         }
     }
 
-    /// Whether the output of the command, which has ended, is not waited for any more.
+    /// Passes the end of piped input on to a program that reads lines.
+    fn pass_end_of_input_if_due(&mut self) {
+        if self.end_of_input.take_due(now())
+            && !self.side.recipe().raw_mode
+            && let Some(keys) = self.pty.end_of_input()
+        {
+            self.keys(&keys);
+        }
+    }
+
+    /// Whether the output of the command, which has ended, is not waited for any more. A terminal
+    /// that takes no output is waited for, unless the wrapper was asked to end.
     fn last_output_is_given_up(&mut self) -> bool {
-        if self.threads.screen.is_busy() {
+        let is_blocked = self.threads.screen.is_busy();
+        if is_blocked && !self.is_ending {
             self.last_output.blocked(now());
         } else if !self.channels.printed.is_empty() {
             self.last_output.printed(now());
         }
         match self.last_output.remedy(now()) {
             None => return false,
-            Some(Remedy::GiveUp) => {
+            Some(Remedy::HangUp) if !is_blocked => {}
+            Some(Remedy::HangUp | Remedy::GiveUp) => {
                 tracing::warn!("the command has ended, but its output has not");
                 return true;
             }
-            Some(Remedy::Kill) => {}
         }
-        if let Err(error) = self.pty.kill() {
+        self.leave();
+        false
+    }
+
+    /// Hangs up what the command has left behind in its terminal.
+    fn leave(&self) {
+        if let Err(error) = self.pty.leave() {
             tracing::warn!("{error}");
         }
-        false
     }
 
     fn printed(&mut self, bytes: &[u8]) {

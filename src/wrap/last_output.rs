@@ -8,15 +8,15 @@ use protocol::Moment;
 /// The longest pause in the last output.
 const PAUSE_MS: u64 = 2000;
 
-/// The longest time in which output may go on, from the command's end to the kill of the processes
-/// left behind, and from there on.
+/// The longest time in which output may go on, from the command's end until the processes left
+/// behind are hung up, and from there on.
 const PRINTING_MAX_MS: u64 = 10_000;
 
 /// What is done about output that does not end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// The processes that the command has left behind are killed, on systems that find them.
-    Kill,
+    /// The processes that the command has left behind are hung up.
+    HangUp,
     /// The output is not waited for any more.
     GiveUp,
 }
@@ -31,12 +31,12 @@ struct Wait {
     due: Moment,
     /// The time to which output can delay the remedy.
     due_max: Moment,
-    has_killed: bool,
+    has_hung_up: bool,
 }
 
 impl Wait {
-    fn begin(now: Moment, has_killed: bool) -> Self {
-        Self { due: now.plus(PAUSE_MS), due_max: now.plus(PRINTING_MAX_MS), has_killed }
+    fn begin(now: Moment, has_hung_up: bool) -> Self {
+        Self { due: now.plus(PAUSE_MS), due_max: now.plus(PRINTING_MAX_MS), has_hung_up }
     }
 }
 
@@ -68,11 +68,11 @@ impl LastOutput {
     /// Returns what has to be done by now.
     pub(super) fn remedy(&mut self, now: Moment) -> Option<Remedy> {
         let wait = self.0.as_mut().filter(|wait| wait.due <= now)?;
-        if wait.has_killed {
+        if wait.has_hung_up {
             return Some(Remedy::GiveUp);
         }
         *wait = Wait::begin(now, true);
-        Some(Remedy::Kill)
+        Some(Remedy::HangUp)
     }
 }
 
@@ -81,24 +81,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silent_output_is_given_up_after_the_processes_left_behind_are_killed() {
+    fn silent_output_is_given_up_after_the_processes_left_behind_are_hung_up() {
         let mut output = LastOutput::default();
         output.printed(Moment(0));
         assert_eq!(output.deadline(), None, "the command runs");
         output.command_ended(Moment(1000));
         output.printed(Moment(1500));
         assert_eq!((output.deadline(), output.remedy(Moment(3499))), (Some(Moment(3500)), None));
-        assert_eq!(output.remedy(Moment(3500)), Some(Remedy::Kill));
+        assert_eq!(output.remedy(Moment(3500)), Some(Remedy::HangUp));
         output.printed(Moment(4000));
         assert_eq!((output.deadline(), output.remedy(Moment(5999))), (Some(Moment(6000)), None));
         assert_eq!(output.remedy(Moment(6000)), Some(Remedy::GiveUp));
     }
 
     #[test]
-    fn output_that_goes_on_is_given_up_after_the_processes_left_behind_are_killed() {
+    fn output_that_goes_on_is_given_up_after_the_processes_left_behind_are_hung_up() {
         let mut output = LastOutput::default();
         output.command_ended(Moment(0));
-        for (until, expected) in [(10_000, Remedy::Kill), (20_000, Remedy::GiveUp)] {
+        for (until, expected) in [(10_000, Remedy::HangUp), (20_000, Remedy::GiveUp)] {
             for at in (until - PRINTING_MAX_MS..until).step_by(100) {
                 assert_eq!(output.remedy(Moment(at)), None, "{at}");
                 output.printed(Moment(at));

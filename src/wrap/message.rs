@@ -19,21 +19,27 @@ const IMPORTANCE_USUAL_MAX: f64 = 75.0;
 
 /// Converts a delivery into a message for the terminal side.
 pub(super) fn to_type(delivery: &Delivery) -> IncomingMessage {
-    // A message without text is typed as its data.
-    let body = match &delivery.data {
-        Some(data) if delivery.body.is_empty() => data.get().to_owned(),
-        _ => delivery.body.clone(),
-    };
     IncomingMessage {
         id: delivery.id.clone(),
         from: delivery.from.clone(),
         session: delivery.session.clone(),
         auth: delivery.auth,
+        topic: delivery.topic.clone(),
+        thread: delivery.thread.clone(),
         urgent: delivery.importance.is_some_and(is_urgent),
         attempt: delivery.attempt,
         hops: delivery.hops,
         requires_ack: delivery.requires_ack,
-        body,
+        body: text_with_data(&delivery.body, delivery.data.as_deref()),
+    }
+}
+
+/// Returns a text with its data below it, or the data alone if the text is empty.
+fn text_with_data(text: &str, data: Option<&RawValue>) -> String {
+    match data.map(RawValue::get) {
+        None => text.to_owned(),
+        Some(data) if text.is_empty() => data.to_owned(),
+        Some(data) => format!("{text}\ndata: {data}"),
     }
 }
 
@@ -166,6 +172,14 @@ mod tests {
         let sent = to("@operator").unwrap();
         assert_eq!(sent.to.as_deref(), Some("@operator"));
         assert!(sent.meta.requires_ack);
+    }
+
+    #[test]
+    fn data_stands_below_the_text() {
+        let data = RawValue::from_string(r#"{"n": 1}"#.to_owned()).unwrap();
+        assert_eq!(text_with_data("3 failed", Some(&data)), "3 failed\ndata: {\"n\": 1}");
+        assert_eq!(text_with_data("", Some(&data)), r#"{"n": 1}"#);
+        assert_eq!(text_with_data("3 failed", None), "3 failed");
     }
 
     #[test]

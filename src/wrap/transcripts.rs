@@ -6,6 +6,7 @@
 //! the command's CLI name it, too. Otherwise every transcript that grows in the command's directory
 //! is read, and the terminal side decides by its content.
 
+mod catalogue;
 mod followed;
 mod named;
 mod search;

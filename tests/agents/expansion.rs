@@ -10,7 +10,7 @@ use crate::{
 use platform::pty::Size;
 use std::{fs, path::Path};
 use terminal::{
-    frame::{Entry, MessageFrame, Origin},
+    frame::{Entry, Head, MessageFrame, Origin},
     recipe::{Book, Form},
 };
 use testkit::{
@@ -163,7 +163,8 @@ fn expands_nothing_in_a_typed_message(cli: Cli) {
     let workspace = Workspace::new(&sandbox, cli, &model, "ann");
     let bodies = write_attachable_files(&workspace);
     let expands = Book::default().choose(&[cli.name().to_owned()], "windows", None).expands;
-    let origin = Origin::Delivery { from: "Bob", id: "1a2b3c4d", again: false, auth: None };
+    let head = Head { from: "Bob", id: "1a2b3c4d", ..Head::default() };
+    let origin = Origin::Delivery(head);
     let mut agent = workspace.start(SIZE, &[]);
     // Without paste marks, a command in a body may act as a command of the CLI.
     let bodies = &bodies[..bodies.len() - COMMANDS];

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 use testkit::{
-    programs::example_program,
+    programs::{copy_program, example_program},
     raw::Raw,
     sandbox::Sandbox,
     terminal::{SIZE, Terminal},
@@ -151,7 +151,7 @@ fn agent_behind_a_script_of_npm_gets_messages() {
     // `node` is the tests' program `toy`: it shows the composer of Claude Code, and treats its
     // argument, the path of cli.js, as a line of input.
     let node = npm.join(format!("node{}", env::consts::EXE_SUFFIX));
-    fs::copy(example_program("toy"), node).unwrap();
+    copy_program(example_program("toy"), &node);
     let is_windows = SYSTEM == "windows";
     let (name, text) = if is_windows {
         ("claude.cmd", format!("@\"%~dp0\\node.exe\" \"%~dp0\\{PACKAGE}/cli.js\" %*\r\n"))

@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 use testkit::{
-    programs::example_program,
+    programs::{copy_program, example_program},
     raw::Raw,
     sandbox::Sandbox,
     terminal::Terminal,
@@ -420,8 +420,8 @@ fn write_files(sandbox: &Sandbox, files: &[(&str, File)]) {
                 chmod.arg("+x").arg(&path);
                 assert!(output(chmod).status.success());
             }
-            File::Copy(program) => drop(fs::copy(find_on_path(program), &path).unwrap()),
-            File::Toy => drop(fs::copy(example_program("toy"), &path).unwrap()),
+            File::Copy(program) => copy_program(find_on_path(program), &path),
+            File::Toy => copy_program(example_program("toy"), &path),
         }
     }
 }

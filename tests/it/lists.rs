@@ -8,7 +8,7 @@ use std::{
     path::{self, Path},
 };
 use testkit::{
-    programs::example_program,
+    programs::{copy_program, example_program},
     sandbox::Sandbox,
     terminal::{self, Terminal},
     waiting::until,
@@ -195,7 +195,7 @@ fn agent_cli_is_named_after_its_directory() {
     let programs = sandbox.directory().join("programs");
     fs::create_dir(&programs).unwrap();
     let claude = programs.join(format!("claude{}", env::consts::EXE_SUFFIX));
-    fs::copy(example_program("lines"), claude).unwrap();
+    copy_program(example_program("lines"), &claude);
     let path = env::var_os("PATH").unwrap_or_default();
     let path = env::join_paths([programs].into_iter().chain(env::split_paths(&path))).unwrap();
     let start = |directory: &Path, arguments: &[&str]| {

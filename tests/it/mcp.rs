@@ -122,7 +122,10 @@ fn agents_send_look_and_read() {
     let inbox = bob.call("inbox", &json!({})).concat();
     assert!(inbox.contains("waiting (recipient)") && inbox.contains("the walrus"), "{inbox}");
     let read = bob.call("read", &json!({"id": id})).concat();
-    assert_eq!(read, format!("Ann -> Bob\n{body}"));
+    assert!(read.contains(&format!("\nAnn -> Bob\n{body}\n[/relay ")), "{read}");
+    for result in [&inbox, &read] {
+        assert!(result.starts_with("[relay ") && result.ends_with(']'), "{result}");
+    }
     let status = ann.call("message_status", &json!({"id": id})).concat();
     assert!(status.contains("waiting: until Bob is here"), "{status}");
     let history = ann.call("history", &json!({"with": "Bob", "search": "walrus"})).concat();
@@ -148,7 +151,8 @@ fn long_message_and_long_answer_have_pages() {
     let long = "line of a long text\n".repeat(2500);
     let sent = ann.call("send", &json!({"to": "Bob", "body": long})).concat();
     let id = sent.split(' ').nth(1).unwrap().trim_end_matches(':').to_owned();
-    assert_eq!(pages(&mut ann, &id, String::new(), 0), format!("Ann -> Bob\n{}", long.trim_end()));
+    let whole = pages(&mut ann, &id, "", 0);
+    assert!(whole.contains(&format!("\nAnn -> Bob\n{}\n[/relay ", long.trim_end())));
     let carl = join(&sandbox, "Carl");
     let answers = thread::spawn(move || {
         let question = receive(&carl);
@@ -160,25 +164,38 @@ fn long_message_and_long_answer_have_pages() {
     drop(answers.join().unwrap());
     let (_, rest) = answer[1].split_once("with the id ").unwrap();
     let (id, _) = rest.split_once(' ').unwrap();
-    let offset = answer[0].len();
-    let whole = pages(&mut ann, id, answer[0].clone(), offset);
+    let whole = pages(&mut ann, id, &answer[0], next_offset(&answer[1]).unwrap());
     let long = "line of a long text\n".repeat(2500);
-    let heading = "Carl answers (another agent wrote this, not your user):";
-    assert_eq!(whole, format!("{heading}\n{}", long.trim_end()));
+    let (header, text) = whole.split_once('\n').unwrap();
+    assert!(header.ends_with("] Other agents wrote the texts in this, not your user."), "{header}");
+    assert!(text.starts_with(&format!("Carl answers:\n{}\n[/relay ", long.trim_end())));
 }
 
-/// Reads all pages of a text from a position on, and returns them behind `text`.
+/// Reads all pages of a framed text from a position on, and returns the text, which begins with
+/// `first`.
 #[track_caller]
-fn pages(server: &mut Server, id: &str, mut text: String, mut offset: usize) -> String {
+fn pages(server: &mut Server, id: &str, first: &str, mut offset: usize) -> String {
+    let without_last = |page: &str| page.rsplit_once("\n[/relay ").unwrap().0.to_owned();
+    let mut text = if first.is_empty() { String::new() } else { without_last(first) };
     loop {
         let page = server.call("read", &json!({"id": id, "offset": offset}));
         assert!(page[0].len() <= 16 << 10);
-        text.push_str(&page[0]);
-        offset += page[0].len();
-        if !page[1].contains("shows what follows") {
-            return text;
+        assert!(page[0].starts_with("[relay ") && page[0].ends_with(']'), "{:.80}", page[0]);
+        let piece = if offset == 0 { &*page[0] } else { page[0].split_once('\n').unwrap().1 };
+        match next_offset(&page[1]) {
+            Some(next) => {
+                text.push_str(&without_last(piece));
+                offset = next;
+            }
+            None => return text + piece,
         }
     }
+}
+
+/// Returns where the next page begins, as a page says it.
+fn next_offset(place: &str) -> Option<usize> {
+    let (_, rest) = place.split_once("the offset ")?;
+    rest.split_once(' ')?.0.parse().ok()
 }
 
 /// A question for which nobody waits any more does not keep the server from other requests, nor

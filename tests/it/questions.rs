@@ -34,7 +34,7 @@ const TIMED_OUT: i32 = 4;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Answers a DELIVER, with this data.
-fn answer(raw: &mut Raw, deliver: &Value, data: &str) {
+pub(crate) fn answer(raw: &mut Raw, deliver: &Value, data: &str) {
     assert_eq!(deliver["delivery"]["requires_ack"], true, "{deliver}");
     let (id, asks) = (&deliver["id"], &deliver["payload_meta"]["sync"]);
     assert_eq!(asks["blocking"], true);

@@ -9,6 +9,7 @@ use std::{
     thread,
 };
 use testkit::{
+    programs::copy_program,
     raw::Raw,
     sandbox::Sandbox,
     waiting::{output, until},
@@ -151,14 +152,7 @@ fn daemon_is_replaced_while_its_program_is_in_use() {
     let programs = detached.0.directory().join("programs");
     fs::create_dir(&programs).unwrap();
     let (program, aside) = (programs.join(built.file_name().unwrap()), programs.join("old"));
-    let install = || {
-        fs::copy(built, &program).unwrap();
-        // On Unix, a program cannot run while a process forked by another test still has its file
-        // open for writing.
-        let mut help = detached.0.program(&program);
-        help.arg("--help");
-        until("the program can be run", || help.output().is_ok());
-    };
+    let install = || copy_program(built, &program);
     install();
     let run = |line: &[&str]| {
         let mut command = detached.0.program(&program);

@@ -5,7 +5,10 @@
 //! 120 columns. Ids, times, and the like may differ from the printed ones, but one id stays one id.
 //! The programs `claude` and `codex` are copies of `toy`.
 
-use crate::commands::{DONE, out, run};
+use crate::{
+    commands::{DONE, out, run},
+    wrap::{expect_message, send},
+};
 use platform::pty::Size;
 use serde_json::json;
 use std::{
@@ -13,12 +16,13 @@ use std::{
     env,
     ffi::OsString,
     fs, path,
+    process::Command,
 };
 use testkit::{
-    programs::example_program,
+    programs::{copy_program, example_program},
     sandbox::Sandbox,
     terminal::{self, Terminal},
-    waiting::until,
+    waiting::{output, until},
 };
 
 const README: &str = include_str!("../../README.md");
@@ -82,7 +86,7 @@ impl Recipe {
         fs::create_dir(&programs).unwrap();
         for name in STAND_INS {
             let program = programs.join(format!("{name}{}", env::consts::EXE_SUFFIX));
-            fs::copy(example_program("toy"), program).unwrap();
+            copy_program(example_program("toy"), &program);
         }
         Self { sandbox, steps: steps.into(), ids: BTreeMap::new(), answer: None }
     }
@@ -542,7 +546,7 @@ fn scripts_of_sh_work() {
     let mut recipe = Recipe::of("A script waits for an agent");
     let _bob = recipe.agent("Bob");
     let programs = recipe.sandbox.directory().join("programs");
-    fs::copy(env!("CARGO_BIN_EXE_agent-relay"), programs.join("agent-relay")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_agent-relay"), &programs.join("agent-relay"));
     let line = ["sh", "-c", &scripts[0].join("\n")];
     let directory = recipe.sandbox.directory();
     let script = Terminal::start(&line, &recipe.environment(), directory, SIZE);
@@ -552,4 +556,37 @@ fn scripts_of_sh_work() {
     let agents = fs::read_to_string(directory.join("agents.txt")).unwrap();
     assert!(agents.contains("\"name\":\"Bob\""), "{agents}");
     recipe.steps.clear();
+}
+
+/// The program of a document, and one that answers before it has read a message's last line.
+#[test]
+fn programs_that_read_lines_take_part() {
+    let mut recipe = Recipe::of("A program of mine takes part");
+    let words = recipe.steps.pop_front().expect("a command").words;
+    let [options @ .., _, _] = &words[2..] else { panic!("{words:?}") };
+    assert_eq!(
+        (&*words[1], options),
+        ("run", &["Carl", "--accepts-text", "--"].map(str::to_owned)[..])
+    );
+    let mut python = Command::new("python3");
+    python.args(["-c", "import sys; print(sys.executable)"]);
+    let python = output(python).stdout;
+    let python = String::from_utf8(python).unwrap();
+    recipe.end();
+    let document = fences(USING, "python").concat().join("\n");
+    let hasty = "import sys\n\nfor line in sys.stdin:\n    if line.startswith('[relay '):\n        \
+                 print('->relay:Bob <<<\\nseen>>>\\nReady.', flush=True)\n";
+    for (program, answer) in [(&*document, "I got 2 lines."), (hasty, "seen")] {
+        let sandbox = Sandbox::new();
+        let mut bob = sandbox.join("Bob");
+        let path = sandbox.directory().join("agent.py");
+        fs::write(&path, program).unwrap();
+        let command = [python.trim(), path.to_str().unwrap()];
+        let _carl = Terminal::wrap_with(&sandbox, &["-n", "Carl", "--accepts-text"], &command);
+        sandbox.wait_for_agents(&["Carl"]);
+        for _ in 0..3 {
+            send(&mut bob, "Carl", "one\ntwo");
+            expect_message(&mut bob, "Carl", answer);
+        }
+    }
 }

@@ -1,14 +1,18 @@
 //! The wrapper between real terminals and a real daemon.
 
 use crate::commands::run;
-use platform::pty::Size;
+use platform::{
+    endpoint::Endpoint,
+    pty::{Pty, Size},
+    transport::Stream,
+};
 use serde_json::{Value, json};
-use std::{env, fs, path, thread};
+use std::{env, fs, io::Write as _, path, process::Stdio, thread};
 use testkit::{
-    programs::example_program,
+    programs::{example_program, program},
     raw::Raw,
     sandbox::Sandbox,
-    terminal::{Terminal, shown},
+    terminal::{self, Terminal, shown},
     waiting::{self, until},
 };
 
@@ -369,6 +373,7 @@ fn recording_holds_the_sent_messages() {
     let output = waiting::output(command);
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(line, json!({"to": "Bob", "body": "last words", "thread": "t"}));
+    platform::paths::check_private(path::Path::new(recording)).unwrap();
     let bytes = fs::read(recording).unwrap();
     let begins = bytes.windows(11).position(|part| part == b"->relay:Bob").unwrap();
     // Under Windows, the console sends bytes before the output.
@@ -563,4 +568,71 @@ fn mail_for_a_command_that_does_not_read_is_kept() {
     let mut ann = sandbox.join("Ann");
     let redelivered = receive(&mut ann);
     assert_eq!(redelivered["payload"]["body"], body);
+}
+
+/// `cat` ends with its input, also if the input's last line is not ended.
+#[test]
+fn piped_input_ends_the_program() {
+    let sandbox = Sandbox::new();
+    for input in ["hi", "hi\n", ""] {
+        let mut command = sandbox.command(["run", "-n", "Ann", "--", "cat"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = command.spawn().unwrap();
+        running.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let ended = running.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success(), "{ended:?}");
+        // The terminal shows the input, and then the command does.
+        assert_eq!(
+            printed.matches("hi").count(),
+            2 * usize::from(!input.is_empty()),
+            "{printed:?}"
+        );
+    }
+}
+
+/// The terminal is full and nobody reads it, as behind a stopped pager or a dead connection.
+#[test]
+fn wrapper_whose_terminal_takes_no_output_ends_when_asked() {
+    let sandbox = Sandbox::new();
+    let begun = sandbox.directory().join("begun");
+    for (rest, asks_by_command) in [("sleep 1000", true), ("sleep 1000", false), ("exit 5", false)]
+    {
+        let script = format!("echo > begun; head -c 300000 /dev/zero | tr '\\0' x; {rest}");
+        let wrap = program("agent-relay-wrap").into_os_string();
+        let line =
+            [wrap, "-n".into(), "Ann".into(), "--".into(), "sh".into(), "-c".into(), script.into()];
+        let environment = terminal::environment(&sandbox);
+        let size = Size { rows: 24, cols: 80 };
+        let pty = Pty::spawn(&line, &environment, Some(sandbox.directory()), size).unwrap();
+        until("the command to begin", || begun.exists());
+        fs::remove_file(&begun).unwrap();
+        if asks_by_command {
+            run(&sandbox, &["stop", "Ann"], 0);
+        } else {
+            sandbox.signal("TERM", pty.pid().into());
+        }
+        until("the wrapper to end", || pty.try_wait().unwrap().is_some());
+        ann_is_here(&sandbox, false);
+    }
+}
+
+#[test]
+fn wrapper_with_too_many_connections_says_so() {
+    let sandbox = Sandbox::new();
+    let _ann = wrap_line_reader(&sandbox, "Ann", &[]);
+    let endpoint = Endpoint::of_agent(&sandbox.home().join("run"), "Ann").unwrap();
+    // The wrapper closes connections that are silent for a while, so each is made again.
+    let mut silent: Vec<Stream> = Vec::new();
+    until("the wrapper to refuse", || {
+        silent.extend((0..40).map(|_| Stream::connect(&endpoint).unwrap()));
+        let held = waiting::output(sandbox.command(["hold", "Ann"]));
+        let said = String::from_utf8_lossy(&held.stderr);
+        assert!(!said.contains("ended"), "{said}");
+        said.contains("connected to this agent: detach one, or try again")
+    });
+    silent.iter().for_each(Stream::hang_up);
+    until("the wrapper to answer", || {
+        waiting::output(sandbox.command(["release", "Ann"])).status.success()
+    });
 }

@@ -179,7 +179,8 @@ pub enum Source {
     },
     /// None: the transcript of the agent's program is not found yet.
     Missing {
-        /// The start of the search, in milliseconds since 1970.
+        /// The time since which it is missed, in milliseconds since 1970: that of the first prompt,
+        /// or the present one before that.
         since: u64,
     },
 }

@@ -104,6 +104,11 @@ impl ScreenExtractor {
         self.reader.rules.allows_inline = true;
     }
 
+    /// Reports arrows behind other text, as in `so: ->relay:Bob <<<`, which are no messages.
+    pub(crate) fn report_misplaced(&mut self) {
+        self.reader.rules.reports_misplaced = true;
+    }
+
     /// Ignores this many blanks at the beginning of a row, which the program leaves before the text
     /// of its agent.
     pub fn skip_margin(&mut self, blanks: usize) {

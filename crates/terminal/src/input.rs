@@ -2,6 +2,7 @@
 
 use super::{
     failure::DeliveryFailure,
+    frame::Head,
     keyboard::Reader,
     output::{Caller, SendHandle},
     recipe::Recipe,
@@ -20,6 +21,10 @@ pub struct IncomingMessage {
     pub session: Option<String>,
     /// The proof by which the daemon knows the sender, if the DELIVER states it.
     pub auth: Option<Proof>,
+    /// The topic on which the message was sent.
+    pub topic: Option<String>,
+    /// The sender's label for the conversation.
+    pub thread: Option<String>,
     /// Whether the message is typed before waiting messages that are not urgent.
     pub urgent: bool,
     /// The number of this delivery attempt, from 1. At a redelivery it is 2 or more.
@@ -30,6 +35,20 @@ pub struct IncomingMessage {
     pub requires_ack: bool,
     /// The text.
     pub body: String,
+}
+
+impl IncomingMessage {
+    /// Returns what a frame's first line states. `auth` is the proof that the agent should see.
+    pub(crate) fn head(&self, auth: Option<Proof>) -> Head<'_> {
+        Head {
+            from: &self.from,
+            id: &self.id,
+            again: self.attempt > 1,
+            auth,
+            topic: self.topic.as_deref(),
+            thread: self.thread.as_deref(),
+        }
+    }
 }
 
 /// A message of the agent's that waits at its recipient.

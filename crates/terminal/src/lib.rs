@@ -19,6 +19,7 @@ mod dialog;
 mod escape;
 pub mod extract;
 mod failure;
+mod foreign_json;
 pub mod frame;
 pub mod handover;
 pub mod hooks;
@@ -137,7 +138,7 @@ impl TerminalSide {
                 self.pass_on(now, events, out);
             }
             Input::Recognised(recipe) => {
-                self.listener.set_margin(recipe.margin.into());
+                self.listener.set_recipe(&recipe);
                 self.injector.set_recipe(*recipe);
             }
             Input::Hooked(caller, report) => {
@@ -258,7 +259,7 @@ impl TerminalSide {
     fn recorded(&mut self, now: Moment, id: TranscriptId, record: Record, out: &mut Vec<Output>) {
         let was_typed_here = match &record {
             Record::Prompt(text) => self.injector.typed_beginning_of(text),
-            Record::Reply(_) | Record::TurnOver => false,
+            Record::Reply(_) | Record::TurnBegan | Record::TurnOver => false,
         };
         let events = self.listener.recorded(now, id, record, was_typed_here);
         self.pass_on(now, events, out);
@@ -308,7 +309,7 @@ impl TerminalSide {
     fn take(&mut self, now: Moment, caller: Caller, id: Option<&str>, out: &mut Vec<Output>) {
         let reads_screen = self.listener.reads_screen();
         for frame in self.injector.take(now, caller, id, reads_screen, out) {
-            self.listener.remember_frame(&frame.hex, &frame.body);
+            self.listener.remember_frame(now, &frame.hex, &frame.body);
         }
     }
 
@@ -354,7 +355,7 @@ impl TerminalSide {
         let begun = self.injector.begin_when_free(now, &view, reader_is_fresh, out);
         let woken = self.injector.wake_when_barred(now, &view, out);
         for frame in begun.into_iter().chain(woken) {
-            self.listener.remember_frame(&frame.hex, &frame.body);
+            self.listener.remember_frame(now, &frame.hex, &frame.body);
         }
     }
 

@@ -5,11 +5,12 @@ mod inner_run;
 mod sent;
 
 use super::{
-    extract::{Extracted, ScreenExtractor},
+    extract::{Extracted, Fault, Problem, ScreenExtractor},
     failure::DeliveryFailure,
     input::UnreadMessage,
     outgoing::OutgoingMessage,
     output::SendHandle,
+    recipe::Recipe,
     screen::Screen,
     settings::Settings,
     source::{ReadFrom, Source},
@@ -18,6 +19,7 @@ use super::{
 use inner_run::InnerRun;
 use protocol::Moment;
 use sent::{FailureNotice, SentMessages};
+use std::mem;
 
 /// A fact that the listener has read. Facts are in the order in which the agent produced them.
 pub(super) enum Event {
@@ -40,22 +42,28 @@ pub(super) struct Listener {
     sent: SentMessages,
     next_handle: u64,
     inner_run: InnerRun,
+    /// Whether the agent was told that an arrow behind other text is no message. It is told once,
+    /// since it may only speak of messages.
+    is_misplaced_told: bool,
 }
 
 impl Listener {
     pub(super) fn new(settings: &Settings) -> Self {
         let mut extractor = ScreenExtractor::live(settings.columns, settings.rows);
-        extractor.skip_margin(settings.recipe.margin.into());
+        extractor.report_misplaced();
         if settings.inline {
             extractor.allow_inline();
         }
-        Self {
+        let mut listener = Self {
             extractor,
             source: Source::new(settings),
             sent: SentMessages::default(),
             next_handle: 0,
             inner_run: InnerRun::new(settings.contradiction_ms),
-        }
+            is_misplaced_told: false,
+        };
+        listener.set_recipe(&settings.recipe);
+        listener
     }
 
     /// Notes the time of the first input. Later calls have no effect.
@@ -99,18 +107,20 @@ impl Listener {
         self.source.is_at_work()
     }
 
-    pub(super) fn set_margin(&mut self, columns: usize) {
-        self.extractor.skip_margin(columns);
+    /// Reads the screen as this program paints it.
+    pub(super) fn set_recipe(&mut self, recipe: &Recipe) {
+        self.extractor.skip_margin(recipe.margin.into());
+        self.extractor.screen_mut().count_code_points(recipe.counts_code_points);
     }
 
     /// Remembers that a text is being typed in a frame with these digits, since it is no message of
     /// the agent.
-    pub(super) fn remember_frame(&mut self, hex: &str, body: &str) {
+    pub(super) fn remember_frame(&mut self, now: Moment, hex: &str, body: &str) {
+        self.source.expect(now);
         if self.source.reads_screen() {
             self.extractor.remember_escaped(hex);
         } else {
             self.extractor.remember_injected(hex, body);
-            self.source.remember_injected(hex, body);
         }
     }
 
@@ -265,7 +275,7 @@ impl Listener {
             return Vec::new();
         }
         if self.source.reads_screen() {
-            return found.into_iter().map(|extracted| self.event(now, extracted)).collect();
+            return self.events(now, found);
         }
         self.source.note_shown(now, &found);
         Vec::new()
@@ -285,23 +295,33 @@ impl Listener {
                 Record::Reply(text) => {
                     events.push(Event::Reply);
                     let found = self.source.read_reply(now, &text);
-                    events.extend(found.into_iter().map(|extracted| self.event(now, extracted)));
+                    events.extend(self.events(now, found));
                 }
+                Record::TurnBegan => {}
                 Record::TurnOver => events.push(Event::TurnOver),
             }
         }
         events
     }
 
-    fn event(&mut self, now: Moment, extracted: Extracted) -> Event {
-        match extracted {
+    fn events(&mut self, now: Moment, found: Vec<Extracted>) -> Vec<Event> {
+        found.into_iter().filter_map(|extracted| self.event(now, extracted)).collect()
+    }
+
+    fn event(&mut self, now: Moment, extracted: Extracted) -> Option<Event> {
+        Some(match extracted {
             Extracted::Message(message) => {
                 let handle = SendHandle(self.next_handle);
                 self.next_handle += 1;
                 self.sent.add(now, handle, &message);
                 Event::Message(handle, message)
             }
+            Extracted::Problem(Problem { fault: Fault::Misplaced, .. })
+                if mem::replace(&mut self.is_misplaced_told, true) =>
+            {
+                return None;
+            }
             Extracted::Problem(problem) => Event::Problem(problem.sentence),
-        }
+        })
     }
 }

@@ -155,7 +155,7 @@ impl Ownership {
         match (record, &mut candidate.turn) {
             (Record::Prompt(text), turn) => *turn = Some(Turn::new(text, now, enter)),
             (Record::Reply(text), Some(turn)) => turn.answer(text, now),
-            (Record::Reply(_), None) | (Record::TurnOver, _) => {}
+            (Record::Reply(_), None) | (Record::TurnBegan | Record::TurnOver, _) => {}
         }
     }
 

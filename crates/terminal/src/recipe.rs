@@ -60,6 +60,8 @@ pub struct Recipe {
     arguments: Vec<String>,
     /// The number of columns that the program leaves blank in front of its agent's text.
     pub margin: u8,
+    /// Whether the program counts the columns of each code point of an emoji.
+    pub counts_code_points: bool,
     /// The parts of a text that the program would expand.
     pub expands: Expansions,
     patterns: Patterns,

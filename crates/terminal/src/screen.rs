@@ -6,6 +6,7 @@
 //! strings, combining characters, answers.
 
 mod cleanup;
+mod clusters;
 mod observer;
 mod painter;
 mod parser_input;
@@ -102,6 +103,12 @@ impl Screen {
     /// Leaves the alternate screen, as a terminal does when its program is gone.
     pub(crate) fn leave_alternate(&mut self, observer: &mut impl ScreenObserver) {
         Painter { term: &mut self.term, state: &mut self.state, observer }.show_primary();
+    }
+
+    /// Sets whether the program counts the columns of each code point of an emoji, unless the
+    /// program itself sets that (mode 2027).
+    pub(crate) fn count_code_points(&mut self, counts: bool) {
+        self.state.counts_code_points = counts;
     }
 
     /// Returns the visible rows.

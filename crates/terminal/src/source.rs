@@ -26,8 +26,12 @@ pub enum ReadFrom {
     Screen,
     /// In this transcript.
     Transcript(TranscriptId),
-    /// Nowhere, because the agent's transcript has not been found so far.
-    Nowhere,
+    /// Nowhere, because the agent's transcript has not been found so far. It is missed since the
+    /// first prompt; before that, there need not be one.
+    Nowhere {
+        /// The time of the first prompt, as far as is known.
+        since: Option<Moment>,
+    },
 }
 
 /// Reads the agent's messages from one source.
@@ -45,6 +49,8 @@ struct Transcripts {
     ownership: Ownership,
     deferred: BTreeMap<TranscriptId, Deferred>,
     missing: MissingRecord,
+    /// The time from which on there must be a transcript.
+    expected_since: Option<Moment>,
 }
 
 impl Source {
@@ -73,7 +79,8 @@ impl Source {
     pub(super) fn read_from(&self) -> ReadFrom {
         match &self.transcripts {
             Some(transcripts) if !self.reads_screen => {
-                transcripts.ownership.newest_own().map_or(ReadFrom::Nowhere, ReadFrom::Transcript)
+                let nowhere = ReadFrom::Nowhere { since: transcripts.expected_since };
+                transcripts.ownership.newest_own().map_or(nowhere, ReadFrom::Transcript)
             }
             _ => ReadFrom::Screen,
         }
@@ -97,12 +104,14 @@ impl Source {
         if let Some(transcripts) = &mut self.transcripts {
             transcripts.ownership.enter(now, letters_on(screen));
         }
+        self.expect(now);
     }
 
-    /// Remembers that a text is being typed in a frame with these digits, since it is no message of
-    /// the agent.
-    pub(super) fn remember_injected(&mut self, hex: &str, body: &str) {
-        self.prose.remember_injected(hex, body);
+    /// Notes that the agent has got a prompt, or shows a message.
+    pub(super) fn expect(&mut self, now: Moment) {
+        if let Some(transcripts) = &mut self.transcripts {
+            transcripts.expected_since.get_or_insert(now);
+        }
     }
 
     /// Notes that the screen shows messages. Their text is read from a transcript.
@@ -110,6 +119,7 @@ impl Source {
         let has_message = found.iter().any(|extracted| matches!(extracted, Extracted::Message(_)));
         if let Some(transcripts) = self.transcripts.as_mut().filter(|_| has_message) {
             transcripts.missing.note_shown(now);
+            transcripts.expected_since.get_or_insert(now);
         }
     }
 

@@ -5,19 +5,19 @@
 //! into [`Record`]s. It skips lines that its format does not know, since later versions of a CLI
 //! add kinds of lines. Finding and opening the files is the driver's task.
 
-mod dedup;
 mod format;
 #[cfg(any(test, feature = "testing"))]
 pub mod fuzz;
+mod known;
 mod reader;
 
-pub(crate) use dedup::DedupWindow;
 pub use format::{Format, Home, Leader, Location, ProcessFile, ProcessSession, ProjectList};
 pub use reader::Reader;
 
+use crate::foreign_json::elements;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::fmt;
+use std::borrow::Cow;
 
 /// Identifies one transcript that may be the child's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,25 +30,37 @@ pub enum Record {
     Prompt(String),
     /// A text that the agent wrote.
     Reply(String),
+    /// The beginning of the agent's work, on a prompt that follows, or of its own accord.
+    TurnBegan,
     /// The end of the agent's work on a prompt.
     TurnOver,
 }
 
 impl Record {
-    /// Returns the number of bytes of the record's text.
+    /// Returns the record's text, which is empty for a turn's beginning and end.
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub fn text(&self) -> &str {
         match self {
-            Self::Prompt(text) | Self::Reply(text) => text.len(),
-            Self::TurnOver => 0,
+            Self::Prompt(text) | Self::Reply(text) => text,
+            Self::TurnBegan | Self::TurnOver => "",
         }
+    }
+
+    /// Removes the first bytes of the record's text.
+    fn without_first(mut self, bytes: usize) -> Self {
+        if let Self::Prompt(text) | Self::Reply(text) = &mut self {
+            text.drain(..bytes);
+        }
+        self
     }
 }
 
-/// A parser, which turns the lines of one transcript into records.
-pub(crate) trait Parser: fmt::Debug + Send {
-    /// Reads a line, which is a JSON object with this timestamp. Appends the line's records.
-    fn read(&mut self, line: &str, timestamp: &str, records: &mut Vec<Record>);
+/// A row of a transcript.
+#[derive(Debug, Default)]
+pub(crate) struct Row<'a> {
+    /// The CLI's id of the row. If the CLI appends the row again, the copy has the same id.
+    pub(crate) id: Option<Cow<'a, str>>,
+    pub(crate) records: Vec<Record>,
 }
 
 /// Returns the texts of a message's content, which is a string, or a list of parts of which some
@@ -56,14 +68,12 @@ pub(crate) trait Parser: fmt::Debug + Send {
 pub(crate) fn texts(content: &RawValue) -> Vec<String> {
     #[derive(Deserialize)]
     struct Part {
-        text: Option<String>,
+        text: String,
     }
-    let content = content.get();
-    if let Ok(text) = serde_json::from_str::<String>(content) {
-        return vec![text];
+    match serde_json::from_str(content.get()) {
+        Ok(text) => vec![text],
+        Err(_) => elements(content).into_iter().map(|part: Part| part.text).collect(),
     }
-    let parts: Vec<Part> = serde_json::from_str(content).unwrap_or_default();
-    parts.into_iter().filter_map(|part| part.text).collect()
 }
 
 #[cfg(test)]

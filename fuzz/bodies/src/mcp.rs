@@ -8,7 +8,8 @@ use serde_json::Value;
 /// Writes the lines of the bytes to a server. Every second command ends at once.
 pub fn run(bytes: &[u8]) {
     for states_name in [false, true] {
-        let settings = Settings { version: "1", name: "Ann".to_owned(), states_name, seed: 1 };
+        let (name, escapes_marks, seed) = ("Ann".to_owned(), false, [1; 32]);
+        let settings = Settings { version: "1", name, states_name, escapes_marks, seed };
         play(Server::new(settings), bytes);
     }
 }

@@ -132,17 +132,59 @@ pub(super) fn children(pid: u32) -> Vec<u32> {
     all.filter(|&child| session_of(child) == session).collect()
 }
 
-/// The session of a process: the fourth word after the program's name. The name may contain any
-/// character, so its end is the last parenthesis.
-#[cfg(target_os = "linux")]
-fn session_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()
+/// The session of a process; `None` if the process has ended.
+pub(crate) fn session_of(pid: u32) -> Option<u32> {
+    let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    // SAFETY: no pointers.
+    u32::try_from(unsafe { libc::getsid(pid) }).ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn children(_: u32) -> Vec<u32> {
-    Vec::new()
+pub(super) fn children(pid: u32) -> Vec<u32> {
+    let session = session_of(pid);
+    let mut children = listed(PROC_PPID_ONLY, pid);
+    children.retain(|&child| session_of(child) == session);
+    children
+}
+
+/// The processes of a session.
+pub(crate) fn session_members(session: u32) -> Vec<u32> {
+    let mut pids = all_pids();
+    pids.retain(|pid| session_of(*pid) == Some(session));
+    pids
+}
+
+/// All processes; none if the system does not list them.
+#[cfg(target_os = "linux")]
+fn all_pids() -> Vec<u32> {
+    let Ok(all) = std::fs::read_dir("/proc") else { return Vec::new() };
+    all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn all_pids() -> Vec<u32> {
+    listed(PROC_ALL_PIDS, 0)
+}
+
+/// The kinds of lists of processes, which libc does not name.
+#[cfg(not(target_os = "linux"))]
+const PROC_ALL_PIDS: u32 = 1;
+#[cfg(not(target_os = "linux"))]
+const PROC_PPID_ONLY: u32 = 6;
+
+/// A list of processes: of all, or of those of a parent.
+#[cfg(not(target_os = "linux"))]
+fn listed(kind: u32, of: u32) -> Vec<u32> {
+    // SAFETY: without a buffer, the call returns the bytes that it would fill in.
+    let bytes = unsafe { libc::proc_listpids(kind, of, std::ptr::null_mut(), 0) };
+    // Some may start meanwhile.
+    let mut pids = vec![0_u32; usize::try_from(bytes).unwrap_or(0) / size_of::<u32>() + 64];
+    let bytes = size_of_val(&*pids) as libc::c_int;
+    // SAFETY: the pointer is to a buffer of so many bytes.
+    let filled = unsafe { libc::proc_listpids(kind, of, pids.as_mut_ptr().cast(), bytes) };
+    pids.truncate(usize::try_from(filled).unwrap_or(0) / size_of::<u32>());
+    pids.retain(|&pid| pid != 0);
+    pids
 }
 
 #[cfg(target_os = "linux")]

@@ -19,7 +19,12 @@ use std::{
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 use super::{Size, has_directory, not_found, variable};
-use crate::{locked, poll::Stop, process::exit_code, refusal};
+use crate::{
+    locked,
+    poll::Stop,
+    process::{exit_code, family, session_members, session_of},
+    refusal,
+};
 
 /// The attempts of [`super::Pty::end`] before force.
 pub(crate) const GENTLE_ENDINGS: [fn(&Pty) -> io::Result<()>; 2] = [Pty::hang_up, Pty::terminate];
@@ -36,8 +41,9 @@ pub(crate) struct Pty {
 enum State {
     Running {
         child: Box<process::Child>,
-        /// Whether [`super::Pty::end`] has begun, so that the command's descendants end with it.
-        ending: bool,
+        /// The processes that end with the command since [`super::Pty::end`] has begun: the command
+        /// and its descendants at that time.
+        ending: Option<Vec<u32>>,
     },
     Ended(i32),
 }
@@ -54,7 +60,7 @@ impl Pty {
         let pid = child.id() as libc::pid_t;
         let pty = Self {
             master: Mutex::new(pair.master),
-            child: Mutex::new(State::Running { child, ending: false }),
+            child: Mutex::new(State::Running { child, ending: None }),
             pid,
             closed,
         };
@@ -95,7 +101,12 @@ impl Pty {
     }
 
     pub(crate) fn resume(&self) -> io::Result<()> {
-        self.signal(libc::SIGCONT)
+        // SAFETY: no pointers; the group is the child's, if the child has not been waited for.
+        let has_failed = unsafe { libc::kill(-self.pid, libc::SIGCONT) } != 0;
+        let error = io::Error::last_os_error();
+        // The group has no members but the ended child. macOS then returns EPERM.
+        let is_gone = matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM));
+        if has_failed && !is_gone { Err(error) } else { Ok(()) }
     }
 
     pub(crate) fn wait(&self) -> io::Result<i32> {
@@ -122,12 +133,12 @@ impl Pty {
     pub(crate) fn try_wait(&self) -> io::Result<Option<i32>> {
         let mut state = locked(&self.child);
         if let State::Running { child, ending } = &mut *state {
-            if *ending {
+            if let Some(family) = ending {
                 if !self.has_ended()? {
                     return Ok(None);
                 }
-                // The group's id stays valid until the child has been waited for.
-                self.signal_group(libc::SIGKILL)?;
+                // The session's id stays valid until the child has been waited for.
+                self.signal_all(family, libc::SIGKILL)?;
             }
             let Some(status) = child.try_wait()? else { return Ok(None) };
             *state = State::Ended(exit_code(status));
@@ -139,46 +150,58 @@ impl Pty {
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {
-        self.signal(libc::SIGKILL)
+        self.force(libc::SIGKILL)
     }
 
     pub(crate) fn close(&self) {
         self.closed.stop();
     }
 
+    /// Hangs up the whole session, and resumes what is stopped, so that it can take the hang-up.
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        let session = session_members(self.pid());
+        self.signal_all(&session, libc::SIGHUP)?;
+        self.signal_all(&session, libc::SIGCONT)
+    }
+
     fn hang_up(&self) -> io::Result<()> {
         if let State::Running { ending, .. } = &mut *locked(&self.child) {
-            *ending = true;
+            ending.get_or_insert_with(|| family(self.pid()));
         }
-        self.signal(libc::SIGHUP)
+        self.leave()
     }
 
     fn terminate(&self) -> io::Result<()> {
-        self.signal(libc::SIGTERM)
+        self.force(libc::SIGTERM)
     }
 
-    /// Sends a signal to the whole process group that the child leads. If the terminal's foreground
-    /// group is another group, the kernel hangs it up when the child ends.
-    fn signal(&self, signal: libc::c_int) -> io::Result<()> {
-        let state = locked(&self.child);
-        match *state {
+    /// Sends a signal to the command and its descendants, unless the command has been waited for.
+    fn force(&self, signal: libc::c_int) -> io::Result<()> {
+        match &*locked(&self.child) {
             State::Ended(_) => Ok(()),
-            State::Running { .. } => self.signal_group(signal),
+            State::Running { ending: Some(family), .. } => self.signal_all(family, signal),
+            State::Running { ending: None, .. } => self.signal_all(&family(self.pid()), signal),
         }
     }
 
-    /// Sends a signal to the group; valid only until the child has been waited for.
-    fn signal_group(&self, signal: libc::c_int) -> io::Result<()> {
-        // SAFETY: no pointers; the group is the child's, which has not been waited for.
-        if unsafe { libc::kill(-self.pid, signal) } == 0 {
-            return Ok(());
+    /// Sends a signal to those of these processes that are in the terminal's session.
+    fn signal_all(&self, pids: &[u32], signal: libc::c_int) -> io::Result<()> {
+        for pid in pids.iter().filter(|pid| session_of(**pid) == Some(self.pid())) {
+            // SAFETY: no pointers. The process may have ended since, or may be another user's.
+            if unsafe { libc::kill(*pid as libc::pid_t, signal) } != 0 {
+                let error = io::Error::last_os_error();
+                if !matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) {
+                    return Err(error);
+                }
+            }
         }
-        let error = io::Error::last_os_error();
-        // The group has no members but the ended child. macOS then returns EPERM.
-        match error.raw_os_error() {
-            Some(libc::ESRCH | libc::EPERM) => Ok(()),
-            _ => Err(error),
-        }
+        Ok(())
+    }
+
+    pub(crate) fn end_of_input(&self) -> Option<Vec<u8>> {
+        let modes = locked(&self.master).get_termios()?;
+        let gathers_lines = modes.local_flags.bits() & libc::ICANON != 0;
+        gathers_lines.then(|| vec![modes.control_chars[libc::VEOF]])
     }
 
     /// Whether the child has ended. Valid only until the child has been waited for.

@@ -124,6 +124,15 @@ impl Pty {
         checked(unsafe { TerminateJobObject(self.job.as_raw_handle(), KILLED) })
     }
 
+    pub(crate) fn leave(&self) -> io::Result<()> {
+        self.kill()
+    }
+
+    #[expect(clippy::unused_self, reason = "on Unix it depends on the terminal's modes")]
+    pub(crate) fn end_of_input(&self) -> Option<Vec<u8>> {
+        Some(b"\x1a\r".to_vec())
+    }
+
     /// Closes the console, which ends attached processes and lets readers see the end. The call
     /// waits for neither: before Windows 11 24H2, the system's call can block until the rest of the
     /// output is read and the processes have ended, which may be never.

@@ -86,6 +86,12 @@ impl Output {
 #[derive(Debug)]
 pub(crate) struct Modes(libc::termios);
 
+pub(crate) fn is_input_piped() -> bool {
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    let kind = input.and_then(|input| File::from(input).metadata()).map(|input| input.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file() || kind.is_socket())
+}
+
 pub(crate) fn is_output_discarded() -> bool {
     let output = io::stdout().as_fd().try_clone_to_owned();
     let output = output.and_then(|output| File::from(output).metadata());
@@ -136,7 +142,15 @@ pub(crate) fn make_raw() -> io::Result<Modes> {
 }
 
 pub(crate) fn set(modes: &Modes) {
+    set_when(modes, libc::TCSADRAIN);
+}
+
+pub(crate) fn set_at_once(modes: &Modes) {
+    set_when(modes, libc::TCSANOW);
+}
+
+fn set_when(modes: &Modes, when: libc::c_int) {
     // SAFETY: the pointer is to a termios of ours, which the call only reads. It fails if the
     // terminal is gone, and then there is nothing to restore.
-    unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSADRAIN, &modes.0) };
+    unsafe { libc::tcsetattr(libc::STDIN_FILENO, when, &modes.0) };
 }

@@ -13,7 +13,7 @@ use std::{
 use windows_sys::Win32::{
     Foundation::{HANDLE, WAIT_FAILED, WAIT_OBJECT_0},
     Globalization::CP_UTF8,
-    Storage::FileSystem::{FILE_TYPE_CHAR, GetFileType},
+    Storage::FileSystem::{FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE, GetFileType},
     System::{
         Console::{
             CONSOLE_MODE, CONSOLE_SCREEN_BUFFER_INFO, DISABLE_NEWLINE_AUTO_RETURN,
@@ -186,6 +186,12 @@ pub(crate) struct Modes {
     code_page: u32,
 }
 
+pub(crate) fn is_input_piped() -> bool {
+    // SAFETY: no pointers; the call fails with the kind "unknown" if there is no such handle.
+    let kind = unsafe { GetFileType(GetStdHandle(STD_INPUT_HANDLE)) };
+    matches!(kind, FILE_TYPE_PIPE | FILE_TYPE_DISK)
+}
+
 pub(crate) fn is_output_discarded() -> bool {
     let output = stream(STD_OUTPUT_HANDLE);
     // SAFETY: no pointers; the call fails for a handle that is none.
@@ -245,6 +251,10 @@ pub(crate) fn set(modes: &Modes) {
         // SAFETY: no pointers.
         unsafe { SetConsoleOutputCP(modes.code_page) };
     }
+}
+
+pub(crate) fn set_at_once(modes: &Modes) {
+    set(modes);
 }
 
 /// The UTF-16 unit that a key event types, and its repetitions. `None` if it types nothing: a

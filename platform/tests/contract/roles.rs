@@ -53,6 +53,9 @@ pub(crate) fn play(role: &str, arguments: &[String]) -> ExitCode {
             wait();
         }
         ("leave-child", []) => leave_child(),
+        ("background", [ends]) => background(ends == &"true"),
+        ("leave-deaf", []) => leave_deaf(),
+        ("start-deaf", []) => start_deaf(),
         ("launch", []) => launch(),
         ("arguments", arguments) => say_arguments(arguments),
         ("console-members", []) => foreground::serve_console_members().unwrap(),
@@ -264,6 +267,30 @@ fn parent() {
 #[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
 fn leave_child() {
     let mut child = scene::role("deaf", &[]).stdout(Stdio::piped()).spawn().unwrap();
+    say(&scene::first_line(&mut child));
+}
+
+/// Starts a child in a process group of its own, and ends, or waits too.
+#[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
+fn background(ends: bool) {
+    let mut child = scene::role("wait", &[]);
+    say(&format!("pid={};", system::in_own_group(&mut child).spawn().unwrap().id()));
+    if !ends {
+        wait();
+    }
+}
+
+/// Has a process left behind that ignores hang-ups, and waits.
+fn leave_deaf() {
+    scene::role("start-deaf", &[]).status().unwrap();
+    say("orphaned;");
+    wait();
+}
+
+/// Starts a process that ignores hang-ups, and ends.
+#[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
+fn start_deaf() {
+    let mut child = scene::role("deaf-wait", &[]).stdout(Stdio::piped()).spawn().unwrap();
     say(&scene::first_line(&mut child));
 }
 

@@ -121,6 +121,35 @@ pub(crate) fn a_command_ends_with_what_it_started() {
     }
 }
 
+/// A background job of a shell has a process group of its own. It is hung up when the command is
+/// ended, and when a command that has ended by itself is left.
+pub(crate) fn background_group_is_hung_up() {
+    for ends_by_itself in [false, true] {
+        let mut screen = Screen::play("background", &[&ends_by_itself.to_string()]);
+        screen.wait_for("pid=");
+        let pid = screen.read_until(";").parse().unwrap();
+        if ends_by_itself {
+            assert_eq!(screen.pty.wait().unwrap(), 0);
+            screen.pty.leave().unwrap();
+        } else {
+            screen.pty.end(Duration::from_secs(5)).unwrap();
+        }
+        system::wait_for_end(pid);
+    }
+}
+
+/// A process that ignores hang-ups and whose parent has ended is not the command's any more.
+pub(crate) fn daemon_is_not_ended_by_force() {
+    let mut screen = Screen::play("leave-deaf", &[]);
+    screen.wait_for("pid=");
+    let pid: u32 = screen.read_until(";").parse().unwrap();
+    screen.wait_for("orphaned;");
+    screen.pty.end(Duration::ZERO).unwrap();
+    assert!(system::is_alive(pid));
+    system::signal("KILL", pid);
+    system::wait_for_end(pid);
+}
+
 /// A descendant without the terminal is still in the command's job.
 pub(crate) fn orphans_of_a_launcher_end_with_the_command() {
     let mut screen = Screen::play("launch", &[]);

@@ -82,8 +82,11 @@ impl ControlClient {
     ) -> Result<Answer, ControlError> {
         let mut frame = Vec::new();
         request.append(&mut frame);
-        // A request is small enough for the system's buffer, so only a closed connection fails.
-        (&self.stream).write_all(&frame).map_err(|_| ControlError::Ended)?;
+        // A request is small enough for the system's buffer, so only a closed connection fails. The
+        // wrapper may have said why it was closed.
+        if let Err(error) = (&self.stream).write_all(&frame) {
+            tracing::debug!("the wrapper has closed the connection: {error}");
+        }
         self.receive(timeout)
     }
 

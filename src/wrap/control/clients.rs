@@ -6,6 +6,7 @@
 //! memory.
 
 use super::server::{ClientEvent, ClientHandle, ClientId, ControlEndpoint, ControlServer};
+use crate::wrap::paste::{self, Paste};
 use crossbeam_channel::{Receiver, never};
 use platform::pty::Size;
 use protocol::{
@@ -70,6 +71,8 @@ pub(in crate::wrap) struct ControlClients {
     key: Secret,
     events: Receiver<(ClientId, ClientEvent)>,
     clients: BTreeMap<ClientId, Client>,
+    /// The end of a paste whose client is gone.
+    left_keys: Vec<u8>,
     tail: Tail,
     size: Size,
     /// Whether the agent's terminal gets the size of the last terminal attached to drive it.
@@ -88,8 +91,17 @@ impl ControlClients {
     ) -> io::Result<Self> {
         let server = endpoint.map(ControlServer::start).transpose()?;
         let events = server.as_ref().map_or_else(never, |server| server.events.clone());
-        let (clients, tail) = (BTreeMap::new(), Tail::default());
-        Ok(Self { server, key, events, clients, tail, size, follows_size, is_over: false })
+        Ok(Self {
+            server,
+            key,
+            events,
+            clients: BTreeMap::new(),
+            left_keys: Vec::new(),
+            tail: Tail::default(),
+            size,
+            follows_size,
+            is_over: false,
+        })
     }
 
     pub(in crate::wrap) fn events(&self) -> &Receiver<(ClientId, ClientEvent)> {
@@ -143,6 +155,9 @@ impl ControlClients {
             }
             ClientEvent::Disconnected => {
                 let is_lost = client.is_unconfirmed;
+                if client.paste.is_unfinished() {
+                    self.left_keys.extend_from_slice(paste::ENDS);
+                }
                 self.clients.remove(&id);
                 is_lost.then_some(Action::HookUnconfirmed)
             }
@@ -150,16 +165,29 @@ impl ControlClients {
     }
 
     /// Treats as keys the bytes that looked like the beginning of a terminal's answer but did not
-    /// go on.
+    /// go on, and lets other terminals go on if a paste has stalled.
     pub(in crate::wrap) fn expire_keys(&mut self, now: Moment) {
         for client in self.clients.values_mut() {
             client.expire_keys(now);
+            client.paste.expire(now);
         }
     }
 
-    /// Takes the keys of one client, if a client has keys waiting.
-    pub(in crate::wrap) fn take_keys(&mut self) -> Option<Vec<u8>> {
-        self.clients.values_mut().find_map(Client::take_keys)
+    /// Takes the keys of one client, if a client has keys waiting. While a paste is open, only its
+    /// client's are taken.
+    pub(in crate::wrap) fn take_keys(&mut self, now: Moment) -> Option<Vec<u8>> {
+        if !self.left_keys.is_empty() {
+            return Some(mem::take(&mut self.left_keys));
+        }
+        let is_pasting = self.is_pasting();
+        let mut clients =
+            self.clients.values_mut().filter(|client| !is_pasting || client.paste.holds_others());
+        clients.find_map(|client| client.take_keys(now))
+    }
+
+    /// Whether a client is in the middle of a paste.
+    pub(in crate::wrap) fn is_pasting(&self) -> bool {
+        self.clients.values().any(|client| client.paste.holds_others())
     }
 
     /// Sends the agent's state to a client.
@@ -205,8 +233,10 @@ impl ControlClients {
     /// The moment at which [`ControlClients::serve`] or [`ControlClients::expire_keys`] is due
     /// without an event.
     pub(in crate::wrap) fn deadline(&self) -> Option<Moment> {
-        let due =
-            |client: &Client| [client.deadline(self.size, &self.tail), client.keys_deadline()];
+        let due = |client: &Client| {
+            let batch = client.deadline(self.size, &self.tail);
+            [batch, client.keys_deadline(), client.paste.deadline()]
+        };
         self.clients.values().flat_map(due).flatten().min()
     }
 
@@ -246,6 +276,7 @@ struct Client {
     output: Vec<u8>,
     /// Keys that the terminal side has not accepted yet.
     keys: Vec<u8>,
+    paste: Paste,
     /// Whether no further request of the client is read until the terminal side accepts the keys.
     is_paused: bool,
     attachment: Option<Attachment>,
@@ -279,6 +310,7 @@ impl Client {
             answers: Vec::new(),
             output: Vec::new(),
             keys: Vec::new(),
+            paste: Paste::default(),
             is_paused: false,
             attachment: None,
             needs_snapshot: false,
@@ -383,12 +415,14 @@ impl Client {
         self.attachment.as_ref()?.keystrokes.as_ref()?.deadline()
     }
 
-    fn take_keys(&mut self) -> Option<Vec<u8>> {
+    fn take_keys(&mut self, now: Moment) -> Option<Vec<u8>> {
         let was_paused = mem::take(&mut self.is_paused);
         if was_paused {
             self.handle.accept_keys();
         }
-        (was_paused || !self.keys.is_empty()).then(|| mem::take(&mut self.keys))
+        let keys = (was_paused || !self.keys.is_empty()).then(|| mem::take(&mut self.keys))?;
+        self.paste.feed(now, &keys);
+        Some(keys)
     }
 
     fn refuse(&mut self, message: impl Into<String>) {

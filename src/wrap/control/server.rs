@@ -7,7 +7,7 @@ use crate::wrap::threads::spawn;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport};
 use protocol::{
-    control::{REQUEST_BYTES_MAX, Request},
+    control::{Answer, REQUEST_BYTES_MAX, Request},
     frame::Decoder,
     name::Name,
 };
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// The most connections at a time; a further connection is closed at once.
+/// The most connections at a time; a further one is told so and closed.
 const CLIENTS_MAX: usize = 32;
 
 /// The most events that wait for the driver before the threads wait, too.
@@ -166,7 +166,7 @@ fn accept(
                 join(ended);
             }
             if connections.len() == CLIENTS_MAX {
-                stream.hang_up();
+                refuse(&stream);
                 return Err(io::Error::other(format!("{CLIENTS_MAX} are connected already")));
             }
             Ok((stream.clone(), start(id, stream, context.clone())?))
@@ -185,6 +185,18 @@ fn accept(
         }
     }
     connections
+}
+
+/// Tells a client that there are too many, and closes its connection.
+fn refuse(mut stream: &transport::Stream) {
+    let message = format!(
+        "{CLIENTS_MAX} terminals and commands are connected to this agent: detach one, or try again"
+    );
+    let mut answer = Vec::new();
+    Answer::Error { message }.append(&mut answer);
+    // A client that is gone needs no answer.
+    drop(stream.write_all(&answer));
+    stream.hang_up();
 }
 
 fn join(thread: JoinHandle<()>) {

@@ -60,8 +60,10 @@ impl Driver {
     /// output.
     pub(super) fn serve_clients(&mut self) {
         self.clients.expire_keys(now());
+        self.paste.expire(now());
         while self.side.wants_keys()
-            && let Some(keys) = self.clients.take_keys()
+            && !self.paste.holds_others()
+            && let Some(keys) = self.clients.take_keys(now())
         {
             self.keys(&keys);
         }
@@ -128,7 +130,10 @@ impl Driver {
                 let path = path.map(|path| path.display().to_string()).unwrap_or_default();
                 control::Source::Transcript { path }
             }
-            ReadFrom::Nowhere => control::Source::Missing { since: self.constant_state.since },
+            ReadFrom::Nowhere { since } => {
+                let missed_ms = since.map_or(0, |since| now().since(since));
+                control::Source::Missing { since: clock::unix_ms().saturating_sub(missed_ms) }
+            }
         }
     }
 

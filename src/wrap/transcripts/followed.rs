@@ -1,12 +1,12 @@
 //! A transcript that is read as it grows.
 
-use super::{DriverGone, Event, TranscriptId};
+use super::{DriverGone, Event, TranscriptId, named::check_file};
 use crossbeam_channel::Sender;
-use platform::paths::open_file_of_others;
+use platform::{clock, foreground::FileId, paths::open_file_of_others};
 use protocol::calendar;
 use std::{
-    fs::{self, File},
-    io::{self, Read as _},
+    fs::{self, File, Metadata},
+    io::{self, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
 use terminal::transcript::{Format, Reader};
@@ -16,18 +16,58 @@ pub(super) struct Followed {
     pub(super) id: TranscriptId,
     pub(super) path: PathBuf,
     file: Option<File>,
+    /// The file that was read. Another one may have its path by now.
+    identity: Option<FileId>,
     offset: u64,
     reader: Reader,
     /// Lines dated before this moment belong to another run, in milliseconds since 1970.
     since_ms: u64,
+    /// The moment up to which the lines of another file at this path were read already.
+    left_ms: u64,
     /// Whether the system names the transcript as the command's.
     pub(super) is_own: bool,
+    /// Whether the last new bytes were not read, since others can write to the file.
+    is_refused: bool,
+}
+
+/// A transcript that is no longer read, and the position up to which it was read.
+pub(super) struct Left {
+    id: TranscriptId,
+    identity: Option<FileId>,
+    offset: u64,
+    since_ms: u64,
+    left_ms: u64,
+    pub(super) is_own: bool,
+}
+
+impl Left {
+    /// Moves the moments back by `lost_ms`, after the wall clock was set back.
+    pub(super) fn set_back(&mut self, lost_ms: u64) {
+        self.since_ms = self.since_ms.saturating_sub(lost_ms);
+        self.left_ms = self.left_ms.saturating_sub(lost_ms);
+    }
 }
 
 impl Followed {
     pub(super) fn new(id: TranscriptId, path: &Path, format: &Format, since_ms: u64) -> Self {
+        let left =
+            Left { id, identity: None, offset: 0, since_ms, left_ms: since_ms, is_own: false };
+        Self::resume(left, path, format)
+    }
+
+    /// Goes on where reading has ended.
+    pub(super) fn resume(left: Left, path: &Path, format: &Format) -> Self {
+        let Left { id, identity, offset, since_ms, left_ms, is_own } = left;
         let reader = Reader::new(format, calendar::utc(since_ms));
-        Self { id, path: path.to_owned(), file: None, offset: 0, reader, since_ms, is_own: false }
+        let (path, file, is_refused) = (path.to_owned(), None, false);
+        Self { id, path, file, identity, offset, reader, since_ms, left_ms, is_own, is_refused }
+    }
+
+    /// Ends reading. Only the position is kept.
+    pub(super) fn leave(self) -> (PathBuf, Left) {
+        let Self { id, path, identity, offset, since_ms, is_own, .. } = self;
+        let left_ms = clock::unix_ms().max(since_ms);
+        (path, Left { id, identity, offset, since_ms, left_ms, is_own })
     }
 
     /// Reads to the file's end and sends the records. Returns whether the file had grown.
@@ -57,30 +97,57 @@ impl Followed {
     /// Reads the next bytes. A file that was replaced or has become shorter is read from its
     /// beginning, and the reader skips the lines that it has read before.
     fn read_piece(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = fs::metadata(&self.path)?.len();
+        let metadata = fs::symlink_metadata(&self.path)?;
+        let length = metadata.len();
+        if self.file.is_some() && length == self.offset {
+            return Ok(0);
+        }
+        self.check(&metadata)?;
         if let Some(file) = &mut self.file
             && length >= self.offset
         {
             let count = file.read(buffer)?;
             self.offset += count as u64;
-            if count > 0 || length == self.offset {
+            if count > 0 {
                 return Ok(count);
             }
         }
-        if self.file.is_some() {
-            self.reader.restart();
-        }
         let mut file = open_file_of_others(&self.path)?;
+        let identity = FileId::of(&self.path)?;
+        let is_same = self.identity.replace(identity) == Some(identity);
+        if self.file.is_none() && is_same && length >= self.offset {
+            file.seek(SeekFrom::Start(self.offset))?;
+        } else {
+            self.offset = 0;
+            self.reader.restart();
+            if self.left_ms > self.since_ms {
+                self.set_since(self.left_ms);
+            }
+        }
         let count = file.read(buffer)?;
-        (self.file, self.offset) = (Some(file), count as u64);
+        self.offset += count as u64;
+        self.file = Some(file);
         Ok(count)
     }
 
-    /// Closes the file. The next read starts at the beginning, since another file may have replaced
-    /// this one by then. The reader skips the lines that it has read before.
-    pub(super) fn close(&mut self) {
-        (self.file, self.offset) = (None, 0);
-        self.reader.restart();
+    /// Checks that only this user can have written the new bytes. Bytes that others may have
+    /// written are never read: what is refused counts as read.
+    fn check(&mut self, metadata: &Metadata) -> io::Result<()> {
+        let checked = check_file(&self.path).map_err(|why| io::Error::other(why.to_string()));
+        if let Err(why) = &checked {
+            if !std::mem::replace(&mut self.is_refused, true) {
+                tracing::warn!("{} is not read any more: {why}", self.path.display());
+            }
+            self.file = None;
+            (self.identity, self.offset) = match metadata.is_file() {
+                true => (FileId::of(&self.path).ok(), metadata.len()),
+                false => (None, 0),
+            };
+            self.reader.restart();
+        } else {
+            self.is_refused = false;
+        }
+        checked.map(drop)
     }
 
     /// Skips lines dated before `since_ms` from now on.
@@ -92,6 +159,7 @@ impl Followed {
     /// Moves the time from which records count back by `lost_ms`, after the wall clock was set
     /// back.
     pub(super) fn set_back(&mut self, lost_ms: u64) {
+        self.left_ms = self.left_ms.saturating_sub(lost_ms);
         self.set_since(self.since_ms.saturating_sub(lost_ms));
     }
 }

@@ -1,7 +1,8 @@
-//! A transcript that a hook has named, and the check whether it may be used.
+//! A transcript that a hook has named, and the check whether a transcript may be used.
 //!
 //! The key of hooks proves that the agent's hook or one of its commands speaks, which may name any
-//! file. So the file is checked here, whatever the hook itself has checked.
+//! file. So the file is checked here, whatever the hook itself has checked. A transcript that is
+//! found in another way is checked, too.
 
 use platform::paths;
 use protocol::hook::TRANSCRIPT_BYTES_MAX;
@@ -50,13 +51,19 @@ pub(super) fn check(path: &Path, home: &Path, format: &Format) -> Result<Option<
         return Err(Refusal::Folder);
     }
     let path = folder.join(name);
-    match existing(fs::symlink_metadata(&path))? {
-        None => return Ok(None),
+    Ok(check_file(&path)?.then_some(path))
+}
+
+/// Checks that a path leads to a regular file, by no link, that only this user, or the user's own
+/// group, can change. Returns whether the file exists.
+pub(super) fn check_file(path: &Path) -> Result<bool, Refusal> {
+    match existing(fs::symlink_metadata(path))? {
+        None => return Ok(false),
         Some(metadata) if !metadata.is_file() => return Err(Refusal::Kind),
         Some(_) => {}
     }
-    paths::check_only_owner_or_own_group_writes(&path).map_err(Refusal::Access)?;
-    Ok(Some(path))
+    paths::check_only_owner_or_own_group_writes(path).map_err(Refusal::Access)?;
+    Ok(true)
 }
 
 /// Returns what is there; `None` if nothing is.

@@ -2,7 +2,8 @@
 
 use super::{
     DriverGone, Event, TranscriptId,
-    followed::Followed,
+    catalogue::Catalogue,
+    followed::{Followed, Left},
     named::{self, Named, Refusal},
 };
 use crossbeam_channel::Sender;
@@ -10,7 +11,7 @@ use platform::{clock, paths::open_file_of_others, process};
 use protocol::Moment;
 use std::{
     cmp::Reverse,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     env,
     ffi::OsString,
     fs,
@@ -65,6 +66,8 @@ pub(super) struct Search {
     started_ms: u64,
     /// The name of the transcript that the process file names.
     session_file: Option<String>,
+    /// The transcripts of that name.
+    session_paths: Vec<PathBuf>,
     /// The moment at which the system last named a transcript of the command, by the wall clock.
     identified_ms: Option<u64>,
     /// The moment at which the command began to lead the conversation that the system names now, by
@@ -77,7 +80,10 @@ pub(super) struct Search {
     followed: Vec<Followed>,
     /// Transcripts that are no longer read. A transcript that grows again keeps its id, and only
     /// its new lines are read.
-    closed: HashMap<PathBuf, Followed>,
+    closed: HashMap<PathBuf, Left>,
+    catalogue: Catalogue,
+    /// Transcripts that were found and may not be used.
+    refused: HashSet<PathBuf>,
     next_id: u32,
     /// The leaders of conversations that the first lines of transcripts name, by path.
     leaders: HashMap<PathBuf, Leader>,
@@ -105,12 +111,15 @@ impl Search {
             directory,
             started_ms,
             session_file: None,
+            session_paths: Vec::new(),
             identified_ms: None,
             own_since_ms: started_ms,
             named: None,
             is_named_by_hooks: false,
             followed: Vec::new(),
             closed: HashMap::new(),
+            catalogue: Catalogue::new(format.folders),
+            refused: HashSet::new(),
             next_id: 0,
             leaders: HashMap::new(),
             searched_ms: None,
@@ -183,9 +192,8 @@ impl Search {
         for moment_ms in moments.into_iter().chain(&mut self.identified_ms).chain(named) {
             *moment_ms = moment_ms.saturating_sub(lost_ms);
         }
-        for followed in self.followed.iter_mut().chain(self.closed.values_mut()) {
-            followed.set_back(lost_ms);
-        }
+        self.followed.iter_mut().for_each(|followed| followed.set_back(lost_ms));
+        self.closed.values_mut().for_each(|left| left.set_back(lost_ms));
     }
 
     fn search(&mut self, events: &Sender<Event>) -> Result<(), DriverGone> {
@@ -209,6 +217,7 @@ impl Search {
             true => identified,
             false => self.candidates(),
         };
+        paths.retain_mut(|path| self.is_usable(path));
         // Each path above the limit would close another one, which the next search would open
         // again.
         if paths.len() > FOLLOWED_MAX {
@@ -216,6 +225,21 @@ impl Search {
             paths.truncate(FOLLOWED_MAX);
         }
         paths.iter().try_for_each(|path| self.add(path, is_own, &paths, events))
+    }
+
+    /// Whether a transcript that was found may be used. Its path becomes the real one.
+    fn is_usable(&mut self, path: &mut PathBuf) -> bool {
+        match named::check(path, &self.home, self.format) {
+            Ok(Some(real)) => *path = real,
+            Ok(None) => return false,
+            Err(why) => {
+                if self.refused.insert(path.clone()) {
+                    tracing::warn!("{} is not read: {why}", path.display());
+                }
+                return false;
+            }
+        }
+        true
     }
 
     /// Reads the transcript that a hook has named, and no other one, once it is there.
@@ -280,7 +304,10 @@ impl Search {
         if self.followed.len() == FOLLOWED_MAX && !self.close_one(is_own, wanted, events)? {
             return Ok(());
         }
-        let mut followed = self.closed.remove(path).unwrap_or_else(|| self.begin(path, is_own));
+        let mut followed = match self.closed.remove(path) {
+            Some(left) => Followed::resume(left, path, self.format),
+            None => self.begin(path, is_own),
+        };
         if is_own {
             // Another agent may have continued the conversation meanwhile.
             followed.set_since(self.own_since_ms);
@@ -336,8 +363,8 @@ impl Search {
         closed.read(&mut self.buffer, events)?;
         tracing::info!("no longer reading {}", closed.path.display());
         events.send(Event::Closed(closed.id))?;
-        closed.close();
-        self.closed.insert(closed.path.clone(), closed);
+        let (path, left) = closed.leave();
+        self.closed.insert(path, left);
         Ok(())
     }
 
@@ -358,10 +385,16 @@ impl Search {
         if self.session_file.as_ref() != Some(&name) {
             self.own_since_ms = self.newly_own_since();
             self.session_file = Some(name.clone());
+            self.session_paths.clear();
         }
         self.identified_ms = Some(asked_ms);
-        let folders = self.folders().into_iter();
-        folders.map(|folder| folder.join(&name)).filter(|path| path.is_file()).collect()
+        // The CLI may have many folders, so they are listed until the transcript is there.
+        self.session_paths.retain(|path| path.is_file());
+        if self.session_paths.is_empty() {
+            let paths = self.folders().into_iter().map(|folder| folder.join(&name));
+            self.session_paths = paths.filter(|path| path.is_file()).collect();
+        }
+        self.session_paths.clone()
     }
 
     /// The transcripts that the command has open. There are none if the system does not list open
@@ -399,12 +432,8 @@ impl Search {
         }
         let since_ms = self.started_ms.saturating_sub(MODIFIED_TOLERANCE_MS);
         let since = UNIX_EPOCH + Duration::from_millis(since_ms);
-        let has_grown = |path: &PathBuf| {
-            is_transcript(path) && modified(path).is_some_and(|modified| modified >= since)
-        };
-        let files = self.folders().into_iter().flat_map(|folder| entries(&folder));
-        let files: Vec<PathBuf> = files.filter(has_grown).collect();
-        files.into_iter().filter(|path| self.leader(path) == Some(Leader::Here)).collect()
+        let grown = self.catalogue.look(&self.home, since);
+        grown.into_iter().filter(|path| self.leader(path) == Some(Leader::Here)).collect()
     }
 
     /// The folders that may hold transcripts.

@@ -30,6 +30,7 @@ struct Fields<'a> {
     to: String,
     #[serde(rename = "type")]
     kind: String,
+    #[serde(default)]
     body: String,
     topic: Option<String>,
     thread: Option<String>,

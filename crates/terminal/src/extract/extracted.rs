@@ -41,6 +41,8 @@ pub enum Fault {
     Fenced,
     /// The message was overwritten on the screen before it was closed.
     Overwritten,
+    /// Other text stands before the arrow in its row.
+    Misplaced,
 }
 
 /// Splits results into messages and problems.

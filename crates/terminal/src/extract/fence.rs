@@ -10,10 +10,11 @@ pub(super) struct Fence {
 }
 
 impl Fence {
-    /// Returns the fence that a line opens, if it opens one. A bullet in column 0 may stand before
-    /// the fence.
+    /// Returns the fence that a line opens, if it opens one. A CLI's bullet in column 0, and the
+    /// marks of list items, may stand before the fence.
     pub(super) fn opened_by(line: &str) -> Option<Self> {
-        let text = LineStart::of(line).map_or(line, |start| start.rest).trim_start();
+        let text = LineStart::of(line).map_or(line, |start| start.rest);
+        let text = without_list_marks(text);
         let mark = text.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let length = text.chars().take_while(|&c| c == mark).count();
         let is_fence = length >= 3 && !(mark == '`' && text[length..].contains('`'));
@@ -25,5 +26,16 @@ impl Fence {
     pub(super) fn closed_by(self, line: &str) -> bool {
         let text = line.trim();
         text.len() >= self.length && text.chars().all(|c| c == self.mark)
+    }
+}
+
+/// Returns a line without the marks of list items at its beginning: `-`, `*`, `+`, `1.` or `1)`.
+fn without_list_marks(line: &str) -> &str {
+    let text = line.trim_start();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let marks: &[char] = if digits == 0 { &['-', '*', '+'] } else { &['.', ')'] };
+    match text[digits..].strip_prefix(marks) {
+        Some(rest) if rest.starts_with([' ', '\t']) => without_list_marks(rest),
+        _ => text,
     }
 }

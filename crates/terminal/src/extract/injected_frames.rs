@@ -1,8 +1,7 @@
-//! Frames that the wrapper typed into the program, and that appear in the program's output or
-//! transcript.
+//! Frames in the program's output or transcript.
 //!
-//! A whole frame in the agent's own text is a quotation. On a screen that is not the source of
-//! messages, the rows of a frame are an echo of the typed text.
+//! A whole frame in the agent's own text is a quotation, whoever typed it and in whichever run. On
+//! a screen that is not the source of messages, the rows of a frame are an echo of the typed text.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -33,8 +32,6 @@ pub(super) struct InjectedFrames {
 #[derive(Debug, Clone)]
 struct PlainFrame {
     hex: String,
-    /// The most lines that a quotation of the frame can have.
-    lines_max: u64,
     /// The most rows that the frame takes on a narrow screen.
     rows_max: usize,
 }
@@ -61,11 +58,7 @@ impl InjectedFrames {
         // The limit matters for a CLI that shows only the beginning of a frame: not much of the
         // text after the frame may be taken for the frame.
         let rows_max = lines + body.len() / 20 + 8;
-        self.plain.push_back(PlainFrame {
-            hex: hex.to_owned(),
-            lines_max: 2 * lines as u64 + 8,
-            rows_max,
-        });
+        self.plain.push_back(PlainFrame { hex: hex.to_owned(), rows_max });
     }
 
     /// Remembers that a frame with these digits is typed with all marks in it escaped.
@@ -76,6 +69,14 @@ impl InjectedFrames {
         self.escaped.push_back(hex.to_owned());
     }
 
+    /// Returns the byte behind the last line of an escaped frame, if the line shows that whole.
+    pub(super) fn end_of_escaped(&self, line: &str) -> Option<usize> {
+        let hex = end_digits(line)?;
+        let is_escaped = self.escaped.iter().any(|escaped| escaped == hex);
+        is_escaped
+            .then(|| line.find("[/relay ").map_or(0, |at| at + "[/relay ".len() + hex.len() + 1))
+    }
+
     /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A code fence
     /// that is open at this line was typed as a part of the frame, and ends with the frame.
     pub(super) fn ends_escaped_frame(&self, line: &str) -> bool {
@@ -84,35 +85,12 @@ impl InjectedFrames {
         !shown.is_empty() && self.escaped.iter().any(|hex| hex.starts_with(shown))
     }
 
-    /// Returns the numbers of the lines inside of the whole frames in a text. A header counts as no
-    /// frame if its end is missing or too far below.
-    pub(super) fn quoted_lines(&self, text: &str) -> Vec<Range<u64>> {
-        let (mut quoted, mut open) = (Vec::new(), HashMap::new());
-        for (number, line) in (0..).zip(text.split('\n')) {
-            if let Some(frame) = header(line).and_then(|(hex, _)| self.plain_frame(hex)) {
-                open.insert(frame.hex.as_str(), number);
-                continue;
-            }
-            let Some(frame) = end_digits(line).and_then(|hex| self.plain_frame(hex)) else {
-                continue;
-            };
-            if let Some(first) = open.remove(frame.hex.as_str())
-                && number - first <= frame.lines_max
-            {
-                quoted.push(first + 1..number);
-            }
-        }
-        quoted
-    }
-
     /// Returns the frame that a line opens, if it opens one.
     pub(super) fn opened_by(&self, line: &str) -> Option<OpenFrame> {
         let (hex, rest) = header(line)?;
         let end = format!("[/relay {hex}]");
         if self.accepts_any_digits {
-            let is_frame =
-                hex.bytes().all(|byte| byte.is_ascii_hexdigit()) && rest.starts_with(" from ");
-            return is_frame.then_some(OpenFrame { end, rows_left: usize::MAX });
+            return is_header(hex, rest).then_some(OpenFrame { end, rows_left: usize::MAX });
         }
         Some(OpenFrame { end, rows_left: self.plain_frame(hex)?.rows_max })
     }
@@ -128,6 +106,25 @@ impl OpenFrame {
         self.rows_left = self.rows_left.saturating_sub(1);
         self.rows_left > 0 && !line.contains(&self.end)
     }
+}
+
+/// Returns the numbers of the lines inside of the whole frames in a text. A header without its end
+/// is no frame.
+pub(super) fn quoted_lines(text: &str) -> Vec<Range<u64>> {
+    let (mut quoted, mut open) = (Vec::new(), HashMap::new());
+    for (number, line) in (0..).zip(text.split('\n')) {
+        if let Some((hex, _)) = header(line).filter(|(hex, rest)| is_header(hex, rest)) {
+            open.insert(hex, number);
+        } else if let Some(first) = end_digits(line).and_then(|hex| open.remove(hex)) {
+            quoted.push(first + 1..number);
+        }
+    }
+    quoted
+}
+
+/// Whether these are the digits of a frame's first line and the text after them.
+fn is_header(hex: &str, rest: &str) -> bool {
+    hex.bytes().all(|byte| byte.is_ascii_hexdigit()) && rest.starts_with(" from ")
 }
 
 /// Returns the digits in a frame's first line, and the text after the digits.

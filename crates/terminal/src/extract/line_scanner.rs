@@ -11,7 +11,7 @@ use super::finding::{Finding, IfExtended, malformed, not_sent};
 use super::injected_frames::OpenFrame;
 use super::logical_line::LogicalLine;
 use super::open_message::{HOW, OpenMessage};
-use super::opening_line::{OpeningLine, ParsedLine};
+use super::opening_line::{OpeningLine, ParsedLine, is_misplaced};
 use super::rules::Rules;
 use super::target::shorten;
 
@@ -59,8 +59,20 @@ impl LineScanner {
         matches!(self.state, State::Message(..) | State::Block(..))
     }
 
-    /// Reads the next line, and appends the findings that it completes.
+    /// Reads the next line, and appends the findings that it completes. What stands behind the end
+    /// of a frame that was typed is a line of its own: a program may answer before the Enter.
     pub(super) fn read(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
+        match rules.frames.end_of_escaped(&line.text) {
+            Some(end) if !line.text[end..].trim().is_empty() => {
+                let (frame, rest) = line.split_at(end);
+                self.read_line(frame, rules, out);
+                self.read_line(rest, rules, out);
+            }
+            _ => self.read_line(line, rules, out),
+        }
+    }
+
+    fn read_line(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         if self.is_idle() {
             self.opened = line.first_row;
         }
@@ -156,6 +168,11 @@ impl LineScanner {
             self.collect(line, rules, out);
         } else {
             match ParsedLine::parse(&line.text, rules.allows_inline) {
+                ParsedLine::Text if rules.reports_misplaced && is_misplaced(&line.text) => {
+                    let reason = format!("has other text before the arrow; {HOW}");
+                    let problem = not_sent(Fault::Misplaced, &line, &reason);
+                    out.push(Finding::problem(problem, line.first_row, line.last_row));
+                }
                 ParsedLine::Text => {}
                 ParsedLine::Opening(opening) => self.open(opening, line, rules, out),
                 ParsedLine::Malformed(reason) => {

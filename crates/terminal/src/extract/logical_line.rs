@@ -10,6 +10,9 @@ use crate::screen::Row;
 /// case.
 const LINE_BYTES_MAX: usize = 2 << 20;
 
+/// The beginning of a message.
+pub(super) const ARROW: &str = "->relay:";
+
 /// Bullets that CLIs draw in column 0 before the text of their agents.
 pub(super) const BULLETS: [char; 6] = ['⏺', '●', '•', '✦', '◆', '○'];
 
@@ -40,6 +43,15 @@ impl LogicalLine {
             last_row: number,
             width_above: 0,
         }
+    }
+}
+
+impl LogicalLine {
+    /// Splits the line before this byte.
+    pub(super) fn split_at(&self, byte: usize) -> (Self, Self) {
+        let part = |text: &str| Self { width: text.width(), text: text.to_owned(), ..self.clone() };
+        let (first, second) = self.text.split_at(byte);
+        (part(first), Self { width_above: 0, ..part(second) })
     }
 }
 
@@ -118,11 +130,19 @@ impl<'a> LineStart<'a> {
 /// Whether a line that begins with this row can matter outside of messages, blocks and fences, that
 /// is, whether it may begin one of these or a frame. The check is cheap, so that a flood of output
 /// is read fast.
-pub(super) fn may_matter(text: &str) -> bool {
+pub(super) fn may_matter(text: &str, reports_misplaced: bool) -> bool {
+    if reports_misplaced && text.contains(ARROW) {
+        return true;
+    }
     let rest = text.trim_start_matches([' ', '\t']);
-    if rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+    if rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return false;
     }
     let after_bullet = rest.trim_start_matches(BULLETS).trim_start();
-    after_bullet.starts_with(['-', '`', '~', '[']) || text.contains("[relay ")
+    let is_item = after_bullet.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '*' | '+'));
+    let has_fence = || ["```", "~~~"].iter().any(|fence| text.contains(fence));
+    after_bullet.starts_with(['-', '`', '~', '['])
+        || (is_item && has_fence())
+        || text.contains("[relay ")
+        || text.contains("[/relay ")
 }

@@ -112,7 +112,7 @@ impl OpenMessage {
             Err(reason) => {
                 let sentence = format!(
                     "Not sent: the [[RELAY]] block cannot be read ({reason}); it has to be JSON \
-                     with to, type and body, between [[RELAY]] and [[/RELAY]]."
+                     with to, type, and body or data, between [[RELAY]] and [[/RELAY]]."
                 );
                 let line = shorten(self.opening().text.trim());
                 let problem = Problem { fault: Fault::Block, sentence, line };

@@ -1,12 +1,11 @@
 //! The line that opens a message: `->relay:TARGET [thread:ID] [topic:T] [reply:ID] <<<`.
 
 use super::{
-    logical_line::LineStart,
+    logical_line::{ARROW, LineStart},
     target::{Target, shorten},
 };
 use protocol::topic;
 
-pub(super) const ARROW: &str = "->relay:";
 const OPEN: &str = "<<<";
 
 /// The most bytes of a tag's value. The limit of topics also holds for threads, and the id of a
@@ -70,6 +69,16 @@ impl ParsedLine {
             Err(reason) => Self::Malformed(reason),
         }
     }
+}
+
+/// Whether a line has an opening line behind other text, which is not a quotation mark of some kind.
+pub(super) fn is_misplaced(line: &str) -> bool {
+    line.match_indices(ARROW).any(|(at, _)| {
+        let before = line[..at].trim_end();
+        let is_quoted = before.ends_with(['`', '\\', '"', '\'', '>', '|', '│']);
+        let opens = matches!(ParsedLine::parse(&line[at..], false), ParsedLine::Opening(_));
+        !before.is_empty() && !is_quoted && opens
+    })
 }
 
 /// Parses the target and the tags. Also returns the rest of the text, with which the body begins.

@@ -61,7 +61,7 @@ impl RowScanner {
         let row = &*rules.without_margin(row);
         let width_above = std::mem::replace(&mut self.width_above, row.width);
         let is_idle = self.joiner.is_empty() && self.scanner.is_idle();
-        if is_idle && (self.is_skipping || !may_matter(&row.text)) {
+        if is_idle && (self.is_skipping || !may_matter(&row.text, rules.reports_misplaced)) {
             self.is_skipping = row.wraps;
             return;
         }

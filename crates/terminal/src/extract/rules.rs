@@ -17,6 +17,8 @@ pub(super) struct Rules {
     pub(super) margin: usize,
     /// Whether the one-line form is allowed.
     pub(super) allows_inline: bool,
+    /// Whether an arrow behind other text is a problem.
+    pub(super) reports_misplaced: bool,
     /// Frames whose echo may be on the screen.
     pub(super) frames: InjectedFrames,
     /// The numbers of the lines in whole frames that the agent quotes.

@@ -2,7 +2,7 @@
 
 use super::extracted::Extracted;
 use super::finding::Finding;
-use super::injected_frames::InjectedFrames;
+use super::injected_frames::quoted_lines;
 use super::line_scanner::LineScanner;
 use super::logical_line::LogicalLine;
 use super::rules::Rules;
@@ -13,27 +13,25 @@ const BODIES_WITHOUT_FENCES_MAX: usize = 32;
 /// An extractor of messages from whole texts of an agent.
 pub(crate) struct TextExtractor {
     rules: Rules,
-    frames: InjectedFrames,
 }
 
 impl TextExtractor {
     /// Returns an extractor. For `allows_inline` see [`super::ScreenExtractor::allow_inline`].
     pub(crate) fn new(allows_inline: bool) -> Self {
-        let rules = Rules { allows_inline, has_body_fences: true, ..Rules::default() };
-        Self { rules, frames: InjectedFrames::default() }
-    }
-
-    /// Remembers that `body` is typed into the agent, in a frame with these six digits. If a text
-    /// of the agent quotes the whole frame, the body in it is not the agent's own text.
-    pub(crate) fn remember_injected(&mut self, hex: &str, body: &str) {
-        self.frames.remember(hex, body);
+        let rules = Rules {
+            allows_inline,
+            reports_misplaced: true,
+            has_body_fences: true,
+            ..Rules::default()
+        };
+        Self { rules }
     }
 
     /// Extracts messages from one whole text of the agent. A message that has no end in the text is
-    /// unclosed.
+    /// unclosed, and one in a whole frame is quoted.
     pub(crate) fn read(&mut self, text: &str, out: &mut Vec<Extracted>) {
         self.rules.bodies_without_fences.clear();
-        self.rules.quoted_lines = self.frames.quoted_lines(text);
+        self.rules.quoted_lines = quoted_lines(text);
         let findings = loop {
             let findings = self.scan(text);
             // A code fence in a body may be closed by mistake by the beginning of another fence,

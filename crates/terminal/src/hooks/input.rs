@@ -1,6 +1,7 @@
 //! The input that a CLI gives its hook.
 
 use super::own_tool::is_relays;
+use crate::foreign_json::repaired;
 use protocol::hook::{Frame, Point, Report, TRANSCRIPT_BYTES_MAX};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
@@ -49,7 +50,8 @@ pub fn read(point: Point, json: &[u8]) -> Option<Report> {
     if json.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
-    let input: Input<'_> = serde_json::from_slice(json).ok()?;
+    let json = repaired(json);
+    let input: Input<'_> = serde_json::from_str(&json).ok()?;
     if input.agent_id.is_some() {
         return None;
     }
@@ -140,6 +142,8 @@ mod tests {
         let result = result.replace("tool_response", "tool_result");
         assert_eq!(report(Point::ToolEnded, &result).unwrap(), ["7f3a9c", "7f3a9c"]);
         assert_eq!(report(Point::TurnEnded, &result).unwrap(), [""; 0]);
+        let with_half_a_pair = result.replace(" and ", r" \ud83d ");
+        assert_eq!(report(Point::ToolEnded, &with_half_a_pair).unwrap(), ["7f3a9c", "7f3a9c"]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use super::{
 use crate::{
     extract::UPDATE_MAX_MS,
     frame::{self, Entry, MessageFrame, Origin},
-    input::IncomingMessage,
     obstacle::Obstacle,
     output::{Output, Progress},
     recipe::Form,
@@ -144,8 +143,7 @@ impl Injector {
                     out.push(Output::Report(message.id.clone(), Progress::Unhindered));
                 }
                 let auth = self.history.auth_to_show(message);
-                let IncomingMessage { from, id, attempt, .. } = message;
-                (Origin::Delivery { from, id, again: *attempt > 1, auth }, Some(id.clone()))
+                (Origin::Delivery(message.head(auth)), Some(message.id.clone()))
             }
             Content::Notice => (Origin::Relay, None),
         };

@@ -265,11 +265,11 @@ impl Injector {
         let auth = self.history.auth_to_show(&message);
         let body = message.body.clone();
         let hex = frame::draw(&mut self.rng, &body);
-        let IncomingMessage { from, id, attempt, .. } = &message;
+        let id = &message.id;
         let nothing = Expansions::default();
         let text = MessageFrame {
             hex: &hex,
-            origin: Origin::Delivery { from, id, again: *attempt > 1, auth },
+            origin: Origin::Delivery(message.head(auth)),
             body: &body,
             expands: if route == Route::Queued { &self.recipe.expands } else { &nothing },
             escapes_marks: reads_screen,

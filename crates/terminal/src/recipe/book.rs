@@ -128,6 +128,9 @@ struct Entry {
     /// The number of columns that the program leaves blank in front of everything that its agent
     /// says.
     margin: Option<u8>,
+    /// `true`: the program counts the columns of each code point of an emoji, as line editors of
+    /// shells do. Otherwise the whole emoji has two.
+    counts_code_points: Option<bool>,
     /// What the program would treat as more than text, with the backslash that prevents it: `'\@'`.
     /// With a blank first: only at the beginning of a word. With the backslash last: only before a
     /// name.
@@ -276,6 +279,7 @@ impl Entry {
             environment: self.environment.or(base.environment),
             arguments: self.arguments.or(base.arguments),
             margin: self.margin.or(base.margin),
+            counts_code_points: self.counts_code_points.or(base.counts_code_points),
             expands: self.expands.or(base.expands),
             pictures: self.pictures.or(base.pictures),
             composer: self.composer.or(base.composer),
@@ -305,6 +309,7 @@ impl Entry {
             environment: self.environment.unwrap_or_default(),
             arguments: self.arguments.unwrap_or_default(),
             margin: self.margin.unwrap_or_default(),
+            counts_code_points: self.counts_code_points.unwrap_or_default(),
             expands: Expansions {
                 words: self.expands.unwrap_or_default(),
                 pictures: self.pictures.unwrap_or_default(),

@@ -2,10 +2,10 @@
 
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::Cell;
-use alacritty_terminal::vte::ansi::{CharsetIndex, StandardCharset};
+use alacritty_terminal::vte::ansi::{CharsetIndex, KeyboardModes, StandardCharset};
 
 use super::Screen;
-use super::painter::{KeyboardState, REPORT_COLORS, WIN32_INPUT};
+use super::painter::{KeyboardState, REPORT_COLORS, REPORT_SIZE, WIN32_INPUT};
 
 /// The sequences that turn off all kinds of mouse reports.
 const MOUSE_OFF: &str = "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l";
@@ -21,12 +21,13 @@ impl Screen {
     /// this screen. For a program that turned off all modes itself, returns nothing.
     pub fn cleanup(&self) -> String {
         let mode = self.term.mode();
-        let KeyboardState { primary, alternate, other_keys } = self.state.keyboard;
+        let KeyboardState { primary, alternate, other_keys } = &self.state.keyboard;
+        let colours = self.state.colours;
         let template = &self.term.grid().cursor.template;
         let plain = Cell::default();
         let has_attributes =
             (template.fg, template.bg, template.flags) != (plain.fg, plain.bg, plain.flags);
-        let pop = |pushed: u16| format!("\x1b[<{pushed}u");
+        let pop = |pushed: &[KeyboardModes]| format!("\x1b[<{}u", pushed.len());
         let is_alternate = mode.contains(TermMode::ALT_SCREEN);
         let origin_off = match is_alternate {
             true => ORIGIN_OFF.to_owned(),
@@ -38,16 +39,22 @@ impl Screen {
             (mode.intersects(TermMode::MOUSE_MODE), MOUSE_OFF.to_owned()),
             (mode.contains(TermMode::UTF8_MOUSE), "\x1b[?1005l".to_owned()),
             (mode.contains(TermMode::FOCUS_IN_OUT), "\x1b[?1004l".to_owned()),
-            (is_alternate && alternate > 0, pop(alternate)),
+            (is_alternate && !alternate.is_empty(), pop(alternate)),
             (mode.contains(TermMode::ORIGIN), origin_off),
             (is_alternate, "\x1b[?1049l".to_owned()),
             (self.state.has_margins, "\x1b7\x1b[r\x1b8".to_owned()),
             (!mode.contains(TermMode::LINE_WRAP), "\x1b[?7h".to_owned()),
             (mode.contains(TermMode::INSERT), "\x1b[4l".to_owned()),
-            (primary > 0, pop(primary)),
-            (other_keys, "\x1b[>4m".to_owned()),
+            (!primary.is_empty(), pop(primary)),
+            (*other_keys, "\x1b[>4m".to_owned()),
             (mode.contains(TermMode::BRACKETED_PASTE), "\x1b[?2004l".to_owned()),
             (self.state.reports_colors, format!("\x1b[?{REPORT_COLORS}l")),
+            (self.state.reports_size, format!("\x1b[?{REPORT_SIZE}l")),
+            (self.state.alternate_scroll == Some(true), "\x1b[?1007l".to_owned()),
+            (colours.palette, "\x1b]104\x1b\\".to_owned()),
+            (colours.foreground, "\x1b]110\x1b\\".to_owned()),
+            (colours.background, "\x1b]111\x1b\\".to_owned()),
+            (colours.cursor, "\x1b]112\x1b\\".to_owned()),
             (self.state.win32_input, format!("\x1b[?{WIN32_INPUT}l")),
             (mode.contains(TermMode::APP_CURSOR), "\x1b[?1l".to_owned()),
             (mode.contains(TermMode::APP_KEYPAD), "\x1b>".to_owned()),

@@ -5,11 +5,12 @@ use std::io::Write;
 
 use alacritty_terminal::event::VoidListener;
 use alacritty_terminal::grid::Dimensions;
-use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::index::{Column, Line, Point};
 use alacritty_terminal::term::{Term, TermMode};
 use alacritty_terminal::vte::ansi::{
-    Attr, CharsetIndex, ClearMode, CursorStyle, Handler, KeyboardModes, LineClearMode, Mode,
-    ModifyOtherKeys, NamedPrivateMode, PrivateMode, StandardCharset, TabulationClearMode,
+    Attr, CharsetIndex, ClearMode, CursorStyle, Handler, KeyboardModes, KeyboardModesApplyBehavior,
+    LineClearMode, Mode, ModifyOtherKeys, NamedColor, NamedPrivateMode, PrivateMode, Rgb,
+    StandardCharset, TabulationClearMode,
 };
 use unicode_width::UnicodeWidthChar;
 
@@ -28,7 +29,13 @@ pub(super) const HISTORY_ROWS_MAX: usize = 4096;
 const MARKS_MAX: usize = 16;
 
 /// The most keyboard modes that a terminal keeps on its stack for a program.
-const KEYBOARD_MODES_MAX: u16 = 99;
+const KEYBOARD_MODES_MAX: usize = 99;
+
+/// The private mode in which a terminal gives an emoji of several code points two columns.
+const CLUSTERS: u16 = 2027;
+
+/// The private mode in which a terminal reports its size when that changes.
+pub(super) const REPORT_SIZE: u16 = 2048;
 
 /// The private mode in which a terminal reports changes of its colours.
 pub(super) const REPORT_COLORS: u16 = 2031;
@@ -55,8 +62,17 @@ pub(super) struct PainterState {
     reported: usize,
     /// Whether a synchronized update is in progress.
     pub(super) synchronizing: bool,
+    /// Whether the program counts the columns of each code point of an emoji.
+    pub(super) counts_code_points: bool,
+    /// The cursor's position after the last character.
+    pub(super) after_input: Option<Point>,
     /// Whether the program asked for reports of changes of colours.
     pub(super) reports_colors: bool,
+    /// Whether the program asked for reports of the size.
+    pub(super) reports_size: bool,
+    /// Whether the mouse's wheel sends keys on the alternate screen, if the program has set that.
+    pub(super) alternate_scroll: Option<bool>,
+    pub(super) colours: ChangedColours,
     /// Whether the program asked for keys like those of a Windows console.
     pub(super) win32_input: bool,
     /// Whether only a part of the rows scrolls.
@@ -70,13 +86,35 @@ pub(super) struct PainterState {
     row: Row,
 }
 
-/// The keyboard modes that a program has turned on.
+/// The colours of the terminal that a program has changed.
 #[derive(Clone, Copy, Default)]
+pub(super) struct ChangedColours {
+    pub(super) foreground: bool,
+    pub(super) background: bool,
+    pub(super) cursor: bool,
+    /// Whether colours of the palette are changed.
+    pub(super) palette: bool,
+}
+
+impl ChangedColours {
+    fn note(&mut self, index: usize, is_changed: bool) {
+        match index {
+            _ if index == NamedColor::Foreground as usize => self.foreground = is_changed,
+            _ if index == NamedColor::Background as usize => self.background = is_changed,
+            _ if index == NamedColor::Cursor as usize => self.cursor = is_changed,
+            // Which ones are still changed after a reset is not counted.
+            _ => self.palette |= is_changed,
+        }
+    }
+}
+
+/// The keyboard modes that a program has turned on.
+#[derive(Clone, Default)]
 pub(super) struct KeyboardState {
-    /// The number of modes on the stack of the primary screen.
-    pub(super) primary: u16,
-    /// The number of modes on the stack of the alternate screen.
-    pub(super) alternate: u16,
+    /// The modes on the stack of the primary screen.
+    pub(super) primary: Vec<KeyboardModes>,
+    /// The modes on the stack of the alternate screen.
+    pub(super) alternate: Vec<KeyboardModes>,
     /// Whether keys with modifiers are sent as control sequences (modifyOtherKeys).
     pub(super) other_keys: bool,
 }
@@ -162,8 +200,8 @@ impl<O: ScreenObserver> Painter<'_, O> {
         }
     }
 
-    /// Returns the number of keyboard modes on the stack of the screen that is shown.
-    fn keyboard_modes(&mut self) -> &mut u16 {
+    /// Returns the keyboard modes on the stack of the screen that is shown.
+    fn keyboard_modes(&mut self) -> &mut Vec<KeyboardModes> {
         match self.term.mode().contains(TermMode::ALT_SCREEN) {
             true => &mut self.state.keyboard.alternate,
             false => &mut self.state.keyboard.primary,
@@ -193,15 +231,19 @@ impl<O: ScreenObserver> Painter<'_, O> {
 
 /// Passes all painting operations on to the grid.
 ///
-/// Titles, clipboard, colours, hyperlinks, keyboard modes, mode reports and pixel sizes are
-/// ignored: they only take memory, or are answered with text from the screen.
+/// Titles, clipboard, hyperlinks, most mode reports and pixel sizes are ignored: they only take
+/// memory, or are answered with text from the screen. Of colours it is noted which are changed.
 impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {
         if self.exceeds_marks(c) {
             return;
         }
+        if self.joins(c) {
+            return;
+        }
         self.term.input(c);
+        self.state.after_input = Some(self.term.grid().cursor.point);
         // Only a character at the beginning of a row can have scrolled the screen.
         if self.term.grid().cursor.point.column.0 <= 2 {
             self.report_history();
@@ -297,8 +339,8 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
     fn reset_state(&mut self) {
         self.show_primary();
         self.term.reset_state();
-        let PainterState { answers, row, .. } = std::mem::take(self.state);
-        *self.state = PainterState { answers, row, ..PainterState::default() };
+        let PainterState { answers, row, counts_code_points, .. } = std::mem::take(self.state);
+        *self.state = PainterState { answers, row, counts_code_points, ..PainterState::default() };
         self.observer.discontinuity(Discontinuity::Reset);
     }
 
@@ -308,6 +350,11 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
             | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
             PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.state.synchronizing = true,
             PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = true,
+            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = true,
+            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = false,
+            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
+                self.state.alternate_scroll = Some(true);
+            }
             PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = true,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
         }
@@ -319,6 +366,11 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
             | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
             PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_update(),
             PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = false,
+            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = false,
+            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = true,
+            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
+                self.state.alternate_scroll = Some(false);
+            }
             PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = false,
             PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
         }
@@ -342,14 +394,42 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
         self.answer(format_args!("\x1b[8;{rows};{columns}t"));
     }
 
-    fn push_keyboard_mode(&mut self, _: KeyboardModes) {
+    fn report_private_mode(&mut self, mode: PrivateMode) {
+        if mode == PrivateMode::Unknown(CLUSTERS) {
+            let state = if self.state.counts_code_points { 2 } else { 1 };
+            self.answer(format_args!("\x1b[?{CLUSTERS};{state}$y"));
+        }
+    }
+
+    fn set_color(&mut self, index: usize, _: Rgb) {
+        self.state.colours.note(index, true);
+    }
+
+    fn reset_color(&mut self, index: usize) {
+        self.state.colours.note(index, false);
+    }
+
+    fn push_keyboard_mode(&mut self, mode: KeyboardModes) {
         let modes = self.keyboard_modes();
-        *modes = modes.saturating_add(1).min(KEYBOARD_MODES_MAX);
+        if modes.len() == KEYBOARD_MODES_MAX {
+            modes.remove(0);
+        }
+        modes.push(mode);
+    }
+
+    fn set_keyboard_mode(&mut self, mode: KeyboardModes, how: KeyboardModesApplyBehavior) {
+        let modes = self.keyboard_modes();
+        let before = modes.pop().unwrap_or(KeyboardModes::NO_MODE);
+        modes.push(match how {
+            KeyboardModesApplyBehavior::Replace => mode,
+            KeyboardModesApplyBehavior::Union => before | mode,
+            KeyboardModesApplyBehavior::Difference => before & !mode,
+        });
     }
 
     fn pop_keyboard_modes(&mut self, count: u16) {
         let modes = self.keyboard_modes();
-        *modes = modes.saturating_sub(count);
+        modes.truncate(modes.len().saturating_sub(count.into()));
     }
 
     fn set_modify_other_keys(&mut self, mode: ModifyOtherKeys) {

@@ -12,7 +12,7 @@ const TAB_COLUMNS: usize = 8;
 /// A row of a grid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Row {
-    /// The text, without the blanks at its end unless the row wraps.
+    /// The text, without the blanks at its end unless the row wraps. What nobody sees is blank.
     pub text: String,
     /// The number of columns that the text fills.
     pub width: usize,
@@ -51,7 +51,9 @@ pub(super) fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
     let cells = &grid[line][..Column(grid.columns())];
     row.text.clear();
     row.wraps = cells.last().is_some_and(|cell| cell.flags.contains(Flags::WRAPLINE));
-    let is_blank = |cell: &Cell| matches!(cell.c, ' ' | '\t' | '\0') && cell.zerowidth().is_none();
+    let is_blank = |cell: &Cell| {
+        (matches!(cell.c, ' ' | '\t' | '\0') && cell.zerowidth().is_none()) || is_hidden(cell)
+    };
     let end = match row.wraps {
         true => cells.len(),
         false => cells.iter().rposition(|cell| !is_blank(cell)).map_or(0, |last| last + 1),
@@ -65,6 +67,10 @@ pub(super) fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
             continue;
         }
+        if is_hidden(cell) {
+            row.text.push(' ');
+            continue;
+        }
         row.text.push(if cell.c == '\0' { ' ' } else { cell.c });
         if cell.c == '\t' {
             // The grid has a tab in its first column, and blanks up to the next tab stop.
@@ -76,4 +82,9 @@ pub(super) fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
             row.text.extend(marks);
         }
     }
+}
+
+/// Whether nobody sees what a cell contains: it is concealed, or has the colour of what is behind it.
+fn is_hidden(cell: &Cell) -> bool {
+    cell.flags.contains(Flags::HIDDEN) || cell.fg == cell.bg
 }

@@ -7,7 +7,7 @@ use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCharset};
 
-use super::Screen;
+use super::{Screen, clusters::may_be_emoji};
 use protocol::control::SNAPSHOT_BYTES_MAX;
 
 /// The sequences before a snapshot, which begin an update and turn off modes that would disturb
@@ -32,7 +32,7 @@ const ATTRIBUTES: [(Flags, &str); 11] = [
 
 /// The modes that a program sets and that stay set after the snapshot, with the bytes that turn
 /// each mode on and off.
-const MODES: [(TermMode, &str, &str); 12] = [
+const MODES: [(TermMode, &str, &str); 11] = [
     (TermMode::LINE_WRAP, "\x1b[?7h", "\x1b[?7l"),
     (TermMode::INSERT, "\x1b[4h", "\x1b[4l"),
     (TermMode::APP_CURSOR, "\x1b[?1h", "\x1b[?1l"),
@@ -44,7 +44,6 @@ const MODES: [(TermMode, &str, &str); 12] = [
     (TermMode::MOUSE_MOTION, "\x1b[?1003h", "\x1b[?1003l"),
     (TermMode::UTF8_MOUSE, "\x1b[?1005h", "\x1b[?1005l"),
     (TermMode::SGR_MOUSE, "\x1b[?1006h", "\x1b[?1006l"),
-    (TermMode::ALTERNATE_SCROLL, "\x1b[?1007h", "\x1b[?1007l"),
 ];
 
 impl Screen {
@@ -69,6 +68,10 @@ impl Screen {
         for (mode, on, off) in MODES {
             snapshot.add(if self.term.mode().contains(mode) { on } else { off });
         }
+        if let Some(is_on) = self.state.alternate_scroll {
+            snapshot.add(if is_on { "\x1b[?1007h" } else { "\x1b[?1007l" });
+        }
+        snapshot.keyboard(self);
         let row = cursor.row - top;
         snapshot.put_cursor(self, row, columns);
         if cursor.visible && cursor.column < columns {
@@ -102,6 +105,7 @@ impl Snapshot {
             }
         };
         let end = (0..columns).rev().find(|&column| is_painted(&row[Column(column)]));
+        let mut is_doubtful = false;
         for column in 0..end.map_or(0, |end| end + 1) {
             // The limit is reached only if a program paints millions of attributes.
             if self.text.len() > SNAPSHOT_BYTES_MAX {
@@ -112,13 +116,29 @@ impl Snapshot {
             if cell.flags.contains(Flags::WIDE_CHAR_SPACER) {
                 continue;
             }
+            if std::mem::take(&mut is_doubtful) {
+                self.add(&format!("\x1b[{}G", column + 1));
+            }
             if is_cut {
                 self.set_style(cell);
                 self.text.push(' ');
             } else {
                 self.cell(cell);
+                is_doubtful = has_doubtful_width(cell);
             }
         }
+    }
+
+    /// Sets the keyboard modes of the screen that is shown, also on a terminal that has some from an
+    /// earlier snapshot.
+    fn keyboard(&mut self, screen: &Screen) {
+        let keyboard = &screen.state.keyboard;
+        let modes = if screen.alternate() { &keyboard.alternate } else { &keyboard.primary };
+        self.add("\x1b[<99u");
+        for mode in modes {
+            self.add(&format!("\x1b[>{}u", mode.bits()));
+        }
+        self.add(if keyboard.other_keys { "\x1b[>4;2m" } else { "\x1b[>4m" });
     }
 
     fn cell(&mut self, cell: &Cell) {
@@ -172,6 +192,11 @@ impl Snapshot {
             self.style = Some(style);
         }
     }
+}
+
+/// Whether terminals disagree on the columns of a cell: it may be an emoji, or it has marks.
+fn has_doubtful_width(cell: &Cell) -> bool {
+    may_be_emoji(cell.c) || cell.zerowidth().is_some()
 }
 
 /// Appends a colour's code. `black` is the code of black, from which the other codes are counted.

@@ -26,11 +26,11 @@ struct DeferredRecord {
 
 impl Deferred {
     pub(super) fn push(&mut self, record: Record, may_be_own: bool) {
-        self.bytes += record.bytes();
+        self.bytes += record.text().len();
         self.records.push_back(DeferredRecord { record, may_be_own });
         while self.records.len() > RECORDS_MAX || self.bytes > BYTES_MAX {
             let Some(oldest) = self.records.pop_front() else { return };
-            self.bytes -= oldest.record.bytes();
+            self.bytes -= oldest.record.text().len();
         }
     }
 

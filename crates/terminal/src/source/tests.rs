@@ -22,6 +22,21 @@ fn transcript_is_the_only_source() {
 }
 
 #[test]
+fn arrow_behind_other_text_is_told_once() {
+    check(expect![[r#"
+        run agent with a transcript
+        0 prints >\s
+        0 owned 0
+        600 transcript 0 reply So: ->relay:Bob <<<hi>>>\nand ->relay:Bob <<<hi>>>
+            600 logs Not sent: the message that begins with `So: ->relay:Bob <<<hi>>>` has other text before the arrow; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
+            600 types [relay 789200 from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `So: ->relay:Bob <<<hi>>>` has other text before the arrow; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.\n[/relay 789200]
+        700 transcript 0 reply So: ->relay:Bob <<<hi>>>
+            750 types \r
+        9000 ends
+    "#]]);
+}
+
+#[test]
 fn reply_that_repeats_what_was_received_is_sent() {
     check(expect![[r#"
         run agent with a transcript

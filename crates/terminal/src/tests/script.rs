@@ -497,6 +497,8 @@ fn message(line: &str) -> IncomingMessage {
         hops: word("").strip_prefix("hops:").map(stated_hops),
         requires_ack: true,
         auth: Some(Proof::Claim),
+        topic: None,
+        thread: None,
         body: body.to_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! The description of one agent CLI's transcripts: how they are parsed, and where they are.
 
-use super::Parser;
+use super::Row;
 use serde::Deserialize;
 use std::{
     fmt,
@@ -21,8 +21,9 @@ pub struct Format {
     pub path_of_session: Option<fn(&str) -> String>,
     /// The way in which the transcripts of one process are found among the CLI's transcripts.
     pub location: Location,
-    /// Makes a parser for one file.
-    pub(crate) parser: fn() -> Box<dyn Parser>,
+    /// Reads a line, which is a JSON object. Returns `None` for a line that is not of the agent's
+    /// conversation.
+    pub(crate) row: fn(&str) -> Option<Row<'_>>,
     /// The lines of an example: a prompt and its reply, with TEXT for the text of both.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) turn: &'static str,

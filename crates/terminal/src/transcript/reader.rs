@@ -1,8 +1,10 @@
 //! A reader of one transcript, which takes bytes as they are appended and returns the records of
 //! whole lines.
 
-use super::{DedupWindow, Format, Parser, Record};
+use super::{Format, Record, Row, known::KnownParts};
+use crate::foreign_json::repaired;
 use serde::Deserialize;
+use std::{borrow::Cow, mem};
 
 /// The longest line that is read, in bytes. Longer lines are skipped: no message is that long, but
 /// the output of a tool may be.
@@ -17,17 +19,17 @@ const TIMESTAMP_BYTES_MAX: usize = 64;
 /// run of the program and are skipped.
 #[derive(Debug)]
 pub struct Reader {
-    parser: Box<dyn Parser>,
+    row: fn(&str) -> Option<Row<'_>>,
     /// The time before which lines are skipped: a UTC timestamp as all formats write it, for
     /// example `2026-11-20T12:00:00.000Z`. Such timestamps can be compared as texts.
     since: String,
-    /// The timestamp up to which, after a restart, lines count as read before although their hashes
-    /// are forgotten.
-    read_until: String,
     /// The beginning of a line whose end has not been read yet.
     line: Vec<u8>,
     is_overlong: bool,
-    lines: DedupWindow,
+    known: KnownParts,
+    /// Whether the present turn has had no prompt. A reply in such a turn is a summary of the
+    /// conversation. It is skipped, since it may quote messages that were sent before.
+    is_unprompted: bool,
 }
 
 impl Reader {
@@ -35,26 +37,25 @@ impl Reader {
     #[must_use]
     pub fn new(format: &Format, since: String) -> Self {
         Self {
-            parser: (format.parser)(),
+            row: format.row,
             since,
-            read_until: String::new(),
             line: Vec::new(),
             is_overlong: false,
-            lines: DedupWindow::default(),
+            known: KnownParts::default(),
+            is_unprompted: false,
         }
     }
 
     /// Changes the timestamp before which lines are skipped, because the system's clock was set.
     pub fn set_since(&mut self, since: String) {
         self.since = since;
+        self.known.clock_was_set();
     }
 
-    /// Begins again at the file's first byte. Lines that were read before are skipped.
+    /// Begins again at the file's first byte. What was read before is skipped.
     pub fn restart(&mut self) {
         self.line.clear();
         self.is_overlong = false;
-        self.read_until.clear();
-        self.read_until.push_str(self.lines.forgotten());
     }
 
     /// Reads the file's next bytes.
@@ -69,8 +70,8 @@ impl Reader {
                 self.line.extend_from_slice(piece);
             }
             if pieces.peek().is_some() {
-                let line = std::mem::take(&mut self.line);
-                if !std::mem::take(&mut self.is_overlong) {
+                let line = mem::take(&mut self.line);
+                if !mem::take(&mut self.is_overlong) {
                     self.line(&line, records);
                 }
             }
@@ -80,17 +81,26 @@ impl Reader {
     fn line(&mut self, line: &[u8], records: &mut Vec<Record>) {
         #[derive(Deserialize)]
         struct Dated<'a> {
-            timestamp: Option<&'a str>,
+            #[serde(borrow)]
+            timestamp: Option<Cow<'a, str>>,
         }
-        let Ok(line) = std::str::from_utf8(line) else { return };
-        let dated: Result<Dated<'_>, _> = serde_json::from_str(line);
+        let line = repaired(line);
+        let dated: Result<Dated<'_>, _> = serde_json::from_str(&line);
         // A line without a timestamp is no part of the conversation.
         let timestamp = dated.ok().and_then(|dated| dated.timestamp);
-        let timestamp = timestamp.filter(|timestamp| timestamp.len() <= TIMESTAMP_BYTES_MAX);
-        let Some(timestamp) = timestamp else { return };
-        let is_new = timestamp >= &*self.since && timestamp > &*self.read_until;
-        if is_new && self.lines.insert(line, timestamp) {
-            self.parser.read(line, timestamp, records);
+        let is_recent = |timestamp: &Cow<'_, str>| {
+            timestamp.len() <= TIMESTAMP_BYTES_MAX && **timestamp >= *self.since
+        };
+        let Some(timestamp) = timestamp.filter(is_recent) else { return };
+        let Some(row) = (self.row)(&line) else { return };
+        for record in self.known.take_new(row, &timestamp) {
+            match record {
+                Record::TurnBegan => self.is_unprompted = true,
+                Record::Prompt(_) => self.is_unprompted = false,
+                Record::Reply(_) if self.is_unprompted => continue,
+                Record::Reply(_) | Record::TurnOver => {}
+            }
+            records.push(record);
         }
     }
 }

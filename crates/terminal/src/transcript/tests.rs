@@ -1,6 +1,6 @@
 //! Tests of reading transcripts that hold for every format.
 
-use super::{dedup::TEXTS_MAX, reader::LINE_BYTES_MAX, *};
+use super::{known::PARTS_MAX, reader::LINE_BYTES_MAX, *};
 use crate::agents;
 
 const SINCE: &str = "2026-11-20T12:00:00.000Z";
@@ -25,6 +25,7 @@ fn lines(records: &[Record]) -> Vec<String> {
     let lines = records.iter().map(|record| match record {
         Record::Prompt(text) => format!("prompt {text}"),
         Record::Reply(text) => format!("reply {text}"),
+        Record::TurnBegan => "begin".to_owned(),
         Record::TurnOver => "over".to_owned(),
     });
     lines.collect()
@@ -65,17 +66,71 @@ fn overlong_line_is_skipped() {
     assert_eq!(lines(&records), ["reply 1", "reply 2"]);
 }
 
+/// Returns a turn in this format as a CLI appends it again: with other members around.
+fn changed(format: &Format, text: &str, timestamp: &str) -> String {
+    let turn = format.turn_of(text);
+    let rows = turn.lines().map(|row| {
+        let mut row: serde_json::Value = serde_json::from_str(row).unwrap();
+        row["timestamp"] = timestamp.into();
+        row["gitBranch"] = "another".into();
+        format!("{row}\n")
+    });
+    rows.collect()
+}
+
 #[test]
-fn dedup_window_forgets_the_oldest_text_beyond_its_bound() {
-    let mut window = DedupWindow::default();
-    for id in 0..TEXTS_MAX {
-        assert!(window.insert(&id.to_string(), SINCE));
+fn row_that_is_appended_again_is_old_in_every_format() {
+    for format in agents::formats() {
+        let (mut reader, mut records) = (Reader::new(format, SINCE.to_owned()), Vec::new());
+        let at =
+            |second: usize| format!("2026-11-20T12:{:02}:{:02}.000Z", second / 60, second % 60);
+        let others: String =
+            (2..3000).map(|id| changed(format, &id.to_string(), &at(id))).collect();
+        reader.feed(format.turn_of("one").as_bytes(), &mut records);
+        for file in [&*changed(format, "one", &at(1)), &others, &changed(format, "one", &at(1))] {
+            reader.feed(file.as_bytes(), &mut records);
+        }
+        let count = records.iter().filter(|record| record.text() == "one").count();
+        assert_eq!(count, 2, "{format:?}: a prompt and a reply");
     }
-    assert!(!window.insert("0", SINCE));
-    assert_eq!(window.forgotten(), "");
-    assert!(window.insert("beyond the bound", SINCE));
-    assert_eq!(window.forgotten(), SINCE);
-    assert!(window.insert("0", SINCE));
+}
+
+#[test]
+fn row_that_grows_gives_only_what_is_new() {
+    let (mut reader, mut records) = (reader(), Vec::new());
+    for text in ["", "one", "one", "one, two", "other", "one, two", "one, two, three"] {
+        let row = reply(1, SINCE).replace("\"content\":\"1\"", &format!("\"content\":\"{text}\""));
+        reader.feed(row.as_bytes(), &mut records);
+    }
+    assert_eq!(lines(&records), ["reply one", "reply , two", "reply , three"]);
+}
+
+/// Half of a surrogate pair, a byte that is not UTF-8, a NUL, and a part of a later version.
+#[test]
+fn rest_of_a_strange_row_counts() {
+    let reply = |content: &str| {
+        format!(
+            "{{\"type\":\"assistant\",\"timestamp\":\"{SINCE}\",\"message\":{{\"content\":[{content}]}}}}\n"
+        )
+    };
+    let strange = [
+        (reply(r#"{"text":"a \ud83d b"}"#).into_bytes(), "reply a \u{fffd} b"),
+        (reply(r#"{"text":"a ~ b"}"#).replace('~', "\0").into_bytes(), "reply a   b"),
+        (reply(r#"{"text":{"a":1}},7,{"text":"after it"}"#).into_bytes(), "reply after it"),
+        (
+            reply(r#"{"text":"c ~ d"}"#)
+                .bytes()
+                .map(|b| if b == b'~' { 0xff } else { b })
+                .collect(),
+            "reply c \u{fffd} d",
+        ),
+    ];
+    for (row, expected) in strange {
+        let claude = agents::format("claude").expect("it is listed");
+        let (mut reader, mut records) = (Reader::new(claude, SINCE.to_owned()), Vec::new());
+        reader.feed(&row, &mut records);
+        assert_eq!(lines(&records), [expected]);
+    }
 }
 
 #[test]
@@ -84,9 +139,9 @@ fn long_file_that_is_written_anew_is_not_read_twice() {
     // In each case, 100 lines have the same timestamp.
     let line = |id: usize| {
         let (second, ms) = (id / 500, id % 500 / 100);
-        reply(id, &format!("2026-11-20T12:00:{second:02}.{ms:03}Z"))
+        reply(id, &format!("2026-11-20T12:{:02}:{:02}.{ms:03}Z", second / 60, second % 60))
     };
-    let count = TEXTS_MAX + 250;
+    let count = 3 * PARTS_MAX + 250;
     let mut file: String = (0..count).map(line).collect();
     reader.feed(file.as_bytes(), &mut records);
     assert_eq!(records.len(), count);

@@ -4,7 +4,12 @@ use super::{super::EVENTS_MAX, *};
 use crossbeam_channel::{Receiver, bounded};
 use protocol::calendar;
 use sha2::{Digest as _, Sha256};
-use std::{fs::File, io::Write as _, process::id, slice};
+use std::{
+    fs::File,
+    io::Write as _,
+    process::{Command, id},
+    slice,
+};
 use terminal::{agents, transcript::Record};
 
 /// A CLI's home with the directory `here`, in which the CLI's agents work. Removed when dropped.
@@ -463,6 +468,55 @@ fn file_that_is_no_transcript_of_the_agent_is_not_read() {
     let mut search = home.search("claude");
     name(&mut search, &own, 0, &sender);
     assert!(search.is_named_by_hooks);
+}
+
+/// What others may have written does not count, however the file was found and whenever it changed.
+#[test]
+fn file_that_others_can_change_is_not_read() {
+    let home = TestHome::new("writable");
+    let (sender, events) = bounded(EVENTS_MAX);
+    let run = |program: &str, first: &str, paths: &[&Path]| {
+        assert!(Command::new(program).arg(first).args(paths).status().unwrap().success());
+    };
+    let line = |word: &str| fs::read_to_string(home.session("line", &[(word, 0)])).unwrap();
+    let mut search = home.search("claude");
+    search.started_ms -= 60_000;
+    let listed = format!("{{\"sessionId\":\"a\",\"startedAt\":{}}}", clock::unix_ms());
+    home.write(&format!("sessions/{}.json", id()), &listed);
+    let own = home.session("a", &[("first", 0)]);
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["first"]);
+    run("chmod", "666", &[&own]);
+    append(&own, &line("forged"), 0);
+    look(&mut search, &sender);
+    run("chmod", "644", &[&own]);
+    append(&own, &line("second"), 0);
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["second"]);
+    let elsewhere = home.write("elsewhere.jsonl", &line("by a link"));
+    fs::remove_file(&own).unwrap();
+    run("ln", "-s", &[&elsewhere, &own]);
+    look(&mut search, &sender);
+    fs::remove_file(&own).unwrap();
+    home.write("projects/here/a.jsonl", &line("third"));
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["third"]);
+    let forged = home.write("forged.jsonl", &(line("a long forged word") + &line("another")));
+    run("chmod", "666", &[&forged]);
+    fs::rename(&forged, &own).unwrap();
+    look(&mut search, &sender);
+    run("chmod", "644", &[&own]);
+    append(&own, &line("fourth"), 0);
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["fourth"]);
+    let mut search = home.search("codex");
+    let rollout = home.rollout("writable", "\"source\":\"cli\"");
+    run("chmod", "666", &[&rollout]);
+    look(&mut search, &sender);
+    assert!(search.followed.is_empty());
+    run("chmod", "644", &[&rollout]);
+    look(&mut search, &sender);
+    assert_eq!(search.followed.len(), 1);
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Claude Code's transcripts, from 2.0 on: `projects/<directory>/<session>.jsonl`.
 
-use crate::transcript::{
-    Format, Home, Location, Parser, ProcessFile, ProcessSession, Record, texts,
-};
+use crate::transcript::{Format, Home, Location, ProcessFile, ProcessSession, Record, Row, texts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 pub(super) static FORMAT: Format = Format {
     name: "claude",
@@ -15,20 +14,18 @@ pub(super) static FORMAT: Format = Format {
         path: |pid| format!("sessions/{pid}.json"),
         session: ProcessSession::of_id_and_start,
     }),
-    parser: || Box::new(Lines),
+    row,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
-
-/// A parser without state, since no line depends on another.
-#[derive(Debug)]
-struct Lines;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
+    #[serde(borrow, default)]
+    uuid: Option<Cow<'a, str>>,
     #[serde(default)]
     subtype: Option<&'a str>,
     /// Whether a subagent wrote the line.
@@ -57,28 +54,22 @@ struct Message<'a> {
     content: &'a RawValue,
 }
 
-impl Parser for Lines {
-    fn read(&mut self, line: &str, _timestamp: &str, records: &mut Vec<Record>) {
-        let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { return };
-        let is_of_another = line.is_sidechain || line.forked_from.is_some();
-        let is_not_said = line.is_meta || line.is_api_error_message || line.is_compact_summary;
-        if is_of_another || is_not_said {
-            return;
-        }
-        match (line.kind, line.subtype, line.message) {
-            ("system", Some("turn_duration"), _) => records.push(Record::TurnOver),
-            ("user", ..) if line.interrupted_message_id.is_some() => {
-                records.push(Record::TurnOver);
-            }
-            ("user", _, Some(message)) => {
-                records.extend(texts(message.content).into_iter().map(Record::Prompt));
-            }
-            ("assistant", _, Some(message)) => {
-                records.extend(texts(message.content).into_iter().map(Record::Reply));
-            }
-            _ => {}
-        }
+fn row(line: &str) -> Option<Row<'_>> {
+    let line: Line<'_> = serde_json::from_str(line).ok()?;
+    let is_of_another = line.is_sidechain || line.forked_from.is_some();
+    let is_not_said = line.is_meta || line.is_api_error_message || line.is_compact_summary;
+    if is_of_another || is_not_said {
+        return None;
     }
+    let all = |content, make: fn(String) -> Record| texts(content).into_iter().map(make).collect();
+    let records = match (line.kind, line.subtype, line.message) {
+        ("system", Some("turn_duration"), _) => vec![Record::TurnOver],
+        ("user", ..) if line.interrupted_message_id.is_some() => vec![Record::TurnOver],
+        ("user", _, Some(message)) => all(message.content, Record::Prompt),
+        ("assistant", _, Some(message)) => all(message.content, Record::Reply),
+        _ => return None,
+    };
+    Some(Row { id: line.uuid, records })
 }
 
 #[cfg(test)]

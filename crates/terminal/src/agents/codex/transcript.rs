@@ -1,9 +1,9 @@
 //! Codex's transcripts: `sessions/<year>/<month>/<day>/rollout-*.jsonl`.
 
-use crate::transcript::{Format, Home, Leader, Location, Parser, Record, texts};
+use crate::transcript::{Format, Home, Leader, Location, Record, Row, texts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 pub(super) static FORMAT: Format = Format {
     name: "codex",
@@ -11,17 +11,10 @@ pub(super) static FORMAT: Format = Format {
     folders: "sessions/*/*/*",
     path_of_session: None,
     location: Location::ByFirstLine { leader, is_kept_open: true, project_list: None },
-    parser: || Box::new(Lines::default()),
+    row,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
-
-#[derive(Debug, Default)]
-struct Lines {
-    /// Whether the turn has a prompt. A reply in a turn without a prompt is a summary of the
-    /// conversation. It is skipped, since it may quote messages that were sent before.
-    has_prompt: bool,
-}
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -35,6 +28,10 @@ struct Line<'a> {
 struct Payload<'a> {
     #[serde(rename = "type", default)]
     kind: Option<&'a str>,
+    #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    turn_id: Option<Cow<'a, str>>,
     #[serde(default)]
     role: Option<&'a str>,
     #[serde(borrow, default)]
@@ -51,33 +48,33 @@ struct Item<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
     content: Option<&'a RawValue>,
 }
 
-impl Parser for Lines {
-    fn read(&mut self, line: &str, _timestamp: &str, records: &mut Vec<Record>) {
-        let Ok(Line { kind, payload }) = serde_json::from_str(line) else { return };
-        match (kind, payload.kind, payload.role, payload.item) {
-            ("response_item", Some("message"), Some("assistant"), _) if self.has_prompt => {
-                let texts = payload.content.map(texts).unwrap_or_default();
-                records.extend(texts.into_iter().map(Record::Reply));
-            }
-            ("event_msg", Some("item_completed"), _, Some(item)) if item.kind == "UserMessage" => {
-                let texts = item.content.map(texts).unwrap_or_default();
-                records.push(Record::Prompt(texts.concat()));
-                self.has_prompt = true;
-            }
-            ("event_msg", Some("user_message"), ..) => {
-                records.extend(payload.message.map(Record::Prompt));
-                self.has_prompt = true;
-            }
-            ("event_msg", Some("task_started"), ..) => self.has_prompt = false,
-            ("event_msg", Some("task_complete" | "turn_aborted"), ..) => {
-                records.push(Record::TurnOver);
-            }
-            _ => {}
+fn row(line: &str) -> Option<Row<'_>> {
+    let Line { kind, payload } = serde_json::from_str(line).ok()?;
+    Some(match (kind, payload.kind, payload.role, payload.item) {
+        ("response_item", Some("message"), Some("assistant"), _) => {
+            let texts = payload.content.map(texts).unwrap_or_default();
+            Row { id: payload.id, records: texts.into_iter().map(Record::Reply).collect() }
         }
-    }
+        ("event_msg", Some("item_completed"), _, Some(item)) if item.kind == "UserMessage" => {
+            let texts = item.content.map(texts).unwrap_or_default();
+            Row { id: item.id, records: vec![Record::Prompt(texts.concat())] }
+        }
+        ("event_msg", Some("user_message"), ..) => {
+            Row { id: None, records: payload.message.map(Record::Prompt).into_iter().collect() }
+        }
+        ("event_msg", Some("task_started"), ..) => {
+            Row { id: payload.turn_id, records: vec![Record::TurnBegan] }
+        }
+        ("event_msg", Some("task_complete" | "turn_aborted"), ..) => {
+            Row { id: payload.turn_id, records: vec![Record::TurnOver] }
+        }
+        _ => return None,
+    })
 }
 
 /// Reads the first line of a transcript: the working directory, and the source of the conversation.
@@ -146,7 +143,7 @@ mod tests {
 {"timestamp":"2026-11-20T12:00:03.000Z","type":"compacted","payload":{"message":"m","replacement_history":[]}}
 {"timestamp":"2026-11-20T12:00:03.000Z","type":"event_msg","payload":{"type":"turn_aborted","reason":"interrupted"}}
 "#,
-            &["prompt Hello there", "reply Said so", "over", "over"],
+            &["begin", "prompt Hello there", "reply Said so", "over", "begin", "over"],
         );
     }
 

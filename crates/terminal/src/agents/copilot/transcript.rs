@@ -1,9 +1,9 @@
 //! GitHub Copilot CLI's transcripts: `session-state/<session>/events.jsonl`.
 
-use crate::transcript::{Format, Home, Leader, Location, Parser, Record};
+use crate::transcript::{Format, Home, Leader, Location, Record, Row};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::path::Path;
+use std::{borrow::Cow, path::Path};
 
 pub(super) static FORMAT: Format = Format {
     name: "copilot",
@@ -11,20 +11,18 @@ pub(super) static FORMAT: Format = Format {
     folders: "session-state/*",
     path_of_session: Some(|id| format!("session-state/{id}/events.jsonl")),
     location: Location::ByFirstLine { leader, is_kept_open: false, project_list: None },
-    parser: || Box::new(Lines),
+    row,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
-
-/// A parser without state, since no line depends on another.
-#[derive(Debug)]
-struct Lines;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'a str,
+    #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
     /// The subagent that the line is about.
     #[serde(borrow, default)]
     agent_id: Option<&'a RawValue>,
@@ -40,17 +38,19 @@ struct Data<'a> {
     source: Option<&'a RawValue>,
 }
 
-impl Parser for Lines {
-    fn read(&mut self, line: &str, _timestamp: &str, records: &mut Vec<Record>) {
-        let Ok(Line { kind, agent_id: None, data }) = serde_json::from_str(line) else { return };
-        let text = data.content.filter(|text| !text.is_empty());
-        match kind {
-            "user.message" if data.source.is_none() => records.extend(text.map(Record::Prompt)),
-            "assistant.message" => records.extend(text.map(Record::Reply)),
-            "abort" => records.push(Record::TurnOver),
-            _ => {}
-        }
+fn row(line: &str) -> Option<Row<'_>> {
+    let line: Line<'_> = serde_json::from_str(line).ok()?;
+    if line.agent_id.is_some() {
+        return None;
     }
+    let text = line.data.content.filter(|text| !text.is_empty());
+    let record = match line.kind {
+        "user.message" if line.data.source.is_none() => text.map(Record::Prompt),
+        "assistant.message" => text.map(Record::Reply),
+        "abort" => Some(Record::TurnOver),
+        _ => None,
+    };
+    Some(Row { id: line.id, records: vec![record?] })
 }
 
 /// Reads the first line of a transcript: the working directory. Subagents have no transcripts of

@@ -1,12 +1,11 @@
 //! Gemini CLI's transcripts: `tmp/<project>/chats/session-*.jsonl`.
 
-use crate::transcript::{
-    DedupWindow, Format, Home, Leader, Location, Parser, ProjectList, Record, texts,
-};
+use crate::transcript::{Format, Home, Leader, Location, ProjectList, Record, Row, texts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 use std::{
+    borrow::Cow,
     collections::HashMap,
     path::{Path, PathBuf},
 };
@@ -21,45 +20,36 @@ pub(super) static FORMAT: Format = Format {
         is_kept_open: false,
         project_list: Some(ProjectList { path: "projects.json", folder }),
     },
-    parser: || Box::new(Lines::default()),
+    row,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
 
-#[derive(Debug, Default)]
-struct Lines {
-    /// The ids of the messages read so far. Gemini CLI writes a message again, under the same id,
-    /// when the results of the message's tool calls are known.
-    ids: DedupWindow,
-}
-
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
-    id: &'a str,
+    id: Cow<'a, str>,
     #[serde(rename = "type")]
     kind: &'a str,
     #[serde(borrow)]
     content: &'a RawValue,
 }
 
-impl Parser for Lines {
-    fn read(&mut self, line: &str, timestamp: &str, records: &mut Vec<Record>) {
-        let Ok(Line { id, kind, content }) = serde_json::from_str(line) else { return };
-        // When the person interrupts a message, all messages are written again with new ids and
-        // timestamps. In these copies, the content of the agent's messages is a list and not a
-        // string.
-        let is_first_copy = content.get().starts_with('"');
-        let text = texts(content).concat();
-        if text.is_empty() || !self.ids.insert(id, timestamp) {
-            return;
-        }
-        match kind {
-            "user" => records.push(Record::Prompt(text)),
-            "gemini" if is_first_copy => records.push(Record::Reply(text)),
-            _ => {}
-        }
-    }
+/// Gemini CLI writes a message again, under the same id, when the results of the message's tool
+/// calls are known.
+fn row(line: &str) -> Option<Row<'_>> {
+    let Line { id, kind, content } = serde_json::from_str(line).ok()?;
+    // When the person interrupts a message, all messages are written again with new ids and
+    // timestamps. In these copies, the content of the agent's messages is a list and not a string.
+    let is_first_copy = content.get().starts_with('"');
+    let text = texts(content).concat();
+    let record = match kind {
+        _ if text.is_empty() => return None,
+        "user" => Record::Prompt(text),
+        "gemini" if is_first_copy => Record::Reply(text),
+        _ => return None,
+    };
+    Some(Row { id: Some(id), records: vec![record] })
 }
 
 /// Reads the first line of a transcript: the kind of agent, and the hash of the working directory.

@@ -1,7 +1,12 @@
 //! Qwen Code's transcripts: `projects/<directory>/chats/<session>.jsonl`.
 
-use crate::transcript::{Format, Home, Location, Parser, ProcessFile, ProcessSession, Record};
+use crate::{
+    foreign_json::elements,
+    transcript::{Format, Home, Location, ProcessFile, ProcessSession, Record, Row},
+};
 use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 pub(super) static FORMAT: Format = Format {
     name: "qwen",
@@ -12,47 +17,44 @@ pub(super) static FORMAT: Format = Format {
         path: |pid| format!("sessions/{pid}.json"),
         session: ProcessSession::of_id_and_start,
     }),
-    parser: || Box::new(Lines),
+    row,
     #[cfg(any(test, feature = "testing"))]
     turn: include_str!("turn.jsonl"),
 };
 
-/// A parser without state, since no line depends on another.
-#[derive(Debug)]
-struct Lines;
-
 #[derive(Deserialize)]
-struct Line {
+struct Line<'a> {
     #[serde(rename = "type")]
-    kind: String,
-    message: Option<Message>,
+    kind: &'a str,
+    #[serde(borrow, default)]
+    uuid: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Message<'a>,
 }
 
 #[derive(Deserialize)]
-struct Message {
-    #[serde(default)]
-    parts: Vec<Part>,
+struct Message<'a> {
+    #[serde(borrow)]
+    parts: &'a RawValue,
 }
 
 #[derive(Deserialize)]
 struct Part {
-    text: Option<String>,
+    text: String,
     /// Whether the agent thought the text and did not say it.
     #[serde(default)]
     thought: bool,
 }
 
-impl Parser for Lines {
-    fn read(&mut self, line: &str, _timestamp: &str, records: &mut Vec<Record>) {
-        let Ok(Line { kind, message: Some(message) }) = serde_json::from_str(line) else { return };
-        let make = match &*kind {
-            "user" => Record::Prompt,
-            "assistant" => Record::Reply,
-            _ => return,
-        };
-        let said = message.parts.into_iter().filter(|part| !part.thought);
-        records.extend(said.filter_map(|part| part.text).map(make));
-    }
+fn row(line: &str) -> Option<Row<'_>> {
+    let Line { kind, uuid, message } = serde_json::from_str(line).ok()?;
+    let make = match kind {
+        "user" => Record::Prompt,
+        "assistant" => Record::Reply,
+        _ => return None,
+    };
+    let parts = elements::<Part>(message.parts).into_iter().filter(|part| !part.thought);
+    Some(Row { id: uuid, records: parts.map(|part| make(part.text)).collect() })
 }
 
 #[cfg(test)]

@@ -11,6 +11,10 @@ fn messages_in_fences_are_text() {
         ("   ````md", "  `````"),
         ("● ```rust", "  ```"),
         ("      ~~~ x`y", "~~~"),
+        ("- ```", "  ```"),
+        ("  * ~~~sh", "    ~~~"),
+        ("+ 12) ```", "```"),
+        ("1. ```text", "   ```"),
     ] {
         let inside =
             "->relay:Bob <<<\r\nInside>>>\r\n[[RELAY]]{}[[/RELAY]]\r\n``\r\n``` x\r\n~~~ x\r\n";
@@ -25,7 +29,7 @@ fn messages_in_fences_are_text() {
 #[test]
 fn malformed_fence_is_text() {
     check(
-        "```a`b\n``\n~~\n->relay:Bob <<< Hello>>>\n",
+        "```a`b\n``\n~~\n-```\n1.```\n- ``\n->relay:Bob <<< Hello>>>\n",
         expect![[r#"
         Bob: "Hello"
     "#]],
@@ -94,25 +98,25 @@ fn malformed_block_is_reported_with_the_reason() {
     check(
         "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"message\", body}\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block cannot be read (it is not JSON: key must be a string at line 1 column 34); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (it is not JSON: key must be a string at line 1 column 34); it has to be JSON with to, type, and body or data, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
     check(
         "[[RELAY]]\n{\"to\": \"Bob\", \"body\": \"x\"}\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block cannot be read (there is no `type`); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (there is no `type`); it has to be JSON with to, type, and body or data, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
     check(
         "[[RELAY]]\n{\"to\": \"B b\", \"type\": \"message\", \"body\": \"x\"}\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block cannot be read (`B b` is not an agent's name); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (`B b` is not an agent's name); it has to be JSON with to, type, and body or data, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
     check(
         "[[RELAY]]\n[[/RELAY]]\n",
         expect![[r#"
-            ! Not sent: the [[RELAY]] block cannot be read (it is empty); it has to be JSON with to, type and body, between [[RELAY]] and [[/RELAY]].
+            ! Not sent: the [[RELAY]] block cannot be read (it is empty); it has to be JSON with to, type, and body or data, between [[RELAY]] and [[/RELAY]].
         "#]],
     );
 }
@@ -157,11 +161,15 @@ fn opening_line_ends_an_open_block() {
 }
 
 #[test]
-fn block_with_data_and_an_empty_body_is_a_message() {
+fn block_needs_a_body_or_data() {
     check(
-        "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"body\": \"\", \"data\": 1}\n[[/RELAY]]\n",
+        "[[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"body\": \"\", \"data\": 1}\n[[/RELAY]]\n\
+         [[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\", \"data\": [2]}\n[[/RELAY]]\n\
+         [[RELAY]]\n{\"to\": \"Bob\", \"type\": \"note\"}\n[[/RELAY]]\n",
         expect![[r#"
             Bob data=1 kind=note: ""
+            Bob data=[2] kind=note: ""
+            ! Not sent: the message that begins with `[[RELAY]]` is empty; write its text before its end.
         "#]],
     );
 }

@@ -6,8 +6,6 @@ use crate::extract::{Extracted, TextExtractor};
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let mut extractor = TextExtractor::new(false);
-    extractor.remember_injected("7f3a9c", "one\n->relay:Eve <<<\nleak it>>>\n```\nfour");
-    extractor.remember_injected("7f3a9d", "hello");
     let mut extracted = Vec::new();
     extractor.read(text, &mut extracted);
     let found: Vec<String> = extracted
@@ -73,8 +71,9 @@ fn message_in_a_quoted_frame_is_reported() {
         ),
         &["Quoted ->relay:Eve <<<", "Bob: after", "Quoted ->relay:Eve <<<", "Cid: b"],
     );
-    // A frame with unknown digits counts as no frame.
-    check(&FRAME.replace("7f3a9c", "000000").replace("```\n", ""), &["Eve: leak it"]);
+    // A frame of another run may have any digits. A header without its end is no frame.
+    check(&FRAME.replace("7f3a9c", "000000"), &["Quoted ->relay:Eve <<<"]);
+    check(&FRAME.replace("[/relay 7f3a9c]", "").replace("```\n", ""), &["Eve: leak it"]);
 }
 
 #[test]
@@ -93,8 +92,7 @@ fn message_that_quotes_a_frame_may_end_with_it() {
         &format!("->relay:Bob <<<\n{header}\nwas how it began>>>\n->relay:Cid <<<b>>>"),
         &[&format!("Bob: {header}\nwas how it began"), "Cid: b"],
     );
-    // Of several headers with the same digits the last one counts, and no frame is much longer than
-    // it was typed.
+    // Of several headers with the same digits the last one counts.
     check(
         &format!("->relay:Bob <<<\n{header}\nit began>>>\n->relay:Cid <<<\n{FRAME}>>>"),
         &[
@@ -102,9 +100,22 @@ fn message_that_quotes_a_frame_may_end_with_it() {
             &format!("Cid: {header}\n{quoted}\n[/relay 7f3a9c]"),
         ],
     );
+}
+
+#[test]
+fn arrow_behind_other_text_is_reported() {
     check(
-        &format!("{header}\n{}->relay:Cid <<<b>>>\n[/relay 7f3a9c]", "text\n".repeat(30)),
-        &["Cid: b"],
+        "So: ->relay:Bob <<<hi>>>\n- ->relay:Cid <<<hi>>>\n1. ->relay:Cid <<<hi>>>",
+        &[
+            "Misplaced So: ->relay:Bob <<<hi>>>",
+            "Misplaced - ->relay:Cid <<<hi>>>",
+            "Misplaced 1. ->relay:Cid <<<hi>>>",
+        ],
+    );
+    check(
+        "`->relay:Bob <<<hi>>>`, \"->relay:Bob <<<\", \\->relay:Bob <<<, a ->relay:Bob, a ->relay:? <<<\n\
+         > ->relay:Bob <<<hi>>>\n| ->relay:Bob <<<hi>>> |\n    ->relay:Bob <<<hi>>>",
+        &[],
     );
 }
 

@@ -6,7 +6,7 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::extract::*;
 use crate::{
-    frame::{self, Entry, MessageFrame, Origin},
+    frame::{self, Entry, Head, MessageFrame, Origin},
     recipe::{Expansions, Form},
 };
 
@@ -123,7 +123,8 @@ impl Program {
 
 /// Returns the text that is typed, for this body, into a program whose screen is read.
 fn typed(body: &str, entry: Entry) -> String {
-    let origin = Origin::Delivery { from: "Ann", id: "1a2b3c4d", again: false, auth: None };
+    let head = Head { from: "Ann", id: "1a2b3c4d", ..Head::default() };
+    let origin = Origin::Delivery(head);
     let expands = &Expansions::default();
     let frame = MessageFrame { hex: HEX, origin, body, expands, escapes_marks: true };
     let bytes = String::from_utf8(frame.bytes(Form::Plain, entry)).expect("the frame is UTF-8");

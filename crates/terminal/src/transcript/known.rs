@@ -1,0 +1,105 @@
+//! A memory of what was read in a transcript, so that nothing is read twice.
+
+use super::{Record, Row};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, Hash, RandomState},
+    mem,
+};
+
+/// The most parts that one generation remembers. There are two, so that a part is known for at
+/// least so many others.
+pub(super) const PARTS_MAX: usize = 1 << 15;
+
+/// The parts of rows that were read, each remembered by a hash of what identifies it.
+///
+/// A CLI may append a row again, changed in its other members, or grown. So a part is known by its
+/// row's id and its place in the row; where rows have no id, by its row's timestamp, its place and
+/// its text.
+#[derive(Debug, Default)]
+pub(super) struct KnownParts {
+    hasher: RandomState,
+    new: Generation,
+    old: Generation,
+    /// The newest timestamp of what was forgotten. What is not newer counts as read.
+    forgotten: String,
+}
+
+/// Parts that are forgotten together.
+#[derive(Debug, Default)]
+struct Generation {
+    parts: HashMap<u64, Text>,
+    newest: String,
+}
+
+/// A text that was read.
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    bytes: usize,
+    hash: u64,
+}
+
+impl KnownParts {
+    /// Remembers the parts of a row. Returns what is new in them.
+    pub(super) fn take_new(&mut self, row: Row<'_>, timestamp: &str) -> Vec<Record> {
+        if timestamp <= &*self.forgotten {
+            return Vec::new();
+        }
+        let id = row.id.as_deref();
+        let records = row.records.into_iter().enumerate();
+        records.filter_map(|(place, record)| self.new_in(id, place, record, timestamp)).collect()
+    }
+
+    /// Forgets the timestamps of what was forgotten, since the clock was set.
+    pub(super) fn clock_was_set(&mut self) {
+        self.forgotten.clear();
+        self.new.newest.clear();
+        self.old.newest.clear();
+    }
+
+    /// Remembers a record of a row. Returns the record, or what a text has grown by.
+    fn new_in(
+        &mut self,
+        id: Option<&str>,
+        place: usize,
+        record: Record,
+        timestamp: &str,
+    ) -> Option<Record> {
+        let kind = mem::discriminant(&record);
+        let text = record.text();
+        let key = match id {
+            Some(id) => self.hash((id, kind, place)),
+            None => self.hash((timestamp, kind, place, text)),
+        };
+        let read = Text { bytes: text.len(), hash: self.hash(text) };
+        let Some(known) = self.find(key) else {
+            self.remember(key, read, timestamp);
+            return Some(record);
+        };
+        let begins_so = text.get(..known.bytes).is_some_and(|begin| self.hash(begin) == known.hash);
+        if known.bytes == text.len() || !begins_so {
+            return None;
+        }
+        self.remember(key, read, timestamp);
+        Some(record.without_first(known.bytes))
+    }
+
+    fn find(&self, key: u64) -> Option<Text> {
+        self.new.parts.get(&key).or_else(|| self.old.parts.get(&key)).copied()
+    }
+
+    fn remember(&mut self, key: u64, text: Text, timestamp: &str) {
+        if self.new.parts.len() == PARTS_MAX {
+            let forgotten = mem::replace(&mut self.old, mem::take(&mut self.new));
+            self.forgotten = mem::take(&mut self.forgotten).max(forgotten.newest);
+        }
+        self.new.parts.insert(key, text);
+        if timestamp > &*self.new.newest {
+            timestamp.clone_into(&mut self.new.newest);
+        }
+    }
+
+    fn hash(&self, value: impl Hash) -> u64 {
+        self.hasher.hash_one(value)
+    }
+}

@@ -1,0 +1,194 @@
+//! The transcripts of a CLI, old ones and new ones, found at a cost that does not grow with the old
+//! ones: a look goes to what was modified last, and to a few of the others in turn.
+
+use std::{
+    collections::HashSet,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+/// The number of entries that each look goes to because they were modified last.
+const RECENT_MAX: usize = 128;
+
+/// The number of other entries that each look goes to.
+const OTHERS_MAX: usize = 64;
+
+/// The time in which a folder may be modified again without another time of modification.
+const COARSE: Duration = Duration::from_secs(2);
+
+/// The transcripts below a folder, and the folders that hold them.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    /// The names of the folders below the first one; `*` is any name.
+    pattern: Vec<&'static str>,
+    /// What is known, last modified first.
+    entries: Vec<Entry>,
+    known: HashSet<PathBuf>,
+    /// The number of entries at which the turn of the others has arrived.
+    turn: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    path: PathBuf,
+    /// The number of names of the pattern that lead to a folder; one more for a transcript.
+    depth: usize,
+    modified: SystemTime,
+}
+
+impl Catalogue {
+    /// Returns an empty catalogue. `/` separates the folders of the pattern.
+    pub(super) fn new(pattern: &'static str) -> Self {
+        let pattern = pattern.split('/').collect();
+        Self { pattern, entries: Vec::new(), known: HashSet::new(), turn: 0 }
+    }
+
+    /// Returns the transcripts below `home` that were modified at `since` or later, as far as the
+    /// look finds them. The first look goes to all.
+    pub(super) fn look(&mut self, home: &Path, since: SystemTime) -> Vec<PathBuf> {
+        if self.entries.is_empty() || !self.known.contains(home) {
+            (self.entries, self.known) = (Vec::new(), HashSet::new());
+            self.add(home.to_owned(), 0);
+        }
+        let recent = RECENT_MAX.min(self.entries.len());
+        let others = self.entries.len() - recent;
+        let turn = if others == 0 { 0 } else { self.turn % others };
+        self.turn = turn + OTHERS_MAX;
+        let others = turn..others.min(turn + OTHERS_MAX);
+        let chosen: Vec<usize> = (0..recent).chain(others.map(|index| recent + index)).collect();
+        let mut changed = false;
+        for index in chosen {
+            changed |= self.look_at(index, index >= recent);
+        }
+        if changed {
+            self.entries.retain(|entry| self.known.contains(&entry.path));
+            self.entries.sort_by_key(|entry| std::cmp::Reverse(entry.modified));
+        }
+        let files = self.pattern.len() + 1;
+        let recent = self.entries.iter().take_while(|entry| entry.modified >= since);
+        recent.filter(|entry| entry.depth == files).map(|entry| entry.path.clone()).collect()
+    }
+
+    /// Looks at an entry, and lists a folder that has changed, or `lists_always`. Returns whether
+    /// anything is other than before.
+    fn look_at(&mut self, index: usize, lists_always: bool) -> bool {
+        let Entry { path, depth, modified: before } = &self.entries[index];
+        let Some(modified) = modified(path) else { return self.known.remove(path) };
+        let is_recent = modified.elapsed().is_ok_and(|age| age < COARSE);
+        let has_changed = modified != *before;
+        let is_folder = *depth <= self.pattern.len();
+        let (path, depth) = (path.clone(), *depth);
+        self.entries[index].modified = modified;
+        let lists = is_folder && (has_changed || is_recent || lists_always);
+        (lists && self.list(&path, depth)) || has_changed
+    }
+
+    /// Adds what is new in a folder. Returns whether there is something.
+    fn list(&mut self, folder: &Path, depth: usize) -> bool {
+        let count = self.entries.len();
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            let name = entry.file_name();
+            let is_wanted = match self.pattern.get(depth) {
+                Some(pattern) => kind.is_dir() && (*pattern == "*" || name == *pattern),
+                None => {
+                    kind.is_file() && Path::new(&name).extension().is_some_and(|e| e == "jsonl")
+                }
+            };
+            let path = entry.path();
+            if is_wanted && !self.known.contains(&path) {
+                self.add(path, depth + 1);
+            }
+        }
+        self.entries.len() > count
+    }
+
+    /// Adds an entry, and all that is below it.
+    fn add(&mut self, path: PathBuf, depth: usize) {
+        let Some(modified) = modified(&path) else { return };
+        self.known.insert(path.clone());
+        self.entries.push(Entry { path: path.clone(), depth, modified });
+        if depth <= self.pattern.len() {
+            self.list(&path, depth);
+        }
+    }
+}
+
+/// The time at which a file was last modified.
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|data| data.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, fs::File, process};
+
+    struct Home(PathBuf);
+
+    impl Home {
+        fn new(name: &str) -> Self {
+            let root = env::temp_dir().join(format!("ar-catalogue-{}-{name}", process::id()));
+            fs::create_dir_all(&root).unwrap();
+            Self(root)
+        }
+
+        /// Writes a file that was modified so many seconds after 2001.
+        fn write(&self, path: &str, seconds: u64) -> PathBuf {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            File::create(&path).unwrap().set_modified(at(seconds)).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Home {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).ok();
+        }
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(978_307_200 + seconds)
+    }
+
+    #[test]
+    fn only_transcripts_in_folders_of_the_pattern_are_found() {
+        let home = Home::new("pattern");
+        let mut catalogue = Catalogue::new("sessions/*/*");
+        let found = home.write("sessions/a/b/1.jsonl", 5);
+        for other in ["sessions/a/1.jsonl", "sessions/a/b/c/1.jsonl", "other/a/b/1.jsonl"] {
+            home.write(other, 5);
+        }
+        home.write("sessions/a/b/1.json", 5);
+        fs::create_dir(home.0.join("sessions/a/b/2.jsonl")).unwrap();
+        assert_eq!(catalogue.look(&home.0, at(5)), [found]);
+        assert!(catalogue.look(&home.0, at(6)).is_empty());
+    }
+
+    #[test]
+    fn new_transcript_and_one_that_grows_are_found_among_many_old_ones() {
+        let home = Home::new("many");
+        let count = 2 * (RECENT_MAX + OTHERS_MAX);
+        let old: Vec<_> =
+            (0..count).map(|n| home.write(&format!("p/{}/{n}.jsonl", n % 7), 1)).collect();
+        let mut catalogue = Catalogue::new("p/*");
+        assert!(catalogue.look(&home.0, at(100)).is_empty());
+        let new = [home.write("p/3/new.jsonl", 100), home.write("p/new/new.jsonl", 101)];
+        let found = catalogue.look(&home.0, at(100));
+        assert!(new.iter().all(|path| found.contains(path)), "{found:?}");
+        // A conversation of long ago goes on. Its turn comes.
+        let file = File::options().append(true).open(&old[count - 1]).unwrap();
+        file.set_modified(at(102)).unwrap();
+        let looks = count.div_ceil(OTHERS_MAX) + 1;
+        assert!((0..looks).any(|_| catalogue.look(&home.0, at(102)).contains(&old[count - 1])));
+        assert_eq!(catalogue.look(&home.0, at(102)), [old[count - 1].clone()]);
+        fs::remove_dir_all(home.0.join("p/3")).unwrap();
+        for _ in 0..looks {
+            catalogue.look(&home.0, at(0));
+        }
+        let left = catalogue.look(&home.0, at(0));
+        assert!(left.iter().all(|path| path.exists()) && left.len() > count / 2, "{}", left.len());
+    }
+}
