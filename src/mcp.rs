@@ -418,8 +418,7 @@ impl Server {
         out.push(self.result(&call.id, call.is_stateless, result));
     }
 
-    /// Returns the output of a command in a frame, which it has already if an agent's command
-    /// prints it.
+    /// Returns a command's output in a frame. Output that has one already is returned unchanged.
     fn framed(&mut self, text: &str) -> String {
         if text.starts_with("[relay ") { text.to_owned() } else { self.in_frame(text) }
     }

@@ -127,7 +127,7 @@ pub(crate) struct Settings {
     pub(crate) brief: bool,
     /// Whether standard input and output are a person's terminal, as [`is_attached`] says.
     pub(crate) attached: bool,
-    /// Whether the person's input is a pipe or a file, whose end is the end of the command's input.
+    /// Whether the command's input ends with the person's; see [`driver::Parts::ends_with_input`].
     pub(crate) ends_with_input: bool,
     /// The person's input.
     pub(crate) keys: Box<dyn Read + Send>,
@@ -207,8 +207,8 @@ pub(crate) fn mcp_obstacle(command: &[OsString], recipes: &Book) -> Option<Strin
     handover::obstacle(&recipes.choose(&words, process::SYSTEM, version.as_ref()).name)
 }
 
-/// Runs the command until it ends. Returns how it ended, and whether the person's terminal takes no
-/// output, so that nothing more may be written to it.
+/// Runs the command until it ends. Returns how it ended, and whether the person's terminal is stuck
+/// ([`Finished::is_terminal_stuck`]).
 ///
 /// # Errors
 /// All errors occur before the command has started.
@@ -445,8 +445,8 @@ fn clearing_bytes(rows: u16) -> String {
     format!("{}\x1b[H\x1b[J", "\r\n".repeat(rows.into()))
 }
 
-/// Opens the file for a recording, which holds all that the command shows. A regular file must be
-/// this user's alone, and a new one is.
+/// Opens the file for a recording, which holds all that the command shows. A new file is private; an
+/// existing regular file must be.
 fn create(path: &Path) -> Result<File, WrapError> {
     let opened = match paths::create_private_file(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -151,10 +151,10 @@ impl Pty {
         self.0.try_wait().map_err(naming("look after the command"))
     }
 
-    /// Ends the command, and waits for its end. First hangs up all processes of the terminal, as a
-    /// terminal does whose window is closed. After `grace` asks the command and its descendants to
-    /// end (Unix), and after another `grace` ends them by force. Another thread must keep reading
-    /// the output during the call, unless nobody takes it any more.
+    /// Ends the command, and waits for its end. First hangs up all processes of the terminal. After
+    /// `grace` asks the command and its descendants to end (Unix), and after another `grace` kills
+    /// them. Another thread should keep reading the output during the call: a process that waits for
+    /// its output to be read can only be killed.
     ///
     /// # Errors
     /// If the system refuses.
@@ -183,8 +183,8 @@ impl Pty {
         self.0.kill().map_err(naming("kill the command"))
     }
 
-    /// Hangs up the processes that the command, which has ended, has left behind in the terminal, as
-    /// a terminal does whose window is closed. On Windows, ends them.
+    /// Hangs up the processes that the ended command has left behind in the terminal, as when a
+    /// terminal's window is closed. On Windows, kills them.
     ///
     /// # Errors
     /// If the system refuses.
@@ -192,8 +192,8 @@ impl Pty {
         self.0.leave().map_err(naming("hang up the terminal"))
     }
 
-    /// The keys that end the input of a program which reads lines; `None` while the terminal does
-    /// not gather lines, so that they would be keys like others.
+    /// Returns the keys that end the input of a program that reads lines. On Unix, returns `None`
+    /// while the terminal does not collect lines, since the keys would be ordinary input then.
     #[must_use]
     pub fn end_of_input(&self) -> Option<Vec<u8>> {
         self.0.end_of_input()

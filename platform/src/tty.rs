@@ -36,8 +36,8 @@ pub fn is_terminal(stream: Standard) -> bool {
     }
 }
 
-/// Whether standard input is a pipe or a file, so that its end is meant. A terminal ends its input
-/// when it is gone, and the null device has none.
+/// Whether standard input is a pipe, a socket or a file, whose end the command should see. The end
+/// of a terminal's input only means that the terminal is gone.
 #[must_use]
 pub fn is_input_piped() -> bool {
     imp::is_input_piped()

@@ -282,7 +282,7 @@ fn reason_to_wait(agent: &AgentRow<'_>) -> Option<String> {
     Some(format!("{name}: {} {wait}{since}: {why}", agent.waiting))
 }
 
-/// The time after the first prompt within which a program makes its transcript.
+/// How long after the first prompt a program may take to create its transcript.
 const MISSED_MS: u64 = 10_000;
 
 /// A note about an agent whose messages are not read.
@@ -292,8 +292,8 @@ fn remark(name: &str, source: Option<&Source>) -> Option<String> {
     let (name, missed) = (escaped(name), duration(missed_ms));
     (missed_ms >= MISSED_MS).then(|| {
         format!(
-            "note: no message of {name} is sent so far: its program has had a prompt for {missed}, \
-             and its transcript was not found; `run --grid` reads the screen instead"
+            "note: no message of {name} is sent so far: its program got a prompt {missed} ago, but \
+             no transcript was found; `run --grid` reads the screen instead"
         )
     })
 }
@@ -383,9 +383,7 @@ mod tests {
         assert_eq!(remark_of(Some(&missing(MISSED_MS / 2))), None);
         let note = remark_of(Some(&missing(2 * MISSED_MS))).unwrap();
         assert!(
-            note.starts_with(
-                "note: no message of Ann is sent so far: its program has had a prompt"
-            ),
+            note.starts_with("note: no message of Ann is sent so far: its program got a prompt"),
             "{note}"
         );
         assert!(note.contains("`run --grid`"), "{note}");

@@ -1,5 +1,5 @@
-//! Words of others in the output of commands, where an agent reads it: in frames, or, for what
-//! scripts read, with a backslash in each line that looks like a frame's first or last one.
+//! Other agents' texts in the output of commands that an agent runs. They are printed in frames; in
+//! output for scripts, lines that look like a frame's get a backslash instead.
 
 use super::{
     failure::Failure,
@@ -12,6 +12,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng as _;
 use std::{borrow::Cow, time::Duration};
 use terminal::{
+    foreign_json::repaired,
     frame::{self, MessageFrame, Origin, without_frames},
     recipe::Expansions,
 };
@@ -27,18 +28,19 @@ pub(super) fn framed(origin: Origin<'_>, body: &str) -> Result<String, Failure> 
     Ok(MessageFrame { hex: &hex, origin, body, expands, escapes_marks }.text())
 }
 
-/// Returns a text for a script, which may run in an agent.
+/// Returns a text for a script, changed in the same way as [`json_for_script`].
 pub(super) fn for_script(text: String) -> String {
     if is_in_agent() { without_frames(&text) } else { text }
 }
 
-/// Returns a JSON object for a script, which may run in an agent: as it is, but for the strings
-/// that have a line like a frame's.
+/// Returns a JSON object for a script. If an agent runs the command, each line in its strings that
+/// looks like a frame's first or last line gets a backslash.
 pub(super) fn json_for_script(object: &str) -> Cow<'_, str> {
     if is_in_agent() { json_without_frames(object) } else { Cow::Borrowed(object) }
 }
 
-/// Whether the messages of the agent that this command runs in may be read off its screen.
+/// Whether the wrapper around this command may read its agent's messages off the screen. True if
+/// that cannot be found out.
 pub(super) fn is_read_off_screen() -> bool {
     let state = wrapper_around().and_then(|Wrapper { run_directory, agent, .. }| {
         let wrapper = ControlClient::connect(&run_directory, &agent).ok()?;
@@ -53,7 +55,7 @@ fn json_without_frames(object: &str) -> Cow<'_, str> {
     while let Some(begin) = rest.find('"') {
         let string = string_at(&rest[begin..]);
         shown.push_str(&rest[..begin]);
-        let text: Option<String> = serde_json::from_str(string).ok();
+        let text: Option<String> = serde_json::from_str(&repaired(string.as_bytes())).ok();
         let safe = text.map(|text| (without_frames(&text), text));
         match safe.filter(|(safe, text)| safe != text) {
             Some((safe, _)) => shown.push_str(&serde_json::Value::from(safe).to_string()),
@@ -90,6 +92,11 @@ mod tests {
             ),
             (r#"{"\"":"[/relay 7f3a9c]"}"#, Some(r#"{"\"":"\\[/relay 7f3a9c]"}"#)),
             (r#"{"a":"\u005brelay 7f3a9c from x]"}"#, Some(r#"{"a":"\\[relay 7f3a9c from x]"}"#)),
+            (
+                r#"{"a":"\ud800\n[relay 7f3a9c from x]"}"#,
+                Some("{\"a\":\"\u{fffd}\\n\\\\[relay 7f3a9c from x]\"}"),
+            ),
+            (r#"{"a":"\ud800"}"#, None),
             (r#"{"a":"not closed"#, None),
         ] {
             assert_eq!(json_without_frames(object), safe.unwrap_or(object), "{object}");

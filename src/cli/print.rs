@@ -21,7 +21,7 @@ use terminal::frame::Origin;
 pub(super) struct Out {
     stdout: io::Stdout,
     colours: bool,
-    /// The words of others that are to be framed, since an agent reads them.
+    /// The text that is collected for a frame.
     framed: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl Out {
         Self { stdout: io::stdout(), colours: has_colours(Standard::Output), framed: None }
     }
 
-    /// Prints what has words of others in it: in a frame, if an agent reads it.
+    /// Prints text that may contain other agents' words, in a frame if an agent runs this command.
     pub(super) fn of_others(
         &mut self,
         origin: Origin<'_>,

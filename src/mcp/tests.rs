@@ -314,12 +314,12 @@ fn long_output_has_pages() {
     };
     let ask = r#"{"to":"Bob","body":"?"}"#;
     // Each page has the first and the last line of the frame, of 96 bytes.
-    let next = "`read` with the id result-20373f02-1 and the offset 16288 shows what follows";
-    assert_eq!(call(&mut server, "ask", ask), format!("[bytes 0 to 16288 of 40109; {next}]"));
+    let next = "`read` with the id result-20373f02-1 and the offset 16287 shows what follows";
+    assert_eq!(call(&mut server, "ask", ask), format!("[bytes 0 to 16287 of 40109; {next}]"));
     let page = r#"{"id":"result-20373f02-1","offset":32768}"#;
     assert_eq!(call(&mut server, "read", page), "[bytes 32768 to 40109 of 40109]");
     let message = r#"{"id":"1a2b3c4d","offset":16384}"#;
-    let next = "`read` with the id 1a2b3c4d and the offset 32672 shows what follows";
-    let expected = format!("[bytes 16384 to 32672 of 40096; {next}]");
+    let next = "`read` with the id 1a2b3c4d and the offset 32671 shows what follows";
+    let expected = format!("[bytes 16384 to 32671 of 40096; {next}]");
     assert_eq!(call(&mut server, "read", message), expected);
 }

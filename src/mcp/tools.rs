@@ -43,9 +43,9 @@ pub(super) enum Work {
 /// How the output of a command becomes the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// As it is: it has no words of others.
+    /// As printed, since it contains no other agent's text.
     Own,
-    /// In a frame: the first page, and the others on request.
+    /// In a frame: the first page, and further pages on request.
     Others,
     /// In a frame: a page of a message, from a position on. The message itself is kept by the
     /// daemon.

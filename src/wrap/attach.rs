@@ -258,7 +258,7 @@ impl AttachedTerminal {
         self.show(format!("\x1b7\x1b[{rows};1H\x1b[0;7m{text}\x1b[m\x1b8").as_bytes())
     }
 
-    /// Paints the screen without the notice, of which the model does not know.
+    /// Repaints the screen from the model, which does not contain the notice.
     fn remove_notice(&mut self) -> Result<(), ControlError> {
         let Size { rows, cols } = self.size;
         let mut bytes = self.model.snapshot(cols.into(), rows.into()).into_bytes();
@@ -332,7 +332,7 @@ impl AttachedTerminal {
         self.show(bytes)
     }
 
-    /// Writes to the terminal what is not the agent's.
+    /// Writes bytes to the terminal without feeding them to the model.
     fn show(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
         let written = self.screen.write_all(bytes).and_then(|()| self.screen.flush());
         written.map_err(ControlError::System)

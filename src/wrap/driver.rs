@@ -243,8 +243,6 @@ impl Driver {
     }
 
     /// Runs until the command has ended and all its output was read.
-    ///
-    /// Returns what is left when the command has ended.
     pub(super) fn run(mut self) -> Finished {
         let mut printing = true;
         let mut is_given_up = false;

@@ -1,8 +1,8 @@
-//! The end of piped input, which the command gets as a key.
+//! The end of piped input, which is passed to the command as a key (Ctrl+D on Unix).
 //!
-//! A pipe that has ended stays ended for each program that reads it. A terminal passes the key on to
-//! one read, so it is pressed again, for a while: a part of a line takes one, and so does each
-//! program of a script.
+//! Every read from a closed pipe reports its end, but a terminal reports the key to one read only.
+//! So the key is pressed repeatedly for a while: a partial line consumes one press, and each program
+//! of a script needs another.
 
 use protocol::Moment;
 

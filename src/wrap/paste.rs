@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn paste_that_stalls_holds_nobody() {
+    fn stalled_paste_releases_other_terminals() {
         let mut paste = Paste::default();
         paste.feed(Moment(0), BEGINS);
         paste.expire(Moment(999));

@@ -179,8 +179,8 @@ pub enum Source {
     },
     /// None: the transcript of the agent's program is not found yet.
     Missing {
-        /// The time since which it is missed, in milliseconds since 1970: that of the first prompt,
-        /// or the present one before that.
+        /// When the transcript was first expected, in milliseconds since 1970: at the first prompt
+        /// or shown message. Until then, the present time.
         since: u64,
     },
 }

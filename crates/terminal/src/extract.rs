@@ -104,7 +104,7 @@ impl ScreenExtractor {
         self.reader.rules.allows_inline = true;
     }
 
-    /// Reports arrows behind other text, as in `so: ->relay:Bob <<<`, which are no messages.
+    /// Reports arrows after other text, as in `so: ->relay:Bob <<<`, which are no messages.
     pub(crate) fn report_misplaced(&mut self) {
         self.reader.rules.reports_misplaced = true;
     }

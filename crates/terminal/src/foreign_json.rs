@@ -10,7 +10,8 @@ use std::borrow::Cow;
 
 /// Returns the text with U+FFFD in place of what is not Unicode, and with blanks in place of
 /// control characters, which JSON does not allow.
-pub(crate) fn repaired(json: &[u8]) -> Cow<'_, str> {
+#[must_use]
+pub fn repaired(json: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(json);
     let is_control = |c: char| c < ' ' && !matches!(c, '\t' | '\n' | '\r');
     let text = match text.contains(is_control) {

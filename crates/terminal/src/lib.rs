@@ -19,7 +19,7 @@ mod dialog;
 mod escape;
 pub mod extract;
 mod failure;
-mod foreign_json;
+pub mod foreign_json;
 pub mod frame;
 pub mod handover;
 pub mod hooks;

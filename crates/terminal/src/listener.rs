@@ -42,7 +42,7 @@ pub(super) struct Listener {
     sent: SentMessages,
     next_handle: u64,
     inner_run: InnerRun,
-    /// Whether the agent was told that an arrow behind other text is no message. It is told once,
+    /// Whether the agent was told that an arrow after other text is no message. It is told once,
     /// since it may only speak of messages.
     is_misplaced_told: bool,
 }

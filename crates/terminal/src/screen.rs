@@ -105,8 +105,8 @@ impl Screen {
         Painter { term: &mut self.term, state: &mut self.state, observer }.show_primary();
     }
 
-    /// Sets whether the program counts the columns of each code point of an emoji, unless the
-    /// program itself sets that (mode 2027).
+    /// Sets whether the program counts the columns of each code point of an emoji. Mode 2027 sets
+    /// the same; the last one counts.
     pub(crate) fn count_code_points(&mut self, counts: bool) {
         self.state.counts_code_points = counts;
     }

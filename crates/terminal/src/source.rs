@@ -26,10 +26,9 @@ pub enum ReadFrom {
     Screen,
     /// In this transcript.
     Transcript(TranscriptId),
-    /// Nowhere, because the agent's transcript has not been found so far. It is missed since the
-    /// first prompt; before that, there need not be one.
+    /// Nowhere, because the agent's transcript has not been found yet.
     Nowhere {
-        /// The time of the first prompt, as far as is known.
+        /// When the transcript was first expected; `None` before the first prompt.
         since: Option<Moment>,
     },
 }

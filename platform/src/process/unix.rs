@@ -166,7 +166,7 @@ fn all_pids() -> Vec<u32> {
     listed(PROC_ALL_PIDS, 0)
 }
 
-/// The kinds of lists of processes, which libc does not name.
+/// Kinds of process lists. libc does not define these constants.
 #[cfg(not(target_os = "linux"))]
 const PROC_ALL_PIDS: u32 = 1;
 #[cfg(not(target_os = "linux"))]

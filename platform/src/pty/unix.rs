@@ -41,8 +41,7 @@ pub(crate) struct Pty {
 enum State {
     Running {
         child: Box<process::Child>,
-        /// The processes that end with the command since [`super::Pty::end`] has begun: the command
-        /// and its descendants at that time.
+        /// The command and its descendants when [`super::Pty::end`] began, which end with it.
         ending: Option<Vec<u32>>,
     },
     Ended(i32),
@@ -179,12 +178,15 @@ impl Pty {
     fn force(&self, signal: libc::c_int) -> io::Result<()> {
         match &*locked(&self.child) {
             State::Ended(_) => Ok(()),
-            State::Running { ending: Some(family), .. } => self.signal_all(family, signal),
-            State::Running { ending: None, .. } => self.signal_all(&family(self.pid()), signal),
+            State::Running { ending, .. } => {
+                self.signal_all(ending.as_deref().unwrap_or_default(), signal)?;
+                // Some may have started since.
+                self.signal_all(&family(self.pid()), signal)
+            }
         }
     }
 
-    /// Sends a signal to those of these processes that are in the terminal's session.
+    /// Sends a signal to each of these processes that is still in the terminal's session.
     fn signal_all(&self, pids: &[u32], signal: libc::c_int) -> io::Result<()> {
         for pid in pids.iter().filter(|pid| session_of(**pid) == Some(self.pid())) {
             // SAFETY: no pointers. The process may have ended since, or may be another user's.

@@ -270,7 +270,7 @@ fn leave_child() {
     say(&scene::first_line(&mut child));
 }
 
-/// Starts a child in a process group of its own, and ends, or waits too.
+/// Starts a child in a process group of its own, and then ends, or waits like the child.
 #[allow(clippy::zombie_processes, reason = "the child is to outlive this process")]
 fn background(ends: bool) {
     let mut child = scene::role("wait", &[]);
@@ -280,7 +280,7 @@ fn background(ends: bool) {
     }
 }
 
-/// Has a process left behind that ignores hang-ups, and waits.
+/// Leaves behind a process that ignores hang-ups, and waits.
 fn leave_deaf() {
     scene::role("start-deaf", &[]).status().unwrap();
     say("orphaned;");

@@ -121,8 +121,8 @@ pub(crate) fn a_command_ends_with_what_it_started() {
     }
 }
 
-/// A background job of a shell has a process group of its own. It is hung up when the command is
-/// ended, and when a command that has ended by itself is left.
+/// A background job has a process group of its own. It is hung up when the command is ended, and by
+/// `leave` after the command has ended by itself.
 pub(crate) fn background_group_is_hung_up() {
     for ends_by_itself in [false, true] {
         let mut screen = Screen::play("background", &[&ends_by_itself.to_string()]);

@@ -82,8 +82,8 @@ impl ControlClient {
     ) -> Result<Answer, ControlError> {
         let mut frame = Vec::new();
         request.append(&mut frame);
-        // A request is small enough for the system's buffer, so only a closed connection fails. The
-        // wrapper may have said why it was closed.
+        // A request fits into the system's buffer, so writing fails only if the wrapper has closed
+        // the connection. Its last answer may say why.
         if let Err(error) = (&self.stream).write_all(&frame) {
             tracing::debug!("the wrapper has closed the connection: {error}");
         }

@@ -155,9 +155,7 @@ impl ControlClients {
             }
             ClientEvent::Disconnected => {
                 let is_lost = client.is_unconfirmed;
-                if client.paste.is_unfinished() {
-                    self.left_keys.extend_from_slice(paste::ENDS);
-                }
+                self.left_keys.extend_from_slice(client.end_of_paste());
                 self.clients.remove(&id);
                 is_lost.then_some(Action::HookUnconfirmed)
             }
@@ -227,6 +225,8 @@ impl ControlClients {
         }
         // Dropping a client's handle closes its connection.
         let ended = self.clients.extract_if(.., |_, client| !client.keeps_connection(now));
+        let left_keys = &mut self.left_keys;
+        let ended = ended.inspect(|(_, client)| left_keys.extend_from_slice(client.end_of_paste()));
         ended.filter(|(_, client)| client.is_unconfirmed).map(|(id, _)| id).collect()
     }
 
@@ -504,6 +504,11 @@ impl Client {
     fn idle_until(&self) -> Option<Moment> {
         let may_idle = self.attachment.is_some() || self.awaits_end || self.awaits_answer;
         (!may_idle).then(|| self.requested_at.plus(IDLE_MS))
+    }
+
+    /// The keys that end the paste that the client has left open, if it has.
+    fn end_of_paste(&self) -> &'static [u8] {
+        if self.paste.is_unfinished() { paste::ENDS } else { &[] }
     }
 
     /// Whether the connection is kept.

@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// The most connections at a time; a further one is told so and closed.
+/// The most connections at a time; a further client gets an error and is disconnected.
 const CLIENTS_MAX: usize = 32;
 
 /// The most events that wait for the driver before the threads wait, too.

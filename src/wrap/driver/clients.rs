@@ -61,20 +61,26 @@ impl Driver {
     pub(super) fn serve_clients(&mut self) {
         self.clients.expire_keys(now());
         self.paste.expire(now());
+        self.take_clients_keys();
+        loop {
+            let unconfirmed = self.clients.serve(now(), self.side.screen()).into_iter();
+            self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Caller(id))));
+            if self.inputs.is_empty() {
+                break;
+            }
+            // These may lead to further answers.
+            self.take_inputs();
+        }
+        // A client that was disconnected may have left a paste open.
+        self.take_clients_keys();
+    }
+
+    fn take_clients_keys(&mut self) {
         while self.side.wants_keys()
             && !self.paste.holds_others()
             && let Some(keys) = self.clients.take_keys(now())
         {
             self.keys(&keys);
-        }
-        loop {
-            let unconfirmed = self.clients.serve(now(), self.side.screen()).into_iter();
-            self.inputs.extend(unconfirmed.map(|id| Input::HookUnconfirmed(Caller(id))));
-            if self.inputs.is_empty() {
-                return;
-            }
-            // These may lead to further answers.
-            self.take_inputs();
         }
     }
 

@@ -1,5 +1,5 @@
-//! The transcripts of a CLI, old ones and new ones, found at a cost that does not grow with the old
-//! ones: a look goes to what was modified last, and to a few of the others in turn.
+//! An index of a CLI's transcripts. Each look checks the entries modified last and, in rotation, a
+//! few of the others, so its cost does not grow with the number of old transcripts.
 
 use std::{
     collections::HashSet,
@@ -8,13 +8,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The number of entries that each look goes to because they were modified last.
+/// The number of most recently modified entries that each look checks.
 const RECENT_MAX: usize = 128;
 
-/// The number of other entries that each look goes to.
+/// The number of other entries that each look checks, in rotation.
 const OTHERS_MAX: usize = 64;
 
-/// The time in which a folder may be modified again without another time of modification.
+/// The coarsest resolution of modification times. A folder modified later than this ago is listed
+/// again, as it may have changed since without a new time.
 const COARSE: Duration = Duration::from_secs(2);
 
 /// The transcripts below a folder, and the folders that hold them.
@@ -25,7 +26,7 @@ pub(super) struct Catalogue {
     /// What is known, last modified first.
     entries: Vec<Entry>,
     known: HashSet<PathBuf>,
-    /// The number of entries at which the turn of the others has arrived.
+    /// The index, among the other entries, at which the next look begins.
     turn: usize,
 }
 
@@ -45,7 +46,7 @@ impl Catalogue {
     }
 
     /// Returns the transcripts below `home` that were modified at `since` or later, as far as the
-    /// look finds them. The first look goes to all.
+    /// look finds them. The first look checks all.
     pub(super) fn look(&mut self, home: &Path, since: SystemTime) -> Vec<PathBuf> {
         if self.entries.is_empty() || !self.known.contains(home) {
             (self.entries, self.known) = (Vec::new(), HashSet::new());
@@ -70,8 +71,8 @@ impl Catalogue {
         recent.filter(|entry| entry.depth == files).map(|entry| entry.path.clone()).collect()
     }
 
-    /// Looks at an entry, and lists a folder that has changed, or `lists_always`. Returns whether
-    /// anything is other than before.
+    /// Checks an entry. Lists a folder if it has changed, or if `lists_always`. Returns whether the
+    /// catalogue has changed.
     fn look_at(&mut self, index: usize, lists_always: bool) -> bool {
         let Entry { path, depth, modified: before } = &self.entries[index];
         let Some(modified) = modified(path) else { return self.known.remove(path) };
@@ -88,15 +89,14 @@ impl Catalogue {
     fn list(&mut self, folder: &Path, depth: usize) -> bool {
         let count = self.entries.len();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            let Ok(kind) = entry.file_type() else { continue };
-            let name = entry.file_name();
+            let (path, name) = (entry.path(), entry.file_name());
             let is_wanted = match self.pattern.get(depth) {
-                Some(pattern) => kind.is_dir() && (*pattern == "*" || name == *pattern),
+                Some(pattern) => (*pattern == "*" || name == *pattern) && path.is_dir(),
                 None => {
-                    kind.is_file() && Path::new(&name).extension().is_some_and(|e| e == "jsonl")
+                    path.extension().is_some_and(|extension| extension == "jsonl")
+                        && entry.file_type().is_ok_and(|kind| kind.is_file())
                 }
             };
-            let path = entry.path();
             if is_wanted && !self.known.contains(&path) {
                 self.add(path, depth + 1);
             }

@@ -1,12 +1,15 @@
 //! A transcript that is read as it grows.
 
-use super::{DriverGone, Event, TranscriptId, named::check_file};
+use super::{
+    DriverGone, Event, TranscriptId,
+    named::{Refusal, check_file},
+};
 use crossbeam_channel::Sender;
 use platform::{clock, foreground::FileId, paths::open_file_of_others};
 use protocol::calendar;
 use std::{
     fs::{self, File, Metadata},
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, ErrorKind, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
 };
 use terminal::transcript::{Format, Reader};
@@ -16,13 +19,14 @@ pub(super) struct Followed {
     pub(super) id: TranscriptId,
     pub(super) path: PathBuf,
     file: Option<File>,
-    /// The file that was read. Another one may have its path by now.
+    /// The identity of the file that was read. The path may lead to another file by now.
     identity: Option<FileId>,
     offset: u64,
     reader: Reader,
     /// Lines dated before this moment belong to another run, in milliseconds since 1970.
     since_ms: u64,
-    /// The moment up to which the lines of another file at this path were read already.
+    /// When reading last ended, in milliseconds since 1970. If another file is at the path by then,
+    /// its lines dated before this moment are skipped.
     left_ms: u64,
     /// Whether the system names the transcript as the command's.
     pub(super) is_own: bool,
@@ -55,7 +59,7 @@ impl Followed {
         Self::resume(left, path, format)
     }
 
-    /// Goes on where reading has ended.
+    /// Resumes reading at the position where it ended.
     pub(super) fn resume(left: Left, path: &Path, format: &Format) -> Self {
         let Left { id, identity, offset, since_ms, left_ms, is_own } = left;
         let reader = Reader::new(format, calendar::utc(since_ms));
@@ -63,9 +67,10 @@ impl Followed {
         Self { id, path, file, identity, offset, reader, since_ms, left_ms, is_own, is_refused }
     }
 
-    /// Ends reading. Only the position is kept.
+    /// Ends reading. Only the position is kept, at the beginning of a line.
     pub(super) fn leave(self) -> (PathBuf, Left) {
-        let Self { id, path, identity, offset, since_ms, is_own, .. } = self;
+        let Self { id, path, identity, since_ms, is_own, .. } = self;
+        let offset = self.offset.saturating_sub(self.reader.unfinished_bytes());
         let left_ms = clock::unix_ms().max(since_ms);
         (path, Left { id, identity, offset, since_ms, left_ms, is_own })
     }
@@ -130,24 +135,29 @@ impl Followed {
         Ok(count)
     }
 
-    /// Checks that only this user can have written the new bytes. Bytes that others may have
-    /// written are never read: what is refused counts as read.
+    /// Checks that only this user, or the user's own group, can write to the file. Otherwise skips
+    /// the bytes that are there, so that they are not read later.
     fn check(&mut self, metadata: &Metadata) -> io::Result<()> {
-        let checked = check_file(&self.path).map_err(|why| io::Error::other(why.to_string()));
-        if let Err(why) = &checked {
-            if !std::mem::replace(&mut self.is_refused, true) {
-                tracing::warn!("{} is not read any more: {why}", self.path.display());
+        let why = match check_file(&self.path) {
+            Ok(_) => {
+                self.is_refused = false;
+                return Ok(());
             }
-            self.file = None;
-            (self.identity, self.offset) = match metadata.is_file() {
-                true => (FileId::of(&self.path).ok(), metadata.len()),
-                false => (None, 0),
-            };
-            self.reader.restart();
-        } else {
-            self.is_refused = false;
+            Err(Refusal::Access(error)) if error.kind() != ErrorKind::PermissionDenied => {
+                return Err(error);
+            }
+            Err(why) => why,
+        };
+        if !std::mem::replace(&mut self.is_refused, true) {
+            tracing::warn!("new bytes of {} are skipped: {why}", self.path.display());
         }
-        checked.map(drop)
+        self.file = None;
+        (self.identity, self.offset) = match metadata.is_file() {
+            true => (FileId::of(&self.path).ok(), metadata.len()),
+            false => (None, 0),
+        };
+        self.reader.restart();
+        Err(io::Error::other(why.to_string()))
     }
 
     /// Skips lines dated before `since_ms` from now on.

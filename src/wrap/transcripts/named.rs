@@ -41,21 +41,26 @@ pub(super) enum Refusal {
 /// this user, or the user's own group, can change, in a folder of the format below `home`, which is
 /// a real path. `None` if it does not exist yet.
 pub(super) fn check(path: &Path, home: &Path, format: &Format) -> Result<Option<PathBuf>, Refusal> {
+    let Some(path) = real_path(path)? else { return Ok(None) };
+    let is_in_place = path.parent().is_some_and(|folder| is_folder_of(folder, home, format));
+    if is_in_place { Ok(Some(path)) } else { Err(Refusal::Folder) }
+}
+
+/// Returns the real path of a transcript, if it is a regular file that only this user, or the
+/// user's own group, can change. `None` if it does not exist yet.
+pub(super) fn real_path(path: &Path) -> Result<Option<PathBuf>, Refusal> {
     let parts = path.parent().zip(path.file_name());
     let is_transcript = path.extension().is_some_and(|extension| extension == "jsonl");
     let is_short = path.as_os_str().len() <= TRANSCRIPT_BYTES_MAX;
     let parts = parts.filter(|_| is_transcript && is_short && path.is_absolute());
     let (folder, name) = parts.ok_or(Refusal::Path)?;
     let Some(folder) = existing(fs::canonicalize(folder))? else { return Ok(None) };
-    if !is_folder_of(&folder, home, format) {
-        return Err(Refusal::Folder);
-    }
     let path = folder.join(name);
     Ok(check_file(&path)?.then_some(path))
 }
 
-/// Checks that a path leads to a regular file, by no link, that only this user, or the user's own
-/// group, can change. Returns whether the file exists.
+/// Checks that a path is a regular file and no symbolic link, and that only this user, or the
+/// user's own group, can write to it. Returns whether the file exists.
 pub(super) fn check_file(path: &Path) -> Result<bool, Refusal> {
     match existing(fs::symlink_metadata(path))? {
         None => return Ok(false),

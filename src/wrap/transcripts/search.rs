@@ -82,7 +82,7 @@ pub(super) struct Search {
     /// its new lines are read.
     closed: HashMap<PathBuf, Left>,
     catalogue: Catalogue,
-    /// Transcripts that were found and may not be used.
+    /// The transcripts whose refusal was logged, so that each is logged once.
     refused: HashSet<PathBuf>,
     next_id: u32,
     /// The leaders of conversations that the first lines of transcripts name, by path.
@@ -227,9 +227,10 @@ impl Search {
         paths.iter().try_for_each(|path| self.add(path, is_own, &paths, events))
     }
 
-    /// Whether a transcript that was found may be used. Its path becomes the real one.
+    /// Whether a transcript that was found may be used. Its path becomes the real one: the user may
+    /// keep a folder elsewhere, behind a link.
     fn is_usable(&mut self, path: &mut PathBuf) -> bool {
-        match named::check(path, &self.home, self.format) {
+        match named::real_path(path) {
             Ok(Some(real)) => *path = real,
             Ok(None) => return false,
             Err(why) => {
@@ -388,7 +389,7 @@ impl Search {
             self.session_paths.clear();
         }
         self.identified_ms = Some(asked_ms);
-        // The CLI may have many folders, so they are listed until the transcript is there.
+        // The CLI may have many folders, so they are not listed again once the transcript is found.
         self.session_paths.retain(|path| path.is_file());
         if self.session_paths.is_empty() {
             let paths = self.folders().into_iter().map(|folder| folder.join(&name));

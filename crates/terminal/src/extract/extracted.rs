@@ -41,7 +41,7 @@ pub enum Fault {
     Fenced,
     /// The message was overwritten on the screen before it was closed.
     Overwritten,
-    /// Other text stands before the arrow in its row.
+    /// Other text stands before the arrow in its line.
     Misplaced,
 }
 

@@ -69,7 +69,7 @@ impl InjectedFrames {
         self.escaped.push_back(hex.to_owned());
     }
 
-    /// Returns the byte behind the last line of an escaped frame, if the line shows that whole.
+    /// Returns the position after an escaped frame's last line, if the line shows its digits whole.
     pub(super) fn end_of_escaped(&self, line: &str) -> Option<usize> {
         let hex = end_digits(line)?;
         let is_escaped = self.escaped.iter().any(|escaped| escaped == hex);

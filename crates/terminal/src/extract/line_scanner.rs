@@ -59,8 +59,8 @@ impl LineScanner {
         matches!(self.state, State::Message(..) | State::Block(..))
     }
 
-    /// Reads the next line, and appends the findings that it completes. What stands behind the end
-    /// of a frame that was typed is a line of its own: a program may answer before the Enter.
+    /// Reads the next line, and appends the findings that it completes. Text after the end of a
+    /// typed frame is read as a line of its own, since a program may answer before the Enter.
     pub(super) fn read(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {
         match rules.frames.end_of_escaped(&line.text) {
             Some(end) if !line.text[end..].trim().is_empty() => {

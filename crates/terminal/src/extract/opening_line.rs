@@ -71,7 +71,7 @@ impl ParsedLine {
     }
 }
 
-/// Whether a line has an opening line behind other text, which is not a quotation mark of some kind.
+/// Whether a line has an opening line after other text that does not end with a quotation mark.
 pub(super) fn is_misplaced(line: &str) -> bool {
     line.match_indices(ARROW).any(|(at, _)| {
         let before = line[..at].trim_end();

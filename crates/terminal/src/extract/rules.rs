@@ -17,7 +17,7 @@ pub(super) struct Rules {
     pub(super) margin: usize,
     /// Whether the one-line form is allowed.
     pub(super) allows_inline: bool,
-    /// Whether an arrow behind other text is a problem.
+    /// Whether an arrow after other text is a problem.
     pub(super) reports_misplaced: bool,
     /// Frames whose echo may be on the screen.
     pub(super) frames: InjectedFrames,

@@ -232,7 +232,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
 /// Passes all painting operations on to the grid.
 ///
 /// Titles, clipboard, hyperlinks, most mode reports and pixel sizes are ignored: they only take
-/// memory, or are answered with text from the screen. Of colours it is noted which are changed.
+/// memory, or are answered with text from the screen. Changed colours are only noted.
 impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {

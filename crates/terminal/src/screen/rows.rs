@@ -12,7 +12,7 @@ const TAB_COLUMNS: usize = 8;
 /// A row of a grid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Row {
-    /// The text, without the blanks at its end unless the row wraps. What nobody sees is blank.
+    /// The text, without the blanks at its end unless the row wraps. Invisible text is blank.
     pub text: String,
     /// The number of columns that the text fills.
     pub width: usize,
@@ -84,7 +84,7 @@ pub(super) fn read_row(grid: &Grid<Cell>, line: Line, row: &mut Row) {
     }
 }
 
-/// Whether nobody sees what a cell contains: it is concealed, or has the colour of what is behind it.
+/// Whether a cell's text is invisible: concealed, or in the colour of its background.
 fn is_hidden(cell: &Cell) -> bool {
     cell.flags.contains(Flags::HIDDEN) || cell.fg == cell.bg
 }

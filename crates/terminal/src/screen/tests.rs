@@ -83,7 +83,7 @@ fn row_tells_whether_the_terminal_wrapped_it() {
 }
 
 #[test]
-fn text_that_nobody_sees_is_blank() {
+fn invisible_text_is_blank() {
     let text = |bytes: &[u8]| painted(bytes).0.row(0).text;
     assert_eq!(text(b"a\x1b[8mb\x1b[0mc\x1b[31;41md\x1b[0me\x1b[8mf"), "a c e");
     assert_eq!(text(b"\x1b[7;30;40mx\x1b[38;5;9;48;5;9my\x1b[39;49mz"), "  z");

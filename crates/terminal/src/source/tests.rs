@@ -22,7 +22,7 @@ fn transcript_is_the_only_source() {
 }
 
 #[test]
-fn arrow_behind_other_text_is_told_once() {
+fn arrow_after_other_text_is_told_once() {
     check(expect![[r#"
         run agent with a transcript
         0 prints >\s

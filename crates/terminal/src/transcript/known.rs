@@ -7,21 +7,20 @@ use std::{
     mem,
 };
 
-/// The most parts that one generation remembers. There are two, so that a part is known for at
-/// least so many others.
+/// The most parts in one generation. There are two generations, so a part is remembered until at
+/// least this many others were read.
 pub(super) const PARTS_MAX: usize = 1 << 15;
 
 /// The parts of rows that were read, each remembered by a hash of what identifies it.
 ///
-/// A CLI may append a row again, changed in its other members, or grown. So a part is known by its
-/// row's id and its place in the row; where rows have no id, by its row's timestamp, its place and
-/// its text.
+/// A CLI may append a row again, with other members or a longer text. So a part is identified by
+/// its row's id and its place in the row or, without an id, by timestamp, place and text.
 #[derive(Debug, Default)]
 pub(super) struct KnownParts {
     hasher: RandomState,
     new: Generation,
     old: Generation,
-    /// The newest timestamp of what was forgotten. What is not newer counts as read.
+    /// The newest timestamp of a forgotten part. Rows that are not newer count as read.
     forgotten: String,
 }
 
@@ -50,14 +49,15 @@ impl KnownParts {
         records.filter_map(|(place, record)| self.new_in(id, place, record, timestamp)).collect()
     }
 
-    /// Forgets the timestamps of what was forgotten, since the clock was set.
-    pub(super) fn clock_was_set(&mut self) {
+    /// Forgets the limit below which rows count as read, since other rows count now.
+    pub(super) fn forget_timestamps(&mut self) {
         self.forgotten.clear();
         self.new.newest.clear();
         self.old.newest.clear();
     }
 
-    /// Remembers a record of a row. Returns the record, or what a text has grown by.
+    /// Remembers a record of a row. Returns the record if it is new, the added text if it has grown,
+    /// and otherwise `None`.
     fn new_in(
         &mut self,
         id: Option<&str>,

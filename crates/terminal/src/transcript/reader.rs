@@ -25,10 +25,12 @@ pub struct Reader {
     since: String,
     /// The beginning of a line whose end has not been read yet.
     line: Vec<u8>,
+    /// The number of bytes read of that line.
+    unfinished: u64,
     is_overlong: bool,
     known: KnownParts,
-    /// Whether the present turn has had no prompt. A reply in such a turn is a summary of the
-    /// conversation. It is skipped, since it may quote messages that were sent before.
+    /// Whether a turn has begun and had no prompt so far. Only Codex records a turn's beginning. Its
+    /// reply without a prompt is a summary, which is skipped, since it may quote sent messages.
     is_unprompted: bool,
 }
 
@@ -40,6 +42,7 @@ impl Reader {
             row: format.row,
             since,
             line: Vec::new(),
+            unfinished: 0,
             is_overlong: false,
             known: KnownParts::default(),
             is_unprompted: false,
@@ -49,13 +52,20 @@ impl Reader {
     /// Changes the timestamp before which lines are skipped, because the system's clock was set.
     pub fn set_since(&mut self, since: String) {
         self.since = since;
-        self.known.clock_was_set();
+        self.known.forget_timestamps();
     }
 
     /// Begins again at the file's first byte. What was read before is skipped.
     pub fn restart(&mut self) {
         self.line.clear();
+        self.unfinished = 0;
         self.is_overlong = false;
+    }
+
+    /// The number of bytes read of a line whose end has not been read yet.
+    #[must_use]
+    pub fn unfinished_bytes(&self) -> u64 {
+        self.unfinished
     }
 
     /// Reads the file's next bytes.
@@ -69,7 +79,9 @@ impl Reader {
             if !self.is_overlong {
                 self.line.extend_from_slice(piece);
             }
+            self.unfinished += piece.len() as u64;
             if pieces.peek().is_some() {
+                self.unfinished = 0;
                 let line = mem::take(&mut self.line);
                 if !mem::take(&mut self.is_overlong) {
                     self.line(&line, records);

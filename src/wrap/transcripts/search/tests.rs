@@ -169,7 +169,9 @@ fn unowned_transcript_is_closed_first_and_no_line_is_read_twice() {
     let (sender, events) = bounded(EVENTS_MAX);
     let mut search = home.search("gemini");
     let own = home.0.join("own.jsonl");
-    fs::write(&own, reply("once", search.started_ms)).unwrap();
+    let again = reply("again", search.started_ms);
+    let (begun, rest) = again.split_at(20);
+    fs::write(&own, reply("once", search.started_ms) + begun).unwrap();
     let add = |search: &mut Search, path: &Path, is_own| {
         assert!(search.add(path, is_own, &[path.to_owned()], &sender).is_ok());
     };
@@ -191,7 +193,7 @@ fn unowned_transcript_is_closed_first_and_no_line_is_read_twice() {
     // A transcript that is not the command's must not close one that is.
     add(&mut search, &home.0.join("unowned.jsonl"), false);
     assert!(search.followed.iter().all(|followed| followed.is_own));
-    append(&own, &reply("again", search.started_ms), 0);
+    append(&own, rest, 0);
     add(&mut search, &own, true);
     let mut buffer = [0; 1024];
     assert!(search.followed.last_mut().unwrap().read(&mut buffer, &sender).is_ok());
@@ -468,6 +470,30 @@ fn file_that_is_no_transcript_of_the_agent_is_not_read() {
     let mut search = home.search("claude");
     name(&mut search, &own, 0, &sender);
     assert!(search.is_named_by_hooks);
+}
+
+/// A user may keep transcripts on another disk.
+#[test]
+fn transcripts_behind_a_link_to_their_folder_are_read() {
+    let home = TestHome::new("linked");
+    let (sender, events) = bounded(EVENTS_MAX);
+    for folder in ["projects", "sessions"] {
+        let elsewhere = home.0.join(format!("disk/{folder}"));
+        fs::create_dir_all(&elsewhere).unwrap();
+        let linked = Command::new("ln").arg("-s").args([&elsewhere, &home.0.join(folder)]).status();
+        assert!(linked.unwrap().success());
+    }
+    let mut search = home.search("codex");
+    home.rollout("linked", "\"source\":\"cli\"");
+    look(&mut search, &sender);
+    assert_eq!(search.followed.len(), 1);
+    let mut search = home.search("claude");
+    search.started_ms -= 60_000;
+    let listed = format!("{{\"sessionId\":\"a\",\"startedAt\":{}}}", clock::unix_ms());
+    home.write(&format!("sessions/{}.json", id()), &listed);
+    home.session("a", &[("read", 0)]);
+    look(&mut search, &sender);
+    assert_eq!(words(&events), ["read"]);
 }
 
 /// What others may have written does not count, however the file was found and whenever it changed.

@@ -103,7 +103,7 @@ fn message_that_quotes_a_frame_may_end_with_it() {
 }
 
 #[test]
-fn arrow_behind_other_text_is_reported() {
+fn arrow_after_other_text_is_reported() {
     check(
         "So: ->relay:Bob <<<hi>>>\n- ->relay:Cid <<<hi>>>\n1. ->relay:Cid <<<hi>>>",
         &[
