@@ -173,6 +173,11 @@ fn everything_killed_again_and_again_loses_nothing() {
             shared.wait_until("Rob receives some", |record| {
                 record.received.len() > received + round % 3
             });
+            if round % 2 == 0 {
+                until("a sender has ended", || {
+                    senders.iter_mut().any(|(_, sender)| sender.try_wait().unwrap().is_some())
+                });
+            }
             sandbox.kill();
             senders.iter_mut().for_each(|(_, sender)| drop(sender.kill()));
             drop(rob);
