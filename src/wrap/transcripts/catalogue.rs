@@ -48,7 +48,8 @@ impl Catalogue {
     /// Returns the transcripts below `home` that were modified at `since` or later, as far as the
     /// look finds them. The first look checks all.
     pub(super) fn look(&mut self, home: &Path, since: SystemTime) -> Vec<PathBuf> {
-        if self.entries.is_empty() || !self.known.contains(home) {
+        let mut changed = self.entries.is_empty() || !self.known.contains(home);
+        if changed {
             (self.entries, self.known) = (Vec::new(), HashSet::new());
             self.add(home.to_owned(), 0);
         }
@@ -58,7 +59,6 @@ impl Catalogue {
         self.turn = turn + OTHERS_MAX;
         let others = turn..others.min(turn + OTHERS_MAX);
         let chosen: Vec<usize> = (0..recent).chain(others.map(|index| recent + index)).collect();
-        let mut changed = false;
         for index in chosen {
             changed |= self.look_at(index, index >= recent);
         }
@@ -177,7 +177,9 @@ mod tests {
         assert!(catalogue.look(&home.0, at(100)).is_empty());
         let new = [home.write("p/3/new.jsonl", 100), home.write("p/new/new.jsonl", 101)];
         let found = catalogue.look(&home.0, at(100));
-        assert!(new.iter().all(|path| found.contains(path)), "{found:?}");
+        for found in [found, Catalogue::new("p/*").look(&home.0, at(100))] {
+            assert!(new.iter().all(|path| found.contains(path)), "{found:?}");
+        }
         // A conversation of long ago goes on. Its turn comes.
         let file = File::options().append(true).open(&old[count - 1]).unwrap();
         file.set_modified(at(102)).unwrap();
