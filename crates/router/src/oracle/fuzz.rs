@@ -264,8 +264,10 @@ impl World {
     }
 
     fn disconnect(&mut self, id: ClientId) {
-        if self.peers.remove(&id).is_some() {
+        if self.peers.contains_key(&id) {
+            // Frames that waited are handled first, and may still be answered.
             self.arrive(id, Arrival::Ended);
+            self.peers.remove(&id);
         }
     }
 
