@@ -142,7 +142,12 @@ enum Fact {
 
 impl Agent {
     fn join(endpoint: &Endpoint, name: &str) -> Self {
-        let client = Arc::new(Client::join(Settings::agent(endpoint.as_text(), name)).unwrap());
+        // A busy machine may need more than one cycle of attempts.
+        let settings = Settings {
+            retry_cycle_after_ms: Some(1_000),
+            ..Settings::agent(endpoint.as_text(), name)
+        };
+        let client = Arc::new(Client::join(settings).unwrap());
         let (sender, facts) = mpsc::channel();
         let (events, acknowledges) = (client.events().clone(), Arc::downgrade(&client));
         thread::spawn(move || {

@@ -9,7 +9,7 @@ use platform::{endpoint::Endpoint, lock::Lock, process::SYSTEM, transport::Strea
 use serde_json::Value;
 use std::{
     ffi::OsStr,
-    io::{BufRead, BufReader, PipeWriter},
+    io::{self, BufRead, BufReader, PipeWriter},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::{
@@ -17,6 +17,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Instant,
 };
 
 /// The most daemons of other processes that a test stops before its own starts.
@@ -182,9 +183,16 @@ impl Sandbox {
         daemon.process.try_wait().unwrap().is_none()
     }
 
-    /// A connection that has sent nothing.
+    /// A connection that has sent nothing. On a busy machine, others may be served first for
+    /// longer than the system waits.
     pub fn connect(&self) -> Raw {
-        Raw::over(Stream::connect(&self.endpoint()).unwrap())
+        let end = Instant::now() + WATCHDOG;
+        loop {
+            match Stream::connect(&self.endpoint()) {
+                Err(busy) if busy.kind() == io::ErrorKind::TimedOut && Instant::now() < end => {}
+                connected => return Raw::over(connected.unwrap()),
+            }
+        }
     }
 
     /// A connection that has joined as an agent.
