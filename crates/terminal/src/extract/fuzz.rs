@@ -106,7 +106,8 @@ fn check(message: &OutgoingMessage) {
     } else if let Some(name) = &message.topic {
         topic::check(name).expect("a topic");
     }
-    assert!(!message.body.trim().is_empty() && message.body.len() <= BODY_BYTES_MAX);
+    assert!(!message.body.trim().is_empty() || message.data.is_some(), "nothing is said");
+    assert!(message.body.len() <= BODY_BYTES_MAX);
     for label in [&message.thread, &message.topic, &message.reply_to] {
         assert!(label.as_ref().is_none_or(|label| (1..=256).contains(&label.len())), "{message:?}");
     }
