@@ -3,6 +3,7 @@
 mod here;
 mod paint;
 mod watch;
+mod why;
 
 use super::{
     failure::{DONE, Failure},
@@ -62,9 +63,19 @@ const NONE_HERE: &str = "no agents in this directory; `agent-relay agents` lists
     help_triggers("--help"),
     example = "agent-relay agents",
     example = "agent-relay agents --here --watch",
+    example = "agent-relay agents Ann --why",
     example = "agent-relay agents --json"
 )]
 pub(super) struct Agents {
+    /// list only this agent
+    #[argh(positional, arg_name = "agent")]
+    name: Option<String>,
+
+    /// say what the wrapper of this agent knows about its terminal, by which source, and what
+    /// follows for the next message
+    #[argh(switch)]
+    why: bool,
+
     /// only agents that run in this directory or below it
     #[argh(switch)]
     here: bool,
@@ -80,8 +91,15 @@ pub(super) struct Agents {
 
 impl Agents {
     pub(super) fn run(self, options: &HomeOptions) -> Result<i32, Failure> {
+        if self.why {
+            let name = self.name.ok_or_else(|| {
+                Failure::usage("--why is about one agent").hint("`agent-relay agents NAME --why`")
+            })?;
+            return why::run(options, &name, self.json);
+        }
         let here = if self.here { Some(Here::new(options)?) } else { None };
-        let list = |client: &Client| list(client, options, here.as_ref());
+        let only = self.name.as_deref();
+        let list = |client: &Client| list(client, options, here.as_ref(), only);
         let empty = if self.here { NONE_HERE } else { NONE };
         if self.watch {
             return watch::run(options, self.json, empty, &list);
@@ -89,6 +107,10 @@ impl Agents {
         let client = join(options)?;
         let mut out = Out::new();
         let agents = list(&client)?;
+        if let Some(name) = only.filter(|_| agents.is_empty()) {
+            return Err(Failure::failed(format!("no agent {}", escaped(name)))
+                .hint("`agent-relay agents` lists all"));
+        }
         if self.json {
             return agents
                 .iter()
@@ -130,15 +152,19 @@ impl Shown {
     }
 }
 
-/// Lists the agents, or those here.
+/// Lists the agents, those here, or the only one with this name.
 fn list(
     client: &Client,
     options: &HomeOptions,
     here: Option<&Here>,
+    only: Option<&str>,
 ) -> Result<Vec<Shown>, Failure> {
     let wrappers = Wrappers::new(options, ANSWERS_MS);
     let mut shown = Vec::new();
     each_agent(client, |agent| {
+        if only.is_some_and(|only| !agent.name.eq_ignore_ascii_case(only)) {
+            return Ok(());
+        }
         let wrapper = wrappers.ask(&agent);
         if here.is_none_or(|here| here.includes(&agent.name, wrapper.as_ref())) {
             shown.push(Shown::new(&Listed::new(agent, wrapper)));

@@ -233,6 +233,7 @@ impl AttachedTerminal {
             Answer::Output { bytes } => self.write(&bytes.0)?,
             Answer::Ended(ended) => return Ok(Some(Left::Ended(ended))),
             Answer::State(_)
+            | Answer::Why(_)
             | Answer::Hooked { .. }
             | Answer::Taken { .. }
             | Answer::Counted { .. }

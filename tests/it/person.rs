@@ -441,6 +441,11 @@ fn held_messages_are_typed_once_after_release() {
         listed.lines().any(|line| line.starts_with("Ann") && line.contains(", held ")),
         "{listed}"
     );
+    let why = out(&run(&sandbox, &["agents", "Ann", "--why"], DONE));
+    assert!(why.starts_with("Ann (waiting): its person holds its messages\nFACT "), "{why}");
+    let fact = |name: &str| why.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(fact("messages are held ").contains(" yes "), "{why}");
+    assert!(fact("reader ").ends_with(" processes"), "{why}");
     ann.press("typed by hand\r");
     ann.wait_for_row("heard: typed by hand");
     assert!(!ann.text().contains("first"), "{}", ann.text());

@@ -54,6 +54,8 @@ pub enum Request {
     Stop,
     /// Asks for the state.
     State,
+    /// Asks what is known about the terminal, and what follows from it; WHY answers.
+    Why,
     /// Passes on the report of a hook; HOOKED answers.
     Hook {
         /// The key of the agent's commands, which its hooks have, too.
@@ -100,6 +102,8 @@ pub enum Answer {
         /// The bytes that the command printed.
         bytes: Bytes,
     },
+    /// The answer to WHY.
+    Why(Explanation),
     /// The answer to HOOK.
     Hooked {
         /// The text for the agent, if there is one.
@@ -164,6 +168,28 @@ pub struct AgentState {
     /// The reason why the agent's CLI reports nothing by hooks, if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_hooks: Option<String>,
+}
+
+/// What a wrapper knows about its terminal, and its decision about the next message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// What happens now, or what keeps the next message from being typed.
+    pub decision: String,
+    /// The stage of the text on its way, or `waiting`.
+    pub stage: String,
+    /// The facts, in the order of their weight.
+    pub facts: Vec<Fact>,
+}
+
+/// A fact about a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What it is about.
+    pub name: String,
+    /// What is known.
+    pub value: String,
+    /// The source that says so.
+    pub source: String,
 }
 
 /// A source of an agent's messages.

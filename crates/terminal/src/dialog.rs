@@ -7,32 +7,32 @@ const ROWS_SEARCHED: usize = 20;
 /// Characters that programs draw in front of the menu entry that an Enter would select.
 const POINTERS: [char; 6] = ['❯', '›', '▶', '➤', '→', '>'];
 
-/// Whether the program asks the person a question that an Enter would answer.
-///
-/// The question is either a menu of numbered entries, with a pointer at one of them and no input
-/// line below, or a yes-or-no question at the end of the text before the cursor.
-#[must_use]
-pub(crate) fn is_asking(rows: &[String], before_cursor: &str) -> bool {
-    asks_yes_or_no(before_cursor) || is_menu(rows)
-}
-
 /// Whether the text before the cursor ends in a yes-or-no question.
-fn asks_yes_or_no(before_cursor: &str) -> bool {
+#[must_use]
+pub(crate) fn asks_yes_or_no(before_cursor: &str) -> bool {
     let end = before_cursor.trim_end().trim_end_matches([':', '?', ' ']).to_ascii_lowercase();
     ["(y/n)", "[y/n]", "(yes/no)", "[yes/no]", "(y/n/a)", "[y/n/a]"]
         .iter()
         .any(|q| end.ends_with(q))
 }
 
-fn is_menu(rows: &[String]) -> bool {
-    let rows: Vec<&str> =
-        rows.iter().map(|row| trim_border(row)).filter(|row| !row.is_empty()).collect();
+/// Returns the row with the pointer of a menu: one of several numbered entries, with no other
+/// pointer, such as that of an input line, below it.
+#[must_use]
+pub(crate) fn menu_row(rows: &[&str]) -> Option<usize> {
+    let rows: Vec<(usize, &str)> = rows
+        .iter()
+        .enumerate()
+        .map(|(row, text)| (row, trim_border(text)))
+        .filter(|(_, text)| !text.is_empty())
+        .collect();
     let rows = &rows[rows.len().saturating_sub(ROWS_SEARCHED)..];
-    let Some(at) = rows.iter().rposition(|row| pointed_at(row).is_some()) else { return false };
-    let Some(chosen) = pointed_at(rows[at]).and_then(entry_number) else { return false };
-    let has_next = rows.get(at + 1).and_then(|row| entry_number(row)) == Some(chosen + 1);
-    let previous = at.checked_sub(1).and_then(|above| entry_number(rows[above]));
-    has_next || previous.is_some_and(|previous| previous + 1 == chosen)
+    let at = rows.iter().rposition(|(_, text)| pointed_at(text).is_some())?;
+    let chosen = pointed_at(rows[at].1).and_then(entry_number)?;
+    let has_next = rows.get(at + 1).and_then(|(_, text)| entry_number(text)) == Some(chosen + 1);
+    let previous = at.checked_sub(1).and_then(|above| entry_number(rows[above].1));
+    let is_entry = has_next || previous.is_some_and(|previous| previous + 1 == chosen);
+    is_entry.then_some(rows[at].0)
 }
 
 /// Returns a row without the border around it.
@@ -46,6 +46,12 @@ fn pointed_at(row: &str) -> Option<&str> {
     row.strip_prefix(POINTERS).map(str::trim_start)
 }
 
+/// Whether a text begins as a menu's entry does, with a number.
+#[must_use]
+pub(crate) fn is_entry(text: &str) -> bool {
+    entry_number(text).is_some()
+}
+
 /// Returns the number at the beginning of a menu entry, or `None` if the row is no entry.
 fn entry_number(row: &str) -> Option<u32> {
     let digits = row.split_once(['.', ')'])?.0;
@@ -54,11 +60,11 @@ fn entry_number(row: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_asking;
+    use super::*;
 
     fn asks(screen: &str, before_cursor: &str) -> bool {
-        let rows: Vec<_> = screen.lines().map(str::to_owned).collect();
-        is_asking(&rows, before_cursor)
+        let rows: Vec<_> = screen.lines().collect();
+        menu_row(&rows).is_some() || asks_yes_or_no(before_cursor)
     }
 
     #[test]

@@ -1,66 +1,57 @@
-//! The injector: it decides when a text is typed into the agent and how, and types it.
+//! The injector: it brings messages and the relay's own texts to the agent, one at a time, without
+//! disturbing the person.
 //!
-//! Messages and the relay's own texts wait until the program reads its input, its screen is at rest
-//! and the person has not begun a line ([`readiness`]). Then one text is typed ([`begin`]),
-//! submitted once the screen has settled ([`guard`]), and watched until it has left the input line
-//! ([`leaving`]). Only then is its message acknowledged. The next text waits until the agent has
-//! adopted the last one, that is, begun to work on it ([`adoption`]).
+//! The [`Observer`] gathers what is known about the terminal. [`decide`] says what follows from
+//! that for the text on its way, or for the next one. [`act`] carries that out.
 
+mod act;
 mod adoption;
-mod begin;
 mod brief;
-mod finish;
-mod guard;
+mod decide;
+mod delivering;
 mod history;
-mod injection;
+mod interference;
 mod kept_keys;
 mod keys;
 mod leases;
-mod leaving;
 mod loop_counts;
 mod loop_guard;
 mod notices;
+mod observation;
+mod observer;
 mod prompts;
 mod queue;
-mod readiness;
 mod reported_work;
 mod routes;
 mod startup;
-mod submitted;
 mod turn;
 mod waiting;
 mod write_count;
 
 use super::{
-    activity::{Look, OnScreen},
+    activity::Look,
     input::IncomingMessage,
     keyboard::Reader,
-    keys::InputLine,
     obstacle::Obstacle,
-    output::{Caller, Output, Progress, RETURN_MS, State},
-    recipe::{ReaderState, Reads, Recipe, Spot, Turns, text_before_cursor},
+    output::{Output, Progress, RETURN_MS, State},
+    recipe::{Reads, Recipe, Spot},
     screen::Screen,
     settings::Settings,
 };
-use adoption::Adoption;
+use act::Text;
 use brief::Brief;
+use delivering::Delivering;
 use history::History;
-use injection::{Injection, Stage};
 use kept_keys::KeptKeys;
-use leases::Leases;
 use loop_guard::LoopGuard;
 use notices::Notices;
-use prompts::Prompts;
-use protocol::{Moment, activity::ActivitySource};
-use queue::{Block, MessageQueue};
+pub use observation::Fact;
+use observer::Observer;
+use protocol::Moment;
+use queue::MessageQueue;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
-use reported_work::ReportedWork;
-use startup::Startup;
-use std::collections::VecDeque;
-use submitted::Submitted;
-use turn::Turn;
-use write_count::WriteCount;
+use routes::HookRoutes;
 
 /// The number of waiting bytes from which on no more are accepted. Bytes wait while the child does
 /// not read, or while a text is typed. At the limit, the driver stops reading the person's
@@ -83,6 +74,17 @@ pub(super) struct View<'a> {
     pub(super) reads_screen: bool,
 }
 
+/// What is known about the terminal, and the decision that follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The facts, each with its source.
+    pub facts: Vec<Fact>,
+    /// The stage of the text on its way, or `waiting`.
+    pub stage: &'static str,
+    /// What happens now, or what keeps the next text from being typed.
+    pub decision: String,
+}
+
 /// A frame that is being typed or read. The listener must recognise it, since it is no message of
 /// the agent.
 pub(super) struct TypedFrame {
@@ -90,49 +92,23 @@ pub(super) struct TypedFrame {
     pub(super) body: String,
 }
 
-/// Types texts into the agent, one at a time, without disturbing the person.
+/// Brings texts to the agent.
 pub(super) struct Injector {
-    recipe: Recipe,
+    observer: Observer,
+    delivering: Delivering,
+    /// The text on its way, or the last one.
+    text: Option<Text>,
     rng: ChaCha20Rng,
-    /// The program that reads the terminal.
-    reader: Reader,
-    prompts: Prompts,
-    line: InputLine,
-    started_at: Option<Moment>,
-    startup: Startup,
-    printed_at: Option<Moment>,
-    /// The time at which the person last pressed a key.
-    key_at: Option<Moment>,
-    submitted_at: Option<Moment>,
-    /// The time of the next attempt at an action that becomes possible without any input.
-    retry_at: Option<Moment>,
-    adoption: Adoption,
-    turn: Turn,
-    work: ReportedWork,
+    queue: MessageQueue,
     notices: Notices,
     /// The brief, if the program's hooks take it.
     brief: Option<Brief>,
-    queue: MessageQueue,
     loop_guard: LoopGuard,
-    /// The obstacle that currently keeps all texts from being typed.
-    block: Option<Block>,
-    injection: Option<Injection>,
-    /// The last submitted text, if the Enter may have to be pressed again.
-    submitted: Option<Submitted>,
-    leases: Leases,
-    /// The hook that waits to begin a turn.
-    waiter: Option<Caller>,
-    /// The CLI's id of the conversation, as hooks have stated it since the person's last Enter.
-    session: Option<String>,
-    /// The time before which no hook begins a turn, since a menu may be open.
-    wake_not_before: Option<Moment>,
-    /// The hooks that told the agent of messages, each with the messages' ids.
-    announced: VecDeque<(Caller, Vec<String>)>,
+    hooks: HookRoutes,
     kept_keys: KeptKeys,
-    writes: WriteCount,
     history: History,
-    /// Whether the person holds the agent's messages.
-    is_held: bool,
+    /// The time of the next attempt at an action that becomes possible without any input.
+    retry_at: Option<Moment>,
 }
 
 impl Injector {
@@ -146,60 +122,54 @@ impl Injector {
             None => (None, prompt),
         };
         Self {
-            recipe: settings.recipe.clone(),
+            observer: Observer::new(settings),
+            delivering: Delivering::default(),
+            text: None,
             rng: ChaCha20Rng::from_seed(settings.seed),
-            reader: Reader::default(),
-            prompts: Prompts::default(),
-            line: InputLine::default(),
-            started_at: None,
-            startup: Startup::default(),
-            printed_at: None,
-            key_at: None,
-            submitted_at: None,
-            retry_at: None,
-            adoption: Adoption::new(settings.transcript),
-            turn: Turn::default(),
-            work: ReportedWork::default(),
+            queue: MessageQueue::default(),
             notices: Notices::new(prompt),
             brief,
-            queue: MessageQueue::default(),
             loop_guard: LoopGuard::new(u32::from_le_bytes(
                 *settings.seed.first_chunk().expect("a seed of 32 bytes"),
             )),
-            block: None,
-            injection: None,
-            submitted: None,
-            leases: Leases::default(),
-            waiter: None,
-            session: None,
-            wake_not_before: None,
-            announced: VecDeque::new(),
+            hooks: HookRoutes::default(),
             kept_keys: KeptKeys::default(),
-            writes: WriteCount::default(),
             history: History::default(),
-            is_held: false,
+            retry_at: None,
         }
     }
 
     /// Notes the time of the first input. Later calls have no effect.
     pub(super) fn start(&mut self, now: Moment) {
-        self.started_at.get_or_insert(now);
+        self.observer.times.started.get_or_insert(now);
     }
 
     /// Returns the time at which the next tick is due.
     pub(super) fn deadline(&self) -> Option<Moment> {
-        let stage = self.injection.as_ref().and_then(|injection| match injection.stage {
-            Stage::Guard { since, .. } => Some(self.enter_at(since)),
-            Stage::Leaving { presses, checked_at, .. } => {
-                Some(leaving::check_at(presses, checked_at, injection.obstacle))
-            }
-            Stage::Typing { .. } | Stage::Submitting { .. } => None,
-        });
-        let turn = self.turn.deadline(self.recipe.shows_idle());
-        let leases = self.leases.deadline(self.work.is_at_work());
-        let hooks = [self.stuck_at(), self.wake_at(), leases, self.work.deadline(self.rests_at())];
-        let all = [stage, self.begin_at(), self.report_at(), turn].into_iter().chain(hooks);
-        all.flatten().min()
+        let Observer { recipe, times, turn, work, .. } = &self.observer;
+        let all = [
+            decide::deadline(recipe, &self.delivering, times.printed),
+            self.begin_at(),
+            self.report_at(),
+            turn.deadline(recipe.shows_idle()),
+            self.stuck_at(),
+            self.wake_at(),
+            self.hooks.leases.deadline(work.is_at_work()),
+            work.deadline(self.observer.rests_at()),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// Returns the earliest time at which the next text may be typed, if a text waits.
+    fn begin_at(&self) -> Option<Moment> {
+        let waits = !self.delivering.has_text() && self.has_text();
+        waits.then(|| self.observer.free_at().max(self.retry_at)).flatten()
+    }
+
+    /// Returns the time of the next look for the last text, which may be in the composer again.
+    fn stuck_at(&self) -> Option<Moment> {
+        let Delivering::Waiting { left, .. } = self.delivering else { return None };
+        decide::stuck_at(left?, self.text_facts(), self.observer.times.printed)
     }
 
     /// Whether there is room for more of the person's keys.
@@ -215,7 +185,7 @@ impl Injector {
     /// Whether the terminal has accepted enough bytes that keys, and answers to the child's
     /// queries, may be written.
     pub(super) fn has_room(&self) -> bool {
-        self.writes.unwritten() < WAITING_BYTES_MAX as u64
+        self.observer.writes.unwritten() < WAITING_BYTES_MAX as u64
     }
 
     /// Whether a text waits to be typed.
@@ -226,41 +196,59 @@ impl Injector {
     /// Whether the driver must determine now which program reads the terminal, because a text is
     /// about to be typed or submitted.
     pub(super) fn needs_reader(&self, now: Moment) -> bool {
-        match self.injection.as_ref().map(|injection| &injection.stage) {
-            Some(Stage::Guard { since, .. }) => now >= self.enter_at(*since),
-            Some(Stage::Leaving { since, .. }) => leaving::may_press_again(now, *since),
-            Some(Stage::Typing { .. } | Stage::Submitting { .. }) => false,
-            None if self.stuck_at().is_some_and(|at| at <= now) => true,
-            None => self.has_text() && self.is_at_rest(now),
+        let Observer { recipe, times, .. } = &self.observer;
+        match self.delivering {
+            Delivering::Waiting { .. } => {
+                let is_stuck = self.stuck_at().is_some_and(|at| at <= now);
+                is_stuck || (self.has_text() && self.observer.is_at_rest(now))
+            }
+            _ => decide::may_press(recipe, &self.delivering, times.printed, now),
         }
     }
 
     pub(super) fn reader(&self) -> &Reader {
-        &self.reader
+        &self.observer.reader
     }
 
     pub(super) fn recipe(&self) -> &Recipe {
-        &self.recipe
+        &self.observer.recipe
     }
 
     /// Returns the terminal side's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
-        let injected = usize::from(self.injection.is_some());
-        let waiting = self.queue.len() + self.loop_guard.len() + self.leases.len() + injected;
-        let why = match &self.injection {
-            Some(_) if self.writes.unwritten() > 0 => Some(Obstacle::NotReading),
-            Some(injection) => injection.obstacle,
-            None if waiting == 0 => None,
-            None if self.is_held => Some(Obstacle::Held),
-            None if waiting == self.loop_guard.len() => Some(Obstacle::Looping),
-            None => self.block.map(|block| block.why),
+        let is_held = self.observer.is_held;
+        let has_text = self.delivering.has_text();
+        let looping = self.loop_guard.len();
+        let waiting = self.queue.len() + looping + self.hooks.leases.len() + usize::from(has_text);
+        let why = match self.delivering {
+            Delivering::Waiting { .. } if waiting == 0 => None,
+            Delivering::Waiting { .. } if is_held => Some(Obstacle::Held),
+            Delivering::Waiting { .. } if waiting == looping => Some(Obstacle::Looping),
+            Delivering::Waiting { block, .. } => block.map(|block| block.why),
+            _ if self.observer.writes.unwritten() > 0 => Some(Obstacle::NotReading),
+            _ => self.text.as_ref().and_then(|text| text.obstacle),
         };
-        State { waiting, why, typed: self.history.count(), held: self.is_held, connected: false }
+        State { waiting, why, typed: self.history.count(), held: is_held, connected: false }
+    }
+
+    /// Returns what is known, what happens to the text on its way, or to the next one, and why.
+    pub(super) fn explain(&self, now: Moment, view: &View<'_>) -> Explanation {
+        let seen = self.observe(now, view, true);
+        let decision = match decide::verdict(&seen, now) {
+            _ if self.delivering.has_text() => {
+                let why = self.text.as_ref().and_then(|text| text.obstacle);
+                why.map_or_else(|| "a text is on its way".to_owned(), |why| why.to_string())
+            }
+            Ok(_) if seen.has_next => "the next text is typed now".to_owned(),
+            Ok(_) => "a text would be typed now".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        Explanation { facts: seen.facts(now), stage: self.delivering.stage(), decision }
     }
 
     /// Returns the id of the last typed delivery whose id begins with `prefix`.
     pub(super) fn find_typed(&self, prefix: &str) -> Option<String> {
-        self.leases.find(prefix).or_else(|| self.history.find_typed(prefix))
+        self.hooks.leases.find(prefix).or_else(|| self.history.find_typed(prefix))
     }
 
     /// Whether a recorded prompt begins with a frame that was typed here.
@@ -270,33 +258,26 @@ impl Injector {
 
     /// Notes that the child has printed; `screen` contains the output.
     pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
-        self.printed_at = Some(now);
         self.retry_at = None;
-        self.turn.change(now);
-        if !self.line.is_untouched() {
-            self.line.screen_shows(&text_before_cursor(screen));
-        }
-        let recipe = &self.recipe;
-        self.adoption.check(now, || recipe.looks_busy(&Spot::of(screen)));
+        self.observer.printed(now, screen, &self.history);
     }
 
     /// Notes the program that reads the terminal from now on.
     pub(super) fn set_reader(&mut self, now: Moment, reader: Reader) {
-        if self.reader == reader {
+        if !self.observer.set_reader(reader) {
             return;
         }
-        self.prompts.reader_changed(&reader);
-        self.reader = reader;
         self.retry_at = None;
-        let Some(injection) = &mut self.injection else { return };
-        injection.passes_keys &= injection.reader != self.reader;
-        if let Stage::Guard { since, .. } = &mut injection.stage {
+        if let Some(text) = &mut self.text {
+            text.passes_keys &= text.reader != self.observer.reader;
+        }
+        if let Delivering::Settling { since, .. } = &mut self.delivering {
             *since = now.min(*since);
         }
     }
 
     pub(super) fn set_recipe(&mut self, recipe: Recipe) {
-        self.recipe = recipe;
+        self.observer.recipe = recipe;
     }
 
     /// Handles a delivery, which may be a redelivery of a known message.
@@ -304,9 +285,9 @@ impl Injector {
         if self.history.was_typed(&message.id) {
             out.push(Output::Report(message.id.clone(), Progress::Injected));
             out.push(Output::Acknowledge(message.id));
-        } else if self.injection.as_ref().is_some_and(|injection| injection.is_of(&message.id)) {
+        } else if self.on_its_way().is_some_and(|current| current.id == message.id) {
             self.repeat_delay(out);
-        } else if self.leases.contains(&message.id) {
+        } else if self.hooks.leases.contains(&message.id) {
             // A record of it may still come.
         } else if self.queue.contains(&message.id) {
             self.queue.forget_report(&message.id);
@@ -315,6 +296,11 @@ impl Injector {
         } else {
             self.receive(message, out);
         }
+    }
+
+    /// Returns the message on its way, unless the text on its way is one of the relay.
+    fn on_its_way(&self) -> Option<&IncomingMessage> {
+        self.text.as_ref().and_then(Text::message)
     }
 
     /// Queues a sentence for the agent. At most once in each turn, the waiting sentences are typed
@@ -327,164 +313,81 @@ impl Injector {
     /// Holds messages back (`true`) or releases them. A text that is being typed is submitted in
     /// any case.
     pub(super) fn hold(&mut self, held: bool) {
-        self.is_held = held;
+        self.observer.is_held = held;
         self.retry_at = None;
     }
 
     /// Returns to the daemon all messages that were not submitted, after the child has ended.
     pub(super) fn end(&mut self, out: &mut Vec<Output>) {
-        let current = self.injection.take().and_then(|injection| injection.content.into_message());
-        let leased = self.leases.end_all().into_iter().map(|lease| lease.message);
+        self.delivering = Delivering::default();
+        let current = self.text.take().and_then(|mut text| text.take_message());
+        let leased = self.hooks.leases.end_all().into_iter().map(|lease| lease.message);
         let looping = self.loop_guard.take_all();
         let rest = std::iter::from_fn(|| self.queue.pop()).chain(looping);
         let all = current.into_iter().chain(leased).chain(rest);
         out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
     }
 
-    /// Whether the screen has been unchanged for so long that a text may be typed.
-    pub(super) fn is_at_rest(&self, now: Moment) -> bool {
-        self.rests_at().is_none_or(|at| at <= now)
-    }
-
-    /// Returns the time from which the screen is at rest, unless it changes before.
-    fn rests_at(&self) -> Option<Moment> {
-        let changed_at = self.printed_at.max(self.submitted_at);
-        changed_at.map(|at| at.plus(self.recipe.quiet_ms))
-    }
-
-    /// Remembers a shell's prompt, if the screen is at rest.
-    pub(super) fn learn_prompt(&mut self, now: Moment, spot: &Spot) {
-        if self.is_at_rest(now) {
-            self.prompts.learn(&self.reader, spot);
-        }
-    }
-
-    /// Remembers how an empty input line looks, if the line is empty and the screen is at rest.
-    pub(super) fn learn_empty_line(&mut self, now: Moment, spot: &Spot) {
-        if self.line.is_untouched() && self.is_at_rest(now) {
-            self.line.remember_empty_look(&spot.before);
-        }
+    /// Remembers what the screen shows, for later looks at it.
+    pub(super) fn learn(&mut self, now: Moment, view: &View<'_>) {
+        self.observer.learn(now, view.spot, &self.history);
     }
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.
     pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>) -> bool {
-        let at_work = self.is_reported_at_work();
-        let known = known(&self.recipe, &self.reader, &self.prompts, at_work, view);
-        self.turn.is_over(now, || self.recipe.looks_idle(view.spot, known))
+        let mut turn = self.observer.turn;
+        let is_over = turn.is_over(now, || {
+            let seen = self.observe(now, view, false);
+            seen.recipe.shows_idle() && seen.work.is_none() && seen.shown.form.is_ok()
+        });
+        self.observer.turn = turn;
+        is_over
     }
 
-    /// Compares the reports of hooks with the screen, and ends leases that are in doubt. Returns
-    /// whether work that hooks have reported has ended by that.
+    /// Compares the reports of hooks with the screen. Returns whether work that hooks have reported
+    /// has ended by that.
     pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>) -> bool {
-        let has_ended = self.work.is_at_work() && self.compare_work(now, view);
-        let may_be_unreported = self.brief.is_some() && !self.work.is_heard();
-        if may_be_unreported && (view.is_at_work || self.recipe.looks_busy(view.spot)) {
-            self.note_turn_for_brief();
-        }
-        self.end_doubtful_leases(now);
-        has_ended
-    }
-
-    /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
-    /// Returns whether it has.
-    fn compare_work(&mut self, now: Moment, view: &View<'_>) -> bool {
-        let ReaderState { reader, prompts, .. } = self.known(view);
-        let known = ReaderState { reader, prompts, at_work: records_work(&self.recipe, view) };
-        let form = self.recipe.form(view.spot, known);
-        let shows_line = matches!(form, Ok(_) | Err(Obstacle::HalfTyped));
-        let looks_free = self.recipe.shows_idle()
-            && shows_line
-            && !self.recipe.looks_busy(view.spot)
-            && self.is_at_rest(now);
-        let has_ended = self.work.compare(now, looks_free);
+        let shown = self.observer.shown(view.spot, &self.history);
+        let has_ended = self.observer.compare_work(now, view, &shown);
         if has_ended {
-            self.leases.turn_ended(now);
+            self.hooks.leases.turn_ended(now);
             self.retry_at = None;
+        }
+        if view.is_at_work || shown.busy.is_some() {
+            self.note_turn_for_brief();
         }
         has_ended
     }
 
     /// Looks at the screen and the foreground for signs of what the agent does.
     pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
-        let at_work = match () {
-            () if self.work.is_at_work() => Some(ActivitySource::Hooks),
-            () if records_work(&self.recipe, view) => Some(ActivitySource::Screen),
-            () => None,
-        };
-        Look {
-            shown: self.shown(view),
-            is_at_rest: self.is_at_rest(now),
-            is_recognised: self.recipe.shows_composer(),
-            at_work,
-        }
-    }
-
-    fn shown(&self, view: &View<'_>) -> OnScreen {
-        if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
-            return OnScreen::Shell;
-        }
-        if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
-            return OnScreen::Nothing;
-        }
-        let ReaderState { reader, prompts, .. } = self.known(view);
-        match self.recipe.form(view.spot, ReaderState { reader, prompts, at_work: false }) {
-            Err(Obstacle::Dialog) => OnScreen::Dialog,
-            _ if self.recipe.looks_busy(view.spot) => OnScreen::Busy,
-            Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => OnScreen::InputLine,
-            Err(_) => OnScreen::Nothing,
-        }
+        self.observer.look(now, view, &self.history)
     }
 
     /// Notes the end of the agent's turn.
     pub(super) fn end_turn(&mut self) {
-        self.turn.end();
+        self.observer.turn.end();
         self.notices.begin_turn();
         self.type_brief_without_hooks();
     }
 
     /// Writes bytes to the child's terminal.
     pub(super) fn write(&mut self, bytes: Vec<u8>, out: &mut Vec<Output>) {
-        self.writes.hand_out(bytes.len());
+        self.observer.writes.hand_out(bytes.len());
         out.push(Output::Write(bytes));
     }
-
-    /// Whether the agent is at work according to its CLI's hooks, or may be about to be.
-    fn is_reported_at_work(&self) -> bool {
-        self.work.is_at_work() || self.leases.bar_others()
-    }
-
-    fn known<'a>(&'a self, view: &View<'_>) -> ReaderState<'a> {
-        known(&self.recipe, &self.reader, &self.prompts, self.is_reported_at_work(), view)
-    }
-}
-
-fn known<'a>(
-    recipe: &Recipe,
-    reader: &'a Reader,
-    prompts: &'a Prompts,
-    is_reported_at_work: bool,
-    view: &View<'_>,
-) -> ReaderState<'a> {
-    let at_work = is_reported_at_work || records_work(recipe, view);
-    ReaderState { reader, prompts: prompts.known(), at_work }
-}
-
-/// Whether the agent is at work, according to the transcript of a CLI that records the ends of its
-/// turns.
-fn records_work(recipe: &Recipe, view: &View<'_>) -> bool {
-    recipe.turns == Some(Turns::Transcript) && view.is_at_work
 }
 
 #[cfg(test)]
 impl Injector {
     /// Sets the program that reads the terminal at the start.
     pub(super) fn assume_reader(&mut self, reader: Reader) {
-        self.reader = reader;
+        self.observer.reader = reader;
     }
 
     /// Skips the wait for the program's start.
     pub(super) fn assume_started(&mut self) {
-        self.startup = Startup::Complete;
+        self.observer.assume_started();
     }
 }
 

@@ -42,6 +42,7 @@ pub mod transcript;
 
 pub use activity::Doing;
 pub use failure::{DeliveryFailure, FailureCause};
+pub use injector::{Explanation, Fact};
 pub use input::{IncomingMessage, Input, UnreadMessage};
 pub use outgoing::OutgoingMessage;
 pub use output::{Caller, Output, Progress, SendHandle, State, Taken, Unreadable};
@@ -223,6 +224,13 @@ impl TerminalSide {
         State { connected: self.is_connected, ..self.injector.state() }
     }
 
+    /// Returns what is known about the terminal, and what follows from that for the next text.
+    #[must_use]
+    pub fn explain(&self, now: Moment) -> Explanation {
+        let spot = Spot::of(self.listener.screen());
+        self.injector.explain(now, &view(&self.listener, &spot))
+    }
+
     /// Returns the time since which the agent has worked without a report of a hook, if no hook has
     /// ever reported.
     #[must_use]
@@ -337,24 +345,19 @@ impl TerminalSide {
         // added further below waits for the next tick.
         let reader_is_fresh = self.injector.has_text();
         let spot = Spot::of(self.listener.screen());
-        self.injector.learn_prompt(now, &spot);
-        if self.injector.is_turn_over(now, &view(&self.listener, &spot)) {
+        let seen = view(&self.listener, &spot);
+        self.injector.learn(now, &seen);
+        if self.injector.is_turn_over(now, &seen) {
             self.injector.end_turn();
             self.listener.end_turn(now, &mut found);
         }
         let events = self.listener.settle(now, found, &self.injector.recipe().name);
         self.pass_on(now, events, out);
-        self.injector.learn_empty_line(now, &spot);
-        let view = view(&self.listener, &spot);
-        self.injector.submit_when_due(now, &view, out);
-        self.injector.check_leaving(now, &view, out);
-        self.injector.submit_stuck(now, &view, out);
-        if self.injector.compare_hooks(now, &view) {
+        let seen = view(&self.listener, &spot);
+        if self.injector.compare_hooks(now, &seen) {
             self.activity.changed(now);
         }
-        let begun = self.injector.begin_when_free(now, &view, reader_is_fresh, out);
-        let woken = self.injector.wake_when_barred(now, &view, out);
-        for frame in begun.into_iter().chain(woken) {
+        for frame in self.injector.act(now, &seen, reader_is_fresh, out) {
             self.listener.remember_frame(now, &frame.hex, &frame.body);
         }
     }

@@ -6,16 +6,19 @@
 
 mod book;
 mod expands;
+mod shown;
 mod spot;
 
 pub use book::{Book, BookError, Version};
 pub use expands::Expansions;
 pub(crate) use expands::is_blank;
+pub use shown::Shown;
 pub use spot::Spot;
 pub(crate) use spot::text_before_cursor;
 
-use super::{keyboard::Reader, obstacle::Obstacle, transcript::Format};
+use super::transcript::Format;
 use serde::Deserialize;
+use shown::Patterns;
 use std::collections::BTreeMap;
 
 /// A recipe for typing messages into one kind of program.
@@ -62,6 +65,8 @@ pub struct Recipe {
     pub margin: u8,
     /// Whether the program counts the columns of each code point of an emoji.
     pub counts_code_points: bool,
+    /// Whether the row that says that the agent works moves meanwhile, as a clock does.
+    pub work_moves: bool,
     /// The parts of a text that the program would expand.
     pub expands: Expansions,
     patterns: Patterns,
@@ -94,27 +99,6 @@ pub enum Turns {
     Transcript,
 }
 
-/// The texts by which a program's states are recognised on its screen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Patterns {
-    composer: Vec<String>,
-    shell_mode: Vec<String>,
-    ghosts: Vec<String>,
-    busy: Vec<String>,
-    dialog: Vec<String>,
-}
-
-/// Facts that the screen does not show about the program that reads the terminal.
-#[derive(Clone, Copy, Debug)]
-pub struct ReaderState<'a> {
-    /// The program that reads the terminal.
-    pub reader: &'a Reader,
-    /// The prompts at which a command begins in the shell. At other prompts, a command continues.
-    pub prompts: &'a [String],
-    /// Whether the agent is at work, according to its transcript.
-    pub at_work: bool,
-}
-
 impl Recipe {
     /// Returns the arguments that the recipe puts in front of the command's own. In them, `{NAME}`
     /// is replaced by the value of the variable NAME, as a TOML string.
@@ -132,151 +116,12 @@ impl Recipe {
         self.arguments.iter().any(|argument| argument.contains(&format!("{{{name}}}")))
     }
 
-    /// Returns the form in which a text may be typed now.
-    ///
-    /// # Errors
-    /// The obstacle because of which no text may be typed now.
-    pub fn form(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
-        match state.reader {
-            Reader::Barred(why, _) => Err(*why),
-            Reader::Unseen => Err(Obstacle::Unidentified),
-            _ if self.is_asking(spot) => Err(Obstacle::Dialog),
-            Reader::Agent(name) if *name == self.name && self.shows_composer() => {
-                self.at_composer(spot, state)
-            }
-            Reader::Agent(_) => Err(Obstacle::OtherProgram),
-            Reader::Shell if self.shows_composer() => Err(Obstacle::Shell),
-            Reader::Shell => self.at_shell_prompt(spot, state),
-            Reader::Accepted => self.by_general_signs(spot, state),
-        }
-    }
-
-    /// Returns the form at a shell's prompt. The line editor must be reading, and no command may be
-    /// unfinished: within an open quote, the shell would run the lines of a here-document.
-    fn at_shell_prompt(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
-        match () {
-            () if spot.alternate => Err(Obstacle::OtherScreen),
-            () if spot.is_shell() && state.prompts.contains(&spot.before) => Ok(Form::HereDocument),
-            () => Err(Obstacle::NoPrompt),
-        }
-    }
-
-    /// Returns the form for a program without a recipe of its own.
-    fn by_general_signs(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
-        match () {
-            () if self.is_busy(spot, state) => Err(Obstacle::Busy),
-            // Full-screen programs without bracketed paste, such as pagers and editors, take keys
-            // as commands.
-            () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),
-            () if spot.alternate => Ok(Form::Plain),
-            () if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
-            () if spot.cursor_visible && spot.ends_like_python() => Err(Obstacle::Interpreter),
-            () => Ok(Form::Plain),
-        }
-    }
-
-    /// Whether the screen of this kind of program tells when the program is idle.
-    #[must_use]
-    pub(crate) fn shows_idle(&self) -> bool {
-        self.reads == Reads::Shell || self.shows_composer()
-    }
-
-    /// Whether the program is idle, according to its screen.
-    #[must_use]
-    pub fn looks_idle(&self, spot: &Spot, state: ReaderState<'_>) -> bool {
-        self.shows_idle() && self.form(spot, state).is_ok() && !spot.shows(&self.patterns.busy)
-    }
-
     /// Whether a line feed is a line break in the text. This holds for composers of several lines,
     /// all of which use bracketed paste.
     #[must_use]
     pub(crate) fn line_feed_breaks(&self, bracketed_paste: bool) -> bool {
         let submits = self.line_feed_submits || self.submit.contains('\n');
         self.reads == Reads::Text && bracketed_paste && !submits
-    }
-
-    /// Whether the agent is at work, according to the screen.
-    #[must_use]
-    pub(crate) fn looks_busy(&self, spot: &Spot) -> bool {
-        spot.shows(&self.patterns.busy)
-    }
-
-    /// Whether the composer holds the typed text, so that an Enter submits that text and nothing
-    /// else. The cursor must follow the closing bracket of the text's frame. Programs that show a
-    /// word in place of a long paste put the word in brackets as well.
-    #[must_use]
-    pub fn holds_text(&self, spot: &Spot) -> bool {
-        !self.is_asking(spot) && (!self.shows_composer() || spot.bracketed_row().is_some())
-    }
-
-    /// Whether the composer of an idle program holds the text in the frame with these digits, or a
-    /// word in place of it, and no words of a dialog are shown.
-    #[must_use]
-    pub(crate) fn holds_frame(&self, spot: &Spot, hex: &str) -> bool {
-        let end = format!("[/relay {hex}]");
-        let is_own = |row: &str| {
-            let text = after_prompt(&self.patterns.composer, row);
-            row.ends_with(&end) || text.is_some_and(|text| text.starts_with('['))
-        };
-        let is_busy = spot.shows(&self.patterns.busy) || spot.shows(&self.patterns.dialog);
-        self.shows_composer()
-            && self.holds_text(spot)
-            && !is_busy
-            && spot.bracketed_row().is_some_and(is_own)
-    }
-
-    /// Whether the program asks the person something. A screen on which the composer holds the
-    /// typed text does not count, since the text may contain the words of a dialog.
-    #[must_use]
-    pub(crate) fn shows_dialog(&self, spot: &Spot) -> bool {
-        let asks = self.is_asking(spot)
-            || (self.composer_text(spot).is_none() && spot.shows(&self.patterns.dialog));
-        asks && !self.holds_text(spot)
-    }
-
-    /// Returns the composer's text before the cursor. `None` if no composer is shown, or for a
-    /// dialog whose frame looks like the composer's.
-    fn composer_text<'a>(&self, spot: &'a Spot) -> Option<&'a str> {
-        let text = after_prompt(&self.patterns.composer, &spot.before)?;
-        let is_blank = !text.is_empty() && text.trim().is_empty();
-        (!is_blank || !spot.shows(&self.patterns.dialog)).then_some(text)
-    }
-
-    /// Whether the recipe knows the look of the program's composer.
-    #[must_use]
-    pub fn shows_composer(&self) -> bool {
-        !self.patterns.composer.is_empty()
-    }
-
-    /// Returns the form for a program whose composer is known. A text is typed only into the
-    /// composer, while it is empty.
-    fn at_composer(&self, spot: &Spot, state: ReaderState<'_>) -> Result<Form, Obstacle> {
-        if spot.alternate && !spot.bracketed_paste {
-            return Err(Obstacle::OtherScreen);
-        }
-        if after_prompt(&self.patterns.shell_mode, &spot.before).is_some() {
-            return Err(Obstacle::ShellMode);
-        }
-        match self.composer_text(spot) {
-            Some("") => {}
-            Some(_) => return Err(Obstacle::HalfTyped),
-            None if spot.shows(&self.patterns.dialog) => return Err(Obstacle::Dialog),
-            None => return Err(Obstacle::NoPrompt),
-        }
-        if !spot.after.is_empty() && !self.patterns.ghosts.contains(&spot.after) {
-            return Err(Obstacle::HalfTyped);
-        }
-        if self.is_busy(spot, state) { Err(Obstacle::Busy) } else { Ok(Form::Plain) }
-    }
-
-    /// Whether an Enter would answer a question. For a program whose composer is known, the words
-    /// of a dialog alone are no question: they may stand beside the composer.
-    fn is_asking(&self, spot: &Spot) -> bool {
-        spot.asking || (!self.shows_composer() && spot.shows(&self.patterns.dialog))
-    }
-
-    fn is_busy(&self, spot: &Spot, state: ReaderState<'_>) -> bool {
-        !self.while_busy && (state.at_work || spot.shows(&self.patterns.busy))
     }
 }
 
@@ -289,26 +134,12 @@ fn toml_string(text: &str) -> String {
     }
 }
 
-/// Returns the text after the longest of these prompts with which the row begins.
-fn after_prompt<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
-    let texts = prompts.iter().filter_map(|prompt| strip_prompt(prompt, row));
-    texts.min_by_key(|text| text.len())
-}
-
-/// Returns the text after a prompt at the beginning of a row. If the prompt is written with `^`
-/// first, blanks may precede it in the row.
-fn strip_prompt<'a>(prompt: &str, row: &'a str) -> Option<&'a str> {
-    match prompt.strip_prefix('^') {
-        Some(prompt) => row.trim_start().strip_prefix(prompt),
-        None => row.strip_prefix(prompt),
-    }
-}
-
 #[cfg(test)]
 mod screens;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{keyboard::Reader, obstacle::Obstacle};
 
     #[track_caller]
     fn check_choice(command: &str, name: &str) {
@@ -345,8 +176,8 @@ mod tests {
         let recipe = recipe(command);
         let reader = crate::tests::script::reader(&recipe);
         let prompts = [spot.before.clone()];
-        let state = ReaderState { reader: &reader, prompts: &prompts, at_work: false };
-        assert_eq!(recipe.form(spot, state), expected, "{command} {spot:?}");
+        let shown = recipe.read(spot, &reader, &prompts, &[]);
+        assert_eq!(shown.form, expected, "{command} {spot:?}");
     }
 
     #[test]
@@ -362,18 +193,15 @@ mod tests {
         }
         check_form("bash", &Spot { at: 'x', ..reads("$ ") }, Err(Obstacle::NoPrompt));
         check_form("bash", &Spot { alternate: true, ..reads("$ ") }, Err(Obstacle::OtherScreen));
-        let state =
-            ReaderState { reader: &Reader::Shell, prompts: &["$ ".to_owned()], at_work: false };
-        assert_eq!(recipe("bash").form(&reads("∙ "), state), Err(Obstacle::NoPrompt));
+        let shown = recipe("bash").read(&reads("∙ "), &Reader::Shell, &["$ ".to_owned()], &[]);
+        assert_eq!(shown.form, Err(Obstacle::NoPrompt));
     }
 
     #[test]
     fn form_follows_the_program_that_reads() {
         let claude = recipe("claude");
         let spot = Spot { bracketed_paste: true, ..at("❯ ") };
-        let form = |reader: Reader| {
-            claude.form(&spot, ReaderState { reader: &reader, prompts: &[], at_work: false })
-        };
+        let form = |reader: Reader| claude.read(&spot, &reader, &[], &[]).form;
         assert_eq!(form(Reader::Agent("claude".into())), Ok(Form::Plain));
         assert_eq!(form(Reader::Agent("codex".into())), Err(Obstacle::OtherProgram));
         assert_eq!(form(Reader::Shell), Err(Obstacle::Shell));
@@ -415,10 +243,10 @@ mod tests {
             Err(Obstacle::Dialog),
         );
         check_form("agy", &shows(&["> Yes, I trust this folder"]), Err(Obstacle::Dialog));
-        check_form("agy", &shows(&["esc to cancel"]), Err(Obstacle::Busy));
         check_form("agy", &shows(&["> "]), Ok(Form::Plain));
-        let spot = shows(&["⚠ Approval Required"]);
-        assert!(!recipe("agy").holds_text(&spot), "no Enter follows");
+        let read = |rows: &[&str]| recipe("agy").read(&shows(rows), &Reader::Accepted, &[], &["a"]);
+        assert!(!read(&["⚠ Approval Required"]).holds_own, "no Enter follows");
+        assert_eq!(read(&["esc to cancel"]).busy.as_deref(), Some("esc to cancel"));
     }
 
     #[test]
@@ -444,26 +272,34 @@ mod tests {
     }
 
     #[test]
-    fn typed_text_is_recognised_by_its_last_bracket_before_or_after_the_cursor() {
-        let gemini = |before: &str, after: &str, above: &str| Spot {
-            after: after.to_owned(),
-            above: above.to_owned(),
-            ..at(before)
+    fn typed_text_is_recognised_by_its_mark_before_or_after_the_cursor() {
+        let gemini = recipe("gemini");
+        let holds = |before: &str, after: &str, above: &str| {
+            let rows = vec![above.to_owned(), format!("{before}{after}")];
+            let spot = Spot { after: after.to_owned(), rows, row: 1, ..at(before) };
+            gemini.read(&spot, &Reader::Agent("gemini".into()), &[], &["1a2b3c"]).holds_own
         };
         for (before, after, above) in [
             ("   [/relay 1a2b3c]", "", ""),
+            (" > [/relay 1a2b3c]", "", ""),
+            ("   3c]", "", "   [/relay 1a2b"),
+            ("   1a2b3c]", "", "   [/relay"),
             ("   ", "", "   [/relay 1a2b3c]"),
             ("   ", "[/relay 1a2b3c]", "   hello"),
+            (" > [Pasted Text: 12 lines]", "", ""),
         ] {
-            assert!(recipe("gemini").holds_text(&gemini(before, after, above)), "{before:?}");
+            assert!(holds(before, after, above), "{before:?}");
         }
         for (before, after, above) in [
             (" > ", "", " [/relay 1a2b3c]"),
             (" > ", "Type your message", ""),
             ("   ", "x", "   [/relay 1a2b3c]"),
             (" > ", "[/relay 1a2b3c]", ""),
+            ("   [/relay 4d5e6f]", "", ""),
+            ("   ❯ 3. [/relay 1a2b3c]", "", ""),
+            (" > an answer [y]", "", ""),
         ] {
-            assert!(!recipe("gemini").holds_text(&gemini(before, after, above)), "{before:?}");
+            assert!(!holds(before, after, above), "{before:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod brief;
 mod foreground;
+pub(crate) mod foreign_words;
 mod loops;
 mod notices;
 mod person;

@@ -69,7 +69,7 @@ fn number(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([byte(at), byte(at + 1)])
 }
 
-fn requests(bytes: &[u8]) -> [Request; 7] {
+fn requests(bytes: &[u8]) -> [Request; 8] {
     let (columns, rows) = (number(bytes, 0), number(bytes, 2));
     let text: String = String::from_utf8_lossy(bytes).chars().take(64).collect();
     let key = Secret::stated(&text);
@@ -87,6 +87,7 @@ fn requests(bytes: &[u8]) -> [Request; 7] {
         Request::Keys { bytes: Bytes(bytes.to_vec()) },
         Request::Hook { key: key.clone(), report },
         Request::Printed,
+        Request::Why,
         Request::Take { key: key.clone(), id: (rows % 2 == 1).then(|| text.clone()) },
         Request::Count { key, to: text },
     ]

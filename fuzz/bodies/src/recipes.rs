@@ -6,7 +6,7 @@ use std::path::Path;
 use terminal::{
     keyboard::Reader,
     obstacle::Obstacle,
-    recipe::{Book, Form, ReaderState, Recipe, Spot, Version},
+    recipe::{Book, Form, Recipe, Spot, Version},
 };
 
 /// The longest time in a recipe, in milliseconds.
@@ -50,18 +50,18 @@ fn check_recipe(recipe: &Recipe, text: &str) {
         let spot = Spot { before: line.to_owned(), at: ' ', rows, ..Spot::default() };
         for alternate in [false, true] {
             let spot = Spot { alternate, bracketed_paste: alternate, ..spot.clone() };
-            let asking = Spot { asking: true, ..spot.clone() };
+            let asking = Spot { yes_or_no: true, ..spot.clone() };
             let agent = Reader::Agent(recipe.name.clone());
             for reader in [agent, Reader::Shell, Reader::Accepted] {
-                let state = ReaderState { reader: &reader, prompts: &[], at_work: alternate };
-                let form = recipe.form(&spot, state);
-                assert!(form.is_ok() || !recipe.looks_idle(&spot, state), "{recipe:?} {spot:?}");
-                assert!(form != Ok(Form::Plain) || reader != Reader::Shell, "{recipe:?} {spot:?}");
-                assert!(recipe.form(&asking, state).is_err() && !recipe.holds_text(&asking));
+                let shown = recipe.read(&spot, &reader, &[], &["a"]);
+                let is_plain = shown.form == Ok(Form::Plain);
+                assert!(!is_plain || reader != Reader::Shell, "{recipe:?} {spot:?}");
+                assert!(!shown.asks || shown.form.is_err(), "{recipe:?} {spot:?}");
+                let asked = recipe.read(&asking, &reader, &[], &["a"]);
+                assert!(!asked.holds_own && (asked.form.is_err() || recipe.shows_composer()));
             }
             let barred = Reader::Barred(Obstacle::Shell, None);
-            let state = ReaderState { reader: &barred, prompts: &[], at_work: false };
-            assert_eq!(recipe.form(&spot, state), Err(Obstacle::Shell));
+            assert_eq!(recipe.read(&spot, &barred, &[], &[]).form, Err(Obstacle::Shell));
         }
     }
 }

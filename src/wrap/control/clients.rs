@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, never};
 use platform::pty::Size;
 use protocol::{
     Moment,
-    control::{AgentState, Answer, Bytes, Ended, Request},
+    control::{Answer, Bytes, Ended, Request},
     hook,
     secret::Secret,
 };
@@ -54,6 +54,8 @@ pub(in crate::wrap) enum Action {
     Stop,
     /// Send the agent's state to the client.
     SendState,
+    /// Tell the client what is known about the terminal.
+    Explain,
     /// Handle a hook's report, and answer it.
     Hook(hook::Report),
     /// Note that a hook has disconnected without PRINTED.
@@ -188,10 +190,10 @@ impl ControlClients {
         self.clients.values().any(|client| client.paste.holds_others())
     }
 
-    /// Sends the agent's state to a client.
-    pub(in crate::wrap) fn send_state(&mut self, id: ClientId, state: AgentState) {
+    /// Sends an answer to a client, after which the client may ask again.
+    pub(in crate::wrap) fn send(&mut self, id: ClientId, answer: &Answer) {
         if let Some(client) = self.clients.get_mut(&id) {
-            client.answer(&Answer::State(state));
+            client.answer(answer);
         }
     }
 
@@ -362,6 +364,7 @@ impl Client {
                 Some(Action::Stop)
             }
             Request::State => Some(Action::SendState),
+            Request::Why => Some(Action::Explain),
             Request::Hook { key, .. } | Request::Take { key, .. } | Request::Count { key, .. }
                 if key != *agents_key =>
             {

@@ -33,6 +33,16 @@ pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> con
     }
 }
 
+fn explanation(known: terminal::Explanation) -> control::Explanation {
+    let terminal::Explanation { facts, stage, decision } = known;
+    let facts = facts.into_iter().map(|terminal::Fact { name, value, source }| control::Fact {
+        name: name.to_owned(),
+        value,
+        source: source.to_owned(),
+    });
+    control::Explanation { decision, stage: stage.to_owned(), facts: facts.collect() }
+}
+
 impl Driver {
     pub(super) fn client_event(&mut self, id: ClientId, event: ClientEvent) {
         match self.clients.handle(now(), id, event) {
@@ -43,6 +53,10 @@ impl Driver {
             }
             Some(Action::Stop) => self.end_command(GRACE_STOP),
             Some(Action::SendState) => self.send_state(id),
+            Some(Action::Explain) => {
+                let why = explanation(self.side.explain(now()));
+                self.clients.send(id, &control::Answer::Why(why));
+            }
             Some(Action::Hook(report)) => {
                 if let Some(follower) = &mut self.follower {
                     follower.name(&report);
@@ -96,7 +110,7 @@ impl Driver {
             no_hooks: self.no_hooks(),
             ..self.constant_state.clone()
         };
-        self.clients.send_state(id, state);
+        self.clients.send(id, &control::Answer::State(state));
     }
 
     /// Answers a hook. A hook that is gone gave its text to nobody.

@@ -1,10 +1,11 @@
 //! Diagrams and times in the documents, compared with the code.
 
-use super::{PROTOCOL, constant, part, rows};
+use super::{PROTOCOL, WRAPPER, constant, part, rows};
 use protocol::relay::{DeliveryState, WaitsFor};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CLIENT: &str = include_str!("../../../crates/router/src/connections/client.rs");
+const DELIVERING: &str = include_str!("../../../crates/terminal/src/injector/delivering.rs");
 const MESSAGE: &str = include_str!("../../../crates/client/src/message.rs");
 const SESSION: &str = include_str!("../../../crates/client/src/session.rs");
 const BACKOFF: &str = include_str!("../../../crates/client/src/session/backoff.rs");
@@ -27,6 +28,8 @@ fn diagrams_have_the_states_of_the_code() {
     assert_eq!(states("As the daemon sees it"), shown);
     assert_eq!(states("States of a delivery"), delivery_states());
     assert_eq!(states("States of a session").len(), 3);
+    let stages = diagram_of(WRAPPER, "## ", "Stages of a text");
+    assert_eq!(bracketed(stages), variants(DELIVERING, "pub(super) enum Delivering {"));
 }
 
 #[test]
@@ -95,12 +98,20 @@ fn subscription_limits_are_those_of_the_code() {
 }
 
 fn diagram(heading: &str) -> &'static str {
-    let (_, after) = part(PROTOCOL, "### ", heading).split_once("```text\n").expect("a diagram");
+    diagram_of(PROTOCOL, "### ", heading)
+}
+
+fn diagram_of(document: &'static str, level: &str, heading: &str) -> &'static str {
+    let (_, after) = part(document, level, heading).split_once("```text\n").expect("a diagram");
     after.split_once("```").expect("that ends").0
 }
 
 fn states(heading: &str) -> BTreeSet<String> {
-    let pieces = diagram(heading).split('[').skip(1);
+    bracketed(diagram(heading))
+}
+
+fn bracketed(diagram: &str) -> BTreeSet<String> {
+    let pieces = diagram.split('[').skip(1);
     pieces.map(|piece| piece.split_once(']').expect("a state ends").0.to_owned()).collect()
 }
 

@@ -22,7 +22,7 @@ const COMMAND: &str = "UPDATE_EXPECT=1 cargo test --test it -- document::tables"
 /// A table: its document in docs/, its name in the markers, and the function that makes it.
 type Table = (&'static str, &'static str, fn() -> String);
 
-const TABLES: [Table; 14] = [
+const TABLES: [Table; 15] = [
     ("CONFIGURATION.md", "commands", commands),
     ("CONFIGURATION.md", "config.toml", configuration_keys),
     ("CONFIGURATION.md", "environment", environment),
@@ -35,6 +35,7 @@ const TABLES: [Table; 14] = [
     ("RELAY-API.md", "rows of messages", || rows(&["MessageRow", "DeliveryProgress"])),
     ("RELAY-API.md", "states of deliveries", states_of_deliveries),
     ("RELAY-API.md", "obstacles of deliveries", obstacles_of_deliveries),
+    ("WRAPPER.md", "stages of a text", stages_of_a_text),
     ("WRAPPER.md", "reasons to wait", reasons_to_wait),
     ("WRAPPER.md", "recipe keys", recipe_keys),
 ];
@@ -196,6 +197,15 @@ fn reasons_to_wait() -> String {
         [reason.to_owned(), end]
     });
     table(["why it waits", "what ends that"], rows)
+}
+
+fn stages_of_a_text() -> String {
+    let stages = members("crates/terminal/src/injector/delivering.rs", "Delivering").into_iter();
+    let stages = stages.filter(|stage| stage.name.starts_with(char::is_uppercase));
+    let rows = stages.map(|Documented { name, paragraphs, .. }| {
+        [ticks(name.to_lowercase()), paragraphs.join(" ")]
+    });
+    table(["stage", "means"], rows)
 }
 
 fn recipe_keys() -> String {

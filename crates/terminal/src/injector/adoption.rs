@@ -77,14 +77,17 @@ impl Adoption {
         self.stage = Stage::Done;
     }
 
-    /// Checks whether the agent `looks_busy`, at most once every `CHECK_MS`.
-    pub(super) fn check(&mut self, now: Moment, looks_busy: impl FnOnce() -> bool) {
+    /// Whether a look at the screen is due for signs of work, of which there is one every
+    /// `CHECK_MS`.
+    pub(super) fn wants_check(&self, now: Moment) -> bool {
+        matches!(self.stage, Stage::Awaited { checked_at, .. } if now.since(checked_at) >= CHECK_MS)
+    }
+
+    /// Notes whether the screen shows that the agent works.
+    pub(super) fn check(&mut self, now: Moment, looks_busy: bool) {
         let Stage::Awaited { hex, checked_at, .. } = &mut self.stage else { return };
-        if now.since(*checked_at) < CHECK_MS {
-            return;
-        }
         *checked_at = now;
-        if looks_busy() {
+        if looks_busy {
             self.stage = Stage::Seen { hex: std::mem::take(hex) };
         }
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// The most ids of submitted deliveries that are remembered.
 const TYPED_MAX: usize = 1024;
-/// The most frames that are remembered until the transcript confirms them.
+/// The most frames that are remembered, for rows of the screen and until a record confirms them.
 const FRAMES_MAX: usize = 32;
 /// The most senders whose sessions are remembered.
 const SENDERS_MAX: usize = 256;
@@ -20,6 +20,8 @@ pub(super) struct History {
     /// The number of messages submitted so far.
     count: u64,
     unconfirmed: VecDeque<UnconfirmedFrame>,
+    /// The digits of the last frames, oldest first.
+    frames: VecDeque<String>,
     /// Senders' names in lower case, with the session of their last message.
     senders: VecDeque<(String, String)>,
 }
@@ -51,7 +53,13 @@ impl History {
         self.typed.iter().rev().find(|id| id.starts_with(prefix)).cloned()
     }
 
+    /// Returns the digits of the last frames, oldest first.
+    pub(super) fn frames(&self) -> Vec<&str> {
+        self.frames.iter().map(String::as_str).collect()
+    }
+
     pub(super) fn add_frame(&mut self, hex: String, id: Option<String>) {
+        push(&mut self.frames, FRAMES_MAX, hex.clone());
         push(&mut self.unconfirmed, FRAMES_MAX, UnconfirmedFrame { hex, id });
     }
 

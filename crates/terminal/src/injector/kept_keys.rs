@@ -1,5 +1,7 @@
 //! The person's keys that are kept back while a text is being typed.
 
+use super::interference::Interference;
+
 /// The bytes of kept keys, which are written after the text.
 #[derive(Debug, Default)]
 pub(super) struct KeptKeys {
@@ -11,6 +13,11 @@ pub(super) struct KeptKeys {
 impl KeptKeys {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Returns the kind of the kept keys.
+    pub(super) fn interference(&self) -> Interference {
+        if self.is_empty() { Interference::None } else { Interference::of(self.has_submit) }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -126,7 +126,7 @@ impl Injector {
         if count.hops > max {
             self.tell_of_loop(to, max);
         }
-        Some(count).filter(|_| self.work.is_heard())
+        Some(count).filter(|_| self.observer.work.is_heard())
     }
 
     /// Queues the messages that may go on, each behind the older ones of its sender.
@@ -152,10 +152,10 @@ impl Injector {
     /// Returns how many messages may pass between the agent and a peer without work. `None` for a
     /// program that is no agent CLI: nobody pays for its turns.
     fn budget(&self, knows_peers_work: bool) -> Option<u32> {
-        let budget = self.recipe.wake_budget;
-        let knows_work = self.work.is_heard() && knows_peers_work;
+        let budget = self.observer.recipe.wake_budget;
+        let knows_work = self.observer.work.is_heard() && knows_peers_work;
         let max = if knows_work { budget } else { budget.saturating_mul(UNSEEN_WORK) };
-        self.recipe.shows_composer().then_some(max)
+        self.observer.recipe.shows_composer().then_some(max)
     }
 
     fn tell_of_loop(&mut self, peer: &str, max: u32) {

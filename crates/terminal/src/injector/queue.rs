@@ -1,7 +1,6 @@
 //! The messages that wait to be typed, and the reason that was reported for the wait.
 
 use crate::{input::IncomingMessage, obstacle::Obstacle};
-use protocol::Moment;
 use std::collections::VecDeque;
 
 /// The number of messages at which the queue is full. The daemon itself has fewer unacknowledged
@@ -13,13 +12,6 @@ const SHOWN_ID: usize = 8;
 
 /// The number of bytes of bodies at which the queue is full.
 const BYTES_MAX: usize = 16 << 20;
-
-/// The obstacle that currently keeps all texts from being typed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
-    pub(super) why: Obstacle,
-    pub(super) since: Moment,
-}
 
 /// Waiting messages in the order in which they are typed: urgent ones first.
 #[derive(Default)]

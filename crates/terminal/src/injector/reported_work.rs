@@ -10,6 +10,8 @@ const IDLE_MS: u64 = 2000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReportedWork {
     is_heard: bool,
+    /// Whether a hook has reported the beginning or the end of a turn.
+    reports_turns: bool,
     is_at_work: bool,
     /// The time since which the screen has shown an idle agent, although it counts as at work.
     idle_since: Option<Moment>,
@@ -27,6 +29,11 @@ impl ReportedWork {
         self.is_at_work
     }
 
+    /// Whether no turn goes on, in a CLI whose hooks report turns.
+    pub(super) fn is_over(self) -> bool {
+        self.reports_turns && !self.is_at_work
+    }
+
     /// Notes a report.
     pub(super) fn note(&mut self, point: Point) {
         self.is_heard = true;
@@ -36,14 +43,15 @@ impl ReportedWork {
             | Point::ToolEnded
             | Point::PermissionAsked
             | Point::PersonAsked => self.begin(),
-            Point::TurnEnded | Point::SessionEnded => self.is_at_work = false,
+            Point::TurnEnded => (self.reports_turns, self.is_at_work) = (true, false),
+            Point::SessionEnded => self.is_at_work = false,
             // A conversation is also compacted in the middle of a turn.
             Point::SessionBegan | Point::SessionCompacts | Point::Waits => {}
         }
     }
 
     fn begin(&mut self) {
-        *self = Self { is_at_work: true, idle_since: None, ..*self };
+        *self = Self { is_at_work: true, reports_turns: true, idle_since: None, ..*self };
     }
 
     /// Returns the time at which the next comparison with the screen is due. `rests_at` is the time

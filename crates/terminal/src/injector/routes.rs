@@ -1,11 +1,15 @@
-//! The ways of a message to the agent beside typing: the agent is told of it between two tool calls
+//! The ways of a message to the agent other than typing: the agent is told of it between two tool calls
 //! and reads it, or a hook begins a turn with it.
 //!
 //! A message that was handed over is leased: it is acknowledged once a prompt or a tool's result
 //! that the CLI's hooks report, or a transcript, holds its whole frame. Without such a record it is
 //! delivered again, marked as such.
 
-use super::{Injector, TypedFrame, View, leases::Route, queue::Announced};
+use super::{
+    Injector, TypedFrame, View, decide,
+    leases::{Leases, Route},
+    queue::Announced,
+};
 use crate::{
     agents,
     frame::{self, MessageFrame, Origin, plain},
@@ -19,6 +23,7 @@ use protocol::{
     Moment,
     hook::{self, Point},
 };
+use std::collections::VecDeque;
 
 /// The time for which a person's keyboard or draft must have kept a message from being typed before
 /// a hook begins a turn with it.
@@ -35,6 +40,20 @@ const ANNOUNCED_MAX: usize = 5;
 /// The most announcements that are remembered until their hooks have ended.
 const ANNOUNCEMENTS_MAX: usize = 16;
 
+/// The state of these ways.
+#[derive(Debug, Default)]
+pub(super) struct HookRoutes {
+    pub(super) leases: Leases,
+    /// The hook that waits to begin a turn.
+    waiter: Option<Caller>,
+    /// The CLI's id of the conversation, as hooks have stated it since the person's last Enter.
+    pub(super) session: Option<String>,
+    /// The time before which no hook begins a turn, since a menu may be open.
+    wake_not_before: Option<Moment>,
+    /// The hooks that told the agent of messages, each with the messages' ids.
+    announced: VecDeque<(Caller, Vec<String>)>,
+}
+
 impl Injector {
     /// Handles the report of a hook, and answers it.
     pub(crate) fn hooked(
@@ -45,16 +64,16 @@ impl Injector {
         out: &mut Vec<Output>,
     ) {
         self.retry_at = None;
-        self.work.note(report.point);
+        self.observer.work.note(report.point);
         // Any command of the agent's can report, not only a hook.
         if let Some(session) = report.session.as_ref().filter(|session| is_session(session)) {
-            self.session = Some(session.clone());
+            self.hooks.session = Some(session.clone());
         }
         let mut text = None;
         match report.point {
             Point::Waits => {
                 // A hook that began to wait before is of no use any more.
-                let before = self.waiter.replace(caller);
+                let before = self.hooks.waiter.replace(caller);
                 return out.extend(before.map(|before| Output::Hooked(before, None)));
             }
             Point::PromptSubmitted => {
@@ -64,7 +83,7 @@ impl Injector {
                 }
                 self.note_shown(now, |hex| report.frames.iter().any(|shown| shown.hex == hex), out);
                 self.notices.begin_turn();
-                self.adoption.note_turn();
+                self.observer.adoption.note_turn();
                 text = self.lost_brief(caller, report);
             }
             Point::ToolEnded => {
@@ -74,7 +93,7 @@ impl Injector {
                 }
                 text = self.announcement(caller);
             }
-            Point::TurnEnded | Point::SessionEnded => self.leases.turn_ended(now),
+            Point::TurnEnded | Point::SessionEnded => self.hooks.leases.turn_ended(now),
             Point::SessionBegan => text = self.brief_for(caller, report),
             Point::SessionCompacts => self.note_lost_brief(),
             _ => {}
@@ -85,7 +104,7 @@ impl Injector {
     /// Notes that a hook was gone when it was answered.
     pub(crate) fn hook_gone(&mut self, caller: Caller) {
         self.take_back(caller);
-        for lease in self.leases.end_unreached(caller).into_iter().rev() {
+        for lease in self.hooks.leases.end_unreached(caller).into_iter().rev() {
             self.put_back(lease.message, false);
         }
     }
@@ -94,14 +113,15 @@ impl Injector {
     /// agent stays leased for a while, since a record of it may come.
     pub(crate) fn hook_unconfirmed(&mut self, now: Moment, caller: Caller) {
         self.take_back(caller);
-        self.leases.hook_unconfirmed(now, caller);
+        self.hooks.leases.hook_unconfirmed(now, caller);
     }
 
     /// Lets the agent get once more the brief, or the notices, that a hook has not printed.
     fn take_back(&mut self, caller: Caller) {
         self.take_back_brief(caller);
-        if let Some(at) = self.announced.iter().position(|(announced, _)| *announced == caller)
-            && let Some((_, ids)) = self.announced.remove(at)
+        if let Some(at) =
+            self.hooks.announced.iter().position(|(announced, _)| *announced == caller)
+            && let Some((_, ids)) = self.hooks.announced.remove(at)
         {
             self.queue.forget_announced(&ids);
         }
@@ -109,7 +129,7 @@ impl Injector {
 
     /// Queues a message again that another process of the CLI has not brought to the agent.
     pub(crate) fn not_woken(&mut self, id: &str) {
-        if let Some(lease) = self.leases.end(id) {
+        if let Some(lease) = self.hooks.leases.end(id) {
             self.put_back(lease.message, true);
         }
     }
@@ -117,16 +137,16 @@ impl Injector {
     /// Returns a text of the relay that tells the agent of the messages that wait, each once. It
     /// goes to the model with another authority than a message has, so it has no words of others.
     fn announcement(&mut self, caller: Caller) -> Option<String> {
-        if self.is_held {
+        if self.observer.is_held {
             return None;
         }
         let announced = self.queue.announce(READ_BYTES_MAX);
         if !announced.is_empty() {
-            if self.announced.len() == ANNOUNCEMENTS_MAX {
-                self.announced.pop_front();
+            if self.hooks.announced.len() == ANNOUNCEMENTS_MAX {
+                self.hooks.announced.pop_front();
             }
             let ids = announced.iter().map(|told| told.id.clone()).collect();
-            self.announced.push_back((caller, ids));
+            self.hooks.announced.push_back((caller, ids));
         }
         let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
         match announced.len().saturating_sub(ANNOUNCED_MAX) {
@@ -181,12 +201,12 @@ impl Injector {
         Some(match () {
             () if !waits && self.loop_guard.holds(prefix) => Taken::Unreadable(Unreadable::Looping),
             () if !waits => Taken::Nothing,
-            () if self.is_held => Taken::Unreadable(Unreadable::Held),
+            () if self.observer.is_held => Taken::Unreadable(Unreadable::Held),
             // `read` shows it without taking it.
-            () if !self.work.is_heard() && prefix.is_some() => Taken::Nothing,
-            () if !self.work.is_heard() => Taken::Unreadable(Unreadable::NoHooks),
+            () if !self.observer.work.is_heard() && prefix.is_some() => Taken::Nothing,
+            () if !self.observer.work.is_heard() => Taken::Unreadable(Unreadable::NoHooks),
             // The end of a turn decides about a message of which no record comes.
-            () if !self.work.is_at_work() => Taken::Unreadable(Unreadable::Idle),
+            () if !self.observer.work.is_at_work() => Taken::Unreadable(Unreadable::Idle),
             () => return None,
         })
     }
@@ -205,13 +225,13 @@ impl Injector {
         }
         // While a menu is open, a turn would begin in a conversation that may be left. While a turn
         // of the person's may begin, the CLI would give the message the authority of its system.
-        let form = self.recipe.form(view.spot, self.known(view));
-        let is_adopting = self.adoption.is_pending(now, &self.history);
-        if is_adopting || !matches!(form, Ok(_) | Err(Obstacle::HalfTyped)) {
-            self.wake_not_before = Some(now.plus(BARRED_MS));
+        let seen = self.observe(now, view, false);
+        let shows_line = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
+        if seen.is_adopting || !shows_line {
+            self.hooks.wake_not_before = Some(now.plus(BARRED_MS));
             return None;
         }
-        let (message, waiter) = (self.queue.pop()?, self.waiter.take());
+        let (message, waiter) = (self.queue.pop()?, self.hooks.waiter.take());
         let (route, id) = (waiter.map_or(Route::Queued, Route::Woken), message.id.clone());
         let (frame, text) = self.hand_over(now, message, route, view.reads_screen, out);
         let queued = || {
@@ -232,24 +252,23 @@ impl Injector {
     /// Returns the arguments of a process that serves the queue of prompts of the agent's CLI, and
     /// the agent's conversation.
     fn prompt_queue(&self) -> Option<(&'static [&'static str], &str)> {
-        let hooks = agents::named(&self.recipe.name)?.hooks?;
-        Some((hooks.prompt_queue?, self.session.as_deref()?))
+        let hooks = agents::named(&self.observer.recipe.name)?.hooks?;
+        Some((hooks.prompt_queue?, self.hooks.session.as_deref()?))
     }
 
     /// Returns the time at which the next message is to begin a turn, if a person goes on to keep
     /// it from being typed.
     pub(super) fn wake_at(&self) -> Option<Moment> {
-        let block = self.block?;
+        let block = self.delivering.block()?;
         let is_barred = matches!(block.why, Obstacle::HalfTyped | Obstacle::Typing);
-        let may_wake = (self.waiter.is_some() || self.prompt_queue().is_some())
-            && !self.is_held
+        let may_wake = (self.hooks.waiter.is_some() || self.prompt_queue().is_some())
+            && !self.observer.is_held
             && !self.queue.is_empty()
             && !self.queue.next_was_ignored()
-            && self.injection.is_none()
-            && self.leases.is_empty()
-            && !self.work.is_at_work();
+            && self.hooks.leases.is_empty()
+            && !self.observer.work.is_at_work();
         let barred_at = block.since.plus(BARRED_MS);
-        let at = self.wake_not_before.map_or(barred_at, |at| at.max(barred_at));
+        let at = self.hooks.wake_not_before.map_or(barred_at, |at| at.max(barred_at));
         (is_barred && may_wake).then_some(at)
     }
 
@@ -271,7 +290,7 @@ impl Injector {
             hex: &hex,
             origin: Origin::Delivery(message.head(auth)),
             body: &body,
-            expands: if route == Route::Queued { &self.recipe.expands } else { &nothing },
+            expands: if route == Route::Queued { &self.observer.recipe.expands } else { &nothing },
             escapes_marks: reads_screen,
         };
         let text = text.text();
@@ -279,13 +298,13 @@ impl Injector {
         match route {
             Route::Read => {
                 let whole = frames_in(&text).into_iter().find(|frame| frame.hex == hex);
-                self.leases.remember_read(whole.expect("a whole frame"), id.clone());
+                self.hooks.leases.remember_read(whole.expect("a whole frame"), id.clone());
             }
             Route::Woken(_) | Route::Queued => {
                 self.history.add_frame(hex.clone(), Some(id.clone()))
             }
         }
-        self.leases.add(now, message, route);
+        self.hooks.leases.add(now, message, route);
         (TypedFrame { hex, body }, text)
     }
 
@@ -296,10 +315,11 @@ impl Injector {
         is_shown: impl Fn(&str) -> bool,
         out: &mut Vec<Output>,
     ) {
-        if self.injection.as_ref().is_some_and(|injection| is_shown(&injection.hex)) {
+        if self.delivering.has_text() && self.text.as_ref().is_some_and(|text| is_shown(&text.hex))
+        {
             self.complete(now, out);
         }
-        self.adoption.confirm(now, &is_shown);
+        self.observer.adoption.confirm(now, &is_shown);
         for id in self.history.confirm(is_shown) {
             self.note_arrived(id, out);
         }
@@ -307,7 +327,7 @@ impl Injector {
 
     /// Notes the frames of a tool's result.
     fn note_read(&mut self, frames: &[hook::Frame], out: &mut Vec<Output>) {
-        for id in self.leases.take_read(frames) {
+        for id in self.hooks.leases.take_read(frames) {
             self.note_arrived(id, out);
         }
     }
@@ -315,7 +335,7 @@ impl Injector {
     /// Notes that a record shows a message. One that was handed over otherwise than typed is
     /// acknowledged now, also if it waits again, in doubt.
     fn note_arrived(&mut self, id: String, out: &mut Vec<Output>) {
-        let leased = self.leases.end(&id).map(|lease| lease.message);
+        let leased = self.hooks.leases.end(&id).map(|lease| lease.message);
         if leased.or_else(|| self.queue.remove(&id)).is_some() {
             self.acknowledge(id.clone(), out);
         }
@@ -324,7 +344,7 @@ impl Injector {
 
     /// Queues again the messages of which no record has come.
     pub(super) fn end_doubtful_leases(&mut self, now: Moment) {
-        let doubtful = self.leases.take_doubtful(now, self.work.is_at_work());
+        let doubtful = self.hooks.leases.take_doubtful(now, self.observer.work.is_at_work());
         for lease in doubtful.into_iter().rev() {
             let was_ignored = lease.is_ignored();
             let mut message = lease.message;

@@ -1,6 +1,6 @@
 //! Reports to the daemon of the reasons why messages wait.
 
-use super::{Injector, queue::Block};
+use super::{Injector, delivering::Block};
 use crate::{
     obstacle::Obstacle,
     output::{Output, Progress},
@@ -14,19 +14,17 @@ impl Injector {
     /// Returns a time in the past if a message's wait is still to be reported, since that is due at
     /// once.
     pub(super) fn report_at(&self) -> Option<Moment> {
-        let is_due = self.injection.is_none() && self.queue.has_unreported();
-        self.started_at.filter(|_| is_due)
+        let is_due = !self.delivering.has_text() && self.queue.has_unreported();
+        self.observer.times.started.filter(|_| is_due)
     }
 
-    /// Notes the reason why no text can be typed, and reports it.
+    /// Reports the reason why no text can be typed.
     ///
-    /// The reason is reported at once for new messages. For the others a new reason must first hold
-    /// for a while, except for a hold by the person.
-    pub(super) fn note_obstacle(&mut self, now: Moment, why: Obstacle, out: &mut Vec<Output>) {
-        let before = self.block.filter(|block| block.why == why);
-        let block = before.unwrap_or(Block { why, since: now });
-        self.block = Some(block);
-        let lasts = now.since(block.since) >= LASTING_MS || why == Obstacle::Held;
+    /// It is reported at once for new messages. For the others a new reason must first hold for a
+    /// while, except for a hold by the person.
+    pub(super) fn note_obstacle(&mut self, now: Moment, block: Block, out: &mut Vec<Output>) {
+        let Block { why, since } = block;
+        let lasts = now.since(since) >= LASTING_MS || why == Obstacle::Held;
         if lasts || self.queue.has_unreported() {
             self.report_waiting(why, lasts, out);
         }
@@ -35,10 +33,10 @@ impl Injector {
     /// Notes why the current text is not submitted. Reports a change for the current text and for
     /// the messages behind it.
     pub(super) fn note_delay(&mut self, why: Option<Obstacle>, out: &mut Vec<Output>) {
-        let Some(injection) = &mut self.injection else { return };
-        let is_new = injection.obstacle != why;
-        injection.obstacle = why;
-        if let Some(message) = injection.message().filter(|_| is_new) {
+        let Some(text) = self.text.as_mut().filter(|text| text.content.is_some()) else { return };
+        let is_new = text.obstacle != why;
+        text.obstacle = why;
+        if let Some(message) = text.message().filter(|_| is_new) {
             let progress = why.map_or(Progress::Unhindered, Progress::Waiting);
             out.push(Output::Report(message.id.clone(), progress));
         }
@@ -54,8 +52,8 @@ impl Injector {
 
     /// Reports again why the current message is not submitted.
     pub(super) fn repeat_delay(&self, out: &mut Vec<Output>) {
-        let Some(injection) = &self.injection else { return };
-        if let (Some(message), Some(why)) = (injection.message(), injection.obstacle) {
+        let Some(text) = &self.text else { return };
+        if let (Some(message), Some(why)) = (text.message(), text.obstacle) {
             out.push(Output::Report(message.id.clone(), Progress::Waiting(why)));
         }
     }

@@ -21,8 +21,8 @@ impl WriteCount {
         self.handed_out
     }
 
-    pub(super) fn has_reached(self, end: u64) -> bool {
-        self.written >= end
+    pub(super) fn written(self) -> u64 {
+        self.written
     }
 
     pub(super) fn unwritten(self) -> u64 {

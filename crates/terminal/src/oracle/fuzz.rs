@@ -8,7 +8,7 @@ use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
     oracle::{Fate, Fates, Ticks, is_terminal_answer, typed_lines},
-    recipe::{Book, ReaderState, Reads, Recipe, Spot},
+    recipe::{Book, Reads, Recipe, Shown, Spot},
     transcript::{Record, TranscriptId},
 };
 use protocol::{
@@ -173,6 +173,8 @@ struct World {
     unechoed: String,
     /// The first line of the last frame that was typed.
     header: String,
+    /// The digits of all frames.
+    hexes: Vec<String>,
     last_send: Option<SendHandle>,
 }
 
@@ -220,6 +222,7 @@ impl World {
             pending_keys: Vec::new(),
             unechoed: String::new(),
             header: String::new(),
+            hexes: Vec::new(),
             last_send: None,
         }
     }
@@ -454,8 +457,7 @@ impl World {
     /// Checks that a text was being typed, and that the agent's input line no longer holds it.
     fn check_draft_removed(&mut self) {
         assert!(self.injection.take().is_some(), "a text was being typed");
-        let spot = Spot::of(self.side.screen());
-        assert!(!self.recipe.holds_text(&spot), "it would be typed twice: {spot:?}");
+        assert!(!self.shown().holds_own, "it would be typed twice");
     }
 
     /// Checks that `waiting` counts all messages that are neither acknowledged nor returned, and a
@@ -489,23 +491,26 @@ impl World {
             injection.presses += 1;
             injection.end_bytes = self.typed_bytes;
             assert!(injection.presses <= PRESSES_MAX, "too many submissions");
-            let spot = Spot::of(self.side.screen());
-            assert!(
-                self.recipe.holds_text(&spot),
-                "the input line no longer holds the text: {spot:?}"
-            );
+            assert!(self.shown().holds_own, "the composer does not hold the text");
         } else {
             self.check_frame(&text);
         }
+    }
+
+    /// Reads the screen, for the text on its way.
+    fn shown(&self) -> Shown {
+        let spot = Spot::of(self.side.screen());
+        let prompts = [spot.before.clone()];
+        let frames: Vec<&str> = self.hexes.iter().map(String::as_str).collect();
+        self.recipe.read(&spot, &self.reader, &prompts, &frames)
     }
 
     /// Checks a new frame, which must not contain any control keys.
     fn check_frame(&mut self, text: &str) {
         assert!(!self.side.state().held, "messages are held");
         let spot = Spot::of(self.side.screen());
-        let prompts = [spot.before.clone()];
-        let state = ReaderState { reader: &self.reader, prompts: &prompts, at_work: false };
-        assert!(self.recipe.form(&spot, state).is_ok(), "{text:?} at {spot:?}");
+        let form = self.shown().form;
+        assert!(form.is_ok(), "{text:?} at {spot:?}: {form:?}");
         let (inner, is_pasted) = typed_lines(text);
         assert_eq!(is_pasted, spot.bracketed_paste, "{text:?}");
         let (start, header) =
@@ -514,6 +519,7 @@ impl World {
         let before = &inner[..start];
         assert!(before.is_empty() || before.starts_with(": <<'relay-"), "{text:?}");
         header.clone_into(&mut self.header);
+        self.hexes.extend(inner.get(start + 7..start + 13).map(str::to_owned));
         let is_own =
             [" from @relay] ", " from \\@relay] "].iter().any(|line| header.contains(line));
         let id = (!is_own).then(|| {

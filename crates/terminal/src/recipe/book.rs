@@ -146,8 +146,18 @@ struct Entry {
     shell_mode: Option<Vec<String>>,
     /// Texts that the empty input line shows behind the cursor. Faint text is ignored anyway.
     ghosts: Option<Vec<String>>,
-    /// Words near the cursor while the agent works; with `^` first, at the beginning of a row.
+    /// What the composer shows in place of a long paste begins so: `"[Pasted "`.
+    pasted: Option<Vec<String>>,
+    /// Words near the cursor while the agent works; with `^` first, at the beginning of a row. If
+    /// the composer is known: in place of `busy_status` and `busy_footer`, which say where.
     busy: Option<Vec<String>>,
+    /// Such words in the rows above the composer.
+    busy_status: Option<Vec<String>>,
+    /// Such words in the rows below the composer.
+    busy_footer: Option<Vec<String>>,
+    /// `true`: the row with such words moves while the agent works, as a clock does. One that has
+    /// stood still for 10 s counts no more.
+    work_moves: Option<bool>,
     /// Words near the cursor while the program asks its person something. If the composer is known,
     /// they count only while it is not seen.
     dialog: Option<Vec<String>>,
@@ -285,7 +295,11 @@ impl Entry {
             composer: self.composer.or(base.composer),
             shell_mode: self.shell_mode.or(base.shell_mode),
             ghosts: self.ghosts.or(base.ghosts),
+            pasted: self.pasted.or(base.pasted),
             busy: self.busy.or(base.busy),
+            busy_status: self.busy_status.or(base.busy_status),
+            busy_footer: self.busy_footer.or(base.busy_footer),
+            work_moves: self.work_moves.or(base.work_moves),
             dialog: self.dialog.or(base.dialog),
         }
     }
@@ -310,6 +324,7 @@ impl Entry {
             arguments: self.arguments.unwrap_or_default(),
             margin: self.margin.unwrap_or_default(),
             counts_code_points: self.counts_code_points.unwrap_or_default(),
+            work_moves: self.work_moves.unwrap_or_default(),
             expands: Expansions {
                 words: self.expands.unwrap_or_default(),
                 pictures: self.pictures.unwrap_or_default(),
@@ -318,10 +333,20 @@ impl Entry {
                 composer: self.composer.unwrap_or_default(),
                 shell_mode: self.shell_mode.unwrap_or_default(),
                 ghosts: self.ghosts.unwrap_or_default(),
+                pasted: self.pasted.unwrap_or_default(),
                 busy: self.busy.unwrap_or_default(),
+                busy_status: self.busy_status.unwrap_or_default(),
+                busy_footer: self.busy_footer.unwrap_or_default(),
                 dialog: self.dialog.unwrap_or_default(),
             },
         }
+    }
+
+    /// Returns the entry with the words of `busy` in both parts of the screen where they may stand.
+    fn with_regions(self) -> Self {
+        let busy_status = self.busy_status.or_else(|| self.busy.clone());
+        let busy_footer = self.busy_footer.or_else(|| self.busy.clone());
+        Self { busy_status, busy_footer, ..self }
     }
 
     /// Checks that the recipe presses no key except Enter, and waits for a limited time.
@@ -364,7 +389,9 @@ impl Entry {
                 "a part of a program's path must have at least {PROGRAM_PART_MIN} bytes"
             ));
         }
-        let patterns = [&self.composer, &self.shell_mode, &self.busy, &self.dialog];
+        let Self { composer, shell_mode, pasted, busy, busy_status, busy_footer, dialog, .. } =
+            self;
+        let patterns = [composer, shell_mode, pasted, busy, busy_status, busy_footer, dialog];
         if patterns.into_iter().flatten().flatten().any(|text| text.trim().is_empty()) {
             return Err("a text that the program shows must not be blank".to_owned());
         }
@@ -389,7 +416,7 @@ fn read(text: &str) -> Result<Vec<Entry>, BookError> {
     })?;
     let checked = file.recipe.into_iter().map(|entry| {
         let span = Some(entry.span());
-        let entry = entry.into_inner();
+        let entry = entry.into_inner().with_regions();
         entry.check().map_err(|reason| BookError { span, reason }).map(|()| entry)
     });
     checked.collect()

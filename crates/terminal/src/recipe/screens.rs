@@ -4,10 +4,12 @@
 //! The first line of a snapshot states the cursor and the screen's modes. Rows follow. The line
 //! below a row may state the columns that are dim or inverse.
 
-use super::{Book, Form, Obstacle, ReaderState, Spot};
+use super::{Book, Shown, Spot};
 use crate::{
     keyboard::Reader,
+    obstacle::Obstacle,
     screen::{NoObserver, Screen},
+    tests::foreign_words::BODIES,
 };
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -54,23 +56,23 @@ fn screen(snapshot: &str) -> Screen {
 
 const SCREENS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/screens");
 
-/// Returns the form in which a text may be typed while an agent CLI shows a screen.
-fn form(command: &str, snapshot: &str) -> Result<Form, Obstacle> {
+/// Reads a screen of an agent CLI.
+fn shown(command: &str, snapshot: &str) -> Shown {
     let recipe = Book::default().choose(&[command.to_owned()], "linux", None);
     let reader = Reader::Agent(recipe.name.clone());
-    let state = ReaderState { reader: &reader, prompts: &[], at_work: false };
-    recipe.form(&Spot::of(&screen(snapshot)), state)
+    recipe.read(&Spot::of(&screen(snapshot)), &reader, &[], &[])
 }
 
 #[track_caller]
 fn check(name: &str, expected: &str) {
     let snapshot = fs::read_to_string(Path::new(SCREENS).join(format!("{name}.txt"))).unwrap();
-    let form = form(name.split('-').next().unwrap(), &snapshot);
-    assert_eq!(
-        form.map_or_else(|why| format!("{why:?}"), |form| format!("{form:?}")),
-        expected,
-        "{name}"
-    );
+    let shown = shown(name.split('-').next().unwrap(), &snapshot);
+    let state = match shown.form {
+        Ok(_) if shown.busy.is_some() => "Busy".to_owned(),
+        Ok(form) => format!("{form:?}"),
+        Err(why) => format!("{why:?}"),
+    };
+    assert_eq!(state, expected, "{name}");
 }
 
 #[test]
@@ -128,6 +130,43 @@ fn dialog_gets_no_text() {
     }
 }
 
+/// A message above a dialog, with any words, hides none of it.
+#[test]
+fn dialog_below_a_frame_gets_no_key() {
+    let mut tried = 0;
+    for file in fs::read_dir(SCREENS).unwrap().map(Result::unwrap) {
+        let name = file.file_name().into_string().unwrap();
+        let command = name.split('-').next().unwrap();
+        if !name.contains("-dialog") {
+            continue;
+        }
+        let snapshot = fs::read_to_string(file.path()).unwrap();
+        for body in BODIES {
+            let text = format!("[relay 1a2b3c from Bob, id 1]\n{body}\n[/relay 1a2b3c]");
+            let recipe = Book::default().choose(&[command.to_owned()], "linux", None);
+            let reader = Reader::Agent(recipe.name.clone());
+            let spot = Spot::of(&screen(&beginning_with(&text, &snapshot)));
+            let shown = recipe.read(&spot, &reader, &[], &["1a2b3c"]);
+            assert!(shown.asks && !shown.holds_own, "{name} below {body:?}: {shown:?}");
+            assert_eq!(shown.form, Err(Obstacle::Dialog), "{name} below {body:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried >= 10 * BODIES.len(), "{tried}");
+}
+
+/// Returns a snapshot with these rows at its beginning.
+fn beginning_with(text: &str, snapshot: &str) -> String {
+    let mut lines = snapshot.lines();
+    let mut rows = vec![lines.next().unwrap().to_owned()];
+    rows.extend(text.lines().enumerate().map(|(row, text)| format!("{row:3} |{text}")));
+    let first = text.lines().count();
+    let row = |line: &str| line.get(..3).and_then(|number| number.trim().parse::<usize>().ok());
+    let rest = lines.skip_while(|line| row(line).is_none_or(|row| row < first));
+    rows.extend(rest.map(str::to_owned));
+    rows.join("\n")
+}
+
 #[test]
 fn half_typed_line_gets_no_text() {
     for name in [
@@ -182,7 +221,7 @@ fn unknown_screen_gets_no_text() {
             if ["claude", "copilot"].iter().all(|cli| command == *cli || name.starts_with(cli)) {
                 continue;
             }
-            let shown = match name.starts_with(command) {
+            let rows = match name.starts_with(command) {
                 true => &with_another_mark,
                 false => &snapshot,
             };
@@ -190,7 +229,7 @@ fn unknown_screen_gets_no_text() {
             if command == "qwen" && name.starts_with("aider-idle") {
                 continue;
             }
-            let form = form(command, shown);
+            let form = shown(command, rows).form;
             assert!(form.is_err(), "{command} at the screen of {name}: {form:?}");
             tried += 1;
         }

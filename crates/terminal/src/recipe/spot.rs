@@ -5,13 +5,18 @@ use crate::{
     screen::{Screen, StyledChar},
 };
 
-/// The number of rows above the cursor that are searched for a recipe's words. All rows below the
-/// cursor are searched as well.
-const ROWS_ABOVE: usize = 10;
+/// The number of rows above the cursor that belong to the spot, with all rows below the cursor.
+const ROWS_ABOVE: usize = 20;
+
+/// The number of rows above the cursor that are searched for words which may stand anywhere.
+const ROWS_NEAR: usize = 10;
 
 /// The most blank rows between the cursor and the text above it. Such rows are Enters that a
 /// composer took for line breaks.
 const BLANK_ROWS: usize = 4;
+
+/// Some prompts contain it. It counts as a blank.
+const NO_BREAK_SPACE: char = '\u{a0}';
 
 /// The part of a screen from which a recipe decides whether a text may be typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,10 +27,10 @@ pub struct Spot {
     pub at: char,
     /// The text after the cursor in its row, without faint text and outer blanks.
     pub after: String,
-    /// The nearest row above the cursor that is not blank, if it is near.
-    pub above: String,
     /// The rows around the cursor.
     pub rows: Vec<String>,
+    /// The cursor's row among them.
+    pub row: usize,
     /// Whether the cursor is visible.
     pub cursor_visible: bool,
     /// Whether the alternate screen is shown.
@@ -34,8 +39,8 @@ pub struct Spot {
     pub bracketed_paste: bool,
     /// Whether the program is in the middle of a synchronized update.
     pub synchronizing: bool,
-    /// Whether the program asks a question that an Enter would answer.
-    pub asking: bool,
+    /// Whether the text before the cursor ends in a yes-or-no question.
+    pub yes_or_no: bool,
 }
 
 /// The text before the cursor in its row.
@@ -46,11 +51,10 @@ pub(crate) fn text_before_cursor(screen: &Screen) -> String {
 }
 
 fn text(row: &[StyledChar], end: usize) -> String {
-    // Some prompts contain a no-break space.
     row.iter()
         .take(end)
         .map(|cell| cell.character)
-        .map(|c| if c == '\u{a0}' { ' ' } else { c })
+        .map(|c| if c == NO_BREAK_SPACE { ' ' } else { c })
         .collect()
 }
 
@@ -61,18 +65,14 @@ impl Spot {
         let cursor = screen.cursor();
         let row = screen.styled_row(cursor.row);
         let before = text(&row, cursor.column);
-        let mut rows: Vec<_> = (0..screen.size().1).map(|index| screen.row(index).text).collect();
-        let asking = dialog::is_asking(&rows, &before);
-        let mut above = rows[..cursor.row.min(rows.len())].iter().rev().take(BLANK_ROWS + 1);
-        let above = above.find(|row| !row.trim().is_empty()).cloned();
-        rows.drain(..cursor.row.saturating_sub(ROWS_ABOVE));
-        let after = after(&row[cursor.column.min(row.len())..]);
+        let first = cursor.row.saturating_sub(ROWS_ABOVE);
+        let rows = (first..screen.size().1).map(|index| screen.row(index).text);
         Self {
-            asking,
+            yes_or_no: dialog::asks_yes_or_no(&before),
             before,
-            after,
-            above: above.unwrap_or_default(),
-            rows,
+            after: after(&row[cursor.column.min(row.len())..]),
+            rows: rows.map(|row| row.replace(NO_BREAK_SPACE, " ")).collect(),
+            row: cursor.row - first,
             at: row.get(cursor.column).map_or(' ', |cell| cell.character),
             cursor_visible: cursor.visible,
             alternate: screen.alternate(),
@@ -84,24 +84,45 @@ impl Spot {
     /// Returns the row that ends in a closing bracket which the cursor follows, in its row or above
     /// it. Some programs draw a cursor of their own and leave the terminal's cursor at the row's
     /// beginning, where it was before the paste.
-    pub(super) fn bracketed_row(&self) -> Option<&str> {
-        let is_blank = self.before.trim().is_empty();
-        let rows = match self.after.is_empty() {
-            true => [Some(&self.before), is_blank.then_some(&self.above)],
-            false => [None, is_blank.then_some(&self.after)],
-        };
+    pub(super) fn bracketed_row(&self) -> Option<usize> {
         let is_end = |c: char| c.is_whitespace() || is_line(c);
-        let mut rows = rows.into_iter().flatten().map(|row| row.trim_end_matches(is_end));
-        rows.find(|row| row.ends_with(']'))
+        let is_bracketed = |text: &str| text.trim_end_matches(is_end).ends_with(']');
+        let is_blank = self.before.trim().is_empty();
+        if !self.after.is_empty() {
+            return (is_blank && is_bracketed(&self.after)).then_some(self.row);
+        }
+        if is_bracketed(&self.before) {
+            return Some(self.row);
+        }
+        let mut above = (0..self.row).rev().take(BLANK_ROWS + 1).filter(|_| is_blank);
+        let nearest = above.find(|row| !self.rows[*row].trim().is_empty());
+        nearest.filter(|row| is_bracketed(&self.rows[*row]))
     }
 
-    /// Whether a row around the cursor contains one of these words. A word that is written with `^`
-    /// first must stand at the row's beginning.
-    pub(super) fn shows(&self, words: &[String]) -> bool {
-        words.iter().any(|words| match words.strip_prefix('^') {
-            Some(words) => self.rows.iter().any(|row| row.trim_start().starts_with(words)),
-            None => self.rows.iter().any(|row| row.contains(&**words)),
-        })
+    /// Returns the rows near the cursor.
+    pub(super) fn near(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().skip(self.row.saturating_sub(ROWS_NEAR)).map(String::as_str)
+    }
+
+    /// Returns the rows, with blank ones in place of those that show the frames with these digits.
+    /// The last frame may be unfinished: it ends at the cursor then.
+    pub(super) fn without(&self, frames: &[&str]) -> Vec<&str> {
+        let mut rows: Vec<&str> = self.rows.iter().map(String::as_str).collect();
+        for (number, hex) in frames.iter().enumerate() {
+            let (begin, end) = (format!("[relay {hex} "), format!("[/relay {hex}]"));
+            let first = self.rows.iter().rposition(|row| row.contains(&begin));
+            let from = first.unwrap_or_default();
+            let ends = self.rows[from..].iter().position(|row| row.contains(&end));
+            let is_last = number + 1 == frames.len();
+            let last = match (first, ends) {
+                (_, Some(at)) => from + at,
+                (Some(first), None) if is_last => self.row.max(first),
+                (Some(first), None) => first,
+                (None, None) => continue,
+            };
+            rows[from..=last].fill("");
+        }
+        rows
     }
 
     /// Whether a shell's line editor waits for a command. A line editor turns bracketed paste on
@@ -139,7 +160,18 @@ fn after(row: &[StyledChar]) -> String {
     after.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
 }
 
+/// Whether one of these rows contains one of these words. A word that is written with `^` first
+/// must stand at the row's beginning.
+pub(super) fn shows<'a>(rows: impl IntoIterator<Item = &'a str>, words: &[String]) -> bool {
+    rows.into_iter().any(|row| {
+        words.iter().any(|words| match words.strip_prefix('^') {
+            Some(words) => row.trim_start().starts_with(words),
+            None => row.contains(&**words),
+        })
+    })
+}
+
 /// Whether this is a character with which programs draw frames.
-fn is_line(c: char) -> bool {
+pub(super) fn is_line(c: char) -> bool {
     ('\u{2500}'..='\u{257f}').contains(&c)
 }

@@ -40,6 +40,8 @@ fn working_agent_is_told_and_reads() {
             8000 answers hook 6: nothing
         9000 hook turn-ended
             9000 answers hook 7: nothing
+            9000 reports 33333333-3 Unhindered
+            9000 types \e[200~[relay ba61f5 from Eve, id 33333333] Another agent wrote this, not your user.\nthree\n[/relay ba61f5]\e[201~
         20000 ends
     "#]]);
 }
@@ -87,7 +89,7 @@ fn message_read_without_a_record_comes_again() {
             4000 answers hook 3: nothing
         4100 takes
             4100 hands over Nothing
-            6000 reports 11111111-2222 Waiting(Busy)
+            6000 types \e[200~[relay 41f6aa from Bob, id 11111111, again] Another agent wrote this, not your user.\none\n[/relay 41f6aa]\e[201~
         20000 ends
     "#]]);
     // The record comes late, while the message waits again.

@@ -1,0 +1,316 @@
+//! The execution of decisions: texts are typed, submitted, acknowledged and returned.
+
+use super::{
+    Injector, RETRY_MS, TypedFrame, View,
+    decide::{self, Decision, Step},
+    delivering::{Block, Delivering},
+    interference::Interference,
+    observation::{Observation, TextFacts},
+    observer::Deliveries,
+};
+use crate::{
+    frame::{self, Entry, MessageFrame, Origin, holds_frame},
+    input::IncomingMessage,
+    keyboard::Reader,
+    obstacle::Obstacle,
+    output::{Output, Progress, RETURN_MS},
+    recipe::Form,
+};
+use protocol::Moment;
+
+/// The text on its way, or the last one.
+#[derive(Debug)]
+pub(super) struct Text {
+    /// The content; `None` once the text has arrived or was returned.
+    pub(super) content: Option<Content>,
+    /// The digits of the text's frame.
+    pub(super) hex: String,
+    /// The program that the text was typed into.
+    pub(super) reader: Reader,
+    /// Whether the person's keys are passed on, because the program asks something or does not
+    /// handle the text as expected.
+    pub(super) passes_keys: bool,
+    /// The reason why the text is not submitted, or does not leave the composer, as reported.
+    pub(super) obstacle: Option<Obstacle>,
+    pub(super) interference: Interference,
+}
+
+/// The content of a frame.
+#[derive(Debug)]
+pub(super) enum Content {
+    Message(IncomingMessage),
+    /// A text of the relay itself.
+    Notice,
+}
+
+impl Text {
+    /// Returns the message, if the text is one that is on its way.
+    pub(super) fn message(&self) -> Option<&IncomingMessage> {
+        match &self.content {
+            Some(Content::Message(message)) => Some(message),
+            Some(Content::Notice) | None => None,
+        }
+    }
+
+    /// Ends the delivery, and returns its message.
+    pub(super) fn take_message(&mut self) -> Option<IncomingMessage> {
+        match self.content.take() {
+            Some(Content::Message(message)) => Some(message),
+            Some(Content::Notice) | None => None,
+        }
+    }
+}
+
+impl Injector {
+    /// Observes, decides and acts. Returns the frames that were typed, or handed to a hook.
+    ///
+    /// `reader_is_fresh` says that the driver determined the reader after a text began to wait. A
+    /// text that was added since then waits for the next tick.
+    pub(crate) fn act(
+        &mut self,
+        now: Moment,
+        view: &View<'_>,
+        reader_is_fresh: bool,
+        out: &mut Vec<Output>,
+    ) -> Vec<TypedFrame> {
+        self.end_doubtful_leases(now);
+        if self.may_begin(reader_is_fresh) {
+            self.learn_from_composer(now, view);
+        } else if self.has_text() && !reader_is_fresh {
+            self.retry_at = Some(now);
+        }
+        let seen = self.observe(now, view, reader_is_fresh);
+        let Decision { next, steps } = decide::decide(&seen, self.delivering, now);
+        self.delivering = next;
+        let mut typed: Vec<_> =
+            steps.into_iter().filter_map(|step| self.take_step(now, step, view, out)).collect();
+        typed.extend(self.wake_when_barred(now, view, out));
+        typed
+    }
+
+    /// Whether the next text may be typed, as far as the terminal side itself is concerned.
+    fn may_begin(&self, reader_is_fresh: bool) -> bool {
+        !self.delivering.has_text() && self.has_text() && reader_is_fresh
+    }
+
+    fn learn_from_composer(&mut self, now: Moment, view: &View<'_>) {
+        let seen = self.observe(now, view, true);
+        if decide::terminal_obstacle(&seen, now).is_some() {
+            return;
+        }
+        let form = decide::form(&seen);
+        self.observer.learn_from_composer(now, view.spot, form, &self.history);
+    }
+
+    /// Returns what is known now.
+    pub(super) fn observe<'a>(
+        &'a self,
+        now: Moment,
+        view: &View<'_>,
+        reader_is_fresh: bool,
+    ) -> Observation<'a> {
+        let deliveries = Deliveries {
+            history: &self.history,
+            text: self.text_facts(),
+            has_next: self.may_begin(reader_is_fresh),
+            may_wake: self.hooks.leases.bar_others(),
+        };
+        self.observer.observe(now, view, &deliveries)
+    }
+
+    pub(super) fn text_facts(&self) -> Option<TextFacts> {
+        self.text.as_ref().map(|text| TextFacts {
+            is_reader_here: text.reader == self.observer.reader,
+            is_unconfirmed: self.history.is_unconfirmed(&text.hex),
+            interference: text.interference,
+            kept: self.kept_keys.interference(),
+        })
+    }
+
+    fn take_step(
+        &mut self,
+        now: Moment,
+        step: Step,
+        view: &View<'_>,
+        out: &mut Vec<Output>,
+    ) -> Option<TypedFrame> {
+        match step {
+            Step::Type(form) => return self.begin(now, form, view, out),
+            Step::Wait(block) => self.wait(now, block, out),
+            Step::Submit => {
+                self.write(self.observer.recipe.submit.clone().into_bytes(), out);
+                if let Some(text) = &mut self.text {
+                    text.obstacle = None;
+                }
+            }
+            Step::SubmitAgain => {
+                self.observer.times.submitted = Some(now);
+                let hex = self.text.as_ref().map(|text| text.hex.clone());
+                self.observer.adoption.begin(now, hex.unwrap_or_default());
+                self.write(self.observer.recipe.submit.clone().into_bytes(), out);
+            }
+            Step::PassKeys(passes) => self.pass_keys_on(passes, out),
+            Step::Delay(why) => self.note_delay(why, out),
+            Step::Complete => self.complete(now, out),
+            Step::Return => self.give_up(out),
+        }
+        None
+    }
+
+    /// Types the next text in this form. Returns `None` if no waiting text can be typed in the
+    /// form.
+    fn begin(
+        &mut self,
+        now: Moment,
+        form: Form,
+        view: &View<'_>,
+        out: &mut Vec<Output>,
+    ) -> Option<TypedFrame> {
+        self.queue.outdate_report();
+        let was_held = self.queue.is_reported_as(Obstacle::Held);
+        let frame = self.type_next(form, view, out);
+        if frame.is_none() {
+            self.retry_at = Some(now.plus(RETRY_MS));
+        }
+        if was_held {
+            self.withdraw_reason(out);
+        }
+        frame
+    }
+
+    fn type_next(
+        &mut self,
+        form: Form,
+        view: &View<'_>,
+        out: &mut Vec<Output>,
+    ) -> Option<TypedFrame> {
+        let is_reported = self.queue.next_is_reported();
+        let (content, body) = self.next_text(form)?;
+        let (origin, id) = match &content {
+            Content::Message(message) => {
+                if is_reported {
+                    out.push(Output::Report(message.id.clone(), Progress::Unhindered));
+                }
+                let auth = self.history.auth_to_show(message);
+                (Origin::Delivery(message.head(auth)), Some(message.id.clone()))
+            }
+            Content::Notice => (Origin::Relay, None),
+        };
+        let hex = frame::draw(&mut self.rng, &body);
+        let entry = if view.spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
+        let expands = &self.observer.recipe.expands;
+        let escapes_marks = view.reads_screen;
+        let frame = MessageFrame { hex: &hex, origin, body: &body, expands, escapes_marks };
+        let bytes = frame.bytes(form, entry);
+        self.history.add_frame(hex.clone(), id);
+        self.write(bytes, out);
+        self.delivering = Delivering::Typing { end: self.observer.writes.end() };
+        self.text = Some(Text {
+            content: Some(content),
+            hex: hex.clone(),
+            reader: self.observer.reader.clone(),
+            passes_keys: false,
+            obstacle: None,
+            interference: Interference::None,
+        });
+        Some(TypedFrame { hex, body })
+    }
+
+    /// Takes the next text. The relay's own texts go first: the brief, because the agent needs it
+    /// to answer, and notices, because they are about the agent's last messages.
+    fn next_text(&mut self, form: Form) -> Option<(Content, String)> {
+        if let Some(text) = self.notices.take(form) {
+            return Some((Content::Notice, text));
+        }
+        let message = self.queue.pop()?;
+        let body = message.body.clone();
+        Some((Content::Message(message), body))
+    }
+
+    /// Reports what keeps the next text from being typed, and plans the next look.
+    fn wait(&mut self, now: Moment, block: Block, out: &mut Vec<Output>) {
+        self.note_obstacle(now, block, out);
+        if self.begin_at().is_none_or(|at| at <= now) {
+            let soon = self.observer.adoption.retry_ms().filter(|_| block.why == Obstacle::Busy);
+            self.retry_at = Some(now.plus(soon.unwrap_or(RETRY_MS)));
+        }
+    }
+
+    /// Counts bytes that the terminal has accepted.
+    pub(crate) fn count_written(&mut self, bytes: usize) {
+        self.observer.writes.add_written(bytes);
+        self.retry_at = None;
+    }
+
+    /// Enters the next stage if the terminal has accepted all bytes of the current one.
+    pub(crate) fn advance(&mut self, now: Moment, out: &mut Vec<Output>) {
+        let (recipe, written) = (&self.observer.recipe, self.observer.writes.written());
+        let Decision { next, steps } = decide::written(recipe, self.delivering, written, now);
+        self.delivering = next;
+        if steps.contains(&Step::Complete) {
+            self.complete(now, out);
+        }
+    }
+
+    /// Ends the current delivery as submitted.
+    pub(super) fn complete(&mut self, now: Moment, out: &mut Vec<Output>) {
+        self.observer.times.submitted = Some(now);
+        // A prompt begins a turn even if the agent prints nothing in answer.
+        self.observer.turn.change(now);
+        self.note_turn_for_brief();
+        let Some(text) = self.text.as_mut().filter(|_| self.delivering.has_text()) else { return };
+        let left = self.delivering.left(text.interference).filter(|_| self.kept_keys.is_empty());
+        self.delivering = Delivering::Waiting { block: None, left };
+        if self.observer.recipe.shows_composer() {
+            self.observer.adoption.begin(now, text.hex.clone());
+        } else {
+            self.observer.adoption.end();
+        }
+        if let Some(message) = text.take_message() {
+            self.acknowledge(message.id, out);
+        }
+        self.release_keys(out);
+    }
+
+    /// Gives up on the text and returns its message to the daemon, which delivers it again.
+    fn give_up(&mut self, out: &mut Vec<Output>) {
+        self.delivering = Delivering::default();
+        match self.text.take().and_then(|text| text.content) {
+            Some(Content::Message(message)) => out.push(Output::Return(message.id, RETURN_MS)),
+            Some(Content::Notice) => {
+                out.push(Output::Log("the agent did not get the relay's words".into()));
+            }
+            None => {}
+        }
+        self.release_keys(out);
+    }
+
+    /// Acknowledges a message that the agent has got.
+    pub(super) fn acknowledge(&mut self, id: String, out: &mut Vec<Output>) {
+        self.history.add_typed(id.clone());
+        out.push(Output::Report(id.clone(), Progress::Injected));
+        out.push(Output::Acknowledge(id));
+    }
+
+    /// Notes a prompt that the agent's transcript has recorded. A text in a frame that the prompt
+    /// contains counts as submitted.
+    pub(crate) fn confirm(&mut self, now: Moment, prompt: &str, out: &mut Vec<Output>) {
+        self.note_shown(now, |hex| holds_frame(prompt, hex), out);
+        self.notices.begin_turn();
+        self.note_turn_for_brief();
+        self.retry_at = None;
+    }
+
+    /// Notes that the agent's transcript has recorded a reply.
+    pub(crate) fn note_reply(&mut self) {
+        self.observer.adoption.end();
+        self.retry_at = None;
+    }
+
+    /// Notes that the agent's transcript has recorded the end of a turn.
+    pub(crate) fn note_turn_end(&mut self) {
+        self.end_turn();
+        self.observer.adoption.end();
+        self.retry_at = None;
+    }
+}

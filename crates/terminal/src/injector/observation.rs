@@ -1,0 +1,166 @@
+//! What is known about an agent's terminal at a moment.
+
+use super::interference::Interference;
+use crate::{
+    keyboard::Reader,
+    obstacle::Obstacle,
+    recipe::{Recipe, Shown},
+};
+use protocol::Moment;
+
+/// A source of a fact. Of several that speak of the agent's work, the first one counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Source {
+    Hooks,
+    Transcript,
+    Processes,
+    Screen,
+    Keyboard,
+    Person,
+    Relay,
+}
+
+impl Source {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hooks => "hooks",
+            Self::Transcript => "transcript",
+            Self::Processes => "processes",
+            Self::Screen => "screen",
+            Self::Keyboard => "keyboard",
+            Self::Person => "person",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+/// The facts on which deliveries depend.
+#[derive(Clone, Debug)]
+pub(super) struct Observation<'a> {
+    /// The recipe of the program, whose times hold.
+    pub(super) recipe: &'a Recipe,
+    /// The program that reads the terminal, according to its processes.
+    pub(super) reader: &'a Reader,
+    /// The composer, the question and the sign of work on the screen.
+    pub(super) shown: Shown,
+    /// Whether the program is in the middle of a synchronized update.
+    pub(super) is_synchronizing: bool,
+    /// The source that says that the agent works, or is about to.
+    pub(super) work: Option<Source>,
+    /// Whether the screen has a sign of work that counts.
+    pub(super) shows_work: bool,
+    /// Whether a transcript says that the agent works.
+    pub(super) is_recorded_at_work: bool,
+    /// Whether the screen shows a message that the agent has not finished.
+    pub(super) is_in_message: bool,
+    /// Whether the agent may not have begun to work on the last prompt yet.
+    pub(super) is_adopting: bool,
+    /// Whether the program records its prompts, as far as is known.
+    pub(super) records_prompts: bool,
+    /// Whether the program has printed nothing so far and may still be starting.
+    pub(super) is_silent: bool,
+    /// Whether the program has finished starting.
+    pub(super) is_started: bool,
+    /// The time at which the program last printed.
+    pub(super) printed_at: Option<Moment>,
+    /// The time from which on the screen is at rest, unless it changes before.
+    pub(super) rests_at: Option<Moment>,
+    /// The time at which the person last pressed a key.
+    pub(super) key_at: Option<Moment>,
+    /// Whether the person's line is empty, according to keys and screen.
+    pub(super) is_line_empty: bool,
+    /// Whether a key since the last Enter may have put a line editor into a mode for commands.
+    pub(super) may_be_in_command_mode: bool,
+    /// Whether the person holds the agent's messages.
+    pub(super) is_held: bool,
+    /// The number of bytes that were handed out to the terminal.
+    pub(super) handed_out: u64,
+    /// Whether the terminal has not accepted all of them.
+    pub(super) has_unwritten: bool,
+    /// Whether a text waits to be typed.
+    pub(super) has_next: bool,
+    /// The text on its way, or the last one.
+    pub(super) text: Option<TextFacts>,
+}
+
+/// The facts about the text on its way, or about the last one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TextFacts {
+    /// Whether the program that got the text still reads the terminal.
+    pub(super) is_reader_here: bool,
+    /// Whether no record has shown the text yet.
+    pub(super) is_unconfirmed: bool,
+    /// The person's keys that reached the program since.
+    pub(super) interference: Interference,
+    /// The person's keys that were kept back since.
+    pub(super) kept: Interference,
+}
+
+impl Observation<'_> {
+    /// Whether the screen has been unchanged for so long that a text may be typed.
+    pub(super) fn is_at_rest(&self, now: Moment) -> bool {
+        self.rests_at.is_none_or(|at| at <= now)
+    }
+
+    /// Whether the program has printed in the last so many milliseconds.
+    pub(super) fn printed_within(&self, now: Moment, ms: u64) -> bool {
+        self.printed_at.is_some_and(|at| now.since(at) < ms)
+    }
+
+    /// Returns an obstacle if another program reads the terminal than the one that got the text.
+    pub(super) fn reader_obstacle(&self) -> Option<Obstacle> {
+        match self.reader {
+            _ if self.text.is_none_or(|text| text.is_reader_here) => None,
+            Reader::Barred(why, _) => Some(*why),
+            _ => Some(Obstacle::OtherProgram),
+        }
+    }
+
+    /// Returns the facts in words, each with its source, in the order of their weight.
+    pub(super) fn facts(&self, now: Moment) -> Vec<Fact> {
+        let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
+        let ago = |at: Option<Moment>| match at {
+            Some(at) => format!("{} ms ago", now.since(at)),
+            None => "never".to_owned(),
+        };
+        let form = match self.shown.form {
+            Ok(_) => "empty".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        let (work, work_source) = match self.work {
+            Some(source) => (true, source),
+            None => (false, Source::Screen),
+        };
+        let busy = self.shown.busy.as_deref().unwrap_or("none").trim().to_owned();
+        let fact = |name, value, source: Source| Fact { name, value, source: source.as_str() };
+        vec![
+            fact("messages are held", yes(self.is_held), Source::Person),
+            fact("reader", format!("{:?}", self.reader), Source::Processes),
+            fact("program has started", yes(self.is_started && !self.is_silent), Source::Screen),
+            fact("agent works", yes(work), work_source),
+            fact("transcript shows work", yes(self.is_recorded_at_work), Source::Transcript),
+            fact("sign of work", busy, Source::Screen),
+            fact("sign of work counts", yes(self.shows_work), Source::Screen),
+            fact("last prompt awaits its work", yes(self.is_adopting), Source::Relay),
+            fact("question", yes(self.shown.asks), Source::Screen),
+            fact("composer", form, Source::Screen),
+            fact("composer holds our text", yes(self.shown.holds_own), Source::Screen),
+            fact("agent is within a message", yes(self.is_in_message), Source::Screen),
+            fact("last output", ago(self.printed_at), Source::Screen),
+            fact("last key", ago(self.key_at), Source::Keyboard),
+            fact("line is empty", yes(self.is_line_empty), Source::Keyboard),
+            fact("terminal takes all", yes(!self.has_unwritten), Source::Relay),
+        ]
+    }
+}
+
+/// A fact in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is about.
+    pub name: &'static str,
+    /// What is known.
+    pub value: String,
+    /// The source that says so.
+    pub source: &'static str,
+}

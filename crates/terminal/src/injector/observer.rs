@@ -1,0 +1,333 @@
+//! The observer: it gathers what is known about the terminal and the agent, from all sources, and
+//! answers with an [`Observation`].
+
+use super::{
+    History, View,
+    adoption::Adoption,
+    observation::{Observation, Source, TextFacts},
+    prompts::Prompts,
+    reported_work::ReportedWork,
+    startup::Startup,
+    turn::Turn,
+    write_count::WriteCount,
+};
+use crate::{
+    activity::{Look, OnScreen},
+    keyboard::Reader,
+    keys::InputLine,
+    obstacle::Obstacle,
+    recipe::{Form, Recipe, Shown, Spot, Turns, text_before_cursor},
+    screen::Screen,
+    settings::Settings,
+};
+use protocol::{Moment, activity::ActivitySource};
+
+/// The time after which a pressed key counts as having had its effect on the screen.
+const KEY_SEEN_MS: u64 = 10_000;
+
+/// The time for which a sign of work must have stood still before the end of the turn, as a hook or
+/// a transcript has stated it, counts more.
+const STILL_MS: u64 = 2000;
+
+/// The time for which a sign of work that is known to move must have stood still before it counts
+/// as none.
+const STILL_UNREPORTED_MS: u64 = 10_000;
+
+/// What is known about the terminal and the agent.
+pub(super) struct Observer {
+    pub(super) recipe: Recipe,
+    /// The program that reads the terminal.
+    pub(super) reader: Reader,
+    prompts: Prompts,
+    pub(super) line: InputLine,
+    pub(super) times: Times,
+    startup: Startup,
+    pub(super) adoption: Adoption,
+    pub(super) turn: Turn,
+    pub(super) work: ReportedWork,
+    /// The sign of work on the screen, and since when it has stood still.
+    busy: Option<(String, Moment)>,
+    pub(super) writes: WriteCount,
+    /// Whether the person holds the agent's messages.
+    pub(super) is_held: bool,
+}
+
+/// The times of what has happened last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Times {
+    pub(super) started: Option<Moment>,
+    pub(super) printed: Option<Moment>,
+    /// The person's last key.
+    pub(super) key: Option<Moment>,
+    pub(super) submitted: Option<Moment>,
+}
+
+/// The part of an observation that deliveries know.
+pub(super) struct Deliveries<'a> {
+    pub(super) history: &'a History,
+    pub(super) text: Option<TextFacts>,
+    pub(super) has_next: bool,
+    /// Whether a hook is about to begin a turn.
+    pub(super) may_wake: bool,
+}
+
+impl Observer {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            recipe: settings.recipe.clone(),
+            reader: Reader::default(),
+            prompts: Prompts::default(),
+            line: InputLine::default(),
+            times: Times::default(),
+            startup: Startup::default(),
+            adoption: Adoption::new(settings.transcript),
+            turn: Turn::default(),
+            work: ReportedWork::default(),
+            busy: None,
+            writes: WriteCount::default(),
+            is_held: false,
+        }
+    }
+
+    /// Returns what is known now.
+    pub(super) fn observe<'a>(
+        &'a self,
+        now: Moment,
+        view: &View<'_>,
+        deliveries: &Deliveries<'_>,
+    ) -> Observation<'a> {
+        let shown = self.shown(view.spot, deliveries.history);
+        let spot = view.spot;
+        let shows_work = self.shows_work(now, &shown);
+        let silent_since = self.times.started.filter(|_| self.times.printed.is_none());
+        Observation {
+            recipe: &self.recipe,
+            reader: &self.reader,
+            is_synchronizing: spot.synchronizing,
+            work: self.work_source(view, deliveries.may_wake, shows_work),
+            shows_work,
+            shown,
+            is_recorded_at_work: view.is_at_work,
+            is_in_message: view.reads_screen && view.is_in_message,
+            is_adopting: self.adoption.is_pending(now, deliveries.history),
+            records_prompts: self.adoption.records_prompts(),
+            is_silent: silent_since.is_some_and(|at| now.since(at) < self.recipe.start_ms),
+            is_started: self.is_started(),
+            printed_at: self.times.printed,
+            rests_at: self.rests_at(),
+            key_at: self.times.key,
+            is_line_empty: self.line.is_empty(&spot.before),
+            may_be_in_command_mode: self.line.may_take_text_for_commands(),
+            is_held: self.is_held,
+            handed_out: self.writes.end(),
+            has_unwritten: self.writes.unwritten() > 0,
+            has_next: deliveries.has_next,
+            text: deliveries.text,
+        }
+    }
+
+    /// Reads the screen as the recipe says.
+    pub(super) fn shown(&self, spot: &Spot, history: &History) -> Shown {
+        self.recipe.read(spot, &self.reader, self.prompts.known(), &history.frames())
+    }
+
+    /// Returns the first source that says that the agent works, or is about to.
+    fn work_source(&self, view: &View<'_>, may_wake: bool, shows_work: bool) -> Option<Source> {
+        match () {
+            () if self.work.is_at_work() || may_wake => Some(Source::Hooks),
+            () if self.is_recorded(view) => Some(Source::Transcript),
+            () if shows_work => Some(Source::Screen),
+            () => None,
+        }
+    }
+
+    /// Whether a sign of work on the screen counts. One that stands still does not, once a hook or
+    /// a transcript has stated the end of the turn, nor in a program whose sign moves.
+    fn shows_work(&self, now: Moment, shown: &Shown) -> bool {
+        let Some(row) = &shown.busy else { return false };
+        let still_ms = match &self.busy {
+            Some((seen, since)) if seen == row => now.since(*since),
+            _ => 0,
+        };
+        let is_over = self.work.is_over() || self.recipe.turns == Some(Turns::Transcript);
+        match is_over {
+            true => still_ms < STILL_MS,
+            false => !self.recipe.work_moves || still_ms < STILL_UNREPORTED_MS,
+        }
+    }
+
+    /// Whether the agent is at work, according to the transcript of a CLI that records the ends of
+    /// its turns.
+    fn is_recorded(&self, view: &View<'_>) -> bool {
+        self.recipe.turns == Some(Turns::Transcript) && view.is_at_work
+    }
+
+    /// Whether the program has finished starting, as far as that can be seen.
+    fn is_started(&self) -> bool {
+        !self.recipe.shows_composer() || self.startup.is_complete()
+    }
+
+    /// Returns the time from which on the screen is at rest, unless it changes before.
+    pub(super) fn rests_at(&self) -> Option<Moment> {
+        let changed_at = self.times.printed.max(self.times.submitted);
+        changed_at.map(|at| at.plus(self.recipe.quiet_ms))
+    }
+
+    /// Whether the screen has been unchanged for so long that a text may be typed.
+    pub(super) fn is_at_rest(&self, now: Moment) -> bool {
+        self.rests_at().is_none_or(|at| at <= now)
+    }
+
+    /// Returns the earliest time at which no time keeps the next text from being typed.
+    pub(super) fn free_at(&self) -> Option<Moment> {
+        let Times { started, printed, key, submitted } = self.times;
+        let silent_since = started.filter(|_| printed.is_none());
+        let after = |at: Option<Moment>, ms| at.map(|at| at.plus(ms));
+        let free = [
+            after(silent_since, self.recipe.start_ms),
+            after(printed, self.recipe.quiet_ms),
+            after(submitted, self.recipe.quiet_ms),
+            after(key, self.recipe.untouched_ms),
+            self.startup.deadline(self.recipe.start_ms),
+        ];
+        free.into_iter().flatten().max()
+    }
+
+    /// Notes that the child has printed; `screen` contains the output.
+    pub(super) fn printed(&mut self, now: Moment, screen: &Screen, history: &History) {
+        self.times.printed = Some(now);
+        self.turn.change(now);
+        if !self.line.is_untouched() {
+            self.line.screen_shows(&text_before_cursor(screen));
+        }
+        if self.adoption.wants_check(now) {
+            let is_busy = self.shown(&Spot::of(screen), history).busy.is_some();
+            self.adoption.check(now, is_busy);
+        }
+    }
+
+    /// Notes the program that reads the terminal from now on. Returns whether it is another one.
+    pub(super) fn set_reader(&mut self, reader: Reader) -> bool {
+        let has_changed = self.reader != reader;
+        if has_changed {
+            self.prompts.reader_changed(&reader);
+            self.reader = reader;
+        }
+        has_changed
+    }
+
+    /// Notes that the person has pressed a key.
+    pub(super) fn pressed(&mut self, now: Moment, screen: &Screen) {
+        self.times.key = Some(now);
+        self.prompts.learn(&self.reader, &Spot::of(screen));
+        self.prompts.person_typed();
+    }
+
+    /// Ends an escape sequence that did not continue in time. Its bytes count as a key that was
+    /// pressed when the ESC arrived.
+    pub(super) fn settle_keys(&mut self, now: Moment) {
+        let pressed_at = self.line.expire_unfinished(now);
+        self.times.key = self.times.key.max(pressed_at);
+    }
+
+    /// Remembers how a shell's prompt and an empty input line look, if the screen is at rest, and
+    /// how long the sign of work has stood still.
+    pub(super) fn learn(&mut self, now: Moment, spot: &Spot, history: &History) {
+        if self.is_at_rest(now) {
+            self.prompts.learn(&self.reader, spot);
+            if self.line.is_untouched() {
+                self.line.remember_empty_look(&spot.before);
+            }
+        }
+        let row = self.shown(spot, history).busy;
+        self.busy = row.map(|row| match self.busy.take() {
+            Some((before, since)) if before == row => (before, since),
+            _ => (row, now),
+        });
+    }
+
+    /// Draws conclusions from the composer, unless something hinders a look at it: whether the
+    /// program has started, whether the agent has adopted the last text, and whether the person's
+    /// line is empty.
+    pub(super) fn learn_from_composer(
+        &mut self,
+        now: Moment,
+        spot: &Spot,
+        form: Result<Form, Obstacle>,
+        history: &History,
+    ) {
+        let shows_composer = self.recipe.shows_composer();
+        if shows_composer {
+            let (printed_at, start_ms) = (self.times.printed, self.recipe.start_ms);
+            self.startup.observe(now, form.is_ok(), printed_at, start_ms);
+        }
+        let Some(form) = form.ok().filter(|_| self.is_started()) else { return };
+        self.adoption.expire(now, history);
+        let is_adopting = self.adoption.is_pending(now, history);
+        let is_command = form != Form::Plain && self.line.may_take_text_for_commands();
+        if is_adopting || is_command || !shows_composer {
+            return;
+        }
+        // The screen shows an empty line although keys were pressed: they may have answered a
+        // dialog.
+        self.line.remember_empty_look(&spot.before);
+        let key_at = self.times.key;
+        let is_key_seen = key_at.is_none_or(|at| now.since(at) >= KEY_SEEN_MS);
+        if self.times.printed > key_at && is_key_seen {
+            self.line.mark_empty();
+        }
+    }
+
+    /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
+    /// Returns whether it has.
+    pub(super) fn compare_work(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
+        if !self.work.is_at_work() {
+            return false;
+        }
+        let looks_free = self.recipe.shows_idle()
+            && shown.shows_line()
+            && shown.busy.is_none()
+            && !self.is_recorded(view)
+            && self.is_at_rest(now);
+        self.work.compare(now, looks_free)
+    }
+
+    /// Looks at the screen and the foreground for signs of what the agent does.
+    pub(super) fn look(&self, now: Moment, view: &View<'_>, history: &History) -> Look {
+        let at_work = match () {
+            () if self.work.is_at_work() => Some(ActivitySource::Hooks),
+            () if self.is_recorded(view) => Some(ActivitySource::Screen),
+            () => None,
+        };
+        Look {
+            shown: self.on_screen(now, view.spot, history),
+            is_at_rest: self.is_at_rest(now),
+            is_recognised: self.recipe.shows_composer(),
+            at_work,
+        }
+    }
+
+    fn on_screen(&self, now: Moment, spot: &Spot, history: &History) -> OnScreen {
+        if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
+            return OnScreen::Shell;
+        }
+        if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
+            return OnScreen::Nothing;
+        }
+        let shown = self.shown(spot, history);
+        match shown.form {
+            Err(Obstacle::Dialog) => OnScreen::Dialog,
+            _ if self.shows_work(now, &shown) => OnScreen::Busy,
+            Ok(_) | Err(Obstacle::HalfTyped | Obstacle::ShellMode) => OnScreen::InputLine,
+            Err(_) => OnScreen::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Observer {
+    /// Skips the wait for the program's start.
+    pub(super) fn assume_started(&mut self) {
+        self.startup = Startup::Complete;
+    }
+}

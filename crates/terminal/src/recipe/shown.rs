@@ -1,0 +1,256 @@
+//! What a program shows, as its recipe reads the screen.
+//!
+//! Words count only in the part of the screen where the program itself writes them: the question in
+//! place of the composer, the signs of work in the rows just above it or below it. Whatever is
+//! above that is the conversation, in which anybody's words may stand.
+
+use super::{
+    Form, Reads, Recipe, Spot,
+    spot::{is_line, shows},
+};
+use crate::{dialog, keyboard::Reader, obstacle::Obstacle};
+
+/// The most rows of a status that a program shows above its composer.
+const STATUS_ROWS: usize = 6;
+
+/// The most rows of a composer.
+const COMPOSER_ROWS: usize = 20;
+
+/// The most rows over which the mark at the end of a frame is spread.
+const MARK_ROWS: usize = 3;
+
+/// A reading of the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The form in which a text may be typed, or the obstacle that the screen shows. An agent at
+    /// work is no obstacle here.
+    pub form: Result<Form, Obstacle>,
+    /// Whether the composer holds the text on its way and nothing else, so that an Enter submits
+    /// that text.
+    pub holds_own: bool,
+    /// Whether the program asks its person something, which an Enter would answer.
+    pub asks: bool,
+    /// The row that says that the agent works.
+    pub busy: Option<String>,
+}
+
+impl Shown {
+    /// Whether the input line is shown, empty or begun.
+    #[must_use]
+    pub(crate) fn shows_line(&self) -> bool {
+        matches!(self.form, Ok(_) | Err(Obstacle::HalfTyped))
+    }
+}
+
+/// The program's composer on the screen.
+struct Composer<'a> {
+    /// The row of the spot in which it begins.
+    row: usize,
+    /// The text between its prompt and the cursor, in the first row.
+    text: &'a str,
+}
+
+impl Recipe {
+    /// Reads the screen of the program that reads the terminal. `prompts` are the prompts at which
+    /// a command begins in the shell; `frames` are the digits of the frames that were typed here,
+    /// with the one on its way, or the last one, at the end.
+    #[must_use]
+    pub fn read(&self, spot: &Spot, reader: &Reader, prompts: &[String], frames: &[&str]) -> Shown {
+        let composer = self.composer(spot);
+        let foreign = spot.without(frames);
+        let asks = self.asks(&foreign, spot.yes_or_no, composer.as_ref());
+        let holds_own = match self.shows_composer() {
+            true => frames.last().is_some_and(|hex| self.holds(spot, hex)),
+            false => !asks,
+        };
+        let asks = asks && !holds_own;
+        Shown {
+            form: self.form(spot, reader, prompts, asks, composer.as_ref()),
+            holds_own,
+            asks,
+            busy: self.busy_row(&foreign, spot, composer.as_ref()).map(str::to_owned),
+        }
+    }
+
+    /// Whether the screen of this kind of program tells when the program is idle.
+    #[must_use]
+    pub(crate) fn shows_idle(&self) -> bool {
+        self.reads == Reads::Shell || self.shows_composer()
+    }
+
+    /// Whether the recipe knows the look of the program's composer.
+    #[must_use]
+    pub fn shows_composer(&self) -> bool {
+        !self.patterns.composer.is_empty()
+    }
+
+    fn form(
+        &self,
+        spot: &Spot,
+        reader: &Reader,
+        prompts: &[String],
+        asks: bool,
+        composer: Option<&Composer<'_>>,
+    ) -> Result<Form, Obstacle> {
+        match reader {
+            Reader::Barred(why, _) => Err(*why),
+            Reader::Unseen => Err(Obstacle::Unidentified),
+            _ if asks => Err(Obstacle::Dialog),
+            Reader::Agent(name) if *name == self.name && self.shows_composer() => {
+                self.at_composer(spot, composer)
+            }
+            Reader::Agent(_) => Err(Obstacle::OtherProgram),
+            Reader::Shell if self.shows_composer() => Err(Obstacle::Shell),
+            Reader::Shell => at_shell_prompt(spot, prompts),
+            Reader::Accepted => by_general_signs(spot),
+        }
+    }
+
+    /// Returns the form for a program whose composer is known. A text is typed only into the
+    /// composer, while it is empty.
+    fn at_composer(&self, spot: &Spot, composer: Option<&Composer<'_>>) -> Result<Form, Obstacle> {
+        if spot.alternate && !spot.bracketed_paste {
+            return Err(Obstacle::OtherScreen);
+        }
+        if after_prompt(&self.patterns.shell_mode, &spot.before).is_some() {
+            return Err(Obstacle::ShellMode);
+        }
+        let Some(composer) = composer else { return Err(Obstacle::NoPrompt) };
+        let is_empty = composer.row == spot.row && composer.text.is_empty();
+        let ends_empty = spot.after.is_empty() || self.patterns.ghosts.contains(&spot.after);
+        if is_empty && ends_empty { Ok(Form::Plain) } else { Err(Obstacle::HalfTyped) }
+    }
+
+    /// Finds the composer. Its prompt is in the cursor's row, or above it if the draft has several
+    /// rows. A dialog that looks like the composer, with blanks or a menu's entry in it, is none.
+    fn composer<'a>(&self, spot: &'a Spot) -> Option<Composer<'a>> {
+        let Patterns { composer: prompts, dialog, .. } = &self.patterns;
+        if let Some(text) = after_prompt(prompts, &spot.before) {
+            let is_blank = !text.is_empty() && text.trim().is_empty();
+            let is_entry = [text, &spot.after].into_iter().any(dialog::is_entry);
+            let asks = (is_blank || is_entry) && shows(spot.near(), dialog);
+            return (!asks).then_some(Composer { row: spot.row, text });
+        }
+        if !self.is_indented(&spot.before) {
+            return None;
+        }
+        let above = spot.rows.get(..spot.row)?.iter().enumerate().rev().take(COMPOSER_ROWS);
+        let mut rows = above.skip_while(|(_, row)| row.trim().is_empty() || self.is_indented(row));
+        let (row, first) = rows.next()?;
+        let text = after_prompt(prompts, first).filter(|text| !text.trim().is_empty())?;
+        let asks = shows(spot.rows[row..].iter().map(String::as_str), dialog);
+        (!asks).then_some(Composer { row, text })
+    }
+
+    /// Whether a row begins as far from the margin as the text behind the composer's prompt.
+    fn is_indented(&self, row: &str) -> bool {
+        let widths = self.patterns.composer.iter().map(|prompt| prompt.chars().count());
+        let width = widths.min().unwrap_or_default();
+        width > 0 && row.chars().take_while(|c| *c == ' ').count() >= width
+    }
+
+    /// Whether the composer holds the frame with these digits, or the word that the program shows
+    /// in place of a long paste, and the cursor follows it.
+    fn holds(&self, spot: &Spot, hex: &str) -> bool {
+        let Some(row) = spot.bracketed_row() else { return false };
+        let text = |row: &str| -> String {
+            let text = after_prompt(&self.patterns.composer, row).unwrap_or(row);
+            text.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
+        };
+        // A narrow composer breaks the mark at its end.
+        let end = format!("[/relay {hex}]");
+        let mut ending = String::new();
+        let is_end = (0..MARK_ROWS).any(|above| {
+            let row = row.checked_sub(above).map_or("", |row| spot.rows[row].as_str());
+            ending.insert_str(0, &text(row));
+            ending == end || ending == end.replace(' ', "")
+        });
+        let last = text(&spot.rows[row]);
+        is_end || self.patterns.pasted.iter().any(|word| last.starts_with(&**word))
+    }
+
+    /// Whether the program asks something. Where the composer is shown, a menu above it belongs to
+    /// the conversation. `foreign` are the rows that hold no frame of ours.
+    fn asks(&self, foreign: &[&str], yes_or_no: bool, composer: Option<&Composer<'_>>) -> bool {
+        let menu = dialog::menu_row(foreign);
+        match composer {
+            Some(composer) => menu.is_some_and(|row| row >= composer.row),
+            None => {
+                let near = foreign.iter().copied();
+                menu.is_some() || yes_or_no || shows(near, &self.patterns.dialog)
+            }
+        }
+    }
+
+    fn busy_row<'a>(
+        &self,
+        foreign: &[&'a str],
+        spot: &Spot,
+        composer: Option<&Composer<'_>>,
+    ) -> Option<&'a str> {
+        let Patterns { busy, busy_status, busy_footer, .. } = &self.patterns;
+        let find = |rows: &[&'a str], words: &[String]| {
+            rows.iter().copied().find(|row| shows([*row], words))
+        };
+        let Some(composer) = composer else {
+            return [busy, busy_status, busy_footer]
+                .into_iter()
+                .find_map(|words| find(foreign, words));
+        };
+        let status = &foreign[composer.row.saturating_sub(STATUS_ROWS)..composer.row];
+        let footer = foreign.get(spot.row + 1..).unwrap_or_default();
+        find(status, busy_status).or_else(|| find(footer, busy_footer))
+    }
+}
+
+/// The texts by which a program's states are recognised on its screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Patterns {
+    pub(super) composer: Vec<String>,
+    pub(super) shell_mode: Vec<String>,
+    pub(super) ghosts: Vec<String>,
+    pub(super) pasted: Vec<String>,
+    /// Words near the cursor of a program whose composer is not known.
+    pub(super) busy: Vec<String>,
+    pub(super) busy_status: Vec<String>,
+    pub(super) busy_footer: Vec<String>,
+    pub(super) dialog: Vec<String>,
+}
+
+/// Returns the form at a shell's prompt. The line editor must be reading, and no command may be
+/// unfinished: within an open quote, the shell would run the lines of a here-document.
+fn at_shell_prompt(spot: &Spot, prompts: &[String]) -> Result<Form, Obstacle> {
+    match () {
+        () if spot.alternate => Err(Obstacle::OtherScreen),
+        () if spot.is_shell() && prompts.contains(&spot.before) => Ok(Form::HereDocument),
+        () => Err(Obstacle::NoPrompt),
+    }
+}
+
+/// Returns the form for a program without a recipe of its own.
+fn by_general_signs(spot: &Spot) -> Result<Form, Obstacle> {
+    match () {
+        // Full-screen programs without bracketed paste, such as pagers and editors, take keys as
+        // commands.
+        () if spot.alternate && !spot.bracketed_paste => Err(Obstacle::OtherScreen),
+        () if spot.alternate => Ok(Form::Plain),
+        () if spot.cursor_visible && spot.ends_like_a_shell() => Err(Obstacle::Shell),
+        () if spot.cursor_visible && spot.ends_like_python() => Err(Obstacle::Interpreter),
+        () => Ok(Form::Plain),
+    }
+}
+
+/// Returns the text after the longest of these prompts with which the row begins.
+fn after_prompt<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
+    let texts = prompts.iter().filter_map(|prompt| strip_prompt(prompt, row));
+    texts.min_by_key(|text| text.len())
+}
+
+/// Returns the text after a prompt at the beginning of a row. If the prompt is written with `^`
+/// first, blanks may precede it in the row.
+fn strip_prompt<'a>(prompt: &str, row: &'a str) -> Option<&'a str> {
+    match prompt.strip_prefix('^') {
+        Some(prompt) => row.trim_start().strip_prefix(prompt),
+        None => row.strip_prefix(prompt),
+    }
+}

@@ -1,0 +1,187 @@
+//! Words of a dialog or of an agent at work that stand in messages, in the agent's own words and in
+//! the person's prompts: none of them keeps a message back. The CLIs are imitated at their worst: no
+//! hook and no transcript says what goes on.
+
+use super::script::{reader, settings};
+use crate::{recipe::Recipe, *};
+
+/// Texts that CLIs show while they ask or work.
+pub(crate) const BODIES: [&str; 14] = [
+    "❯ 1. Yes\n  2. No",
+    "› 1. Yes, proceed (y)\n  2. No (esc)",
+    "│ ● 1. Allow once\n│   2. No, suggest changes (esc)",
+    "> 1) Once\n  2) Always",
+    "Overwrite the file? [y/N]",
+    "Add src/main.rs to the chat? (Y)es/(N)o [Yes]:",
+    "esc to interrupt",
+    "✽ Processing… (12s · esc to interrupt)\n· esc to interrupt",
+    "• Working (3s • esc to interrupt)",
+    "⠹ Thinking... (esc to cancel, 1s)",
+    "⠦ loading... (0s · esc to cancel)\nesc esc interrupt\nesc interrupt",
+    "Do you want to proceed?\nEsc to cancel · Enter to select\nEnter to confirm",
+    "Press enter to confirm or esc to cancel\nWaiting for user confirmation",
+    "△ Permission required\nenter confirm\nesc dismiss\n[y/n]",
+];
+
+/// How a CLI paints its composer.
+struct Look {
+    command: &'static str,
+    /// What the first row of the composer begins with, and its further rows.
+    prompt: &'static str,
+    indent: &'static str,
+    /// The rows above and below the composer.
+    above: &'static str,
+    below: &'static str,
+}
+
+const LOOKS: [Look; 7] = [
+    Look {
+        command: "claude", prompt: "❯ ", indent: "  ", above: "─────", below: "─────"
+    },
+    Look { command: "codex", prompt: "› ", indent: "  ", above: "", below: "" },
+    Look { command: "gemini", prompt: " > ", indent: "   ", above: "─────", below: "" },
+    Look {
+        command: "qwen", prompt: "> ", indent: "  ", above: "─────", below: "─────"
+    },
+    Look {
+        command: "copilot", prompt: "❯ ", indent: "  ", above: "─────", below: "─────"
+    },
+    Look {
+        command: "opencode", prompt: "  ┃  ", indent: "  ┃  ", above: "  ┃", below: "  ┃"
+    },
+    Look { command: "aider", prompt: "> ", indent: "  ", above: "─────", below: "" },
+];
+
+/// A CLI without hooks and transcript, which paints what it is told.
+struct Cli {
+    look: &'static Look,
+    side: TerminalSide,
+    recipe: Recipe,
+    now: Moment,
+    conversation: Vec<String>,
+    /// The text in the composer.
+    draft: String,
+    acknowledged: Vec<String>,
+}
+
+impl Cli {
+    fn new(look: &'static Look) -> Self {
+        let settings = Settings { columns: 100, rows: 40, ..settings(look.command) };
+        let (recipe, now) = (settings.recipe.clone(), Moment(0));
+        let mut side = TerminalSide::new(&settings);
+        side.injector.assume_reader(reader(&recipe));
+        side.injector.assume_started();
+        let (conversation, draft, acknowledged) = (Vec::new(), String::new(), Vec::new());
+        let mut cli = Self { look, side, recipe, now, conversation, draft, acknowledged };
+        cli.paint();
+        cli
+    }
+
+    /// Paints the conversation's last rows and the composer, with the cursor at the draft's end.
+    fn paint(&mut self) {
+        let Look { prompt, indent, above, below, .. } = self.look;
+        let mut draft = self.draft.split('\n');
+        let mut composer = vec![format!("{prompt}{}", draft.next().unwrap_or_default())];
+        composer.extend(draft.map(|row| format!("{indent}{row}")));
+        let footer = [*below, "  project"];
+        let room = 40 - composer.len() - 1 - footer.len();
+        let first = self.conversation.len().saturating_sub(room);
+        let mut rows: Vec<&str> = self.conversation[first..].iter().map(String::as_str).collect();
+        rows.resize(room, "");
+        rows.push(above);
+        rows.extend(composer.iter().map(String::as_str));
+        let cursor = rows.len();
+        rows.extend(footer);
+        let last = composer.last().map_or(0, |row| row.chars().count());
+        let text = rows.join("\r\n");
+        let bytes = format!("\x1b[?2004h\x1b[2J\x1b[H{text}\x1b[{cursor};{}H", last + 1);
+        self.input(Input::Printed(bytes.as_bytes()));
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut out = Vec::new();
+        self.side.handle(self.now, input, &mut out);
+        let mut typed = Vec::new();
+        for output in out {
+            match output {
+                Output::Write(bytes) => typed.push(String::from_utf8(bytes).unwrap()),
+                Output::Acknowledge(id) => self.acknowledged.push(id),
+                _ => {}
+            }
+        }
+        for text in typed {
+            self.input(Input::Written(text.len()));
+            self.read(&text);
+        }
+    }
+
+    /// Reads what is typed, as a composer does.
+    fn read(&mut self, text: &str) {
+        if text == self.recipe.submit {
+            let prompt = std::mem::take(&mut self.draft);
+            self.say(&prompt);
+        } else {
+            let text = text.replace("\x1b[200~", "").replace("\x1b[201~", "");
+            self.draft.push_str(&text);
+        }
+        self.paint();
+    }
+
+    /// Adds rows to the conversation.
+    fn say(&mut self, text: &str) {
+        self.conversation.extend(text.lines().map(|row| format!("  {row}")));
+    }
+
+    fn deliver(&mut self, id: &str, body: &str) {
+        self.input(Input::Delivered(IncomingMessage {
+            id: id.to_owned(),
+            from: "Bob".to_owned(),
+            body: body.to_owned(),
+            ..IncomingMessage::default()
+        }));
+    }
+
+    /// Lets a minute pass.
+    fn wait(&mut self) {
+        let until = self.now.plus(60_000);
+        while let Some(due) = self.side.deadline().filter(|due| *due <= until) {
+            self.now = self.now.max(due);
+            self.input(Input::Tick);
+        }
+        self.now = until;
+    }
+
+    #[track_caller]
+    fn check_arrived(&mut self, id: &str, why: &str) {
+        self.wait();
+        let command = self.look.command;
+        assert!(self.acknowledged.iter().any(|known| known == id), "{command}: {why}");
+        assert_eq!(self.draft, "", "{command}: {why}");
+    }
+}
+
+#[test]
+fn message_with_words_of_a_dialog_or_of_work_arrives_and_so_does_the_next_one() {
+    for look in &LOOKS {
+        for body in BODIES {
+            let mut cli = Cli::new(look);
+            cli.deliver("first", body);
+            cli.check_arrived("first", body);
+            cli.deliver("second", "and on");
+            cli.check_arrived("second", &format!("after {body}"));
+        }
+    }
+}
+
+#[test]
+fn words_of_the_agent_and_of_the_person_keep_no_message_back() {
+    for look in &LOOKS {
+        for body in BODIES {
+            let mut cli = Cli::new(look);
+            cli.say(&format!("{}{body}\n● {body}", look.prompt));
+            cli.paint();
+            cli.deliver("first", "hello");
+            cli.check_arrived("first", body);
+        }
+    }
+}
