@@ -306,9 +306,9 @@ fn run_joined(
     let inner_marks = InnerMarks::new().map_err(WrapError::Terminal)?;
     env.push((inner_mark::VARIABLE.into(), Some(inner_marks.digits().into())));
     let since_ms = clock::unix_ms();
-    let wrapped = wrapped.and_then(|wrapped| wrapped.file);
     let pty = Pty::spawn(&command, &env, directory, size).map_err(WrapError::Command)?;
     let (member_server, accepts) = (settings.member_server, settings.accepts_text);
+    let wrapped = wrapped.as_ref();
     let foreground = Foreground::new(&pty, member_server, settings.recipes, wrapped, accepts);
     let mut screen = settings.screen;
     let outer_marks = InnerMarks::of_outer_run().filter(|_| settings.attached);

@@ -169,7 +169,8 @@ impl Observer {
     ///
     /// # Errors
     /// If the terminal is closed, there are more than [`PROCESSES_MAX`] processes, the foreground
-    /// changes during every attempt, or the system does not list the processes.
+    /// changes during every attempt, or the system does not list the processes. `Unsupported` if
+    /// the system does not tell the foreground group.
     pub fn look(&mut self) -> io::Result<Vec<Process>> {
         let name = naming("look at the terminal's foreground");
         for _ in 0..ATTEMPTS {

@@ -108,8 +108,11 @@ impl Pty {
     }
 
     /// The terminal's foreground process group; `None` where there is none.
-    #[cfg_attr(windows, allow(dead_code, reason = "a console has no foreground group"))]
-    pub(crate) fn foreground_group(&self) -> Option<u32> {
+    ///
+    /// # Errors
+    /// If the system does not tell, as gVisor.
+    #[cfg(unix)]
+    pub(crate) fn foreground_group(&self) -> io::Result<Option<u32>> {
         self.0.foreground_group()
     }
 

@@ -36,6 +36,9 @@ pub(super) struct Foreground {
     files: Files,
     command: u32,
     accepts: bool,
+    /// The program that reads the terminal if the system does not tell: the wrapped one, if the
+    /// person declared that it reads text.
+    declared: Reader,
     book: Book,
     mark: Option<Mark>,
 }
@@ -46,12 +49,14 @@ impl Foreground {
         pty: &Pty,
         member_server: Vec<OsString>,
         book: Book,
-        wrapped: Option<FileId>,
+        wrapped: Option<&Wrapped>,
         accepts: bool,
     ) -> Self {
         let observer = Observer::new(pty, Some(member_server));
+        let declared = declared(wrapped, &book, accepts);
+        let wrapped = wrapped.and_then(|wrapped| wrapped.file);
         let files = Files { wrapped, ..Files::default() };
-        Self { observer, files, command: pty.pid(), accepts, book, mark: None }
+        Self { observer, files, command: pty.pid(), accepts, declared, book, mark: None }
     }
 
     /// Whether another program may have come to the foreground since the last look. This check is
@@ -69,7 +74,10 @@ impl Foreground {
             Ok(processes) => processes,
             Err(error) => {
                 tracing::debug!("the terminal's foreground is not known: {error}");
-                return Reader::Barred(Obstacle::Unidentified, None);
+                return match error.kind() {
+                    io::ErrorKind::Unsupported => self.declared.clone(),
+                    _ => Reader::Barred(Obstacle::Unidentified, None),
+                };
             }
         };
         let members: Vec<Member> =
@@ -80,6 +88,15 @@ impl Foreground {
     /// Returns the recipes of agent CLIs.
     pub(super) fn book(&self) -> &Book {
         &self.book
+    }
+}
+
+/// Returns the program that counts as the reader of the terminal if the system does not tell.
+fn declared(wrapped: Option<&Wrapped>, book: &Book, accepts: bool) -> Reader {
+    match wrapped.map(|wrapped| wrapped.reader(book)) {
+        _ if !accepts => Reader::Barred(Obstacle::Untold, None),
+        Some(agent @ Reader::Agent(_)) => agent,
+        _ => Reader::Accepted,
     }
 }
 
@@ -313,5 +330,26 @@ impl Files {
             });
             sized.collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reader_is_declared_where_the_system_does_not_tell() {
+        let book = Book::default();
+        let untold = Reader::Barred(Obstacle::Untold, None);
+        assert_eq!(declared(None, &book, false), untold);
+        assert_eq!(declared(None, &book, true), Reader::Accepted);
+        let wrapped = |path: &str| Wrapped {
+            file: None,
+            program: Program { path: path.to_owned(), is_wrapped: true, ..Program::default() },
+        };
+        let claude = wrapped("/usr/bin/claude");
+        assert_eq!(declared(Some(&claude), &book, false), untold);
+        assert_eq!(declared(Some(&claude), &book, true), Reader::Agent("claude".to_owned()));
+        assert_eq!(declared(Some(&wrapped("/opt/agent")), &book, true), Reader::Accepted);
     }
 }

@@ -20,6 +20,9 @@ use testkit::{
 
 const ROWS: u16 = 30;
 
+/// The number of the last bytes on the terminal by which the end of the recording is found.
+const LAST_BYTES: usize = 200;
+
 /// A message that the agent did not write: in a tool's output and in a received message.
 const FOREIGN: &str = "->relay:Cid <<<\nthis is not said>>>\n";
 
@@ -63,14 +66,18 @@ fn recording_yields_the_received_messages(cli: Cli, columns: u16) {
     let size = Size { rows: ROWS, cols: columns };
     let mut agent = workspace.wrap_with(&options, size, &[]);
     let received = play(&mut agent, &bob);
-    let end = agent.terminal.bytes().len();
-    until("the recording is written", || fs::metadata(&record).unwrap().len() >= end as u64);
+    // The terminal has bytes of the wrapper before those of the program.
+    let shown = agent.terminal.bytes();
+    let last = &shown[shown.len().saturating_sub(LAST_BYTES)..];
+    let ends = |recording: &[u8]| recording.windows(last.len()).rposition(|bytes| bytes == last);
+    until("the recording is written", || ends(&fs::read(&record).unwrap()).is_some());
+    let recording = fs::read(&record).unwrap();
+    let end = ends(&recording).unwrap() + last.len();
     drop(agent);
     for event in cid.0.events().try_iter() {
         assert!(!matches!(event, Event::Delivered(_)), "at {columns} columns: {event:?}");
     }
-    let recording = &fs::read(&record).unwrap()[..end];
-    let clean = without_sandbox_path(recording, sandbox.directory());
+    let clean = without_sandbox_path(&recording[..end], sandbox.directory());
     let extractor = ScreenExtractor::offline(columns.into(), ROWS.into());
     let (messages, _) = extractor.read_recording(&clean);
     let bodies: Vec<_> = messages.iter().map(|message| message.body.as_str()).collect();

@@ -179,6 +179,9 @@ pub struct Explanation {
     pub stage: String,
     /// The facts, in the order of their weight.
     pub facts: Vec<Fact>,
+    /// The relay's own notices for the agent that wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// A fact about a terminal.

@@ -89,16 +89,20 @@ pub enum Entry {
     Typed,
 }
 
+/// Returns the bytes for the terminal that enter these lines.
+pub(crate) fn bytes(lines: &[String], entry: Entry) -> Vec<u8> {
+    match entry {
+        Entry::Pasted => [PASTE_BEGINS, &lines.join("\n"), PASTE_ENDS].concat().into_bytes(),
+        // Most programs whose input has several lines insert a new line for a typed line feed.
+        Entry::Typed => lines.join("\n").into_bytes(),
+    }
+}
+
 impl MessageFrame<'_> {
     /// Returns the bytes for the terminal.
     #[must_use]
     pub fn bytes(&self, form: Form, entry: Entry) -> Vec<u8> {
-        let lines = self.lines(form, entry);
-        match entry {
-            Entry::Pasted => [PASTE_BEGINS, &lines.join("\n"), PASTE_ENDS].concat().into_bytes(),
-            // Most programs whose input has several lines insert a new line for a typed line feed.
-            Entry::Typed => lines.join("\n").into_bytes(),
-        }
+        bytes(&self.lines(form, entry), entry)
     }
 
     /// Returns the text, for an agent that reads it in another way than typed.
@@ -108,7 +112,7 @@ impl MessageFrame<'_> {
     }
 
     /// Returns the lines, without the paste sequences.
-    fn lines(&self, form: Form, entry: Entry) -> Vec<String> {
+    pub(crate) fn lines(&self, form: Form, entry: Entry) -> Vec<String> {
         let mut lines = vec![self.expands.escape(&self.header())];
         let body = self.body_without_marks();
         let is_foreign = !matches!(self.origin, Origin::Relay);

@@ -30,6 +30,7 @@ mod write_count;
 
 use super::{
     activity::Look,
+    frame::Entry,
     input::IncomingMessage,
     keyboard::Reader,
     obstacle::Obstacle,
@@ -74,6 +75,13 @@ pub(super) struct View<'a> {
     pub(super) reads_screen: bool,
 }
 
+impl View<'_> {
+    /// Returns the way in which a text is entered.
+    fn entry(&self) -> Entry {
+        if self.spot.bracketed_paste { Entry::Pasted } else { Entry::Typed }
+    }
+}
+
 /// What is known about the terminal, and the decision that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
@@ -83,6 +91,8 @@ pub struct Explanation {
     pub stage: &'static str,
     /// What happens now, or what keeps the next text from being typed.
     pub decision: String,
+    /// The relay's own notices that wait.
+    pub notices: Vec<String>,
 }
 
 /// A frame that is being typed or read. The listener must recognise it, since it is no message of
@@ -162,8 +172,10 @@ impl Injector {
 
     /// Returns the earliest time at which the next text may be typed, if a text waits.
     fn begin_at(&self) -> Option<Moment> {
-        let waits = !self.delivering.has_text() && self.has_text();
-        waits.then(|| self.observer.free_at().max(self.retry_at)).flatten()
+        let next_at = self.next_at().filter(|_| !self.delivering.has_text())?;
+        // A time that has come sets no deadline, since an obstacle may have.
+        let later = Some(next_at).filter(|at| *at > Moment::default());
+        self.observer.free_at().max(self.retry_at).max(later)
     }
 
     /// Returns the time of the next look for the last text, which may be in the composer again.
@@ -188,9 +200,15 @@ impl Injector {
         self.observer.writes.unwritten() < WAITING_BYTES_MAX as u64
     }
 
-    /// Whether a text waits to be typed.
-    pub(super) fn has_text(&self) -> bool {
-        !self.queue.is_empty() || self.notices.are_due()
+    /// Whether a text waits to be typed now.
+    pub(super) fn has_text(&self, now: Moment) -> bool {
+        self.next_at().is_some_and(|at| at <= now)
+    }
+
+    /// Returns the time from which on a text waits to be typed.
+    fn next_at(&self) -> Option<Moment> {
+        let message = (!self.queue.is_empty()).then(Moment::default);
+        message.or_else(|| self.notices.due_at())
     }
 
     /// Whether the driver must determine now which program reads the terminal, because a text is
@@ -200,7 +218,7 @@ impl Injector {
         match self.delivering {
             Delivering::Waiting { .. } => {
                 let is_stuck = self.stuck_at().is_some_and(|at| at <= now);
-                is_stuck || (self.has_text() && self.observer.is_at_rest(now))
+                is_stuck || (self.has_text(now) && self.observer.is_at_rest(now))
             }
             _ => decide::may_press(recipe, &self.delivering, times.printed, now),
         }
@@ -243,7 +261,8 @@ impl Injector {
             Ok(_) => "a text would be typed now".to_owned(),
             Err(why) => why.to_string(),
         };
-        Explanation { facts: seen.facts(now), stage: self.delivering.stage(), decision }
+        let notices = self.notices.waiting().map(str::to_owned).collect();
+        Explanation { facts: seen.facts(now), stage: self.delivering.stage(), decision, notices }
     }
 
     /// Returns the id of the last typed delivery whose id begins with `prefix`.
@@ -306,8 +325,13 @@ impl Injector {
     /// Queues a sentence for the agent. At most once in each turn, the waiting sentences are typed
     /// as one line.
     pub(super) fn notify(&mut self, sentence: String) {
-        self.notices.add(sentence);
+        self.notices.add(sentence, false);
         self.retry_at = None;
+    }
+
+    /// Queues a sentence for which no turn is begun: it goes with the next text, or by a hook.
+    pub(super) fn notify_later(&mut self, sentence: String) {
+        self.notices.add(sentence, true);
     }
 
     /// Holds messages back (`true`) or releases them. A text that is being typed is submitted in

@@ -108,7 +108,7 @@ impl TerminalSide {
             Input::Accepted { away: false, .. } => {}
             Input::Accepted { handle, away: true } => {
                 if let Some(sentence) = self.listener.away(handle) {
-                    self.injector.notify(sentence);
+                    self.injector.notify_later(sentence);
                 }
             }
             Input::Undelivered(failure) => self.undelivered(now, &failure, out),
@@ -343,7 +343,7 @@ impl TerminalSide {
         let mut found = self.listener.tick(now);
         // The driver determined the reader for the texts that wait at this point. A text that is
         // added further below waits for the next tick.
-        let reader_is_fresh = self.injector.has_text();
+        let reader_is_fresh = self.injector.has_text(now);
         let spot = Spot::of(self.listener.screen());
         let seen = view(&self.listener, &spot);
         self.injector.learn(now, &seen);

@@ -55,6 +55,11 @@ pub enum Obstacle {
     ///
     /// End all but one. An unknown one is another user's, or its executable cannot be read.
     Unidentified,
+    /// The system does not tell which program reads the keyboard.
+    ///
+    /// Run it with `--accepts-text`, if everything in its terminal reads text: gVisor and the like
+    /// tell no foreground process group.
+    Untold,
     /// The program was suspended.
     ///
     /// Let it continue.
@@ -107,6 +112,9 @@ impl Obstacle {
             Self::OtherProgram => "end it".to_owned(),
             Self::Shell | Self::Interpreter | Self::Conduit => format!("leave {name}"),
             Self::Unidentified => "end all but one".to_owned(),
+            Self::Untold => {
+                "run it with --accepts-text, if all that runs in its terminal reads text".to_owned()
+            }
             Self::NoPrompt => format!("see `agent-relay attach {agent}`"),
             Self::Unaccepted => "run it with --accepts-text, if it does".to_owned(),
             Self::Nested => "write to the agent in it".to_owned(),
@@ -143,6 +151,7 @@ impl fmt::Display for Obstacle {
             Self::Interpreter => "the program takes what is typed for commands",
             Self::Conduit => "the program hands what is typed to another one",
             Self::Nested => "another `run` has the terminal",
+            Self::Untold => "this system does not tell which program reads the keyboard",
             Self::Unidentified => "several programs read the keyboard, or an unknown one",
             Self::Suspended => "the program is suspended",
             Self::Dialog => "the program asks something, which an Enter would answer",

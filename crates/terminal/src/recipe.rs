@@ -275,7 +275,8 @@ mod tests {
     fn typed_text_is_recognised_by_its_mark_before_or_after_the_cursor() {
         let gemini = recipe("gemini");
         let holds = |before: &str, after: &str, above: &str| {
-            let rows = vec![above.to_owned(), format!("{before}{after}")];
+            // Qwen Code draws a character without width after the cursor.
+            let rows = vec![above.to_owned(), format!("{before}{after}\u{200b}")];
             let spot = Spot { after: after.to_owned(), rows, row: 1, ..at(before) };
             gemini.read(&spot, &Reader::Agent("gemini".into()), &[], &["1a2b3c"]).holds_own
         };
@@ -300,6 +301,27 @@ mod tests {
             (" > an answer [y]", "", ""),
         ] {
             assert!(!holds(before, after, above), "{before:?}");
+        }
+    }
+
+    /// The cursor is in its last row, in an empty row of it, or in its empty first row.
+    #[test]
+    fn draft_of_several_rows_is_a_draft() {
+        for (command, prompt, indent) in [("codex", "› ", "  "), ("gemini", " > ", "   ")] {
+            let shows = |rows: &[String], row: usize, before: &str| {
+                let rows = rows.iter().cloned().chain([String::new(), "  project".into()]);
+                Spot { bracketed_paste: true, rows: rows.collect(), row, ..at(before) }
+            };
+            let rows = ["• Done.".into(), format!("{prompt}one"), format!("{indent}two")];
+            check_form(command, &shows(&rows, 2, &rows[2]), Err(Obstacle::HalfTyped));
+            let rows = [format!("{prompt}one"), String::new(), indent.to_owned()];
+            check_form(command, &shows(&rows, 2, indent), Err(Obstacle::HalfTyped));
+            let rows = [prompt.to_owned(), format!("{indent}two")];
+            check_form(command, &shows(&rows, 0, prompt), Err(Obstacle::HalfTyped));
+            check_form(command, &shows(&[prompt.to_owned()], 0, prompt), Ok(Form::Plain));
+            // Not a draft: the rows of the conversation.
+            let rows = [format!("{prompt}one"), "• Done.".into(), format!("{indent}two")];
+            check_form(command, &shows(&rows, 2, &rows[2]), Err(Obstacle::NoPrompt));
         }
     }
 

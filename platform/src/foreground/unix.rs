@@ -77,7 +77,11 @@ impl Observer {
 
     fn group(&self) -> io::Result<u32> {
         let none = || refusal(io::ErrorKind::NotFound, "the terminal has no foreground group");
-        self.pty.upgrade()?.foreground_group().ok_or_else(none)
+        let group = self.pty.upgrade()?.foreground_group().map_err(|error| {
+            let why = format!("the system does not tell its foreground group: {error}");
+            refusal(io::ErrorKind::Unsupported, why)
+        });
+        group?.ok_or_else(none)
     }
 
     /// Lists the foreground's processes; `None` if the foreground has changed during the call.

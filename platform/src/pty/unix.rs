@@ -90,8 +90,14 @@ impl Pty {
         self.pid.unsigned_abs()
     }
 
-    pub(crate) fn foreground_group(&self) -> Option<u32> {
-        locked(&self.master).process_group_leader().map(libc::pid_t::unsigned_abs)
+    pub(crate) fn foreground_group(&self) -> io::Result<Option<u32>> {
+        let master = locked(&self.master);
+        let Some(descriptor) = master.as_raw_fd() else { return Ok(None) };
+        // SAFETY: no pointers; the master is open while it is locked.
+        match unsafe { libc::tcgetpgrp(descriptor) } {
+            -1 => Err(io::Error::last_os_error()),
+            group => Ok(u32::try_from(group).ok().filter(|group| *group > 0)),
+        }
     }
 
     pub(crate) fn gathers_lines(&self) -> Option<bool> {

@@ -91,11 +91,6 @@ impl Pty {
         unsafe { GetProcessId(self.process.as_raw_handle()) }
     }
 
-    /// A console has no foreground: any attached process may read.
-    pub(crate) fn foreground_group(&self) -> Option<u32> {
-        None
-    }
-
     /// A console's modes are known only to attached processes.
     pub(crate) fn gathers_lines(&self) -> Option<bool> {
         None

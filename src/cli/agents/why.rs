@@ -31,5 +31,8 @@ pub(super) fn run(options: &HomeOptions, name: &str, json: bool) -> Result<i32, 
     let facts = known.facts.iter();
     let rows = facts.map(|fact| [&fact.name, &fact.value, &fact.source].map(|text| escaped(text)));
     out.table(&COLUMNS, rows.map(Vec::from).collect(), "")?;
+    for notice in &known.notices {
+        out.broken(&format!("a notice waits: {}", escaped(notice)))?;
+    }
     Ok(DONE)
 }

@@ -34,13 +34,14 @@ pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> con
 }
 
 fn explanation(known: terminal::Explanation) -> control::Explanation {
-    let terminal::Explanation { facts, stage, decision } = known;
+    let terminal::Explanation { facts, stage, decision, notices } = known;
     let facts = facts.into_iter().map(|terminal::Fact { name, value, source }| control::Fact {
         name: name.to_owned(),
         value,
         source: source.to_owned(),
     });
-    control::Explanation { decision, stage: stage.to_owned(), facts: facts.collect() }
+    let (stage, facts) = (stage.to_owned(), facts.collect());
+    control::Explanation { decision, stage, facts, notices }
 }
 
 impl Driver {

@@ -9,7 +9,7 @@ use super::{
     observer::Deliveries,
 };
 use crate::{
-    frame::{self, Entry, MessageFrame, Origin, holds_frame},
+    frame::{self, MessageFrame, Origin, holds_frame},
     input::IncomingMessage,
     keyboard::Reader,
     obstacle::Obstacle,
@@ -43,6 +43,14 @@ pub(super) enum Content {
     Notice,
 }
 
+/// The text that is typed next.
+struct NextText {
+    content: Content,
+    body: String,
+    /// A notice of the relay that precedes it.
+    rider: Option<String>,
+}
+
 impl Text {
     /// Returns the message, if the text is one that is on its way.
     pub(super) fn message(&self) -> Option<&IncomingMessage> {
@@ -74,23 +82,23 @@ impl Injector {
         out: &mut Vec<Output>,
     ) -> Vec<TypedFrame> {
         self.end_doubtful_leases(now);
-        if self.may_begin(reader_is_fresh) {
+        if self.may_begin(now, reader_is_fresh) {
             self.learn_from_composer(now, view);
-        } else if self.has_text() && !reader_is_fresh {
+        } else if self.has_text(now) && !reader_is_fresh {
             self.retry_at = Some(now);
         }
         let seen = self.observe(now, view, reader_is_fresh);
         let Decision { next, steps } = decide::decide(&seen, self.delivering, now);
         self.delivering = next;
         let mut typed: Vec<_> =
-            steps.into_iter().filter_map(|step| self.take_step(now, step, view, out)).collect();
+            steps.into_iter().flat_map(|step| self.take_step(now, step, view, out)).collect();
         typed.extend(self.wake_when_barred(now, view, out));
         typed
     }
 
     /// Whether the next text may be typed, as far as the terminal side itself is concerned.
-    fn may_begin(&self, reader_is_fresh: bool) -> bool {
-        !self.delivering.has_text() && self.has_text() && reader_is_fresh
+    fn may_begin(&self, now: Moment, reader_is_fresh: bool) -> bool {
+        !self.delivering.has_text() && self.has_text(now) && reader_is_fresh
     }
 
     fn learn_from_composer(&mut self, now: Moment, view: &View<'_>) {
@@ -112,7 +120,7 @@ impl Injector {
         let deliveries = Deliveries {
             history: &self.history,
             text: self.text_facts(),
-            has_next: self.may_begin(reader_is_fresh),
+            has_next: self.may_begin(now, reader_is_fresh),
             may_wake: self.hooks.leases.bar_others(),
         };
         self.observer.observe(now, view, &deliveries)
@@ -133,7 +141,7 @@ impl Injector {
         step: Step,
         view: &View<'_>,
         out: &mut Vec<Output>,
-    ) -> Option<TypedFrame> {
+    ) -> Vec<TypedFrame> {
         match step {
             Step::Type(form) => return self.begin(now, form, view, out),
             Step::Wait(block) => self.wait(now, block, out),
@@ -154,38 +162,42 @@ impl Injector {
             Step::Complete => self.complete(now, out),
             Step::Return => self.give_up(out),
         }
-        None
+        Vec::new()
     }
 
-    /// Types the next text in this form. Returns `None` if no waiting text can be typed in the
-    /// form.
+    /// Types the next text in this form. Returns its frames; none if no waiting text can be typed
+    /// in the form.
     fn begin(
         &mut self,
         now: Moment,
         form: Form,
         view: &View<'_>,
         out: &mut Vec<Output>,
-    ) -> Option<TypedFrame> {
+    ) -> Vec<TypedFrame> {
         self.queue.outdate_report();
         let was_held = self.queue.is_reported_as(Obstacle::Held);
-        let frame = self.type_next(form, view, out);
-        if frame.is_none() {
+        let is_reported = self.queue.next_is_reported();
+        let frames = match self.next_text(now, form) {
+            Some(next) => self.type_text(next, is_reported, form, view, out),
+            None => Vec::new(),
+        };
+        if frames.is_empty() {
             self.retry_at = Some(now.plus(RETRY_MS));
         }
         if was_held {
             self.withdraw_reason(out);
         }
-        frame
+        frames
     }
 
-    fn type_next(
+    fn type_text(
         &mut self,
+        NextText { content, body, rider }: NextText,
+        is_reported: bool,
         form: Form,
         view: &View<'_>,
         out: &mut Vec<Output>,
-    ) -> Option<TypedFrame> {
-        let is_reported = self.queue.next_is_reported();
-        let (content, body) = self.next_text(form)?;
+    ) -> Vec<TypedFrame> {
         let (origin, id) = match &content {
             Content::Message(message) => {
                 if is_reported {
@@ -196,35 +208,42 @@ impl Injector {
             }
             Content::Notice => (Origin::Relay, None),
         };
-        let hex = frame::draw(&mut self.rng, &body);
-        let entry = if view.spot.bracketed_paste { Entry::Pasted } else { Entry::Typed };
+        let rider = rider.map(|body| TypedFrame { hex: frame::draw(&mut self.rng, &body), body });
+        let own = TypedFrame { hex: frame::draw(&mut self.rng, &body), body };
         let expands = &self.observer.recipe.expands;
-        let escapes_marks = view.reads_screen;
-        let frame = MessageFrame { hex: &hex, origin, body: &body, expands, escapes_marks };
-        let bytes = frame.bytes(form, entry);
-        self.history.add_frame(hex.clone(), id);
+        let frame = |TypedFrame { hex, body }: &TypedFrame, origin| {
+            let escapes_marks = view.reads_screen;
+            MessageFrame { hex, origin, body, expands, escapes_marks }.lines(form, view.entry())
+        };
+        let mut lines = rider.as_ref().map_or_else(Vec::new, |rider| frame(rider, Origin::Relay));
+        lines.extend(frame(&own, origin));
+        let bytes = frame::bytes(&lines, view.entry());
+        if let Some(rider) = &rider {
+            self.history.add_frame(rider.hex.clone(), None);
+        }
+        self.history.add_frame(own.hex.clone(), id);
         self.write(bytes, out);
         self.delivering = Delivering::Typing { end: self.observer.writes.end() };
         self.text = Some(Text {
             content: Some(content),
-            hex: hex.clone(),
+            hex: own.hex.clone(),
             reader: self.observer.reader.clone(),
             passes_keys: false,
             obstacle: None,
             interference: Interference::None,
         });
-        Some(TypedFrame { hex, body })
+        rider.into_iter().chain([own]).collect()
     }
 
     /// Takes the next text. The relay's own texts go first: the brief, because the agent needs it
     /// to answer, and notices, because they are about the agent's last messages.
-    fn next_text(&mut self, form: Form) -> Option<(Content, String)> {
-        if let Some(text) = self.notices.take(form) {
-            return Some((Content::Notice, text));
+    fn next_text(&mut self, now: Moment, form: Form) -> Option<NextText> {
+        if let Some(body) = self.notices.take(now, form) {
+            return Some(NextText { content: Content::Notice, body, rider: None });
         }
         let message = self.queue.pop()?;
-        let body = message.body.clone();
-        Some((Content::Message(message), body))
+        let (body, rider) = (message.body.clone(), self.notices.take_rider(form));
+        Some(NextText { content: Content::Message(message), body, rider })
     }
 
     /// Reports what keeps the next text from being typed, and plans the next look.

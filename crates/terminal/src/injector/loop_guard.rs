@@ -108,9 +108,10 @@ impl Injector {
         }
     }
 
-    /// Notes work of the agent or a prompt of its person, after which messages with all others may
-    /// go on.
+    /// Notes work of the agent or a prompt of its person, after which messages with all others, and
+    /// notices, may go on.
     pub(super) fn end_loops(&mut self, out: &mut Vec<Output>) {
+        self.notices.renew_budget();
         self.loop_guard.counts.reset();
         self.admit_looping(out);
     }

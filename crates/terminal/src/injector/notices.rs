@@ -1,9 +1,20 @@
 //! The relay's own texts for the agent: the brief, and notices about the agent's messages.
+//!
+//! A turn that a notice begins may lead to the next notice, without end. So only a few turns are
+//! begun for notices after a prompt of the person or a use of a tool. Later ones wait for the next
+//! message, which they precede, or share a turn after a long time.
 
 use crate::recipe::Form;
+use protocol::Moment;
 
 /// The most notices that are typed together. Of further notices only the number is typed.
 const NOTICES_MAX: usize = 16;
+
+/// The number of turns that are begun for notices after a prompt of the person or a use of a tool.
+const TURNS_MAX: u32 = 3;
+
+/// The times after such turns until one more is begun. The last one holds for all further turns.
+const LATER_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
 
 /// Texts of the relay that wait to be typed.
 #[derive(Debug)]
@@ -11,11 +22,40 @@ pub(super) struct Notices {
     /// The brief, which is typed before all other texts.
     brief: Option<String>,
     is_brief_typed: bool,
-    sentences: Vec<String>,
+    sentences: Vec<Sentence>,
     omitted: usize,
     /// Whether notices were typed in this turn of the agent. If so, further notices wait for the
     /// next turn.
     is_turn_used: bool,
+    budget: Budget,
+}
+
+/// A notice.
+#[derive(Debug)]
+struct Sentence {
+    text: String,
+    /// Whether it begins no turn of its own. It has no words of others.
+    can_wait: bool,
+}
+
+/// The turns that are begun for notices.
+#[derive(Clone, Copy, Debug, Default)]
+struct Budget {
+    /// The number of turns since the person's last prompt, or the last use of a tool.
+    turns: u32,
+    /// The time before which no further turn is begun, once the first ones are used up.
+    next_at: Option<Moment>,
+}
+
+impl Budget {
+    /// Counts a turn.
+    fn spend(&mut self, now: Moment) {
+        self.turns = self.turns.saturating_add(1);
+        if let Some(later) = self.turns.checked_sub(TURNS_MAX) {
+            let ms = LATER_MS[(later as usize).min(LATER_MS.len() - 1)];
+            self.next_at = Some(now.plus(ms));
+        }
+    }
 }
 
 impl Notices {
@@ -26,6 +66,7 @@ impl Notices {
             sentences: Vec::new(),
             omitted: 0,
             is_turn_used: false,
+            budget: Budget::default(),
         }
     }
 
@@ -45,17 +86,28 @@ impl Notices {
         std::mem::take(&mut self.is_brief_typed)
     }
 
-    pub(super) fn add(&mut self, sentence: String) {
+    /// Adds a notice. One that `can_wait` begins no turn of its own.
+    pub(super) fn add(&mut self, text: String, can_wait: bool) {
         if self.sentences.len() < NOTICES_MAX {
-            self.sentences.push(sentence);
+            self.sentences.push(Sentence { text, can_wait });
         } else {
             self.omitted += 1;
         }
     }
 
-    /// Whether something waits to be typed in this turn.
-    pub(super) fn are_due(&self) -> bool {
-        self.brief.is_some() || self.may_be_typed()
+    /// Returns the notices that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &str> {
+        self.sentences.iter().map(|sentence| &*sentence.text)
+    }
+
+    /// Returns the time from which on a text is to be typed in this turn.
+    pub(super) fn due_at(&self) -> Option<Moment> {
+        let is_urgent = self.sentences.iter().any(|sentence| !sentence.can_wait);
+        match () {
+            () if self.brief.is_some() => Some(Moment::default()),
+            () if self.is_turn_used || !is_urgent => None,
+            () => Some(self.budget.next_at.unwrap_or_default()),
+        }
     }
 
     /// Notes that the agent has begun another turn.
@@ -63,26 +115,42 @@ impl Notices {
         self.is_turn_used = false;
     }
 
-    /// Takes the next text: the brief if it can be typed in this form, then all notices as one
-    /// line.
-    pub(super) fn take(&mut self, form: Form) -> Option<String> {
-        let brief = if form == Form::Plain { self.brief.take() } else { None };
-        self.is_brief_typed |= brief.is_some();
-        brief.or_else(|| self.may_be_typed().then(|| self.take_line()))
+    /// Notes a prompt of the person, or the use of a tool.
+    pub(super) fn renew_budget(&mut self) {
+        self.budget = Budget::default();
     }
 
-    fn may_be_typed(&self) -> bool {
-        !self.is_turn_used && !self.sentences.is_empty()
-    }
-
-    fn take_line(&mut self) -> String {
+    /// Takes the next text for a turn of its own: the brief if it can be typed in this form, then
+    /// all notices as one line.
+    pub(super) fn take(&mut self, now: Moment, form: Form) -> Option<String> {
+        if let Some(brief) = self.brief.take_if(|_| form == Form::Plain) {
+            self.is_brief_typed = true;
+            return Some(brief);
+        }
+        self.due_at().filter(|at| *at <= now && self.brief.is_none())?;
         self.is_turn_used = true;
-        let mut line = self.sentences.join(" ").replace(['\n', '\r'], " ");
-        self.sentences.clear();
+        self.budget.spend(now);
+        self.take_line()
+    }
+
+    /// Takes all notices as one line, which precedes a message in its turn.
+    pub(super) fn take_rider(&mut self, form: Form) -> Option<String> {
+        if form == Form::Plain { self.take_line() } else { None }
+    }
+
+    /// Takes the notices that have no words of others, for a hook.
+    pub(super) fn take_own(&mut self) -> Vec<String> {
+        let own = self.sentences.extract_if(.., |sentence| sentence.can_wait);
+        own.map(|sentence| sentence.text).collect()
+    }
+
+    fn take_line(&mut self) -> Option<String> {
+        let texts: Vec<_> = self.sentences.drain(..).map(|sentence| sentence.text).collect();
+        let mut line = texts.join(" ").replace(['\n', '\r'], " ");
         match std::mem::take(&mut self.omitted) {
             0 => {}
             omitted => line.push_str(&format!(" ({omitted} more of your messages had trouble.)")),
         }
-        line
+        (!line.is_empty()).then_some(line)
     }
 }

@@ -50,8 +50,16 @@ pub(super) struct HookRoutes {
     pub(super) session: Option<String>,
     /// The time before which no hook begins a turn, since a menu may be open.
     wake_not_before: Option<Moment>,
-    /// The hooks that told the agent of messages, each with the messages' ids.
-    announced: VecDeque<(Caller, Vec<String>)>,
+    announced: VecDeque<Announcement>,
+}
+
+/// What a hook has told the agent.
+#[derive(Debug)]
+struct Announcement {
+    caller: Caller,
+    /// The ids of the messages that wait.
+    ids: Vec<String>,
+    notices: Vec<String>,
 }
 
 impl Injector {
@@ -119,11 +127,11 @@ impl Injector {
     /// Lets the agent get once more the brief, or the notices, that a hook has not printed.
     fn take_back(&mut self, caller: Caller) {
         self.take_back_brief(caller);
-        if let Some(at) =
-            self.hooks.announced.iter().position(|(announced, _)| *announced == caller)
-            && let Some((_, ids)) = self.hooks.announced.remove(at)
-        {
-            self.queue.forget_announced(&ids);
+        let told = self.hooks.announced.iter().position(|announced| announced.caller == caller);
+        let Some(announced) = told.and_then(|at| self.hooks.announced.remove(at)) else { return };
+        self.queue.forget_announced(&announced.ids);
+        for notice in announced.notices {
+            self.notify_later(notice);
         }
     }
 
@@ -141,13 +149,7 @@ impl Injector {
             return None;
         }
         let announced = self.queue.announce(READ_BYTES_MAX);
-        if !announced.is_empty() {
-            if self.hooks.announced.len() == ANNOUNCEMENTS_MAX {
-                self.hooks.announced.pop_front();
-            }
-            let ids = announced.iter().map(|told| told.id.clone()).collect();
-            self.hooks.announced.push_back((caller, ids));
-        }
+        let notices = self.notices.take_own();
         let mut text: String = announced.iter().take(ANNOUNCED_MAX).map(sentence).collect();
         match announced.len().saturating_sub(ANNOUNCED_MAX) {
             0 => {}
@@ -155,7 +157,16 @@ impl Injector {
                 "{more} more wait: `agent-relay inbox --take` shows the next ones. "
             )),
         }
-        (!text.is_empty()).then(|| text.trim_end().to_owned())
+        text.push_str(&notices.join(" "));
+        if text.is_empty() {
+            return None;
+        }
+        if self.hooks.announced.len() == ANNOUNCEMENTS_MAX {
+            self.hooks.announced.pop_front();
+        }
+        let ids = announced.into_iter().map(|told| told.id).collect();
+        self.hooks.announced.push_back(Announcement { caller, ids, notices });
+        Some(text.trim_end().to_owned())
     }
 
     /// Hands messages to a command of the agent's: the one whose id begins with `prefix`, with the

@@ -4,7 +4,7 @@ use super::{
     encoded::{CsiKey, Win32Key, is_release},
     key::Key,
 };
-use crate::escape::{ESC, Sender, State, Token, Tokenizer};
+use crate::escape::{ESC, Sender, State, StringKind, Token, Tokenizer};
 use protocol::Moment;
 
 /// The time after which a single `ESC` counts as the Escape key.
@@ -12,6 +12,10 @@ pub(super) const ESCAPE_MS: u64 = 50;
 
 /// The time after which the beginning of a longer sequence counts as a key pressed with Alt.
 pub(super) const SEQUENCE_MS: u64 = 250;
+
+/// The time for which the rest of a terminal's answer is awaited: over a slow connection, an answer
+/// may come in pieces.
+pub(super) const ANSWER_MS: u64 = 10_000;
 
 /// The number of bytes that follow `CSI M`: the button, column and row of an old mouse report.
 const MOUSE_REPORT_BYTES: u8 = 3;
@@ -22,6 +26,8 @@ pub(super) struct KeyDecoder {
     tokenizer: Tokenizer,
     /// The time at which the `ESC` of the unfinished sequence arrived.
     escape_at: Moment,
+    /// Whether the unfinished sequence can only be a terminal's answer.
+    is_answer: bool,
     is_pasting: bool,
     /// Whether the last byte was a backslash.
     after_backslash: bool,
@@ -35,6 +41,7 @@ impl Default for KeyDecoder {
         Self {
             tokenizer: Tokenizer::new(Sender::Keyboard),
             escape_at: Moment::default(),
+            is_answer: false,
             is_pasting: false,
             after_backslash: false,
             win32: None,
@@ -62,6 +69,7 @@ impl KeyDecoder {
         match self.tokenizer.state() {
             State::Text => self.win32.as_ref()?.expires_at(),
             State::Escape => Some(self.escape_at.plus(ESCAPE_MS)),
+            _ if self.is_answer => Some(self.escape_at.plus(ANSWER_MS)),
             _ => Some(self.escape_at.plus(SEQUENCE_MS)),
         }
     }
@@ -72,21 +80,18 @@ impl KeyDecoder {
         match self.tokenizer.reset() {
             State::Text => self.win32.as_mut()?.expire(now),
             State::Escape => Some(Key::Escape),
+            _ if self.is_answer => Some(Key::Report),
             _ => Some(Key::MayChangeMode),
         }
     }
 
     /// Reads a byte; returns the key that it completes.
     pub(super) fn next(&mut self, now: Moment, byte: u8) -> Option<Key> {
+        let before = self.tokenizer.state();
         let token = self.tokenizer.next(byte);
         let key = match token {
             None => {
-                if byte == ESC {
-                    self.after_backslash = false;
-                    if self.tokenizer.state() == State::Escape {
-                        self.escape_at = now;
-                    }
-                }
+                self.continue_sequence(now, before, byte);
                 return None;
             }
             Some(Token::Text(byte) | Token::Control(byte)) => self.character(byte),
@@ -111,6 +116,25 @@ impl KeyDecoder {
             },
         };
         Some(key)
+    }
+
+    /// Notes a byte of an unfinished sequence. Only a terminal sends the first byte of an answer's
+    /// content at once after the sequence's beginning.
+    fn continue_sequence(&mut self, now: Moment, before: State, byte: u8) {
+        let state = self.tokenizer.state();
+        if byte == ESC {
+            self.after_backslash = false;
+            if state == State::Escape {
+                (self.escape_at, self.is_answer) = (now, false);
+            }
+        }
+        let is_content = match state {
+            State::String(StringKind::Osc) => before == state && byte.is_ascii_digit(),
+            State::String(StringKind::Dcs) => before == state && b"0123456789>!+$".contains(&byte),
+            State::Csi => before == state && b"?>=<".contains(&byte),
+            _ => false,
+        };
+        self.is_answer |= is_content && now.since(self.escape_at) < ESCAPE_MS;
     }
 
     fn character(&mut self, byte: u8) -> Key {

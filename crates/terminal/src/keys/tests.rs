@@ -1,7 +1,7 @@
 //! Tests of the input line and the keystroke filter.
 
 use super::{
-    decoder::{ESCAPE_MS, KeyDecoder, SEQUENCE_MS},
+    decoder::{ANSWER_MS, ESCAPE_MS, KeyDecoder, SEQUENCE_MS},
     filter::ANSWER_BYTES_MAX,
     key::Key,
     *,
@@ -65,6 +65,36 @@ fn decoder_waits_only_for_the_rest_of_a_sequence() {
         assert_eq!(decoder.expire(end), Some(key));
         assert_eq!(decoder.expires_at(), None);
     }
+}
+
+/// Over a slow connection, an answer may come in pieces.
+#[test]
+fn rest_of_an_answer_is_awaited_for_long() {
+    for (start, rest) in [
+        ("\x1b]11;rgb:1414/19", "19/1f1f\x1b\\"),
+        ("\x1b]4;1", "2;rgb:0/0/0\x07"),
+        ("\x1bP1+r54", "4e\x1b\\"),
+        ("\x1bP>|xterm", "(370)\x1b\\"),
+        ("\x1b[?62;2", "2c"),
+    ] {
+        for wait_ms in [1, SEQUENCE_MS + 50, ANSWER_MS - 1] {
+            let mut line = InputLine::default();
+            assert!(!line.press(Moment(1000), start.as_bytes(), "> ", false).any, "{start:?}");
+            let later = Moment(1000).plus(wait_ms);
+            assert!(!line.press(later, rest.as_bytes(), "> ", false).any, "{start:?} {wait_ms}");
+            assert!(line.is_empty("> ") && line.is_untouched(), "{start:?} {wait_ms}");
+        }
+        // Its rest is lost: the line is empty again.
+        let mut line = InputLine::default();
+        line.press(Moment(1000), start.as_bytes(), "> ", false);
+        assert!(!line.is_untouched());
+        line.expire_unfinished(Moment(1000).plus(ANSWER_MS));
+        assert!(line.is_untouched(), "{start:?}");
+    }
+    // A key that was pressed with Alt, and what the person types after it.
+    let mut line = InputLine::default();
+    line.press(Moment(1000), b"\x1b]", "> ", false);
+    assert!(line.press(Moment(1300), b"11", "> ", false).any);
 }
 
 /// Checks whether the line is empty after these steps, each of which is keys and the text before

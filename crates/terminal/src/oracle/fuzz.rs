@@ -513,13 +513,12 @@ impl World {
         assert!(form.is_ok(), "{text:?} at {spot:?}: {form:?}");
         let (inner, is_pasted) = typed_lines(text);
         assert_eq!(is_pasted, spot.bracketed_paste, "{text:?}");
-        let (start, header) =
-            (inner.find("[relay "), inner.lines().find(|line| line.contains("[relay ")));
+        let (start, header) = (inner.find("[relay "), headers(inner).last());
         let (Some(start), Some(header)) = (start, header) else { panic!("no frame: {text:?}") };
         let before = &inner[..start];
         assert!(before.is_empty() || before.starts_with(": <<'relay-"), "{text:?}");
         header.clone_into(&mut self.header);
-        self.hexes.extend(inner.get(start + 7..start + 13).map(str::to_owned));
+        self.hexes.extend(headers(inner).filter_map(|header| header.get(7..13).map(str::to_owned)));
         let is_own =
             [" from @relay] ", " from \\@relay] "].iter().any(|line| header.contains(line));
         let id = (!is_own).then(|| {
@@ -565,6 +564,11 @@ impl World {
         };
         assert!(expected, "{id} is reported as {progress:?}: {fate:?}");
     }
+}
+
+/// Returns the first lines of the frames in a text. A notice may precede a message.
+fn headers(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| line.starts_with("[relay "))
 }
 
 #[cfg(test)]

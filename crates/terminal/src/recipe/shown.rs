@@ -116,7 +116,11 @@ impl Recipe {
             return Err(Obstacle::ShellMode);
         }
         let Some(composer) = composer else { return Err(Obstacle::NoPrompt) };
-        let is_empty = composer.row == spot.row && composer.text.is_empty();
+        // The cursor may be in the first row of a draft of several rows.
+        let below = spot.rows.get(spot.row + 1).map_or("", |row| row.trim_end());
+        let is_footer = shows([below], &self.patterns.busy_footer);
+        let continues = self.is_indented(below) && !below.trim().starts_with(is_line) && !is_footer;
+        let is_empty = composer.row == spot.row && composer.text.is_empty() && !continues;
         let ends_empty = spot.after.is_empty() || self.patterns.ghosts.contains(&spot.after);
         if is_empty && ends_empty { Ok(Form::Plain) } else { Err(Obstacle::HalfTyped) }
     }
@@ -152,7 +156,7 @@ impl Recipe {
     /// Whether the composer holds the frame with these digits, or the word that the program shows
     /// in place of a long paste, and the cursor follows it.
     fn holds(&self, spot: &Spot, hex: &str) -> bool {
-        let Some(row) = spot.bracketed_row() else { return false };
+        let Some((row, last)) = spot.bracketed_row() else { return false };
         let text = |row: &str| -> String {
             let text = after_prompt(&self.patterns.composer, row).unwrap_or(row);
             text.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
@@ -160,12 +164,12 @@ impl Recipe {
         // A narrow composer breaks the mark at its end.
         let end = format!("[/relay {hex}]");
         let mut ending = String::new();
-        let is_end = (0..MARK_ROWS).any(|above| {
-            let row = row.checked_sub(above).map_or("", |row| spot.rows[row].as_str());
+        let above = spot.rows[..row].iter().rev().map(String::as_str);
+        let is_end = std::iter::once(last).chain(above).take(MARK_ROWS).any(|row| {
             ending.insert_str(0, &text(row));
             ending == end || ending == end.replace(' ', "")
         });
-        let last = text(&spot.rows[row]);
+        let last = text(last);
         is_end || self.patterns.pasted.iter().any(|word| last.starts_with(&**word))
     }
 

@@ -82,21 +82,22 @@ impl Spot {
     }
 
     /// Returns the row that ends in a closing bracket which the cursor follows, in its row or above
-    /// it. Some programs draw a cursor of their own and leave the terminal's cursor at the row's
-    /// beginning, where it was before the paste.
-    pub(super) fn bracketed_row(&self) -> Option<usize> {
+    /// it, and its text up to the cursor. Some programs draw a cursor of their own and leave the
+    /// terminal's cursor at the row's beginning, where it was before the paste.
+    pub(super) fn bracketed_row(&self) -> Option<(usize, &str)> {
         let is_end = |c: char| c.is_whitespace() || is_line(c);
         let is_bracketed = |text: &str| text.trim_end_matches(is_end).ends_with(']');
         let is_blank = self.before.trim().is_empty();
         if !self.after.is_empty() {
-            return (is_blank && is_bracketed(&self.after)).then_some(self.row);
+            return (is_blank && is_bracketed(&self.after)).then_some((self.row, &*self.after));
         }
         if is_bracketed(&self.before) {
-            return Some(self.row);
+            return Some((self.row, &*self.before));
         }
-        let mut above = (0..self.row).rev().take(BLANK_ROWS + 1).filter(|_| is_blank);
-        let nearest = above.find(|row| !self.rows[*row].trim().is_empty());
-        nearest.filter(|row| is_bracketed(&self.rows[*row]))
+        let above = (0..self.row).rev().take(BLANK_ROWS + 1).filter(|_| is_blank);
+        let mut above = above.map(|row| (row, &*self.rows[row]));
+        let nearest = above.find(|(_, text)| !text.trim().is_empty());
+        nearest.filter(|(_, text)| is_bracketed(text))
     }
 
     /// Returns the rows near the cursor.

@@ -4,6 +4,7 @@
 
 use super::script::{reader, settings};
 use crate::{recipe::Recipe, *};
+use protocol::code::NackCode;
 
 /// Texts that CLIs show while they ask or work.
 pub(crate) const BODIES: [&str; 14] = [
@@ -24,7 +25,7 @@ pub(crate) const BODIES: [&str; 14] = [
 ];
 
 /// How a CLI paints its composer.
-struct Look {
+pub(crate) struct Look {
     command: &'static str,
     /// What the first row of the composer begins with, and its further rows.
     prompt: &'static str,
@@ -34,7 +35,7 @@ struct Look {
     below: &'static str,
 }
 
-const LOOKS: [Look; 7] = [
+pub(crate) const LOOKS: [Look; 7] = [
     Look {
         command: "claude", prompt: "❯ ", indent: "  ", above: "─────", below: "─────"
     },
@@ -53,7 +54,7 @@ const LOOKS: [Look; 7] = [
 ];
 
 /// A CLI without hooks and transcript, which paints what it is told.
-struct Cli {
+pub(crate) struct Cli {
     look: &'static Look,
     side: TerminalSide,
     recipe: Recipe,
@@ -62,17 +63,30 @@ struct Cli {
     /// The text in the composer.
     draft: String,
     acknowledged: Vec<String>,
+    /// The prompts that were submitted, each with its time.
+    pub(crate) prompts: Vec<(Moment, String)>,
+    /// Whether each prompt of the relay leads to one more failure.
+    pub(crate) fails: bool,
 }
 
 impl Cli {
-    fn new(look: &'static Look) -> Self {
+    pub(crate) fn new(look: &'static Look) -> Self {
         let settings = Settings { columns: 100, rows: 40, ..settings(look.command) };
         let (recipe, now) = (settings.recipe.clone(), Moment(0));
         let mut side = TerminalSide::new(&settings);
         side.injector.assume_reader(reader(&recipe));
         side.injector.assume_started();
-        let (conversation, draft, acknowledged) = (Vec::new(), String::new(), Vec::new());
-        let mut cli = Self { look, side, recipe, now, conversation, draft, acknowledged };
+        let mut cli = Self {
+            look,
+            side,
+            recipe,
+            now,
+            conversation: Vec::new(),
+            draft: String::new(),
+            acknowledged: Vec::new(),
+            prompts: Vec::new(),
+            fails: false,
+        };
         cli.paint();
         cli
     }
@@ -98,7 +112,19 @@ impl Cli {
         self.input(Input::Printed(bytes.as_bytes()));
     }
 
-    fn input(&mut self, input: Input<'_>) {
+    /// Reports that a message of the agent's was not delivered.
+    pub(crate) fn fail(&mut self) {
+        let to = format!("Bob{}", self.prompts.len());
+        self.input(Input::Undelivered(DeliveryFailure {
+            handle: None,
+            id: None,
+            to: Some(to),
+            cause: FailureCause::Nack(NackCode::Refused),
+            why: "not now".to_owned(),
+        }));
+    }
+
+    pub(crate) fn input(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
         self.side.handle(self.now, input, &mut out);
         let mut typed = Vec::new();
@@ -120,6 +146,10 @@ impl Cli {
         if text == self.recipe.submit {
             let prompt = std::mem::take(&mut self.draft);
             self.say(&prompt);
+            self.prompts.push((self.now, prompt));
+            if self.fails {
+                self.fail();
+            }
         } else {
             let text = text.replace("\x1b[200~", "").replace("\x1b[201~", "");
             self.draft.push_str(&text);
@@ -132,7 +162,7 @@ impl Cli {
         self.conversation.extend(text.lines().map(|row| format!("  {row}")));
     }
 
-    fn deliver(&mut self, id: &str, body: &str) {
+    pub(crate) fn deliver(&mut self, id: &str, body: &str) {
         self.input(Input::Delivered(IncomingMessage {
             id: id.to_owned(),
             from: "Bob".to_owned(),
@@ -141,9 +171,9 @@ impl Cli {
         }));
     }
 
-    /// Lets a minute pass.
-    fn wait(&mut self) {
-        let until = self.now.plus(60_000);
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, ms: u64) {
+        let until = self.now.plus(ms);
         while let Some(due) = self.side.deadline().filter(|due| *due <= until) {
             self.now = self.now.max(due);
             self.input(Input::Tick);
@@ -153,7 +183,7 @@ impl Cli {
 
     #[track_caller]
     fn check_arrived(&mut self, id: &str, why: &str) {
-        self.wait();
+        self.wait(60_000);
         let command = self.look.command;
         assert!(self.acknowledged.iter().any(|known| known == id), "{command}: {why}");
         assert_eq!(self.draft, "", "{command}: {why}");

@@ -1,6 +1,12 @@
 //! Tests by scripts of messages that the agent sends, and of notices to it about them.
 
-use crate::tests::script::{check, outputs};
+use crate::{
+    Input,
+    tests::{
+        foreign_words::{Cli, LOOKS},
+        script::{check, outputs},
+    },
+};
 use expect_test::expect;
 
 #[test]
@@ -49,18 +55,67 @@ fn notice_of_a_message_to_a_command_line_is_one_line() {
     "#]]);
 }
 
+/// No turn is begun for that.
 #[test]
-fn agent_is_notified_of_an_absent_recipient() {
+fn agent_is_notified_of_an_absent_recipient_with_the_next_message() {
     check(expect![[r#"
-        run bash
-        0 prints \e[?2004h$\s
-        1000 prints say\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
-            1250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
-        1700 accepted 0 away
-            1700 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nBob is away; your message waits until Bob is back.\n[/relay 789200]\nrelay-789200\e[201~
-            1730 types \r
-        9000 ends
+        run claude
+        begin ready
+        3000 prints \r\n->relay:Bob <<<\r\nhello>>>\r\n❯\s
+            3250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+        3500 accepted 0 away
+        9000 message Ann: what?
+            9000 types \e[200~[relay 789200 from \@relay] The relay wrote this, not your user.\nBob is away; your message waits until Bob is back.\n[/relay 789200]\n[relay 41f6aa from Ann, id 11111111] Another agent wrote this, not your user.\nwhat?\n[/relay 41f6aa]\e[201~
+        20000 ends
     "#]]);
+    // A hook brings it earlier.
+    check(expect![[r#"
+        run claude
+        begin ready
+        3000 prints \r\n->relay:Bob <<<\r\nhello>>>\r\n❯\s
+            3250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
+        3400 hook prompt-submitted
+            3400 answers hook 1: nothing
+        3500 accepted 0 away
+        4000 hook tool-ended
+            4000 answers hook 2: Bob is away; your message waits until Bob is back.
+        5000 hook-unconfirmed 2
+        6000 hook tool-ended
+            6000 answers hook 4: Bob is away; your message waits until Bob is back.
+        7000 hook tool-ended
+            7000 answers hook 5: nothing
+        20000 ends
+    "#]]);
+}
+
+/// Each notice leads the agent to send one more message that fails.
+#[test]
+fn notices_do_not_drive_an_agent() {
+    const MINUTE: u64 = 60_000;
+    let mut cli = Cli::new(&LOOKS[0]);
+    cli.fails = true;
+    cli.fail();
+    cli.wait(300 * MINUTE);
+    let begun = |cli: &Cli, from: usize| -> Vec<u64> {
+        cli.prompts[from..].iter().map(|(at, _)| at.0 / MINUTE).collect()
+    };
+    assert_eq!(begun(&cli, 0), [0, 0, 0, 1, 11, 71, 131, 191, 251]);
+    // A prompt of the person allows three more.
+    let before = cli.prompts.len();
+    cli.input(Input::Keys(b"\r"));
+    cli.wait(30 * MINUTE);
+    assert_eq!(begun(&cli, before + 1), [300, 300, 300, 301, 311]);
+    // All that waits goes with a message, once.
+    cli.fails = false;
+    let before = cli.prompts.len();
+    cli.fail();
+    cli.deliver("1", "hello");
+    cli.wait(2 * MINUTE);
+    let [(_, prompt)] = &cli.prompts[before..] else { panic!("{:?}", cli.prompts) };
+    assert_eq!(prompt.matches("[relay ").count(), 2, "{prompt}");
+    assert!(prompt.contains(" from \\@relay]") && prompt.contains("Bob"), "{prompt}");
+    cli.wait(100 * MINUTE);
+    assert_eq!(cli.prompts.len(), before + 1);
 }
 
 #[test]
