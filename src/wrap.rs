@@ -355,6 +355,8 @@ fn terminal_settings(
     terminal::Settings {
         transcript: recipe.transcript.is_some(),
         recipe,
+        book: settings.recipes.clone(),
+        system: process::SYSTEM,
         grid: settings.grid,
         attached: settings.attached,
         columns: size.cols.into(),

@@ -643,7 +643,7 @@ mod tests {
                 "unexpected argument \"is\"; quote the text: ask Bob \"…\"",
             ),
             (&["status", "x", "json"], "unexpected argument \"json\"; did you mean --json?"),
-            (&["agents", "x"], "unexpected argument \"x\"; run `agent-relay help agents`"),
+            (&["agents", "x", "y"], "unexpected argument \"y\"; run `agent-relay help agents`"),
             (&["--as", "Bob", "agents"], "no option --as; run `agent-relay help agents`"),
             (&["--home"], "--home needs a value (a directory); run `agent-relay help`"),
             (

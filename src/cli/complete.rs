@@ -535,7 +535,7 @@ mod tests {
     fn values_are_offered_by_their_kind() {
         offers(&["send", ""], &["Ann", "*"]);
         offers(&["send", "a"], &["Ann"]);
-        offers(&["ls", "--json", ""], &[]);
+        offers(&["ls", "--json", ""], &["Ann"]);
         offers(&["stop", ""], &["Here"]);
         offers(&["inbox", "--as="], &["--as=Ann"]);
         offers(&["send", "--topic", "build:"], &["build:main"]);

@@ -23,7 +23,7 @@ use activity::ActivityReports;
 use client::{Client, ConnectionState, Ended, Event, Reply, SendId};
 use crossbeam_channel::{Receiver, never, select};
 use platform::{
-    clock, process,
+    clock,
     pty::{self, Pty, Size},
     stop_signals::Signal,
     tty,
@@ -44,8 +44,7 @@ use std::{
 };
 use terminal::{
     self, DeliveryFailure, FailureCause, Input, OutgoingMessage, Output, Progress, SendHandle,
-    TerminalSide, agents, keyboard::Reader, keys::find_ctrl, obstacle::Obstacle, recipe::Recipe,
-    transcript::TranscriptId,
+    TerminalSide, agents, keys::find_ctrl, obstacle::Obstacle, transcript::TranscriptId,
 };
 
 /// The longest wait of the loop while there is no deadline.
@@ -72,9 +71,6 @@ const LOOK_MS: u64 = 2;
 /// the interval of these looks: a launcher may erase its command line before it prints.
 const START_MS: u64 = 2000;
 const START_LOOK_MS: u64 = 5;
-
-/// The reader while the terminal of an agent that reads single keys is in line mode.
-const GATHERS_LINES: Reader = Reader::Barred(Obstacle::NotReading, None);
 
 /// The parts of a driver besides the terminal and the relay.
 pub(super) struct Parts {
@@ -155,10 +151,6 @@ pub(super) struct Driver {
     /// The marks for the `run` in which this one is.
     outer_marks: Option<InnerMarks>,
     waker: Waker,
-    /// The command's own recipe. If the command starts a program that has a recipe, and there is no
-    /// transcript, that recipe is used instead.
-    command_recipe: Recipe,
-    has_transcript: bool,
     started: Moment,
     /// The moment of the last look at the foreground while the command printed.
     looked_at: Option<Moment>,
@@ -226,8 +218,6 @@ impl Driver {
             inner_marks,
             outer_marks,
             waker,
-            command_recipe: settings.recipe.clone(),
-            has_transcript: settings.transcript,
             started: now(),
             looked_at: None,
             clients,
@@ -381,13 +371,11 @@ impl Driver {
     }
 
     fn tick_if_due(&mut self) {
-        if self.is_starting() && self.reader_may_have_changed() {
+        if self.is_starting() && self.foreground.may_have_changed() {
             self.update_reader();
         }
         if self.side.deadline().is_some_and(|deadline| deadline <= now()) {
-            let is_unseen = *self.side.reader() == Reader::Unseen;
-            let is_asked = is_unseen || self.side.needs_reader(now());
-            if is_asked || self.reader_may_have_changed() {
+            if self.foreground.may_have_changed() {
                 self.update_reader();
             }
             self.input(Input::Tick);
@@ -466,40 +454,18 @@ impl Driver {
         self.clients.printed(bytes);
         if is_due {
             self.looked_at = Some(now());
-            if self.reader_may_have_changed() {
+            if self.foreground.may_have_changed() {
                 self.update_reader();
             }
         }
     }
 
-    /// Whether a look at the foreground may find another reader, or an agent that reads again.
-    fn reader_may_have_changed(&self) -> bool {
-        let reads_again =
-            || *self.side.reader() == GATHERS_LINES && self.pty.gathers_lines() != Some(true);
-        self.foreground.may_have_changed() || reads_again()
-    }
-
-    /// Determines the program that reads the terminal, and tells the terminal side if that has
-    /// changed. A program that the command has started may have a recipe of its own.
+    /// Determines the program that reads the terminal, and tells the terminal side.
     fn update_reader(&mut self) {
-        let mut reader = self.foreground.reader();
-        if let Reader::Agent(name) = &reader {
-            if !self.has_transcript && self.side.recipe().name != *name {
-                let recipe = self.foreground.book().named(name, process::SYSTEM);
-                self.input(Input::Recognised(Box::new(recipe)));
-            }
-            // An editor that the agent started has just ended, or the agent does not read yet.
-            if self.side.recipe().raw_mode && self.pty.gathers_lines() == Some(true) {
-                reader = GATHERS_LINES;
-            }
-        }
-        if reader == Reader::Shell && self.side.recipe().shows_composer() && !self.has_transcript {
-            self.input(Input::Recognised(Box::new(self.command_recipe.clone())));
-        }
-        if *self.side.reader() != reader {
-            tracing::info!("the terminal is read by {reader:?}");
-            self.input(Input::Reads(reader));
-        }
+        let reader = self.foreground.reader();
+        let gathers_lines = self.pty.gathers_lines() == Some(true);
+        self.inputs.push_back(Input::Reads { reader, gathers_lines });
+        self.take_inputs();
     }
 
     fn follow_transcript(&mut self, event: transcripts::Event) {
@@ -544,6 +510,11 @@ impl Driver {
             Output::Write(bytes) => {
                 self.to_type.push_back(bytes);
                 self.type_next();
+            }
+            Output::Identify => {
+                let reader = self.foreground.reader();
+                let gathers_lines = self.pty.gathers_lines() == Some(true);
+                self.inputs.push_back(Input::Reads { reader, gathers_lines });
             }
             Output::Send(handle, message, hops) => self.send(handle, message, hops),
             Output::Report(id, progress) => self.report(id, progress),

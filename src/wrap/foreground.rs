@@ -41,6 +41,8 @@ pub(super) struct Foreground {
     declared: Reader,
     book: Book,
     mark: Option<Mark>,
+    /// The last reader, for the log.
+    logged: Option<Reader>,
 }
 
 impl Foreground {
@@ -56,7 +58,16 @@ impl Foreground {
         let declared = declared(wrapped, &book, accepts);
         let wrapped = wrapped.and_then(|wrapped| wrapped.file);
         let files = Files { wrapped, ..Files::default() };
-        Self { observer, files, command: pty.pid(), accepts, declared, book, mark: None }
+        Self {
+            observer,
+            files,
+            command: pty.pid(),
+            accepts,
+            declared,
+            book,
+            mark: None,
+            logged: None,
+        }
     }
 
     /// Whether another program may have come to the foreground since the last look. This check is
@@ -68,6 +79,15 @@ impl Foreground {
 
     /// Returns the program that reads the terminal now.
     pub(super) fn reader(&mut self) -> Reader {
+        let reader = self.look();
+        if self.logged.as_ref() != Some(&reader) {
+            tracing::info!("the terminal is read by {reader:?}");
+            self.logged = Some(reader.clone());
+        }
+        reader
+    }
+
+    fn look(&mut self) -> Reader {
         // The mark is taken before the look, so that a change during the look causes another look.
         self.mark = self.observer.mark();
         let processes = match self.observer.look() {
@@ -83,11 +103,6 @@ impl Foreground {
         let members: Vec<Member> =
             processes.iter().map(|process| self.files.member(process)).collect();
         judge(&self.book, self.command, self.accepts, &members)
-    }
-
-    /// Returns the recipes of agent CLIs.
-    pub(super) fn book(&self) -> &Book {
-        &self.book
     }
 }
 

@@ -17,6 +17,7 @@ mod dialogue;
 mod echoes;
 mod expansion;
 mod foreground;
+mod foreign_words;
 mod grid;
 mod hooks;
 mod latency;

@@ -5,7 +5,6 @@ use super::{
     frame::Head,
     keyboard::Reader,
     output::{Caller, SendHandle},
-    recipe::Recipe,
     transcript::{Record, TranscriptId},
 };
 use protocol::{Moment, activity::Activity, deliver::Proof, hook, payload::LoopCount};
@@ -117,13 +116,15 @@ pub enum Input<'a> {
         /// Whether no other agent of the same kind worked in the child's directory then.
         is_alone: bool,
     },
-    /// From now on, this program reads the terminal.
-    Reads(Reader),
+    /// This program reads the terminal now.
+    Reads {
+        /// The program.
+        reader: Reader,
+        /// Whether the terminal gathers lines for it, as far as the system says.
+        gathers_lines: bool,
+    },
     /// An inner `run` has marked that the output from here on is its own (`true`), or no longer.
     InnerOutput(bool),
-    /// The program that reads the terminal was recognised. Its recipe replaces the command's
-    /// recipe.
-    Recognised(Box<Recipe>),
     /// A hook reports, and waits for [`Output::Hooked`](super::Output::Hooked).
     Hooked(Caller, hook::Report),
     /// This hook was gone when it was answered.

@@ -53,12 +53,13 @@ use activity::ActivityWatch;
 use injector::{Injector, View};
 use keyboard::Reader;
 use listener::{Event, Listener};
+use obstacle::Obstacle;
 use output::RETURN_MS;
 use protocol::{
     Moment,
     name::{self, OPERATOR},
 };
-use recipe::{Recipe, Spot};
+use recipe::{Book, Recipe, Spot};
 use transcript::{Record, TranscriptId};
 
 /// The state machine of one wrapper.
@@ -73,6 +74,33 @@ pub struct TerminalSide {
     is_rejection_told: bool,
     /// Whether the child has ended.
     is_child_gone: bool,
+    recipes: Recipes,
+    /// Whether what is due waits for the driver to determine the reader.
+    awaits_reader: bool,
+}
+
+/// The recipes for the programs that the command may start.
+struct Recipes {
+    book: Book,
+    system: &'static str,
+    /// The recipe of the command itself.
+    command: Recipe,
+    /// Whether a transcript is followed, whose program stays the one that counts.
+    is_fixed: bool,
+}
+
+impl Recipes {
+    /// Returns the recipe for a program that reads the terminal, if it is not the current one.
+    fn for_reader(&self, reader: &Reader, current: &Recipe) -> Option<Recipe> {
+        match reader {
+            _ if self.is_fixed => None,
+            Reader::Agent(name) if current.name != *name => {
+                Some(self.book.named(name, self.system))
+            }
+            Reader::Shell if current.shows_composer() => Some(self.command.clone()),
+            _ => None,
+        }
+    }
 }
 
 impl TerminalSide {
@@ -87,6 +115,13 @@ impl TerminalSide {
             is_connected: false,
             is_rejection_told: false,
             is_child_gone: false,
+            recipes: Recipes {
+                book: settings.book.clone(),
+                system: settings.system,
+                command: settings.recipe.clone(),
+                is_fixed: settings.transcript,
+            },
+            awaits_reader: false,
         }
     }
 
@@ -133,14 +168,12 @@ impl TerminalSide {
                 let events = self.listener.searched(now, at, is_alone);
                 self.pass_on(now, events, out);
             }
-            Input::Reads(reader) => self.reads(now, reader, out),
+            Input::Reads { reader, gathers_lines } => {
+                self.reads(now, reader, gathers_lines, out);
+            }
             Input::InnerOutput(is_inner) => {
                 let events = self.listener.set_inner_output(now, is_inner);
                 self.pass_on(now, events, out);
-            }
-            Input::Recognised(recipe) => {
-                self.listener.set_recipe(&recipe);
-                self.injector.set_recipe(*recipe);
             }
             Input::Hooked(caller, report) => {
                 self.activity.report(now, report.point);
@@ -187,14 +220,7 @@ impl TerminalSide {
         self.injector.wants_messages()
     }
 
-    /// Whether the driver must determine now which program reads the terminal, because a text is
-    /// about to be typed or submitted, or because that contradicts the marks of an inner `run`.
-    #[must_use]
-    pub fn needs_reader(&self, now: Moment) -> bool {
-        self.injector.needs_reader(now) || self.listener.doubts_inner_run(now)
-    }
-
-    /// Returns the program that reads the terminal, as stated by the last [`Input::Reads`].
+    /// Returns the program that reads the terminal, as known from the last [`Input::Reads`].
     #[must_use]
     pub fn reader(&self) -> &Reader {
         self.injector.reader()
@@ -306,12 +332,31 @@ impl TerminalSide {
         }
     }
 
-    fn reads(&mut self, now: Moment, reader: Reader, out: &mut Vec<Output>) {
-        self.listener.set_inner_foreground(now, reader.is_relay());
-        let events = self.listener.settle_inner_run(now);
-        self.pass_on(now, events, out);
-        self.injector.set_reader(now, reader);
-        self.activity.changed(now);
+    fn reads(
+        &mut self,
+        now: Moment,
+        mut reader: Reader,
+        gathers_lines: bool,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(recipe) = self.recipes.for_reader(&reader, self.recipe()) {
+            self.listener.set_recipe(&recipe);
+            self.injector.set_recipe(recipe);
+        }
+        // An editor that the agent started has just ended, or the agent does not read yet.
+        if gathers_lines && matches!(reader, Reader::Agent(_)) && self.recipe().raw_mode {
+            reader = Reader::Barred(Obstacle::NotReading, None);
+        }
+        if *self.reader() != reader {
+            self.listener.set_inner_foreground(now, reader.is_relay());
+            let events = self.listener.settle_inner_run(now);
+            self.pass_on(now, events, out);
+            self.injector.set_reader(now, reader);
+            self.activity.changed(now);
+        }
+        if std::mem::take(&mut self.awaits_reader) {
+            self.act(now, out);
+        }
     }
 
     fn take(&mut self, now: Moment, caller: Caller, id: Option<&str>, out: &mut Vec<Output>) {
@@ -325,6 +370,16 @@ impl TerminalSide {
         if self.is_child_gone {
             return;
         }
+        let is_unknown = *self.reader() == Reader::Unseen;
+        if is_unknown || self.injector.needs_reader(now) || self.listener.doubts_inner_run(now) {
+            self.awaits_reader = true;
+            return out.push(Output::Identify);
+        }
+        self.act(now, out);
+    }
+
+    /// Does what is due. If a key may be pressed by that, the reader was determined just now.
+    fn act(&mut self, now: Moment, out: &mut Vec<Output>) {
         // A look at the activity alone must not hasten anything else.
         if self.tick_at().is_some_and(|at| at <= now) {
             self.tick(now, out);

@@ -21,6 +21,9 @@ pub enum Output {
     /// Write these bytes to the child's terminal, in a separate write and in the order of the
     /// outputs.
     Write(Vec<u8>),
+    /// Determine which program reads the terminal, and answer at once with
+    /// [`Input::Reads`](super::Input::Reads): a key is about to be pressed.
+    Identify,
     /// Send this message, with the agent's count of messages with its recipient, if the agent's
     /// work is known.
     Send(SendHandle, OutgoingMessage, Option<LoopCount>),

@@ -1,12 +1,20 @@
 //! Settings of a terminal side.
 
-use super::{hooks::HookedBrief, recipe::Recipe};
+use super::{
+    hooks::HookedBrief,
+    recipe::{Book, Recipe},
+};
 
 /// Settings that a terminal side needs before its child runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The recipe by which messages are typed into the command.
     pub recipe: Recipe,
+    /// All recipes. A program with one that the command starts is typed into as that one says,
+    /// unless a transcript is followed.
+    pub book: Book,
+    /// The system, as [`std::env::consts::OS`] names it.
+    pub system: &'static str,
     /// Whether a real terminal shows the screen and answers the child's queries.
     pub attached: bool,
     /// The terminal's columns.

@@ -182,7 +182,8 @@ impl World {
     fn new(command: usize, settings: u8) -> Self {
         let (command, prompt) = COMMANDS[command % COMMANDS.len()];
         let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
-        let recipe = Book::default().choose(&command, "linux", None);
+        let book = Book::default();
+        let recipe = book.choose(&command, "linux", None);
         let has = |bit: u8| settings & bit != 0;
         let attached = has(1);
         let own = match recipe.reads {
@@ -192,6 +193,8 @@ impl World {
         };
         let mut side = TerminalSide::new(&Settings {
             recipe: recipe.clone(),
+            book,
+            system: "linux",
             attached,
             columns: if has(2) { 60 } else { 30 },
             rows: 12,
@@ -203,7 +206,11 @@ impl World {
             contradiction_ms: 1000,
             seed: [7; 32],
         });
-        side.handle(Moment(0), Input::Reads(own.clone()), &mut Vec::new());
+        side.handle(
+            Moment(0),
+            Input::Reads { reader: own.clone(), gathers_lines: false },
+            &mut Vec::new(),
+        );
         Self {
             side,
             recipe,
@@ -249,7 +256,7 @@ impl World {
                     1 => barred(Obstacle::Nested),
                     _ => self.own.clone(),
                 };
-                self.input(Input::Reads(self.reader.clone()));
+                self.input(Input::Reads { reader: self.reader.clone(), gathers_lines: false });
             }
             22 => self.is_stalled = !self.is_stalled,
             _ => self.accept_part(u64::from(operations.byte())),
@@ -404,6 +411,12 @@ impl World {
 
     fn input(&mut self, input: Input<'_>) {
         let is_tick = matches!(input, Input::Tick);
+        self.handle(input, is_tick);
+    }
+
+    /// Handles an input. Only after a tick, and once the reader that it asks for is known, a text
+    /// may be typed.
+    fn handle(&mut self, input: Input<'_>, is_tick: bool) {
         let redelivered = match &input {
             Input::Delivered(mail) => Some(mail.id.clone()),
             _ => None,
@@ -411,8 +424,10 @@ impl World {
         let has_ended = matches!(input, Input::ChildGone);
         let mut out = Vec::new();
         self.side.handle(self.now, input, &mut out);
+        let mut identifies = false;
         for output in out {
             match output {
+                Output::Identify => identifies = true,
                 Output::Write(bytes) => self.check_write(bytes, is_tick),
                 Output::Acknowledge(id) => self.check_acknowledged(&id, redelivered.as_deref()),
                 Output::Return(id, _) => {
@@ -429,7 +444,8 @@ impl World {
                     assert!(self.last_send.is_none_or(|before| before < number));
                     self.last_send = Some(number);
                     assert!(said.to == EVERYONE || Name::parse(&said.to).is_ok(), "{said:?}");
-                    assert!(!said.body.trim().is_empty(), "{said:?}");
+                    let is_empty = said.body.trim().is_empty() && said.data.is_none();
+                    assert!(!is_empty, "{said:?}");
                 }
                 Output::Log(line) if line.starts_with("the agent did not get ") => {
                     self.check_draft_removed();
@@ -449,6 +465,10 @@ impl World {
             return;
         }
         self.check_count();
+        if identifies {
+            assert!(is_tick, "the reader is of interest only at a tick");
+            self.handle(Input::Reads { reader: self.reader.clone(), gathers_lines: false }, true);
+        }
         if !self.is_stalled && self.accepted_bytes < self.typed_bytes {
             self.report_written(self.typed_bytes - self.accepted_bytes);
         }

@@ -99,6 +99,9 @@ fn unknown_reader_gets_no_text() {
     side.handle(Moment(1000), Input::Delivered(message), &mut out);
     for at in [1000, 5000, 60_000] {
         side.handle(Moment(at), Input::Tick, &mut out);
+        assert_eq!(out.pop(), Some(Output::Identify), "nobody knows yet who reads");
+        let reader = crate::keyboard::Reader::Barred(Obstacle::Unidentified, None);
+        side.handle(Moment(at), Input::Reads { reader, gathers_lines: false }, &mut out);
     }
     assert!(!out.iter().any(|output| matches!(output, Output::Write(_))), "{out:?}");
     assert_eq!(side.state().why, Some(Obstacle::Unidentified));

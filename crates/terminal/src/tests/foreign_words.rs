@@ -127,13 +127,18 @@ impl Cli {
     pub(crate) fn input(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
         self.side.handle(self.now, input, &mut out);
-        let mut typed = Vec::new();
+        let (mut typed, mut identifies) = (Vec::new(), false);
         for output in out {
             match output {
                 Output::Write(bytes) => typed.push(String::from_utf8(bytes).unwrap()),
                 Output::Acknowledge(id) => self.acknowledged.push(id),
+                Output::Identify => identifies = true,
                 _ => {}
             }
+        }
+        if identifies {
+            let reader = self.side.reader().clone();
+            self.input(Input::Reads { reader, gathers_lines: false });
         }
         for text in typed {
             self.input(Input::Written(text.len()));

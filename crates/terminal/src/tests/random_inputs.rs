@@ -167,9 +167,9 @@ impl Checker {
                 self.input(Input::Written(bytes))
             }
             Event::Resize(columns, rows) => self.input(Input::Resized { columns, rows }),
-            Event::Foreground(true) => self.input(Input::Reads(self.command_reader.clone())),
+            Event::Foreground(true) => self.reads(self.command_reader.clone()),
             Event::Foreground(false) => {
-                self.input(Input::Reads(Reader::Barred(Obstacle::Shell, Some("bash".to_owned()))))
+                self.reads(Reader::Barred(Obstacle::Shell, Some("bash".to_owned())))
             }
             Event::Hold(held) => self.input(Input::Held(held)),
             Event::Hook(point, shows) => {
@@ -210,7 +210,7 @@ impl Checker {
     fn input(&mut self, input: Input<'_>) -> Result<(), TestCaseError> {
         let mut out = Vec::new();
         self.side.handle(self.now, input, &mut out);
-        let mut written = 0;
+        let (mut written, mut identifies) = (0, false);
         for output in out {
             match output {
                 Output::Write(bytes) => {
@@ -231,9 +231,17 @@ impl Checker {
                 | Output::Activity(_)
                 | Output::Counted(..)
                 | Output::Log(_) => {}
+                Output::Identify => identifies = true,
             }
         }
+        if identifies {
+            self.reads(self.side.reader().clone())?;
+        }
         if written > 0 { self.input(Input::Written(written)) } else { Ok(()) }
+    }
+
+    fn reads(&mut self, reader: Reader) -> Result<(), TestCaseError> {
+        self.input(Input::Reads { reader, gathers_lines: false })
     }
 
     fn check_write(&mut self, bytes: &[u8]) -> Result<(), TestCaseError> {

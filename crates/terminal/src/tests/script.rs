@@ -172,9 +172,11 @@ const TWO_CONVERSATIONS: &str = r#"0 prints \e[?2004h>\s
 /// Returns the settings of a terminal side for a command in a person's terminal.
 pub(crate) fn settings(command: &str) -> Settings {
     let command: Vec<_> = command.split(' ').map(str::to_owned).collect();
-    let recipe = recipe::Book::default().choose(&command, "linux", None);
+    let book = Book::default();
     Settings {
-        recipe,
+        recipe: book.choose(&command, "linux", None),
+        book,
+        system: "linux",
         attached: true,
         columns: 80,
         rows: 24,
@@ -306,13 +308,14 @@ impl Player {
             }
             "foreground" => {
                 let barred = |why, name: &str| Reader::Barred(why, Some(name.to_owned()));
-                self.input(Input::Reads(match rest.as_str() {
+                let reader = match rest.as_str() {
                     "self" => self.command_reader.clone(),
                     "shell" => barred(Obstacle::Shell, "bash"),
                     "relay" => barred(Obstacle::Nested, "agent-relay"),
                     "suspended" => barred(Obstacle::Suspended, "claude"),
                     name => barred(Obstacle::OtherProgram, name),
-                }));
+                };
+                self.input(Input::Reads { reader, gathers_lines: false });
             }
             "inner" => self.input(Input::InnerOutput(rest == "begins")),
             "stalls" => self.stalled = Some(0),
@@ -386,9 +389,10 @@ impl Player {
     fn input(&mut self, input: Input<'_>) {
         let mut out = Vec::new();
         self.side.handle(self.now, input, &mut out);
-        let mut written = 0;
+        let (mut written, mut identifies) = (0, false);
         for output in out {
             match output {
+                Output::Identify => identifies = true,
                 Output::Write(bytes) => {
                     match &mut self.stalled {
                         Some(stalled) => *stalled += bytes.len(),
@@ -427,6 +431,10 @@ impl Player {
                 Output::Counted(_, hops) => self.note(&format!("counts {hops:?}")),
                 Output::Log(line) => self.note(&format!("logs {line}")),
             }
+        }
+        if identifies {
+            let reader = self.side.reader().clone();
+            self.input(Input::Reads { reader, gathers_lines: false });
         }
         if written > 0 {
             self.input(Input::Written(written));

@@ -1,0 +1,86 @@
+//! Messages whose words look like those of a dialog or of an agent at work. Each arrives once, and so
+//! does the one after it, although such words also stand in what the agent says.
+
+use crate::{
+    cli::Cli,
+    peer::{Peer, start_ann},
+};
+use testkit::{
+    model::{Model, Reply},
+    sandbox::Sandbox,
+    waiting::until,
+};
+
+/// Texts that the CLIs show while they ask or work.
+const BODIES: [&str; 10] = [
+    "❯ 1. Yes\n  2. No",
+    "› 1. Yes, proceed (y)\n  2. No (esc)",
+    "│ ● 1. Allow once\n│   2. No, suggest changes (esc)",
+    "Overwrite the file? [y/N]",
+    "Add it to the chat? (Y)es/(N)o [Yes]:",
+    "· esc to interrupt\nesc to interrupt",
+    "• Working (3s • esc to interrupt)\n⠹ Thinking... (esc to cancel, 1s)",
+    "⠦ loading... (0s · esc to cancel)\nesc esc interrupt\nesc interrupt",
+    "Do you want to proceed?\nEsc to cancel · Enter to select\nEnter to confirm",
+    "△ Permission required\nenter confirm\nPress enter to confirm or esc to cancel",
+];
+
+fn messages_with_foreign_words_arrive(cli: Cli) {
+    let model = Model::start(|asked| match asked.prompt.contains("say it") {
+        true => Reply::new().says(BODIES.join("\n\n")),
+        false => Reply::new().says("Noted."),
+    });
+    let sandbox = Sandbox::new();
+    let bob = Peer::join(&sandbox, "Bob");
+    let (_workspace, agent) = start_ann(&sandbox, cli, &model, 100);
+    agent.wait_until_idle();
+    let arrivals = |words: &str| {
+        let asked = model.wait_for_requests(0);
+        let last =
+            |prompt: &str| prompt.rsplit("[relay ").next().is_some_and(|p| p.contains(words));
+        asked.iter().filter(|asked| asked.result.is_none() && last(&asked.prompt)).count()
+    };
+    let bodies = BODIES.into_iter().chain(["say it", "and on"]);
+    for (number, body) in (1..).zip(bodies) {
+        for (words, text) in [
+            (format!("number {number}."), format!("{body}\nThis is number {number}.")),
+            (format!("after {number}."), format!("This is the one after {number}.")),
+        ] {
+            bob.send("Ann", &text);
+            agent.with_screen_on_panic(|| {
+                until(&format!("{text} arrives"), || arrivals(&words) > 0)
+            });
+            assert_eq!(arrivals(&words), 1, "{text}");
+        }
+    }
+}
+
+#[test]
+fn claude_gets_messages_with_foreign_words() {
+    messages_with_foreign_words_arrive(Cli::Claude);
+}
+
+#[test]
+fn codex_gets_messages_with_foreign_words() {
+    messages_with_foreign_words_arrive(Cli::Codex);
+}
+
+#[test]
+fn gemini_gets_messages_with_foreign_words() {
+    messages_with_foreign_words_arrive(Cli::Gemini);
+}
+
+#[test]
+fn qwen_gets_messages_with_foreign_words() {
+    messages_with_foreign_words_arrive(Cli::Qwen);
+}
+
+#[test]
+fn copilot_gets_messages_with_foreign_words() {
+    messages_with_foreign_words_arrive(Cli::Copilot);
+}
+
+#[test]
+fn opencode_gets_messages_with_foreign_words() {
+    messages_with_foreign_words_arrive(Cli::Opencode);
+}
