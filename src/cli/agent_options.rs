@@ -1,6 +1,6 @@
 //! The options that `run` and `spawn` share, and what they mean for a command.
 
-use super::{failure::Failure, wrapped::check_name};
+use super::{failure::Failure, print::eprint_line, wrapped::check_name};
 use crate::{
     config::recipes,
     wrap::{self, Book, Prospect},
@@ -121,6 +121,9 @@ impl<'a> AgentOptions<'a> {
         home: &Path,
     ) -> Result<Book, Failure> {
         let recipes = recipes::load(home).map_err(|error| Failure::failed(error.to_string()))?;
+        for advice in recipes.advice() {
+            eprint_line(escaped(&format!("note: {}: {advice}", recipes::FILE)));
+        }
         if self.accepts_text {
             check_accepts_text(command, directory, &recipes)?;
         }

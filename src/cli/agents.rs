@@ -95,6 +95,9 @@ impl Agents {
             let name = self.name.ok_or_else(|| {
                 Failure::usage("--why is about one agent").hint("`agent-relay agents NAME --why`")
             })?;
+            if self.here || self.watch {
+                return Err(Failure::usage("--why takes neither --here nor --watch"));
+            }
             return why::run(options, &name, self.json);
         }
         let here = if self.here { Some(Here::new(options)?) } else { None };

@@ -109,7 +109,7 @@ impl Foreground {
 /// Returns the program that counts as the reader of the terminal if the system does not tell.
 fn declared(wrapped: Option<&Wrapped>, book: &Book, accepts: bool) -> Reader {
     match wrapped.map(|wrapped| wrapped.reader(book)) {
-        _ if !accepts => Reader::Barred(Obstacle::Untold, None),
+        _ if !accepts => Reader::Barred(Obstacle::NoForegroundGroup, None),
         Some(agent @ Reader::Agent(_)) => agent,
         _ => Reader::Accepted,
     }
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn reader_is_declared_where_the_system_does_not_tell() {
         let book = Book::default();
-        let untold = Reader::Barred(Obstacle::Untold, None);
+        let untold = Reader::Barred(Obstacle::NoForegroundGroup, None);
         assert_eq!(declared(None, &book, false), untold);
         assert_eq!(declared(None, &book, true), Reader::Accepted);
         let wrapped = |path: &str| Wrapped {

@@ -84,7 +84,12 @@ fn ann(asking: &mut Raw) -> Option<Value> {
 fn two_shells_talk_both_ways() {
     let sandbox = Sandbox::new();
     let (mut ann, mut bob) = (shell(&sandbox, "Ann"), shell(&sandbox, "Bob"));
-    ann.press("printf -- '->relay:Bob <<<\\nYour turn\\nto play>>>\\n'\r");
+    // What a shell shows is not what its agent says.
+    ann.press("printf -- '->relay:Bob <<<\\nonly shown>>>\\n'\r");
+    let send = |to: &str, text: &str| {
+        format!("printf '{text}' | {} send {to} -\r", env!("CARGO_BIN_EXE_agent-relay"))
+    };
+    ann.press(&send("Bob", "Your turn\\nto play"));
     bob.wait_until("Ann's message, and a prompt below it", |screen| {
         let rows: Vec<_> = screen.lines().collect();
         let at = rows.iter().position(|row| row.starts_with("[relay ")).unwrap_or(usize::MAX);
@@ -96,8 +101,9 @@ fn two_shells_talk_both_ways() {
             && end.starts_with("[/relay ")
             && *prompt == "$"
     });
-    bob.press("printf -- '->relay:Ann <<<\\nMine it is>>>\\n'\r");
+    bob.press(&send("Ann", "Mine it is"));
     ann.wait_for("Mine it is\n[/relay ");
+    assert!(!bob.text().contains("only shown"), "{}", bob.text());
     assert!(!ann.text().contains("not delivered"), "{}", ann.text());
     ann.press("exit 7\r");
     assert_eq!(ann.finish(), 7);

@@ -177,7 +177,7 @@ pub struct Explanation {
     pub decision: String,
     /// The stage of the text on its way, or `waiting`.
     pub stage: String,
-    /// The facts, in the order of their weight.
+    /// The facts, in the order in which they are looked at.
     pub facts: Vec<Fact>,
     /// The relay's own notices for the agent that wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -164,7 +164,9 @@ impl fmt::Display for Unarmed {
         match self {
             Self::NotInteractive(argument) => write!(f, "`{argument}` is no conversation"),
             Self::Disabled(argument) => write!(f, "`{argument}` turns hooks off"),
-            Self::OwnHooks => f.write_str("its arguments set hooks"),
+            Self::OwnHooks => {
+                f.write_str("its arguments set hooks in a form that cannot be merged")
+            }
             Self::Version(since) => write!(f, "its version is unknown, or older than {since}"),
             Self::System => f.write_str("they were never tried on this system"),
             Self::Settings => f.write_str(

@@ -35,7 +35,7 @@ use super::{
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS, State},
-    recipe::{Reads, Recipe, Spot},
+    recipe::{Reads, Recipe, Spot, Typed},
     screen::Screen,
     settings::Settings,
 };
@@ -173,7 +173,7 @@ impl Injector {
     /// Returns the earliest time at which the next text may be typed, if a text waits.
     fn begin_at(&self) -> Option<Moment> {
         let next_at = self.next_at().filter(|_| !self.delivering.has_text())?;
-        // A time that has come sets no deadline, since an obstacle may have.
+        // What waits since ever sets no time of its own.
         let later = Some(next_at).filter(|at| *at > Moment::default());
         self.observer.free_at().max(self.retry_at).max(later)
     }
@@ -234,32 +234,43 @@ impl Injector {
 
     /// Returns the terminal side's state, of which only the injector's part is filled in.
     pub(super) fn state(&self) -> State {
-        let is_held = self.observer.is_held;
-        let has_text = self.delivering.has_text();
-        let looping = self.loop_guard.len();
-        let waiting = self.queue.len() + looping + self.hooks.leases.len() + usize::from(has_text);
-        let why = match self.delivering {
+        let (held, typed) = (self.observer.is_held, self.history.count());
+        State { waiting: self.waiting(), why: self.reason(), typed, held, connected: false }
+    }
+
+    /// Returns the number of messages that have not reached the agent, as far as is known, with the
+    /// text on its way.
+    fn waiting(&self) -> usize {
+        let on_its_way = usize::from(self.delivering.has_text());
+        self.queue.len() + self.loop_guard.len() + self.hooks.leases.len() + on_its_way
+    }
+
+    /// Returns why the text on its way, or what waits, does not go on.
+    fn reason(&self) -> Option<Obstacle> {
+        let waiting = self.waiting();
+        match self.delivering {
             Delivering::Waiting { .. } if waiting == 0 => None,
-            Delivering::Waiting { .. } if is_held => Some(Obstacle::Held),
-            Delivering::Waiting { .. } if waiting == looping => Some(Obstacle::Looping),
+            Delivering::Waiting { .. } if self.observer.is_held => Some(Obstacle::Held),
+            Delivering::Waiting { .. } if waiting == self.loop_guard.len() => {
+                Some(Obstacle::Looping)
+            }
             Delivering::Waiting { block, .. } => block.map(|block| block.why),
             _ if self.observer.writes.unwritten() > 0 => Some(Obstacle::NotReading),
             _ => self.text.as_ref().and_then(|text| text.obstacle),
-        };
-        State { waiting, why, typed: self.history.count(), held: is_held, connected: false }
+        }
     }
 
     /// Returns what is known, what happens to the text on its way, or to the next one, and why.
     pub(super) fn explain(&self, now: Moment, view: &View<'_>) -> Explanation {
         let seen = self.observe(now, view, true);
-        let decision = match decide::verdict(&seen, now) {
-            _ if self.delivering.has_text() => {
-                let why = self.text.as_ref().and_then(|text| text.obstacle);
-                why.map_or_else(|| "a text is on its way".to_owned(), |why| why.to_string())
-            }
-            Ok(_) if seen.has_next => "the next text is typed now".to_owned(),
-            Ok(_) => "a text would be typed now".to_owned(),
-            Err(why) => why.to_string(),
+        let later = self.next_at().is_some_and(|at| at > now);
+        let decision = match (self.reason(), decide::verdict(&seen, now)) {
+            (Some(why), _) => why.to_string(),
+            (None, _) if self.delivering.has_text() => "a text is on its way".to_owned(),
+            (None, Err(why)) => why.to_string(),
+            (None, Ok(_)) if later => "notices wait, since a few began turns already".to_owned(),
+            (None, Ok(_)) if seen.has_next => "the next text is typed now".to_owned(),
+            (None, Ok(_)) => "nothing is in the way of a text".to_owned(),
         };
         let notices = self.notices.waiting().map(str::to_owned).collect();
         Explanation { facts: seen.facts(now), stage: self.delivering.stage(), decision, notices }
@@ -278,7 +289,9 @@ impl Injector {
     /// Notes that the child has printed; `screen` contains the output.
     pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
         self.retry_at = None;
-        self.observer.printed(now, screen, &self.history);
+        let own = self.text.as_ref().map(|text| &*text.hex);
+        let typed = Typed { frames: self.history.frames(), own };
+        self.observer.printed(now, screen, &typed);
     }
 
     /// Notes the program that reads the terminal from now on.
@@ -354,7 +367,9 @@ impl Injector {
 
     /// Remembers what the screen shows, for later looks at it.
     pub(super) fn learn(&mut self, now: Moment, view: &View<'_>) {
-        self.observer.learn(now, view.spot, &self.history);
+        let own = self.text.as_ref().map(|text| &*text.hex);
+        let typed = Typed { frames: self.history.frames(), own };
+        self.observer.learn(now, view.spot, &typed);
     }
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.
@@ -371,13 +386,14 @@ impl Injector {
     /// Compares the reports of hooks with the screen. Returns whether work that hooks have reported
     /// has ended by that.
     pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>) -> bool {
-        let shown = self.observer.shown(view.spot, &self.history);
+        let shown = self.observer.shown(view.spot, &self.typed());
+        let shows_work = self.observer.shows_work(now, &shown);
         let has_ended = self.observer.compare_work(now, view, &shown);
         if has_ended {
             self.hooks.leases.turn_ended(now);
             self.retry_at = None;
         }
-        if view.is_at_work || shown.busy.is_some() {
+        if view.is_at_work || shows_work {
             self.note_turn_for_brief();
         }
         has_ended
@@ -385,7 +401,7 @@ impl Injector {
 
     /// Looks at the screen and the foreground for signs of what the agent does.
     pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
-        self.observer.look(now, view, &self.history)
+        self.observer.look(now, view, &self.typed())
     }
 
     /// Notes the end of the agent's turn.

@@ -7,10 +7,11 @@ mod sent;
 use super::{
     extract::{Extracted, Fault, Problem, ScreenExtractor},
     failure::DeliveryFailure,
+    frame::plain,
     input::UnreadMessage,
     outgoing::OutgoingMessage,
     output::SendHandle,
-    recipe::Recipe,
+    recipe::{Reads, Recipe},
     screen::Screen,
     settings::Settings,
     source::{ReadFrom, Source},
@@ -45,6 +46,8 @@ pub(super) struct Listener {
     /// Whether the agent was told that an arrow after other text is no message. It is told once,
     /// since it may only speak of messages.
     is_misplaced_told: bool,
+    /// Whether the screen is that of a shell, which shows the output of all that it runs.
+    is_shell: bool,
 }
 
 impl Listener {
@@ -61,6 +64,7 @@ impl Listener {
             next_handle: 0,
             inner_run: InnerRun::new(settings.contradiction_ms),
             is_misplaced_told: false,
+            is_shell: false,
         };
         listener.set_recipe(&settings.recipe);
         listener
@@ -109,6 +113,7 @@ impl Listener {
 
     /// Reads the screen as this program paints it.
     pub(super) fn set_recipe(&mut self, recipe: &Recipe) {
+        self.is_shell = recipe.reads == Reads::Shell;
         self.extractor.skip_margin(recipe.margin.into());
         self.extractor.screen_mut().count_code_points(recipe.counts_code_points);
     }
@@ -250,6 +255,7 @@ impl Listener {
     /// Returns a sentence for the agent about a message that waits for its recipient.
     pub(super) fn away(&self, handle: SendHandle) -> Option<String> {
         let to = self.sent.recipient(handle)?;
+        let to = plain(to);
         Some(format!("{to} is away; your message waits until {to} is back."))
     }
 
@@ -269,9 +275,10 @@ impl Listener {
     }
 
     /// Handles messages and problems on the screen. They become events only if the screen is the
-    /// source of messages. The output of an inner `run` is left to that `run`.
+    /// source of messages, and not that of a shell. The output of an inner `run` is left to that
+    /// `run`.
     fn shown(&mut self, now: Moment, found: Vec<Extracted>) -> Vec<Event> {
-        if self.inner_run.has_output() {
+        if self.inner_run.has_output() || self.is_shell {
             return Vec::new();
         }
         if self.source.reads_screen() {

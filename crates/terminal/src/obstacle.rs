@@ -51,7 +51,7 @@ pub enum Obstacle {
     ///
     /// Write to the agent in it: it has a name of its own.
     Nested,
-    /// The system does not tell which program reads the terminal.
+    /// Several programs may read the terminal, or an unknown one.
     ///
     /// End all but one. An unknown one is another user's, or its executable cannot be read.
     Unidentified,
@@ -59,7 +59,7 @@ pub enum Obstacle {
     ///
     /// Run it with `--accepts-text`, if everything in its terminal reads text: gVisor and the like
     /// tell no foreground process group.
-    Untold,
+    NoForegroundGroup,
     /// The program was suspended.
     ///
     /// Let it continue.
@@ -98,6 +98,10 @@ pub enum Obstacle {
     ///
     /// Press Enter, or erase the text.
     NoEnterTaken,
+    /// The composer does not show the typed text, or not it alone.
+    ///
+    /// Press Enter, or erase what stands there.
+    NotShown,
 }
 
 impl Obstacle {
@@ -112,7 +116,7 @@ impl Obstacle {
             Self::OtherProgram => "end it".to_owned(),
             Self::Shell | Self::Interpreter | Self::Conduit => format!("leave {name}"),
             Self::Unidentified => "end all but one".to_owned(),
-            Self::Untold => {
+            Self::NoForegroundGroup => {
                 "run it with --accepts-text, if all that runs in its terminal reads text".to_owned()
             }
             Self::NoPrompt => format!("see `agent-relay attach {agent}`"),
@@ -123,6 +127,7 @@ impl Obstacle {
             Self::Held => format!("`agent-relay release {agent}`"),
             Self::Looping => format!("a prompt of their user's to {agent} lets them go on"),
             Self::NoEnterTaken => "press Enter, or erase the text".to_owned(),
+            Self::NotShown => "press Enter, or erase what stands there".to_owned(),
             Self::Starting | Self::Printing | Self::Typing | Self::NotReading | Self::Busy => {
                 return self.to_string();
             }
@@ -151,7 +156,7 @@ impl fmt::Display for Obstacle {
             Self::Interpreter => "the program takes what is typed for commands",
             Self::Conduit => "the program hands what is typed to another one",
             Self::Nested => "another `run` has the terminal",
-            Self::Untold => "this system does not tell which program reads the keyboard",
+            Self::NoForegroundGroup => "this system does not tell which program reads the keyboard",
             Self::Unidentified => "several programs read the keyboard, or an unknown one",
             Self::Suspended => "the program is suspended",
             Self::Dialog => "the program asks something, which an Enter would answer",
@@ -162,6 +167,7 @@ impl fmt::Display for Obstacle {
             Self::Held => "its person holds its messages",
             Self::Looping => "the two agents only answer each other",
             Self::NoEnterTaken => "it was typed, and the program does not take its Enter",
+            Self::NotShown => "the input line does not show the typed text alone",
         })
     }
 }

@@ -12,7 +12,7 @@ mod spot;
 pub use book::{Book, BookError, Version};
 pub use expands::Expansions;
 pub(crate) use expands::is_blank;
-pub use shown::Shown;
+pub use shown::{Shown, Typed};
 pub use spot::Spot;
 pub(crate) use spot::text_before_cursor;
 
@@ -176,7 +176,7 @@ mod tests {
         let recipe = recipe(command);
         let reader = crate::tests::script::reader(&recipe);
         let prompts = [spot.before.clone()];
-        let shown = recipe.read(spot, &reader, &prompts, &[]);
+        let shown = recipe.read(spot, &reader, &prompts, &Typed::default());
         assert_eq!(shown.form, expected, "{command} {spot:?}");
     }
 
@@ -193,7 +193,12 @@ mod tests {
         }
         check_form("bash", &Spot { at: 'x', ..reads("$ ") }, Err(Obstacle::NoPrompt));
         check_form("bash", &Spot { alternate: true, ..reads("$ ") }, Err(Obstacle::OtherScreen));
-        let shown = recipe("bash").read(&reads("∙ "), &Reader::Shell, &["$ ".to_owned()], &[]);
+        let shown = recipe("bash").read(
+            &reads("∙ "),
+            &Reader::Shell,
+            &["$ ".to_owned()],
+            &Typed::default(),
+        );
         assert_eq!(shown.form, Err(Obstacle::NoPrompt));
     }
 
@@ -201,7 +206,7 @@ mod tests {
     fn form_follows_the_program_that_reads() {
         let claude = recipe("claude");
         let spot = Spot { bracketed_paste: true, ..at("❯ ") };
-        let form = |reader: Reader| claude.read(&spot, &reader, &[], &[]).form;
+        let form = |reader: Reader| claude.read(&spot, &reader, &[], &Typed::default()).form;
         assert_eq!(form(Reader::Agent("claude".into())), Ok(Form::Plain));
         assert_eq!(form(Reader::Agent("codex".into())), Err(Obstacle::OtherProgram));
         assert_eq!(form(Reader::Shell), Err(Obstacle::Shell));
@@ -244,7 +249,8 @@ mod tests {
         );
         check_form("agy", &shows(&["> Yes, I trust this folder"]), Err(Obstacle::Dialog));
         check_form("agy", &shows(&["> "]), Ok(Form::Plain));
-        let read = |rows: &[&str]| recipe("agy").read(&shows(rows), &Reader::Accepted, &[], &["a"]);
+        let typed = Typed { frames: vec!["a"], own: Some("a") };
+        let read = |rows: &[&str]| recipe("agy").read(&shows(rows), &Reader::Accepted, &[], &typed);
         assert!(!read(&["⚠ Approval Required"]).holds_own, "no Enter follows");
         assert_eq!(read(&["esc to cancel"]).busy.as_deref(), Some("esc to cancel"));
     }
@@ -278,7 +284,8 @@ mod tests {
             // Qwen Code draws a character without width after the cursor.
             let rows = vec![above.to_owned(), format!("{before}{after}\u{200b}")];
             let spot = Spot { after: after.to_owned(), rows, row: 1, ..at(before) };
-            gemini.read(&spot, &Reader::Agent("gemini".into()), &[], &["1a2b3c"]).holds_own
+            let typed = Typed { frames: vec!["1a2b3c"], own: Some("1a2b3c") };
+            gemini.read(&spot, &Reader::Agent("gemini".into()), &[], &typed).holds_own
         };
         for (before, after, above) in [
             ("   [/relay 1a2b3c]", "", ""),
@@ -299,6 +306,8 @@ mod tests {
             ("   [/relay 4d5e6f]", "", ""),
             ("   ❯ 3. [/relay 1a2b3c]", "", ""),
             (" > an answer [y]", "", ""),
+            (" > [Pasted Text: 12 lines] [Pasted Text: 3 lines]", "", ""),
+            (" > [Pasted Text: 12 lines] and [this]", "", ""),
         ] {
             assert!(!holds(before, after, above), "{before:?}");
         }
@@ -319,6 +328,9 @@ mod tests {
             let rows = [prompt.to_owned(), format!("{indent}two")];
             check_form(command, &shows(&rows, 0, prompt), Err(Obstacle::HalfTyped));
             check_form(command, &shows(&[prompt.to_owned()], 0, prompt), Ok(Form::Plain));
+            // Entries of a menu, in a draft.
+            let rows = [format!("{prompt}1. one"), format!("{indent}2. two")];
+            check_form(command, &shows(&rows, 1, &rows[1]), Err(Obstacle::HalfTyped));
             // Not a draft: the rows of the conversation.
             let rows = [format!("{prompt}one"), "• Done.".into(), format!("{indent}two")];
             check_form(command, &shows(&rows, 2, &rows[2]), Err(Obstacle::NoPrompt));

@@ -6,7 +6,7 @@ use std::path::Path;
 use terminal::{
     keyboard::Reader,
     obstacle::Obstacle,
-    recipe::{Book, Form, Recipe, Spot, Version},
+    recipe::{Book, Form, Recipe, Spot, Typed, Version},
 };
 
 /// The longest time in a recipe, in milliseconds.
@@ -52,16 +52,20 @@ fn check_recipe(recipe: &Recipe, text: &str) {
             let spot = Spot { alternate, bracketed_paste: alternate, ..spot.clone() };
             let asking = Spot { yes_or_no: true, ..spot.clone() };
             let agent = Reader::Agent(recipe.name.clone());
+            let typed = Typed { frames: vec!["a"], own: Some("a") };
             for reader in [agent, Reader::Shell, Reader::Accepted] {
-                let shown = recipe.read(&spot, &reader, &[], &["a"]);
+                let shown = recipe.read(&spot, &reader, &[], &typed);
                 let is_plain = shown.form == Ok(Form::Plain);
                 assert!(!is_plain || reader != Reader::Shell, "{recipe:?} {spot:?}");
                 assert!(!shown.asks || shown.form.is_err(), "{recipe:?} {spot:?}");
-                let asked = recipe.read(&asking, &reader, &[], &["a"]);
+                let asked = recipe.read(&asking, &reader, &[], &typed);
                 assert!(!asked.holds_own && (asked.form.is_err() || recipe.shows_composer()));
             }
             let barred = Reader::Barred(Obstacle::Shell, None);
-            assert_eq!(recipe.read(&spot, &barred, &[], &[]).form, Err(Obstacle::Shell));
+            assert_eq!(
+                recipe.read(&spot, &barred, &[], &Typed::default()).form,
+                Err(Obstacle::Shell)
+            );
         }
     }
 }

@@ -77,11 +77,14 @@ impl Observer {
 
     fn group(&self) -> io::Result<u32> {
         let none = || refusal(io::ErrorKind::NotFound, "the terminal has no foreground group");
-        let group = self.pty.upgrade()?.foreground_group().map_err(|error| {
-            let why = format!("the system does not tell its foreground group: {error}");
-            refusal(io::ErrorKind::Unsupported, why)
-        });
-        group?.ok_or_else(none)
+        match self.pty.upgrade()?.foreground_group() {
+            // What gVisor answers, and systems without job control.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::ENOSYS)) => {
+                let why = format!("the system does not tell its foreground group: {error}");
+                Err(refusal(io::ErrorKind::Unsupported, why))
+            }
+            group => group?.ok_or_else(none),
+        }
     }
 
     /// Lists the foreground's processes; `None` if the foreground has changed during the call.

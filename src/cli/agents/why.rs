@@ -13,7 +13,7 @@ use protocol::{
 };
 
 /// The columns of the facts.
-const COLUMNS: [Column; 3] = [Column::whole("FACT"), Column::cut("KNOWN", 40), Column::whole("BY")];
+const COLUMNS: [Column; 3] = [Column::whole("FACT"), Column::whole("KNOWN"), Column::whole("BY")];
 
 /// Prints the decision of the agent's wrapper, and the facts behind it.
 pub(super) fn run(options: &HomeOptions, name: &str, json: bool) -> Result<i32, Failure> {

@@ -14,7 +14,7 @@ use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS},
-    recipe::Form,
+    recipe::{Form, Typed},
 };
 use protocol::Moment;
 
@@ -33,14 +33,18 @@ pub(super) struct Text {
     /// The reason why the text is not submitted, or does not leave the composer, as reported.
     pub(super) obstacle: Option<Obstacle>,
     pub(super) interference: Interference,
+    /// The notice that precedes the message in its turn.
+    rider: Option<String>,
 }
 
 /// The content of a frame.
 #[derive(Debug)]
 pub(super) enum Content {
     Message(IncomingMessage),
-    /// A text of the relay itself.
-    Notice,
+    /// Notices of the relay.
+    Notice(String),
+    /// The brief.
+    Brief,
 }
 
 /// The text that is typed next.
@@ -56,7 +60,7 @@ impl Text {
     pub(super) fn message(&self) -> Option<&IncomingMessage> {
         match &self.content {
             Some(Content::Message(message)) => Some(message),
-            Some(Content::Notice) | None => None,
+            Some(Content::Notice(_) | Content::Brief) | None => None,
         }
     }
 
@@ -64,7 +68,7 @@ impl Text {
     pub(super) fn take_message(&mut self) -> Option<IncomingMessage> {
         match self.content.take() {
             Some(Content::Message(message)) => Some(message),
-            Some(Content::Notice) | None => None,
+            Some(Content::Notice(_) | Content::Brief) | None => None,
         }
     }
 }
@@ -118,12 +122,19 @@ impl Injector {
         reader_is_fresh: bool,
     ) -> Observation<'a> {
         let deliveries = Deliveries {
+            typed: self.typed(),
             history: &self.history,
             text: self.text_facts(),
             has_next: self.may_begin(now, reader_is_fresh),
-            may_wake: self.hooks.leases.bar_others(),
+            leases_bar: self.hooks.leases.bar_others(),
         };
         self.observer.observe(now, view, &deliveries)
+    }
+
+    /// Returns the frames that were typed here, of which rows on the screen are ours.
+    pub(super) fn typed(&self) -> Typed<'_> {
+        let own = self.text.as_ref().map(|text| &*text.hex);
+        Typed { frames: self.history.frames(), own }
     }
 
     pub(super) fn text_facts(&self) -> Option<TextFacts> {
@@ -206,7 +217,7 @@ impl Injector {
                 let auth = self.history.auth_to_show(message);
                 (Origin::Delivery(message.head(auth)), Some(message.id.clone()))
             }
-            Content::Notice => (Origin::Relay, None),
+            Content::Notice(_) | Content::Brief => (Origin::Relay, None),
         };
         let rider = rider.map(|body| TypedFrame { hex: frame::draw(&mut self.rng, &body), body });
         let own = TypedFrame { hex: frame::draw(&mut self.rng, &body), body };
@@ -231,6 +242,7 @@ impl Injector {
             passes_keys: false,
             obstacle: None,
             interference: Interference::None,
+            rider: rider.as_ref().map(|rider| rider.body.clone()),
         });
         rider.into_iter().chain([own]).collect()
     }
@@ -238,8 +250,12 @@ impl Injector {
     /// Takes the next text. The relay's own texts go first: the brief, because the agent needs it
     /// to answer, and notices, because they are about the agent's last messages.
     fn next_text(&mut self, now: Moment, form: Form) -> Option<NextText> {
-        if let Some(body) = self.notices.take(now, form) {
-            return Some(NextText { content: Content::Notice, body, rider: None });
+        if let Some(body) = self.notices.take_brief(form) {
+            return Some(NextText { content: Content::Brief, body, rider: None });
+        }
+        if let Some(body) = self.notices.take(now) {
+            let content = Content::Notice(body.clone());
+            return Some(NextText { content, body, rider: None });
         }
         let message = self.queue.pop()?;
         let (body, rider) = (message.body.clone(), self.notices.take_rider(form));
@@ -294,9 +310,20 @@ impl Injector {
     /// Gives up on the text and returns its message to the daemon, which delivers it again.
     fn give_up(&mut self, out: &mut Vec<Output>) {
         self.delivering = Delivering::default();
-        match self.text.take().and_then(|text| text.content) {
-            Some(Content::Message(message)) => out.push(Output::Return(message.id, RETURN_MS)),
-            Some(Content::Notice) => {
+        let (content, rider) = match self.text.take() {
+            Some(text) => (text.content, text.rider),
+            None => (None, None),
+        };
+        match content {
+            Some(Content::Message(message)) => {
+                out.push(Output::Return(message.id, RETURN_MS));
+                rider.into_iter().for_each(|notice| self.notify_later(notice));
+            }
+            Some(Content::Notice(notice)) => {
+                out.push(Output::Log("the agent did not get the relay's words".into()));
+                self.notify(notice);
+            }
+            Some(Content::Brief) => {
                 out.push(Output::Log("the agent did not get the relay's words".into()));
             }
             None => {}

@@ -33,7 +33,7 @@ const PRESSES_MAX: u32 = 4;
 /// text that seemed to have left.
 const UNCHANGED_MS: u64 = 1000;
 
-/// A step of a delivery.
+/// A step that follows from a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Type the next text in this form.
@@ -237,9 +237,14 @@ fn settling(seen: &Observation<'_>, typed_at: Moment, since: Moment, now: Moment
     let asks = seen.shown.asks;
     let typed_at = if asks { now } else { typed_at };
     let passes = asks || now.since(typed_at) >= seen.recipe.guard_ms_max;
-    let delay = Step::Delay(asks.then_some(Obstacle::Dialog));
-    let mut steps = vec![delay, Step::PassKeys(passes)];
-    if !asks && seen.is_at_rest(now) && seen.shown.form.is_ok() {
+    let is_empty = seen.shown.form.is_ok();
+    let why = match () {
+        () if asks => Some(Obstacle::Dialog),
+        () if passes && !is_empty => Some(Obstacle::NotShown),
+        () => None,
+    };
+    let mut steps = vec![Step::Delay(why), Step::PassKeys(passes)];
+    if !asks && seen.is_at_rest(now) && is_empty {
         steps.extend(missing(seen, passes, typed_at, now));
     }
     Decision { next: Delivering::Settling { typed_at, since: now }, steps }

@@ -23,6 +23,7 @@ pub(super) struct Notices {
     brief: Option<String>,
     is_brief_typed: bool,
     sentences: Vec<Sentence>,
+    /// The number of further notices that cannot wait.
     omitted: usize,
     /// Whether notices were typed in this turn of the agent. If so, further notices wait for the
     /// next turn.
@@ -86,11 +87,17 @@ impl Notices {
         std::mem::take(&mut self.is_brief_typed)
     }
 
-    /// Adds a notice. One that `can_wait` begins no turn of its own.
+    /// Adds a notice. One that `can_wait` begins no turn of its own, and the first of these makes
+    /// room for one that cannot wait.
     pub(super) fn add(&mut self, text: String, can_wait: bool) {
+        if self.sentences.len() >= NOTICES_MAX
+            && let Some(first) = self.sentences.iter().position(|sentence| sentence.can_wait)
+        {
+            self.sentences.remove(first);
+        }
         if self.sentences.len() < NOTICES_MAX {
             self.sentences.push(Sentence { text, can_wait });
-        } else {
+        } else if !can_wait {
             self.omitted += 1;
         }
     }
@@ -120,13 +127,15 @@ impl Notices {
         self.budget = Budget::default();
     }
 
-    /// Takes the next text for a turn of its own: the brief if it can be typed in this form, then
-    /// all notices as one line.
-    pub(super) fn take(&mut self, now: Moment, form: Form) -> Option<String> {
-        if let Some(brief) = self.brief.take_if(|_| form == Form::Plain) {
-            self.is_brief_typed = true;
-            return Some(brief);
-        }
+    /// Takes the brief if it can be typed in this form.
+    pub(super) fn take_brief(&mut self, form: Form) -> Option<String> {
+        let brief = self.brief.take_if(|_| form == Form::Plain)?;
+        self.is_brief_typed = true;
+        Some(brief)
+    }
+
+    /// Takes all notices as one line, for a turn of their own.
+    pub(super) fn take(&mut self, now: Moment) -> Option<String> {
         self.due_at().filter(|at| *at <= now && self.brief.is_none())?;
         self.is_turn_used = true;
         self.budget.spend(now);

@@ -69,6 +69,8 @@ pub(super) struct Observation<'a> {
     pub(super) key_at: Option<Moment>,
     /// Whether the person's line is empty, according to keys and screen.
     pub(super) is_line_empty: bool,
+    /// Whether the person has typed something since the last Enter, according to the keys.
+    pub(super) has_draft: bool,
     /// Whether a key since the last Enter may have put a line editor into a mode for commands.
     pub(super) may_be_in_command_mode: bool,
     /// Whether the person holds the agent's messages.
@@ -116,7 +118,7 @@ impl Observation<'_> {
         }
     }
 
-    /// Returns the facts in words, each with its source, in the order of their weight.
+    /// Returns the facts in words, each with its source, in the order in which they are looked at.
     pub(super) fn facts(&self, now: Moment) -> Vec<Fact> {
         let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
         let ago = |at: Option<Moment>| match at {

@@ -16,7 +16,7 @@ use crate::{
     keyboard::Reader,
     keys::InputLine,
     obstacle::Obstacle,
-    recipe::{Form, Recipe, Shown, Spot, Turns, text_before_cursor},
+    recipe::{Form, Recipe, Shown, Spot, Turns, Typed, text_before_cursor},
     screen::Screen,
     settings::Settings,
 };
@@ -64,11 +64,12 @@ pub(super) struct Times {
 
 /// The part of an observation that deliveries know.
 pub(super) struct Deliveries<'a> {
+    pub(super) typed: Typed<'a>,
     pub(super) history: &'a History,
     pub(super) text: Option<TextFacts>,
     pub(super) has_next: bool,
-    /// Whether a hook is about to begin a turn.
-    pub(super) may_wake: bool,
+    /// Whether a message was handed over that may begin a turn, or must come again first.
+    pub(super) leases_bar: bool,
 }
 
 impl Observer {
@@ -96,7 +97,7 @@ impl Observer {
         view: &View<'_>,
         deliveries: &Deliveries<'_>,
     ) -> Observation<'a> {
-        let shown = self.shown(view.spot, deliveries.history);
+        let shown = self.shown(view.spot, &deliveries.typed);
         let spot = view.spot;
         let shows_work = self.shows_work(now, &shown);
         let silent_since = self.times.started.filter(|_| self.times.printed.is_none());
@@ -104,7 +105,7 @@ impl Observer {
             recipe: &self.recipe,
             reader: &self.reader,
             is_synchronizing: spot.synchronizing,
-            work: self.work_source(view, deliveries.may_wake, shows_work),
+            work: self.work_source(view, deliveries.leases_bar, shows_work),
             shows_work,
             shown,
             is_recorded_at_work: view.is_at_work,
@@ -117,6 +118,7 @@ impl Observer {
             rests_at: self.rests_at(),
             key_at: self.times.key,
             is_line_empty: self.line.is_empty(&spot.before),
+            has_draft: !self.line.is_untouched(),
             may_be_in_command_mode: self.line.may_take_text_for_commands(),
             is_held: self.is_held,
             handed_out: self.writes.end(),
@@ -127,23 +129,24 @@ impl Observer {
     }
 
     /// Reads the screen as the recipe says.
-    pub(super) fn shown(&self, spot: &Spot, history: &History) -> Shown {
-        self.recipe.read(spot, &self.reader, self.prompts.known(), &history.frames())
+    pub(super) fn shown(&self, spot: &Spot, typed: &Typed<'_>) -> Shown {
+        self.recipe.read(spot, &self.reader, self.prompts.known(), typed)
     }
 
     /// Returns the first source that says that the agent works, or is about to.
-    fn work_source(&self, view: &View<'_>, may_wake: bool, shows_work: bool) -> Option<Source> {
+    fn work_source(&self, view: &View<'_>, leases_bar: bool, shows_work: bool) -> Option<Source> {
         match () {
-            () if self.work.is_at_work() || may_wake => Some(Source::Hooks),
+            () if self.work.is_at_work() || leases_bar => Some(Source::Hooks),
             () if self.is_recorded(view) => Some(Source::Transcript),
             () if shows_work => Some(Source::Screen),
             () => None,
         }
     }
 
-    /// Whether a sign of work on the screen counts. One that stands still does not, once a hook or
-    /// a transcript has stated the end of the turn, nor in a program whose sign moves.
-    fn shows_work(&self, now: Moment, shown: &Shown) -> bool {
+    /// Whether a sign of work on the screen counts. One that has stood still for a while does not,
+    /// if hooks or the CLI's transcript say when a turn ends and none goes on, or if the program's
+    /// sign moves.
+    pub(super) fn shows_work(&self, now: Moment, shown: &Shown) -> bool {
         let Some(row) = &shown.busy else { return false };
         let still_ms = match &self.busy {
             Some((seen, since)) if seen == row => now.since(*since),
@@ -194,15 +197,16 @@ impl Observer {
     }
 
     /// Notes that the child has printed; `screen` contains the output.
-    pub(super) fn printed(&mut self, now: Moment, screen: &Screen, history: &History) {
+    pub(super) fn printed(&mut self, now: Moment, screen: &Screen, typed: &Typed<'_>) {
         self.times.printed = Some(now);
         self.turn.change(now);
         if !self.line.is_untouched() {
             self.line.screen_shows(&text_before_cursor(screen));
         }
         if self.adoption.wants_check(now) {
-            let is_busy = self.shown(&Spot::of(screen), history).busy.is_some();
-            self.adoption.check(now, is_busy);
+            let shown = self.shown(&Spot::of(screen), typed);
+            let shows_work = self.shows_work(now, &shown);
+            self.adoption.check(now, shows_work);
         }
     }
 
@@ -232,14 +236,14 @@ impl Observer {
 
     /// Remembers how a shell's prompt and an empty input line look, if the screen is at rest, and
     /// how long the sign of work has stood still.
-    pub(super) fn learn(&mut self, now: Moment, spot: &Spot, history: &History) {
+    pub(super) fn learn(&mut self, now: Moment, spot: &Spot, typed: &Typed<'_>) {
         if self.is_at_rest(now) {
             self.prompts.learn(&self.reader, spot);
             if self.line.is_untouched() {
                 self.line.remember_empty_look(&spot.before);
             }
         }
-        let row = self.shown(spot, history).busy;
+        let row = self.shown(spot, typed).busy;
         self.busy = row.map(|row| match self.busy.take() {
             Some((before, since)) if before == row => (before, since),
             _ => (row, now),
@@ -285,36 +289,36 @@ impl Observer {
             return false;
         }
         let looks_free = self.recipe.shows_idle()
-            && shown.shows_line()
-            && shown.busy.is_none()
+            && shown.shows_line(!self.line.is_untouched())
+            && !self.shows_work(now, shown)
             && !self.is_recorded(view)
             && self.is_at_rest(now);
         self.work.compare(now, looks_free)
     }
 
     /// Looks at the screen and the foreground for signs of what the agent does.
-    pub(super) fn look(&self, now: Moment, view: &View<'_>, history: &History) -> Look {
+    pub(super) fn look(&self, now: Moment, view: &View<'_>, typed: &Typed<'_>) -> Look {
         let at_work = match () {
             () if self.work.is_at_work() => Some(ActivitySource::Hooks),
             () if self.is_recorded(view) => Some(ActivitySource::Screen),
             () => None,
         };
         Look {
-            shown: self.on_screen(now, view.spot, history),
+            shown: self.on_screen(now, view.spot, typed),
             is_at_rest: self.is_at_rest(now),
             is_recognised: self.recipe.shows_composer(),
             at_work,
         }
     }
 
-    fn on_screen(&self, now: Moment, spot: &Spot, history: &History) -> OnScreen {
+    fn on_screen(&self, now: Moment, spot: &Spot, typed: &Typed<'_>) -> OnScreen {
         if matches!(self.reader, Reader::Shell | Reader::Barred(Obstacle::Shell, _)) {
             return OnScreen::Shell;
         }
         if !matches!(&self.reader, Reader::Agent(name) if *name == self.recipe.name) {
             return OnScreen::Nothing;
         }
-        let shown = self.shown(spot, history);
+        let shown = self.shown(spot, typed);
         match shown.form {
             Err(Obstacle::Dialog) => OnScreen::Dialog,
             _ if self.shows_work(now, &shown) => OnScreen::Busy,

@@ -1,5 +1,5 @@
-//! The ways of a message to the agent other than typing: the agent is told of it between two tool calls
-//! and reads it, or a hook begins a turn with it.
+//! The ways of a message to the agent other than typing: the agent is told of it between two tool
+//! calls and reads it, or a hook begins a turn with it.
 //!
 //! A message that was handed over is leased: it is acknowledged once a prompt or a tool's result
 //! that the CLI's hooks report, or a transcript, holds its whole frame. Without such a record it is
@@ -237,8 +237,8 @@ impl Injector {
         // While a menu is open, a turn would begin in a conversation that may be left. While a turn
         // of the person's may begin, the CLI would give the message the authority of its system.
         let seen = self.observe(now, view, false);
-        let shows_line = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
-        if seen.is_adopting || !shows_line {
+        let is_free = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
+        if seen.is_adopting || !is_free || !seen.shown.shows_line(seen.has_draft) {
             self.hooks.wake_not_before = Some(now.plus(BARRED_MS));
             return None;
         }

@@ -303,6 +303,9 @@ fn waiting_messages_are_reported_with_one_reason() {
             9350 reports first Unhindered
             9350 reports second Unhindered
             9350 reports third Unhindered
+            11150 reports first Waiting(NotShown)
+            11150 reports second Waiting(NotShown)
+            11150 reports third Waiting(NotShown)
         20000 ends
     "#]]);
 }

@@ -14,8 +14,8 @@ pub(super) const ESCAPE_MS: u64 = 50;
 pub(super) const SEQUENCE_MS: u64 = 250;
 
 /// The time for which the rest of a terminal's answer is awaited: over a slow connection, an answer
-/// may come in pieces.
-pub(super) const ANSWER_MS: u64 = 10_000;
+/// may come in pieces. What the person types meanwhile counts as a part of it.
+pub(super) const ANSWER_MS: u64 = 2000;
 
 /// The number of bytes that follow `CSI M`: the button, column and row of an old mouse report.
 const MOUSE_REPORT_BYTES: u8 = 3;
@@ -129,9 +129,11 @@ impl KeyDecoder {
             }
         }
         let is_content = match state {
-            State::String(StringKind::Osc) => before == state && byte.is_ascii_digit(),
-            State::String(StringKind::Dcs) => before == state && b"0123456789>!+$".contains(&byte),
-            State::Csi => before == state && b"?>=<".contains(&byte),
+            _ if before != state => false,
+            State::String(StringKind::Osc) => byte.is_ascii_digit(),
+            State::String(StringKind::Dcs) => b"0123456789>!+$".contains(&byte),
+            State::String(StringKind::Apc) => byte == b'G',
+            State::Csi => byte.is_ascii_digit() || b"?>=<".contains(&byte),
             _ => false,
         };
         self.is_answer |= is_content && now.since(self.escape_at) < ESCAPE_MS;

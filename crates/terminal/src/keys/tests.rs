@@ -54,7 +54,7 @@ fn decoder_waits_only_for_the_rest_of_a_sequence() {
     decoder.next(Moment(1_000), b'x');
     assert_eq!(decoder.expires_at(), None);
     for (start, wait_ms, key) in
-        [("\x1b", ESCAPE_MS, Key::Escape), ("\x1b[1;", SEQUENCE_MS, Key::MayChangeMode)]
+        [("\x1b", ESCAPE_MS, Key::Escape), ("\x1b[", SEQUENCE_MS, Key::MayChangeMode)]
     {
         for byte in start.bytes() {
             assert_eq!(decoder.next(Moment(2_000), byte), None);
@@ -76,6 +76,8 @@ fn rest_of_an_answer_is_awaited_for_long() {
         ("\x1bP1+r54", "4e\x1b\\"),
         ("\x1bP>|xterm", "(370)\x1b\\"),
         ("\x1b[?62;2", "2c"),
+        ("\x1b[12;3", "4R"),
+        ("\x1b_Gi=3", "1;OK\x1b\\"),
     ] {
         for wait_ms in [1, SEQUENCE_MS + 50, ANSWER_MS - 1] {
             let mut line = InputLine::default();

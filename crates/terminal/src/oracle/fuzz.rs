@@ -8,7 +8,7 @@ use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
     oracle::{Fate, Fates, Ticks, is_terminal_answer, typed_lines},
-    recipe::{Book, Reads, Recipe, Shown, Spot},
+    recipe::{Book, Reads, Recipe, Shown, Spot, Typed},
     transcript::{Record, TranscriptId},
 };
 use protocol::{
@@ -522,7 +522,8 @@ impl World {
         let spot = Spot::of(self.side.screen());
         let prompts = [spot.before.clone()];
         let frames: Vec<&str> = self.hexes.iter().map(String::as_str).collect();
-        self.recipe.read(&spot, &self.reader, &prompts, &frames)
+        let typed = Typed { own: frames.last().copied(), frames };
+        self.recipe.read(&spot, &self.reader, &prompts, &typed)
     }
 
     /// Checks a new frame, which must not contain any control keys.
@@ -571,7 +572,9 @@ impl World {
         let expected = match progress {
             Progress::Waiting(why) => {
                 let holds_up = match why {
-                    Obstacle::Dialog | Obstacle::Shell | Obstacle::Nested => true,
+                    Obstacle::Dialog | Obstacle::NotShown | Obstacle::Shell | Obstacle::Nested => {
+                        true
+                    }
                     Obstacle::NoEnterTaken => presses == PRESSES_MAX,
                     _ => !is_open,
                 };

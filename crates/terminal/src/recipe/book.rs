@@ -28,6 +28,7 @@ const PROGRAM_PART_MIN: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Book {
     entries: Vec<Entry>,
+    advice: Vec<String>,
 }
 
 /// An error in recipes.toml.
@@ -146,7 +147,8 @@ struct Entry {
     shell_mode: Option<Vec<String>>,
     /// Texts that the empty input line shows behind the cursor. Faint text is ignored anyway.
     ghosts: Option<Vec<String>>,
-    /// What the composer shows in place of a long paste begins so: `"[Pasted "`.
+    /// The first characters of what the composer shows in place of a long paste; `"[Past"` if
+    /// absent.
     pasted: Option<Vec<String>>,
     /// Words near the cursor while the agent works; with `^` first, at the beginning of a row. If
     /// the composer is known: in place of `busy_status` and `busy_footer`, which say where.
@@ -186,7 +188,7 @@ impl Default for Book {
     fn default() -> Self {
         let recipes = agents::AGENTS.iter().map(|agent| agent.recipe).chain([GENERAL]);
         let entries = recipes.flat_map(|recipe| read(recipe).expect("a test reads all of them"));
-        Self { entries: entries.collect() }
+        Self { entries: entries.collect(), advice: Vec::new() }
     }
 }
 
@@ -197,8 +199,26 @@ impl Book {
     /// If the text is not a valid file of recipes.
     pub fn with(text: &str) -> Result<Self, BookError> {
         let mut entries = read(text)?;
+        let own = entries.len();
         entries.extend(Self::default().entries);
-        Ok(Self { entries })
+        let all: Vec<_> = entries.iter().collect();
+        let has_composer = |entry: &&Entry| merged(&all, &entry.name).composer.is_some();
+        let advice = entries[..own].iter().filter(|entry| entry.busy.is_some());
+        let advice = advice.filter(has_composer).map(|entry| {
+            format!(
+                "the recipe {:?} has busy, which counts above and below the input line: write \
+                 busy_status or busy_footer, whichever is meant",
+                entry.name
+            )
+        });
+        let advice = advice.collect();
+        Ok(Self { entries, advice })
+    }
+
+    /// Returns sentences about keys of a file that still hold, and for which there are better ones.
+    #[must_use]
+    pub fn advice(&self) -> &[String] {
+        &self.advice
     }
 
     /// Returns the recipe for a command line on this system. An unknown version counts as the
@@ -440,6 +460,18 @@ mod tests {
             assert!(!entries.is_empty(), "{}", agent.name);
             assert!(entries.iter().all(|entry| entry.name == agent.name), "{}", agent.name);
         }
+    }
+
+    #[test]
+    fn words_without_a_region_count_in_both_and_are_advised_against() {
+        let text = "[[recipe]]\nname = 'claude'\nbusy = ['Hm']\n\
+            [[recipe]]\nname = 'mine'\ncommands = ['agent']\nbusy = ['Hm']";
+        let book = Book::with(text).unwrap();
+        let [advice] = book.advice() else { panic!("{:?}", book.advice()) };
+        assert!(advice.contains("\"claude\"") && advice.contains("busy_footer"), "{advice}");
+        let patterns = book.named("claude", "linux").patterns;
+        assert_eq!([patterns.busy_status, patterns.busy_footer], [["Hm"], ["Hm"]]);
+        assert!(Book::default().advice().is_empty());
     }
 
     #[test]

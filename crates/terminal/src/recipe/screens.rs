@@ -4,7 +4,7 @@
 //! The first line of a snapshot states the cursor and the screen's modes. Rows follow. The line
 //! below a row may state the columns that are dim or inverse.
 
-use super::{Book, Shown, Spot};
+use super::{Book, Shown, Spot, Typed};
 use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
@@ -60,7 +60,7 @@ const SCREENS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/screens");
 fn shown(command: &str, snapshot: &str) -> Shown {
     let recipe = Book::default().choose(&[command.to_owned()], "linux", None);
     let reader = Reader::Agent(recipe.name.clone());
-    recipe.read(&Spot::of(&screen(snapshot)), &reader, &[], &[])
+    recipe.read(&Spot::of(&screen(snapshot)), &reader, &[], &Typed::default())
 }
 
 #[track_caller]
@@ -145,10 +145,17 @@ fn dialog_below_a_frame_gets_no_key() {
             let text = format!("[relay 1a2b3c from Bob, id 1]\n{body}\n[/relay 1a2b3c]");
             let recipe = Book::default().choose(&[command.to_owned()], "linux", None);
             let reader = Reader::Agent(recipe.name.clone());
+            let typed = Typed { frames: vec!["1a2b3c"], own: Some("1a2b3c") };
             let spot = Spot::of(&screen(&beginning_with(&text, &snapshot)));
-            let shown = recipe.read(&spot, &reader, &[], &["1a2b3c"]);
+            let shown = recipe.read(&spot, &reader, &[], &typed);
             assert!(shown.asks && !shown.holds_own, "{name} below {body:?}: {shown:?}");
             assert_eq!(shown.form, Err(Obstacle::Dialog), "{name} below {body:?}");
+            // Some programs leave the cursor where they painted last.
+            let row = text.lines().count() - 1;
+            let before = "[/relay 1a2b3c]".to_owned();
+            let behind = Spot { before, after: String::new(), at: ' ', row, ..spot };
+            let shown = recipe.read(&behind, &reader, &[], &typed);
+            assert!(!shown.holds_own, "{name} below {body:?}: {shown:?}");
             tried += 1;
         }
     }

@@ -6,7 +6,7 @@
 
 use super::{
     Form, Reads, Recipe, Spot,
-    spot::{is_line, shows},
+    spot::{MARK_ROWS, is_line, shows},
 };
 use crate::{dialog, keyboard::Reader, obstacle::Obstacle};
 
@@ -15,9 +15,6 @@ const STATUS_ROWS: usize = 6;
 
 /// The most rows of a composer.
 const COMPOSER_ROWS: usize = 20;
-
-/// The most rows over which the mark at the end of a frame is spread.
-const MARK_ROWS: usize = 3;
 
 /// A reading of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,15 +27,31 @@ pub struct Shown {
     pub holds_own: bool,
     /// Whether the program asks its person something, which an Enter would answer.
     pub asks: bool,
+    /// Whether the composer begins above the cursor's row.
+    pub is_multirow: bool,
     /// The row that says that the agent works.
     pub busy: Option<String>,
 }
 
+/// The frames that were typed here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Typed<'a> {
+    /// The digits of the last frames.
+    pub frames: Vec<&'a str>,
+    /// The digits of the one that is on its way, or may still be in the composer.
+    pub own: Option<&'a str>,
+}
+
 impl Shown {
-    /// Whether the input line is shown, empty or begun.
+    /// Whether the input line is shown, empty or begun. In a line of several rows the person must
+    /// have typed something: other rows of the screen may look like one.
     #[must_use]
-    pub(crate) fn shows_line(&self) -> bool {
-        matches!(self.form, Ok(_) | Err(Obstacle::HalfTyped))
+    pub(crate) fn shows_line(&self, has_draft: bool) -> bool {
+        match self.form {
+            Ok(_) => true,
+            Err(Obstacle::HalfTyped) => has_draft || !self.is_multirow,
+            Err(_) => false,
+        }
     }
 }
 
@@ -52,15 +65,26 @@ struct Composer<'a> {
 
 impl Recipe {
     /// Reads the screen of the program that reads the terminal. `prompts` are the prompts at which
-    /// a command begins in the shell; `frames` are the digits of the frames that were typed here,
-    /// with the one on its way, or the last one, at the end.
+    /// a command begins in the shell.
     #[must_use]
-    pub fn read(&self, spot: &Spot, reader: &Reader, prompts: &[String], frames: &[&str]) -> Shown {
+    pub fn read(
+        &self,
+        spot: &Spot,
+        reader: &Reader,
+        prompts: &[String],
+        typed: &Typed<'_>,
+    ) -> Shown {
+        let mut foreign = spot.without(&typed.frames);
         let composer = self.composer(spot);
-        let foreign = spot.without(frames);
-        let asks = self.asks(&foreign, spot.yes_or_no, composer.as_ref());
+        // A text that is not painted to its end, or goes on above the screen.
+        if let (Some(composer), Some(hex)) = (&composer, typed.own)
+            && spot.rows[composer.row].contains(&format!("[relay {hex} "))
+        {
+            foreign[composer.row..=spot.row].fill("");
+        }
+        let asks = self.asks(&foreign, spot, composer.as_ref());
         let holds_own = match self.shows_composer() {
-            true => frames.last().is_some_and(|hex| self.holds(spot, hex)),
+            true => typed.own.is_some_and(|hex| self.holds(spot, &foreign, hex)),
             false => !asks,
         };
         let asks = asks && !holds_own;
@@ -68,6 +92,7 @@ impl Recipe {
             form: self.form(spot, reader, prompts, asks, composer.as_ref()),
             holds_own,
             asks,
+            is_multirow: composer.as_ref().is_some_and(|composer| composer.row < spot.row),
             busy: self.busy_row(&foreign, spot, composer.as_ref()).map(str::to_owned),
         }
     }
@@ -120,6 +145,11 @@ impl Recipe {
         let below = spot.rows.get(spot.row + 1).map_or("", |row| row.trim_end());
         let is_footer = shows([below], &self.patterns.busy_footer);
         let continues = self.is_indented(below) && !below.trim().starts_with(is_line) && !is_footer;
+        // Each row of such a composer begins with the prompt.
+        let above = spot.row.checked_sub(1).and_then(|row| spot.rows.get(row));
+        let frames = self.patterns.composer.iter().filter(|prompt| prompt.starts_with('^'));
+        let mut above = frames.filter_map(|prompt| strip_prompt(prompt, above?));
+        let continues = continues || above.any(|text| !text.trim().is_empty());
         let is_empty = composer.row == spot.row && composer.text.is_empty() && !continues;
         let ends_empty = spot.after.is_empty() || self.patterns.ghosts.contains(&spot.after);
         if is_empty && ends_empty { Ok(Form::Plain) } else { Err(Obstacle::HalfTyped) }
@@ -129,10 +159,13 @@ impl Recipe {
     /// rows. A dialog that looks like the composer, with blanks or a menu's entry in it, is none.
     fn composer<'a>(&self, spot: &'a Spot) -> Option<Composer<'a>> {
         let Patterns { composer: prompts, dialog, .. } = &self.patterns;
+        let below = |row: usize| spot.rows.get(row + 1..).unwrap_or_default();
+        let asks_below = |row| shows(below(row).iter().map(String::as_str), dialog);
         if let Some(text) = after_prompt(prompts, &spot.before) {
             let is_blank = !text.is_empty() && text.trim().is_empty();
             let is_entry = [text, &spot.after].into_iter().any(dialog::is_entry);
-            let asks = (is_blank || is_entry) && shows(spot.near(), dialog);
+            let near = spot.rows[spot.near()..].iter().map(String::as_str);
+            let asks = (is_blank && shows(near, dialog)) || (is_entry && asks_below(spot.row));
             return (!asks).then_some(Composer { row: spot.row, text });
         }
         if !self.is_indented(&spot.before) {
@@ -142,21 +175,28 @@ impl Recipe {
         let mut rows = above.skip_while(|(_, row)| row.trim().is_empty() || self.is_indented(row));
         let (row, first) = rows.next()?;
         let text = after_prompt(prompts, first).filter(|text| !text.trim().is_empty())?;
-        let asks = shows(spot.rows[row..].iter().map(String::as_str), dialog);
-        (!asks).then_some(Composer { row, text })
+        (!asks_below(spot.row)).then_some(Composer { row, text })
     }
 
     /// Whether a row begins as far from the margin as the text behind the composer's prompt.
     fn is_indented(&self, row: &str) -> bool {
-        let widths = self.patterns.composer.iter().map(|prompt| prompt.chars().count());
+        let prompts = self.patterns.composer.iter().map(|prompt| prompt.trim_start_matches('^'));
+        let widths = prompts.map(|prompt| prompt.chars().count());
         let width = widths.min().unwrap_or_default();
         width > 0 && row.chars().take_while(|c| *c == ' ').count() >= width
     }
 
     /// Whether the composer holds the frame with these digits, or the word that the program shows
-    /// in place of a long paste, and the cursor follows it.
-    fn holds(&self, spot: &Spot, hex: &str) -> bool {
+    /// in place of a long paste, and nothing else. The cursor follows it, and nothing below it asks
+    /// the person something.
+    fn holds(&self, spot: &Spot, foreign: &[&str], hex: &str) -> bool {
         let Some((row, last)) = spot.bracketed_row() else { return false };
+        let below = foreign.get(row + 1..).unwrap_or_default();
+        if dialog::menu_row(foreign).is_some_and(|menu| menu > row)
+            || shows(below.iter().copied(), &self.patterns.dialog)
+        {
+            return false;
+        }
         let text = |row: &str| -> String {
             let text = after_prompt(&self.patterns.composer, row).unwrap_or(row);
             text.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
@@ -170,19 +210,24 @@ impl Recipe {
             ending == end || ending == end.replace(' ', "")
         });
         let last = text(last);
-        is_end || self.patterns.pasted.iter().any(|word| last.starts_with(&**word))
+        let is_word = last.find(']') == Some(last.len() - 1);
+        is_end || (is_word && self.patterns.pasted.iter().any(|word| last.starts_with(&**word)))
     }
 
     /// Whether the program asks something. Where the composer is shown, a menu above it belongs to
-    /// the conversation. `foreign` are the rows that hold no frame of ours.
-    fn asks(&self, foreign: &[&str], yes_or_no: bool, composer: Option<&Composer<'_>>) -> bool {
-        let menu = dialog::menu_row(foreign);
+    /// the conversation, and one in it to the draft, unless words of a dialog stand below it.
+    /// `foreign` are the rows that show no frame of ours.
+    fn asks(&self, foreign: &[&str], spot: &Spot, composer: Option<&Composer<'_>>) -> bool {
+        let dialog = &self.patterns.dialog;
+        let Some(menu) = dialog::menu_row(foreign) else {
+            let near = foreign[spot.near()..].iter().copied();
+            return composer.is_none() && (spot.yes_or_no || shows(near, dialog));
+        };
+        let below = || foreign.get(spot.row + 1..).unwrap_or_default().iter().copied();
         match composer {
-            Some(composer) => menu.is_some_and(|row| row >= composer.row),
-            None => {
-                let near = foreign.iter().copied();
-                menu.is_some() || yes_or_no || shows(near, &self.patterns.dialog)
-            }
+            Some(composer) if menu < composer.row => false,
+            Some(_) if menu <= spot.row => shows(below(), dialog),
+            _ => true,
         }
     }
 
@@ -197,9 +242,10 @@ impl Recipe {
             rows.iter().copied().find(|row| shows([*row], words))
         };
         let Some(composer) = composer else {
+            let near = &foreign[spot.near()..];
             return [busy, busy_status, busy_footer]
                 .into_iter()
-                .find_map(|words| find(foreign, words));
+                .find_map(|words| find(near, words));
         };
         let status = &foreign[composer.row.saturating_sub(STATUS_ROWS)..composer.row];
         let footer = foreign.get(spot.row + 1..).unwrap_or_default();

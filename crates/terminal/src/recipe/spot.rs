@@ -1,12 +1,9 @@
-//! The spot, which is the part of the screen around the cursor, where a text would be typed.
+//! The spot: the cursor, where a text would be typed, and the rows of the screen.
 
 use crate::{
     dialog,
     screen::{Screen, StyledChar},
 };
-
-/// The number of rows above the cursor that belong to the spot, with all rows below the cursor.
-const ROWS_ABOVE: usize = 20;
 
 /// The number of rows above the cursor that are searched for words which may stand anywhere.
 const ROWS_NEAR: usize = 10;
@@ -15,10 +12,13 @@ const ROWS_NEAR: usize = 10;
 /// composer took for line breaks.
 const BLANK_ROWS: usize = 4;
 
+/// The most rows over which the mark at the end of a frame is spread.
+pub(super) const MARK_ROWS: usize = 3;
+
 /// Some prompts contain it. It counts as a blank.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// The part of a screen from which a recipe decides whether a text may be typed.
+/// What a recipe reads from a screen to decide whether a text may be typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
     /// The text before the cursor in its row.
@@ -27,9 +27,9 @@ pub struct Spot {
     pub at: char,
     /// The text after the cursor in its row, without faint text and outer blanks.
     pub after: String,
-    /// The rows around the cursor.
+    /// The screen's rows.
     pub rows: Vec<String>,
-    /// The cursor's row among them.
+    /// The cursor's row.
     pub row: usize,
     /// Whether the cursor is visible.
     pub cursor_visible: bool,
@@ -65,14 +65,13 @@ impl Spot {
         let cursor = screen.cursor();
         let row = screen.styled_row(cursor.row);
         let before = text(&row, cursor.column);
-        let first = cursor.row.saturating_sub(ROWS_ABOVE);
-        let rows = (first..screen.size().1).map(|index| screen.row(index).text);
+        let rows = (0..screen.size().1).map(|index| screen.row(index).text);
         Self {
             yes_or_no: dialog::asks_yes_or_no(&before),
             before,
             after: after(&row[cursor.column.min(row.len())..]),
             rows: rows.map(|row| row.replace(NO_BREAK_SPACE, " ")).collect(),
-            row: cursor.row - first,
+            row: cursor.row,
             at: row.get(cursor.column).map_or(' ', |cell| cell.character),
             cursor_visible: cursor.visible,
             alternate: screen.alternate(),
@@ -100,30 +99,40 @@ impl Spot {
         nearest.filter(|(_, text)| is_bracketed(text))
     }
 
-    /// Returns the rows near the cursor.
-    pub(super) fn near(&self) -> impl Iterator<Item = &str> {
-        self.rows.iter().skip(self.row.saturating_sub(ROWS_NEAR)).map(String::as_str)
+    /// Returns the first row of those near the cursor.
+    pub(super) fn near(&self) -> usize {
+        self.row.saturating_sub(ROWS_NEAR).min(self.rows.len())
     }
 
     /// Returns the rows, with blank ones in place of those that show the frames with these digits.
-    /// The last frame may be unfinished: it ends at the cursor then.
+    /// A frame of which only the first row is seen may go on in any row, so nothing else is left
+    /// out.
     pub(super) fn without(&self, frames: &[&str]) -> Vec<&str> {
         let mut rows: Vec<&str> = self.rows.iter().map(String::as_str).collect();
-        for (number, hex) in frames.iter().enumerate() {
-            let (begin, end) = (format!("[relay {hex} "), format!("[/relay {hex}]"));
+        for hex in frames {
+            let begin = format!("[relay {hex} ");
             let first = self.rows.iter().rposition(|row| row.contains(&begin));
-            let from = first.unwrap_or_default();
-            let ends = self.rows[from..].iter().position(|row| row.contains(&end));
-            let is_last = number + 1 == frames.len();
-            let last = match (first, ends) {
-                (_, Some(at)) => from + at,
-                (Some(first), None) if is_last => self.row.max(first),
-                (Some(first), None) => first,
-                (None, None) => continue,
-            };
-            rows[from..=last].fill("");
+            let last = self.last_row_of(hex, first.unwrap_or_default());
+            match (first, last) {
+                (first, Some(last)) => rows[first.unwrap_or_default()..=last].fill(""),
+                (Some(first), None) => rows[first] = "",
+                (None, None) => {}
+            }
         }
         rows
+    }
+
+    /// Returns the row in which the mark at the end of a frame ends. A narrow program breaks it.
+    fn last_row_of(&self, hex: &str, from: usize) -> Option<usize> {
+        let end = format!("[/relay{hex}]");
+        let solid = |text: &str| -> String {
+            text.chars().filter(|c| !c.is_whitespace() && !is_line(*c)).collect()
+        };
+        let rows: Vec<_> = self.rows.iter().map(|row| solid(row)).collect();
+        (from..rows.len()).find(|last| {
+            let first = last.saturating_sub(MARK_ROWS - 1).max(from);
+            rows[*last].ends_with(']') && rows[first..=*last].concat().contains(&end)
+        })
     }
 
     /// Whether a shell's line editor waits for a command. A line editor turns bracketed paste on

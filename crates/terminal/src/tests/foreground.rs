@@ -110,7 +110,7 @@ fn unknown_reader_gets_no_text() {
 #[test]
 fn output_of_a_nested_wrapper_is_not_sent() {
     check(expect![[r#"
-        run bash
+        run agent
         0 prints ->relay:Bob <<<before>>>\r\n$\srun\r\n
             250 sends 0: OutgoingMessage { to: "Bob", topic: None, thread: None, kind: "message", body: "before", data: None, meta: None, reply_to: None }
         400 inner begins
@@ -128,7 +128,7 @@ fn output_of_a_nested_wrapper_is_not_sent() {
 #[test]
 fn output_after_a_killed_inner_run_is_sent_once_the_foreground_has_shown_its_end() {
     check(expect![[r#"
-        run bash
+        run agent
         0 inner begins
         10 foreground relay
         2000 foreground self
@@ -142,7 +142,7 @@ fn output_after_a_killed_inner_run_is_sent_once_the_foreground_has_shown_its_end
 #[test]
 fn output_of_an_inner_run_without_marks_is_not_sent_once_the_foreground_has_shown_its_start() {
     check(expect![[r#"
-        run bash
+        run agent
         0 foreground relay
         2000 prints ->relay:Bob <<<inside>>>\r\nsome text\r\n
         3000 foreground self

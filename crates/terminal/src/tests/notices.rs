@@ -22,6 +22,17 @@ fn printed_message_is_sent() {
     "#]]);
 }
 
+/// A shell shows the output of all that it runs, such as a file or another program's log.
+#[test]
+fn output_of_a_shell_is_not_sent() {
+    check(expect![[r#"
+        run bash
+        0 prints \e[?2004h$\s
+        1000 prints cat notes\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
+        9000 ends
+    "#]]);
+}
+
 #[test]
 fn reply_carries_the_whole_delivery_id() {
     check(expect![[r#"
@@ -121,18 +132,20 @@ fn notices_do_not_drive_an_agent() {
 #[test]
 fn notices_are_typed_once_a_turn() {
     check(expect![[r#"
-        run bash
-        0 prints \e[?2004h$\s
-        1000 prints say\r\n->relay:Bobb <<<\r\nhello>>>\r\n$\s
+        run claude
+        0 prints \e[?2004h❯\s
+        0 started
+        1000 prints \r\n->relay:Bobb <<<\r\nhello>>>\r\n❯\s
             1250 sends 0: OutgoingMessage { to: "Bobb", topic: None, thread: None, kind: "message", body: "hello", data: None, meta: None, reply_to: None }
         1700 undelivered 0 UNKNOWN_AGENT nobody of that name was ever here; Ann and Bob are.
             1700 logs the agent's message to Bobb was not delivered: nobody of that name was ever here; Ann and Bob are
-            1700 types \e[200~: <<'relay-789200'\n[relay 789200 from @relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\n[/relay 789200]\nrelay-789200\e[201~
-            1730 types \r
-        9000 prints x\r\n->relay:Bob <<<\r\nnever closed\r\n$\s
+            1700 types \e[200~[relay 789200 from \@relay] The relay wrote this, not your user.\nYour message to Bobb ("hello") was not delivered: nobody of that name was ever here; Ann and Bob are. Check the name and send it again.\n[/relay 789200]\e[201~
+        1750 prints \r\e[2K❯\s[relay 789200 from\r\n\s\s[/relay 789200]
+            1810 types \r
+        1900 prints \r\n●\sok\r\n\r\n❯\s
+        9000 prints \r\n->relay:Bob <<<\r\nnever closed\r\n❯\s
             9350 logs Not sent: the message that begins with `->relay:Bob <<<` was never closed; write ->relay:NAME <<< at the start of a line, then the text, and end its last line with >>>.
-            9350 types \e[200~: <<'relay-41f6aa'\n[relay 41f6aa from @relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->\relay:Bob <<<` was never closed; write ->\relay:NAME <<< at the start of a line, then the text, and end its last line with >>\>.\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 41f6aa]\nrelay-41f6aa\e[201~
-            9380 types \r
+            9350 types \e[200~[relay 41f6aa from \@relay] The relay wrote this, not your user.\nNot sent: the message that begins with `->\relay:Bob <<<` was never closed; write ->\relay:NAME <<< at the start of a line, then the text, and end its last line with >>\>.\n(Write these marks without the backslash inside them: it keeps this text from being read as a message of yours.)\n[/relay 41f6aa]\e[201~
         20000 ends
     "#]]);
     check(expect![[r#"

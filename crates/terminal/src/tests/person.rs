@@ -257,7 +257,7 @@ fn line_feed_does_not_submit_in_a_multiline_editor() {
             2100 message Ann: hello
             30000 state
             31000 keys the tests\r
-            31001 prints the tests\r\n\s\s┃\s\s
+            31001 prints \e[2J\e[H\s\s┃\s\s
             39000 state"
         ));
         assert!(outputs.contains("30000 1 waiting, 0 typed: a line is half typed"), "{outputs}");

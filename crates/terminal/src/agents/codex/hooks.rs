@@ -5,6 +5,7 @@ use crate::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, shell_line, s
 use protocol::{hook::Point, secret::hash_text};
 use serde_json::json;
 use sha2::{Digest, Sha256};
+use toml::{Table, Value};
 
 pub(super) const HOOKS: Hooks = Hooks {
     since_version: "0.169",
@@ -86,34 +87,79 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     if let Some(word) = subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE) {
         return Err(Unarmed::NotInteractive(word.to_owned()));
     }
-    if arming.arguments.iter().any(|word| sets_hooks(word)) {
-        return Err(Unarmed::OwnHooks);
-    }
-    let (mut arguments, mut trust) = (Vec::new(), Vec::new());
+    let (mut hooks, rest) = take_hooks(arming.arguments).ok_or(Unarmed::OwnHooks)?;
+    let mut state = table(hooks.remove("state")).ok_or(Unarmed::OwnHooks)?;
     for (event, _) in HOOKS.events {
         let command = shell_line(&(arming.command)(event));
-        let text = toml::Value::from(command.as_str());
-        let hook = format!("hooks.{event}=[{{hooks=[{{type=\"command\",command={text}}}]}}]");
-        arguments.extend(["-c".to_owned(), hook]);
+        let list = hooks.entry(*event).or_insert_with(|| Value::Array(Vec::new()));
+        let list = list.as_array_mut().ok_or(Unarmed::OwnHooks)?;
         let event = snake_case(event);
-        let hash = hash(&event, &command);
-        trust.push(format!(
-            "\"/<session-flags>/config.toml:{event}:0:0\"={{trusted_hash=\"{hash}\"}}"
-        ));
+        let key = format!("/<session-flags>/config.toml:{event}:{}:0", list.len());
+        state.insert(key, table_of([("trusted_hash", hash(&event, &command).into())]));
+        let hook = table_of([("type", "command".into()), ("command", command.into())]);
+        list.push(table_of([("hooks", Value::Array(vec![hook]))]));
     }
-    arguments.extend(["-c".to_owned(), format!("hooks.state={{{}}}", trust.join(","))]);
-    arguments.extend(arming.arguments.iter().cloned());
+    hooks.insert("state".to_owned(), Value::Table(state));
+    let set = |(key, value)| ["-c".to_owned(), format!("hooks.{key}={value}")];
+    let mut arguments: Vec<_> = hooks.into_iter().flat_map(set).collect();
+    arguments.extend(rest);
     Ok(Armed { arguments, ..Armed::default() })
 }
 
-/// Whether a word is a value of `--config`, or the whole option, that sets hooks. It would replace
-/// ours.
-fn sets_hooks(word: &str) -> bool {
-    let values = [Some(word), word.strip_prefix("--config="), word.strip_prefix("-c")];
-    values.into_iter().flatten().any(|value| {
-        let key = value.trim_start_matches('=').trim_start().strip_prefix("hooks");
-        key.is_some_and(|rest| rest.trim_start().starts_with(['.', '=']))
-    })
+fn table_of<const N: usize>(members: [(&str, Value); N]) -> Value {
+    Value::Table(members.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
+}
+
+/// Returns a table, or an empty one in place of nothing. `None` for another value.
+fn table(value: Option<Value>) -> Option<Table> {
+    match value {
+        Some(Value::Table(table)) => Some(table),
+        Some(_) => None,
+        None => Some(Table::new()),
+    }
+}
+
+/// Returns the hooks that arguments set by `--config`, and the other arguments. `None` if Codex
+/// would read these hooks in another way than we do.
+fn take_hooks(arguments: &[String]) -> Option<(Table, Vec<String>)> {
+    let (mut hooks, mut rest) = (Table::new(), Vec::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            rest.push(word.clone());
+            rest.extend(words.cloned());
+            break;
+        }
+        let is_option = word == "-c" || word == "--config";
+        let value = if is_option { words.next() } else { None };
+        let joined = word.strip_prefix("--config=").or_else(|| word.strip_prefix("-c"));
+        let setting = value.map(String::as_str).or(joined).unwrap_or_default();
+        if sets_hooks(setting) {
+            let setting: Table = toml::from_str(setting.trim_start_matches('=')).ok()?;
+            merge(&mut hooks, table(setting.get("hooks").cloned())?);
+        } else {
+            rest.push(word.clone());
+            rest.extend(value.cloned());
+        }
+    }
+    Some((hooks, rest))
+}
+
+/// Adds settings to earlier ones, as Codex does: a later value replaces an earlier one, and tables
+/// are merged.
+fn merge(earlier: &mut Table, later: Table) {
+    for (key, value) in later {
+        match (earlier.get_mut(&key), value) {
+            (Some(Value::Table(earlier)), Value::Table(later)) => merge(earlier, later),
+            (_, value) => drop(earlier.insert(key, value)),
+        }
+    }
+}
+
+/// Whether a value of `--config` sets hooks.
+fn sets_hooks(setting: &str) -> bool {
+    let key = setting.trim_start_matches('=').trim_start().strip_prefix("hooks");
+    key.is_some_and(|rest| rest.trim_start().starts_with(['.', '=']))
 }
 
 /// Returns the hash by which Codex knows a hook: the SHA-256 of its definition as JSON, with sorted
@@ -144,19 +190,52 @@ mod tests {
         arm(&Arming::of(&arguments, "run"))
     }
 
+    /// Returns the values of `-c hooks.KEY=…` among arguments.
+    fn given(arguments: &[String]) -> Table {
+        let mut hooks = Table::new();
+        for word in arguments.iter().filter(|word| sets_hooks(word)) {
+            let setting: Table = toml::from_str(word).unwrap();
+            merge(&mut hooks, setting["hooks"].as_table().unwrap().clone());
+        }
+        hooks
+    }
+
+    const COMMAND: &str = r"'/a b/it'\''s' 'PostToolUse'";
+
     #[test]
     fn each_hook_comes_with_its_hash() {
         let Armed { arguments, .. } = armed(&["resume", "--last"]).unwrap();
         assert_eq!(arguments[arguments.len() - 2..], ["resume", "--last"]);
-        let command = r"'/a b/it'\''s' 'PostToolUse'";
-        let hook = arguments.iter().find_map(|word| word.strip_prefix("hooks.PostToolUse="));
-        let hook: toml::Table = toml::from_str(&format!("x={}", hook.unwrap())).unwrap();
-        assert_eq!(hook["x"][0]["hooks"][0]["command"].as_str(), Some(command));
-        let state = &arguments[2 * HOOKS.events.len() + 1];
-        let hash = hash("post_tool_use", command);
-        let trust = format!("config.toml:post_tool_use:0:0\"={{trusted_hash=\"{hash}\"}}");
+        let hooks = given(&arguments);
+        assert_eq!(hooks["PostToolUse"][0]["hooks"][0]["command"].as_str(), Some(COMMAND));
+        let hash = hash("post_tool_use", COMMAND);
         assert!(hash.starts_with("sha256:"), "{hash}");
-        assert!(state.contains(&trust), "{state}");
+        let trusted = &hooks["state"]["/<session-flags>/config.toml:post_tool_use:0:0"];
+        assert_eq!(trusted["trusted_hash"].as_str(), Some(&*hash));
+    }
+
+    #[test]
+    fn own_hooks_of_the_arguments_are_kept() {
+        let own = r#"hooks.PostToolUse=[{hooks=[{type="command",command="mine"}]}]"#;
+        let trust = r#"hooks.state={"a"={trusted_hash="b"}}"#;
+        for words in [
+            vec!["-c", own, "-c", trust, "-m", "x"],
+            vec![&*format!("--config={own}"), &*format!("-c{trust}"), "-m", "x"],
+            vec!["-c", "hooks={Stop=[], PostToolUse=[]}", "--config", own, "-c", trust, "-m", "x"],
+        ] {
+            let Armed { arguments, .. } = armed(&words).unwrap();
+            assert_eq!(arguments[arguments.len() - 2..], ["-m", "x"], "{words:?}");
+            let hooks = given(&arguments);
+            let commands: Vec<_> = hooks["PostToolUse"].as_array().unwrap().iter().collect();
+            assert_eq!(commands.len(), 2, "{hooks:?}");
+            assert_eq!(commands[0]["hooks"][0]["command"].as_str(), Some("mine"));
+            assert_eq!(commands[1]["hooks"][0]["command"].as_str(), Some(COMMAND));
+            let state = &hooks["state"];
+            assert_eq!(state["a"]["trusted_hash"].as_str(), Some("b"));
+            let hash = hash("post_tool_use", COMMAND);
+            let trusted = &state["/<session-flags>/config.toml:post_tool_use:1:0"];
+            assert_eq!(trusted["trusted_hash"].as_str(), Some(&*hash));
+        }
     }
 
     #[test]
@@ -168,10 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn own_hooks_of_the_arguments_stay_alone() {
-        for word in ["hooks.Stop=[]", "hooks = {}", "--config=hooks.state={}", "-chooks.Stop=[]"] {
+    fn hooks_that_are_not_understood_stay_alone() {
+        for word in ["hooks.Stop=yes", "hooks = 1", "hooks.state=[]", "hooks.Stop=\"x\""] {
             assert_eq!(armed(&["-c", word]), Err(Unarmed::OwnHooks), "{word}");
         }
-        assert!(armed(&["-c", "hooksy=1", "hooks are fine"]).is_ok());
+        assert!(armed(&["-c", "hooksy=1", "hooks are fine", "--", "-c", "hooks=1"]).is_ok());
     }
 }

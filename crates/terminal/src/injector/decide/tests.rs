@@ -18,7 +18,7 @@ fn recipe(command: &str) -> Recipe {
 }
 
 fn shows(form: Result<Form, Obstacle>) -> Shown {
-    Shown { form, holds_own: false, asks: false, busy: None }
+    Shown { form, holds_own: false, asks: false, is_multirow: false, busy: None }
 }
 
 /// An idle agent at rest with an empty composer, and a message that waits.
@@ -40,6 +40,7 @@ fn ready(recipe: &Recipe) -> Observation<'_> {
         rests_at: Some(Moment(2)),
         key_at: None,
         is_line_empty: true,
+        has_draft: false,
         may_be_in_command_mode: false,
         is_held: false,
         handed_out: 70,
@@ -221,12 +222,14 @@ fn text_that_is_not_shown_waits_and_is_given_up() {
         let typed_at = Moment(100_000 - ms);
         assert_eq!(decision.next, Delivering::Settling { typed_at, since: NOW });
     }
+    let not_shown = [Step::Delay(Some(Obstacle::NotShown)), pass];
+    let draft = Observation { shown: shows(Err(Obstacle::HalfTyped)), ..ready(&recipe) };
+    assert_eq!(steps(&draft, settling(98_000)), not_shown);
+    assert_eq!(steps(&draft, settling(98_001)), [delay, keep]);
     let gone = [delay, pass];
-    for change in [
-        (&|seen: &mut Observation<'_>| seen.shows_work = true) as Change<'_>,
-        &|seen| seen.rests_at = Some(NOW.plus(1)),
-        &|seen| seen.shown = shows(Err(Obstacle::NoPrompt)),
-    ] {
+    for change in [(&|seen: &mut Observation<'_>| seen.shows_work = true) as Change<'_>, &|seen| {
+        seen.rests_at = Some(NOW.plus(1))
+    }] {
         let mut seen = ready(&recipe);
         change(&mut seen);
         assert_eq!(steps(&seen, settling(1)), gone, "{seen:?}");
