@@ -344,7 +344,7 @@ fn spawned_agent_runs_without_a_terminal_and_takes_the_size_of_the_driver() {
     assert_eq!(bob.expect("ACK")["payload"]["state"], "accepted");
     let mut drive = attach(&sandbox, SIZE, &[]);
     drive.wait_for("for the spawned one");
-    drive.press("printf -- '->relay:Bob <<<\\nheard>>>\\n'\r");
+    drive.press(&format!("{} send Bob heard\r", env!("CARGO_BIN_EXE_agent-relay")));
     assert_eq!(bob.expect("DELIVER")["payload"]["body"], "heard");
 
     let twice = run(&sandbox, &["spawn", "ann", "--", "cat"], FAILED);

@@ -28,7 +28,7 @@ fn inner_run_sends_once_while_messages_to_the_outer_wait() {
     assert_eq!(received, [(&json!("Inner"), &json!("hello"))]);
 }
 
-/// Checks that messages printed before and after `command` arrive once and in order.
+/// Checks that messages sent before and after `command` arrive once and in order.
 fn check_outer_sends_around(command: &str, shown: &str, inner: Option<&str>) {
     let Some(mut stage) = Stage::start(&OUTER) else { return };
     let mut bob = stage.sandbox.join("Bob");
@@ -41,7 +41,7 @@ fn check_outer_sends_around(command: &str, shown: &str, inner: Option<&str>) {
             let received = (&delivered["from"], &delivered["payload"]["body"]);
             assert_eq!(received, (&json!(expected.0), &json!(expected.1)));
         };
-    let say = |text: &str| format!("echo '->relay:Bob <<<{text}>>>'; echo and on\r");
+    let say = |text: &str| format!("{{relay}} send Bob {text}\r");
     press_and_receive(&mut stage, &say("before"), "$", Some(("Ann", "before")));
     press_and_receive(
         &mut stage,
