@@ -403,7 +403,7 @@ const TOY_RECIPE: &str = r#"
 name = "toy"
 commands = ["toy"]
 composer = ["❯ "]
-busy = ["^working"]
+busy_status = ["^working"]
 "#;
 
 fn write_files(sandbox: &Sandbox, files: &[(&str, File)]) {

@@ -49,7 +49,7 @@ name = "stand-in"
 commands = ["claude", "codex", "my-agent"]
 composer = ["❯ "]
 dialog = ["1. Yes"]
-busy = ["^working"]
+busy_status = ["^working"]
 "#;
 
 /// A command and what it prints.
