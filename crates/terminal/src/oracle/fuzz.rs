@@ -575,7 +575,8 @@ impl World {
                     Obstacle::Dialog | Obstacle::NotShown | Obstacle::Shell | Obstacle::Nested => {
                         true
                     }
-                    Obstacle::NoEnterTaken => presses == PRESSES_MAX,
+                    // After keys of the person, the Enter is not pressed again.
+                    Obstacle::NoEnterTaken => presses > 0,
                     _ => !is_open,
                 };
                 holds_up && fate == Fate::Waiting
