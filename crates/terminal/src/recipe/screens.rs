@@ -125,6 +125,10 @@ fn dialog_gets_no_text() {
         "qwen-dialog-shell",
         "copilot-dialog-permission",
         "copilot-dialog-question",
+        "codex-dialog-command",
+        "codex-dialog-command-at-left",
+        "codex-dialog-command-at-menu",
+        "codex-dialog-command-in-menu",
     ] {
         check(name, "Dialog");
     }
@@ -159,7 +163,7 @@ fn dialog_below_a_frame_gets_no_key() {
             tried += 1;
         }
     }
-    assert!(tried >= 10 * BODIES.len(), "{tried}");
+    assert!(tried >= 14 * BODIES.len(), "{tried}");
 }
 
 /// Returns a snapshot with these rows at its beginning.

@@ -158,14 +158,14 @@ impl Recipe {
     /// Finds the composer. Its prompt is in the cursor's row, or above it if the draft has several
     /// rows. A dialog that looks like the composer, with blanks or a menu's entry in it, is none.
     fn composer<'a>(&self, spot: &'a Spot) -> Option<Composer<'a>> {
-        let Patterns { composer: prompts, dialog, .. } = &self.patterns;
+        let Patterns { composer: prompts, dialog: words, .. } = &self.patterns;
         let below = |row: usize| spot.rows.get(row + 1..).unwrap_or_default();
-        let asks_below = |row| shows(below(row).iter().map(String::as_str), dialog);
+        let asks_below = |row| shows(below(row).iter().map(String::as_str), words);
         if let Some(text) = after_prompt(prompts, &spot.before) {
             let is_blank = !text.is_empty() && text.trim().is_empty();
             let is_entry = [text, &spot.after].into_iter().any(dialog::is_entry);
             let near = spot.rows[spot.near()..].iter().map(String::as_str);
-            let asks = (is_blank && shows(near, dialog)) || (is_entry && asks_below(spot.row));
+            let asks = (is_blank && shows(near, words)) || (is_entry && asks_below(spot.row));
             return (!asks).then_some(Composer { row: spot.row, text });
         }
         if !self.is_indented(&spot.before) {
@@ -175,7 +175,9 @@ impl Recipe {
         let mut rows = above.skip_while(|(_, row)| row.trim().is_empty() || self.is_indented(row));
         let (row, first) = rows.next()?;
         let text = after_prompt(prompts, first).filter(|text| !text.trim().is_empty())?;
-        (!asks_below(spot.row)).then_some(Composer { row, text })
+        // The cursor may be in any row of a menu.
+        let asks = asks_below(if dialog::is_entry(text) { row } else { spot.row });
+        (!asks).then_some(Composer { row, text })
     }
 
     /// Whether a row begins as far from the margin as the text behind the composer's prompt.
