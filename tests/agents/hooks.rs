@@ -278,7 +278,9 @@ fn codex_hooks_of_the_user_run() {
     agent.wait_until_idle();
     let id = bob.send("Ann", "hello");
     await_report(&sandbox, &agent, &id, "confirmed", "");
-    let agents = sandbox.run(["agents", "--json"]).stdout;
-    let activity_source = "\"activity_source\":\"hooks\"";
-    assert!(String::from_utf8_lossy(&agents).contains(activity_source), "our hooks did not run");
+    // The transcript may tell of the turn before the hook does.
+    until("our hooks report", || {
+        let agents = sandbox.run(["agents", "--json"]).stdout;
+        String::from_utf8_lossy(&agents).contains("\"activity_source\":\"hooks\"")
+    });
 }
