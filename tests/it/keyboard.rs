@@ -346,16 +346,30 @@ impl<'a> Stage<'a> {
         assert_eq!(agents[0]["queued"], waiting, "{agents:?}");
     }
 
-    /// Presses keys, and waits until the program shows something, or has ended.
+    /// Presses keys, and waits until the program shows something, or has ended. A program that is to
+    /// be interrupted must show its prompt, since it loses what it reads before.
     fn press_and_see(&mut self, keys: &str) {
         // The terminal itself echoes Ctrl-C. A shell without a line editor loses what it reads
         // before it handles the signal.
         const ECHO: &[u8] = b"^C";
+        let text = self.terminal().text();
+        // A shell may be in the middle of a quote, and an agent may have ended in it.
+        let prompts = [text.split_whitespace().last().unwrap_or_default(), self.program.prompt]
+            .map(|prompt| self.render(prompt));
+        let is_interrupted = self.program.leave.contains(&"\u{3}");
         let before = self.terminal().bytes().len();
         self.terminal.as_mut().expect("the terminal is open").press(keys);
         until("the program shows something", || {
             let bytes = self.terminal().bytes();
-            !ECHO.starts_with(&bytes[before..]) || self.has_ended()
+            let shown = &bytes[before..];
+            let is_shown = match is_interrupted {
+                true => {
+                    let shown = String::from_utf8_lossy(shown);
+                    prompts.iter().any(|prompt| shown.contains(prompt))
+                }
+                false => !ECHO.starts_with(shown),
+            };
+            is_shown || self.has_ended()
         });
     }
 }
