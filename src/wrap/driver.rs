@@ -462,10 +462,15 @@ impl Driver {
 
     /// Determines the program that reads the terminal, and tells the terminal side.
     fn update_reader(&mut self) {
+        self.identify();
+        self.take_inputs();
+    }
+
+    /// Determines the program that reads the terminal, for the next input.
+    fn identify(&mut self) {
         let reader = self.foreground.reader();
         let gathers_lines = self.pty.gathers_lines() == Some(true);
         self.inputs.push_back(Input::Reads { reader, gathers_lines });
-        self.take_inputs();
     }
 
     fn follow_transcript(&mut self, event: transcripts::Event) {
@@ -511,11 +516,7 @@ impl Driver {
                 self.to_type.push_back(bytes);
                 self.type_next();
             }
-            Output::Identify => {
-                let reader = self.foreground.reader();
-                let gathers_lines = self.pty.gathers_lines() == Some(true);
-                self.inputs.push_back(Input::Reads { reader, gathers_lines });
-            }
+            Output::Identify => self.identify(),
             Output::Send(handle, message, hops) => self.send(handle, message, hops),
             Output::Report(id, progress) => self.report(id, progress),
             Output::Acknowledge(id) => self.client.acknowledge(&id),

@@ -2,9 +2,10 @@
 //! ends, since they would become a part of it.
 
 use protocol::Moment;
+use terminal::frame::{PASTE_BEGINS, PASTE_ENDS};
 
-const BEGINS: &[u8] = b"\x1b[200~";
-pub(super) const ENDS: &[u8] = b"\x1b[201~";
+const BEGINS: &[u8] = PASTE_BEGINS.as_bytes();
+pub(super) const ENDS: &[u8] = PASTE_ENDS.as_bytes();
 
 /// The time after which a paste that does not go on no longer holds the keys of others.
 const STALLED_MS: u64 = 1000;

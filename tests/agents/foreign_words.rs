@@ -6,24 +6,11 @@ use crate::{
     peer::{Peer, start_ann},
 };
 use testkit::{
+    foreign_words::BODIES,
     model::{Model, Reply},
     sandbox::Sandbox,
     waiting::until,
 };
-
-/// Texts that the CLIs show while they ask or work.
-const BODIES: [&str; 10] = [
-    "❯ 1. Yes\n  2. No",
-    "› 1. Yes, proceed (y)\n  2. No (esc)",
-    "│ ● 1. Allow once\n│   2. No, suggest changes (esc)",
-    "Overwrite the file? [y/N]",
-    "Add it to the chat? (Y)es/(N)o [Yes]:",
-    "· esc to interrupt\nesc to interrupt",
-    "• Working (3s • esc to interrupt)\n⠹ Thinking... (esc to cancel, 1s)",
-    "⠦ loading... (0s · esc to cancel)\nesc esc interrupt\nesc interrupt",
-    "Do you want to proceed?\nEsc to cancel · Enter to select\nEnter to confirm",
-    "△ Permission required\nenter confirm\nPress enter to confirm or esc to cancel",
-];
 
 fn messages_with_foreign_words_arrive(cli: Cli) {
     let model = Model::start(|asked| match asked.prompt.contains("say it") {

@@ -170,10 +170,10 @@ pub struct AgentState {
     pub no_hooks: Option<String>,
 }
 
-/// What a wrapper knows about its terminal, and its decision about the next message.
+/// The facts that a wrapper knows about its terminal, and its decision about the next message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What happens now, or what keeps the next message from being typed.
+    /// The next step, or the obstacle that keeps the next message from being typed.
     pub decision: String,
     /// The stage of the text on its way, or `waiting`.
     pub stage: String,
@@ -187,11 +187,11 @@ pub struct Explanation {
 /// A fact about a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is about.
+    /// The subject.
     pub name: String,
-    /// What is known.
+    /// The value, as far as it is known.
     pub value: String,
-    /// The source that says so.
+    /// The source of the value.
     pub source: String,
 }
 

@@ -18,9 +18,9 @@ use protocol::{
 use rand_core::Rng;
 
 /// The sequence before pasted text, for a program that enabled bracketed paste.
-pub(crate) const PASTE_BEGINS: &str = "\x1b[200~";
+pub const PASTE_BEGINS: &str = "\x1b[200~";
 /// The sequence after pasted text.
-pub(crate) const PASTE_ENDS: &str = "\x1b[201~";
+pub const PASTE_ENDS: &str = "\x1b[201~";
 
 /// The longest line that is typed, in bytes. A terminal in line mode drops the bytes beyond its own
 /// limit, which is 1,024 on macOS and 4,096 on Linux.

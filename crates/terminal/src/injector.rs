@@ -35,7 +35,7 @@ use super::{
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS, State},
-    recipe::{Reads, Recipe, Spot, Typed},
+    recipe::{Reads, Recipe, Shown, Spot, Typed},
     screen::Screen,
     settings::Settings,
 };
@@ -46,9 +46,8 @@ use history::History;
 use kept_keys::KeptKeys;
 use loop_guard::LoopGuard;
 use notices::Notices;
-pub use observation::Fact;
 use observer::Observer;
-use protocol::Moment;
+use protocol::{Moment, control::Explanation};
 use queue::MessageQueue;
 use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
@@ -76,23 +75,10 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Returns the way in which a text is entered.
+    /// Returns how a text is entered.
     fn entry(&self) -> Entry {
         if self.spot.bracketed_paste { Entry::Pasted } else { Entry::Typed }
     }
-}
-
-/// What is known about the terminal, and the decision that follows from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// The facts, each with its source.
-    pub facts: Vec<Fact>,
-    /// The stage of the text on its way, or `waiting`.
-    pub stage: &'static str,
-    /// What happens now, or what keeps the next text from being typed.
-    pub decision: String,
-    /// The relay's own notices that wait.
-    pub notices: Vec<String>,
 }
 
 /// A frame that is being typed or read. The listener must recognise it, since it is no message of
@@ -173,7 +159,7 @@ impl Injector {
     /// Returns the earliest time at which the next text may be typed, if a text waits.
     fn begin_at(&self) -> Option<Moment> {
         let next_at = self.next_at().filter(|_| !self.delivering.has_text())?;
-        // What waits since ever sets no time of its own.
+        // The default stands for "at once", and must not begin a text before the other times.
         let later = Some(next_at).filter(|at| *at > Moment::default());
         self.observer.free_at().max(self.retry_at).max(later)
     }
@@ -205,7 +191,7 @@ impl Injector {
         self.next_at().is_some_and(|at| at <= now)
     }
 
-    /// Returns the time from which on a text waits to be typed.
+    /// Returns the time at which the next text is due; the default if it is due at once.
     fn next_at(&self) -> Option<Moment> {
         let message = (!self.queue.is_empty()).then(Moment::default);
         message.or_else(|| self.notices.due_at())
@@ -262,7 +248,8 @@ impl Injector {
 
     /// Returns what is known, what happens to the text on its way, or to the next one, and why.
     pub(super) fn explain(&self, now: Moment, view: &View<'_>) -> Explanation {
-        let seen = self.observe(now, view, true);
+        let shown = self.observer.shown(view.spot, &typed(&self.history, self.text.as_ref()));
+        let seen = self.observe(now, view, &shown, true);
         let later = self.next_at().is_some_and(|at| at > now);
         let decision = match (self.reason(), decide::verdict(&seen, now)) {
             (Some(why), _) => why.to_string(),
@@ -273,7 +260,8 @@ impl Injector {
             (None, Ok(_)) => "nothing is in the way of a text".to_owned(),
         };
         let notices = self.notices.waiting().map(str::to_owned).collect();
-        Explanation { facts: seen.facts(now), stage: self.delivering.stage(), decision, notices }
+        let stage = self.delivering.stage().to_owned();
+        Explanation { decision, stage, facts: seen.facts(now), notices }
     }
 
     /// Returns the id of the last typed delivery whose id begins with `prefix`.
@@ -289,9 +277,7 @@ impl Injector {
     /// Notes that the child has printed; `screen` contains the output.
     pub(super) fn printed(&mut self, now: Moment, screen: &Screen) {
         self.retry_at = None;
-        let own = self.text.as_ref().map(|text| &*text.hex);
-        let typed = Typed { frames: self.history.frames(), own };
-        self.observer.printed(now, screen, &typed);
+        self.observer.printed(now, screen, &typed(&self.history, self.text.as_ref()));
     }
 
     /// Notes the program that reads the terminal from now on.
@@ -342,7 +328,7 @@ impl Injector {
         self.retry_at = None;
     }
 
-    /// Queues a sentence for which no turn is begun: it goes with the next text, or by a hook.
+    /// Queues a sentence that begins no turn: it goes with the next text, or by a hook.
     pub(super) fn notify_later(&mut self, sentence: String) {
         self.notices.add(sentence, true);
     }
@@ -365,18 +351,16 @@ impl Injector {
         out.extend(all.map(|message| Output::Return(message.id, RETURN_MS)));
     }
 
-    /// Remembers what the screen shows, for later looks at it.
-    pub(super) fn learn(&mut self, now: Moment, view: &View<'_>) {
-        let own = self.text.as_ref().map(|text| &*text.hex);
-        let typed = Typed { frames: self.history.frames(), own };
-        self.observer.learn(now, view.spot, &typed);
+    /// Reads the screen, and remembers what later looks at it depend on.
+    pub(super) fn learn(&mut self, now: Moment, view: &View<'_>) -> Shown {
+        self.observer.learn(now, view.spot, &typed(&self.history, self.text.as_ref()))
     }
 
     /// Whether the agent's turn has ended: the agent looks idle, or was silent for a long time.
-    pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>) -> bool {
+    pub(super) fn is_turn_over(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
         let mut turn = self.observer.turn;
         let is_over = turn.is_over(now, || {
-            let seen = self.observe(now, view, false);
+            let seen = self.observe(now, view, shown, false);
             seen.recipe.shows_idle() && seen.work.is_none() && seen.shown.form.is_ok()
         });
         self.observer.turn = turn;
@@ -385,10 +369,9 @@ impl Injector {
 
     /// Compares the reports of hooks with the screen. Returns whether work that hooks have reported
     /// has ended by that.
-    pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>) -> bool {
-        let shown = self.observer.shown(view.spot, &self.typed());
-        let shows_work = self.observer.shows_work(now, &shown);
-        let has_ended = self.observer.compare_work(now, view, &shown);
+    pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
+        let shows_work = self.observer.shows_work(now, shown);
+        let has_ended = self.observer.compare_work(now, view, shown);
         if has_ended {
             self.hooks.leases.turn_ended(now);
             self.retry_at = None;
@@ -401,7 +384,7 @@ impl Injector {
 
     /// Looks at the screen and the foreground for signs of what the agent does.
     pub(super) fn look(&self, now: Moment, view: &View<'_>) -> Look {
-        self.observer.look(now, view, &self.typed())
+        self.observer.look(now, view, &typed(&self.history, self.text.as_ref()))
     }
 
     /// Notes the end of the agent's turn.
@@ -416,6 +399,11 @@ impl Injector {
         self.observer.writes.hand_out(bytes.len());
         out.push(Output::Write(bytes));
     }
+}
+
+/// Returns the frames that were typed here, whose rows on the screen are ours.
+fn typed<'a>(history: &'a History, text: Option<&'a Text>) -> Typed<'a> {
+    Typed { frames: history.frames(), own: text.map(|text| &*text.hex) }
 }
 
 #[cfg(test)]

@@ -42,7 +42,6 @@ pub mod transcript;
 
 pub use activity::Doing;
 pub use failure::{DeliveryFailure, FailureCause};
-pub use injector::{Explanation, Fact};
 pub use input::{IncomingMessage, Input, UnreadMessage};
 pub use outgoing::OutgoingMessage;
 pub use output::{Caller, Output, Progress, SendHandle, State, Taken, Unreadable};
@@ -57,6 +56,7 @@ use obstacle::Obstacle;
 use output::RETURN_MS;
 use protocol::{
     Moment,
+    control::Explanation,
     name::{self, OPERATOR},
 };
 use recipe::{Book, Recipe, Spot};
@@ -401,18 +401,18 @@ impl TerminalSide {
         let reader_is_fresh = self.injector.has_text(now);
         let spot = Spot::of(self.listener.screen());
         let seen = view(&self.listener, &spot);
-        self.injector.learn(now, &seen);
-        if self.injector.is_turn_over(now, &seen) {
+        let shown = self.injector.learn(now, &seen);
+        if self.injector.is_turn_over(now, &seen, &shown) {
             self.injector.end_turn();
             self.listener.end_turn(now, &mut found);
         }
         let events = self.listener.settle(now, found, &self.injector.recipe().name);
         self.pass_on(now, events, out);
         let seen = view(&self.listener, &spot);
-        if self.injector.compare_hooks(now, &seen) {
+        if self.injector.compare_hooks(now, &seen, &shown) {
             self.activity.changed(now);
         }
-        for frame in self.injector.act(now, &seen, reader_is_fresh, out) {
+        for frame in self.injector.act(now, &seen, &shown, reader_is_fresh, out) {
             self.listener.remember_frame(now, &frame.hex, &frame.body);
         }
     }

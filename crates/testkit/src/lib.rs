@@ -15,6 +15,7 @@
 pub mod bodies;
 pub mod claude;
 pub mod corpus;
+pub mod foreign_words;
 pub mod managed;
 pub mod model;
 pub mod programs;

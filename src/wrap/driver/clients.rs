@@ -33,17 +33,6 @@ pub(super) fn constant_state(name: &str, pty: &Pty, command: Vec<String>) -> con
     }
 }
 
-fn explanation(known: terminal::Explanation) -> control::Explanation {
-    let terminal::Explanation { facts, stage, decision, notices } = known;
-    let facts = facts.into_iter().map(|terminal::Fact { name, value, source }| control::Fact {
-        name: name.to_owned(),
-        value,
-        source: source.to_owned(),
-    });
-    let (stage, facts) = (stage.to_owned(), facts.collect());
-    control::Explanation { decision, stage, facts, notices }
-}
-
 impl Driver {
     pub(super) fn client_event(&mut self, id: ClientId, event: ClientEvent) {
         match self.clients.handle(now(), id, event) {
@@ -55,8 +44,7 @@ impl Driver {
             Some(Action::Stop) => self.end_command(GRACE_STOP),
             Some(Action::SendState) => self.send_state(id),
             Some(Action::Explain) => {
-                let why = explanation(self.side.explain(now()));
-                self.clients.send(id, &control::Answer::Why(why));
+                self.clients.send(id, &control::Answer::Why(self.side.explain(now())));
             }
             Some(Action::Hook(report)) => {
                 if let Some(follower) = &mut self.follower {

@@ -92,10 +92,7 @@ impl Catalogue {
             let (path, name) = (entry.path(), entry.file_name());
             let is_wanted = match self.pattern.get(depth) {
                 Some(pattern) => (*pattern == "*" || name == *pattern) && path.is_dir(),
-                None => {
-                    path.extension().is_some_and(|extension| extension == "jsonl")
-                        && entry.file_type().is_ok_and(|kind| kind.is_file())
-                }
+                None => is_transcript(&path) && entry.file_type().is_ok_and(|kind| kind.is_file()),
             };
             if is_wanted && !self.known.contains(&path) {
                 self.add(path, depth + 1);
@@ -116,8 +113,13 @@ impl Catalogue {
 }
 
 /// The time at which a file was last modified.
-fn modified(path: &Path) -> Option<SystemTime> {
+pub(super) fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|data| data.modified()).ok()
+}
+
+/// Whether a file has the name of a transcript.
+pub(super) fn is_transcript(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! file. So the file is checked here, whatever the hook itself has checked. A transcript that is
 //! found in another way is checked, too.
 
+use super::catalogue::is_transcript;
 use platform::paths;
 use protocol::hook::TRANSCRIPT_BYTES_MAX;
 use std::{
@@ -50,9 +51,8 @@ pub(super) fn check(path: &Path, home: &Path, format: &Format) -> Result<Option<
 /// user's own group, can change. `None` if it does not exist yet.
 pub(super) fn real_path(path: &Path) -> Result<Option<PathBuf>, Refusal> {
     let parts = path.parent().zip(path.file_name());
-    let is_transcript = path.extension().is_some_and(|extension| extension == "jsonl");
     let is_short = path.as_os_str().len() <= TRANSCRIPT_BYTES_MAX;
-    let parts = parts.filter(|_| is_transcript && is_short && path.is_absolute());
+    let parts = parts.filter(|_| is_transcript(path) && is_short && path.is_absolute());
     let (folder, name) = parts.ok_or(Refusal::Path)?;
     let Some(folder) = existing(fs::canonicalize(folder))? else { return Ok(None) };
     let path = folder.join(name);

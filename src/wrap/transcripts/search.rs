@@ -2,7 +2,7 @@
 
 use super::{
     DriverGone, Event, TranscriptId,
-    catalogue::Catalogue,
+    catalogue::{Catalogue, is_transcript, modified},
     followed::{Followed, Left},
     named::{self, Named, Refusal},
 };
@@ -17,7 +17,7 @@ use std::{
     fs,
     io::{self, BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 use terminal::transcript::{
     Format, Home, Leader, Location, ProcessFile, ProcessSession, ProjectList,
@@ -495,15 +495,6 @@ fn path_of(home: &Home, value: Option<OsString>, directory: &Path) -> io::Result
             Ok(user.join(home.folder))
         }
     }
-}
-
-/// The time at which a file was last modified.
-fn modified(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|data| data.modified()).ok()
-}
-
-fn is_transcript(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
 /// The paths in a directory; none if the directory does not exist.

@@ -14,7 +14,7 @@ use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
     output::{Output, Progress, RETURN_MS},
-    recipe::{Form, Typed},
+    recipe::{Form, Shown},
 };
 use protocol::Moment;
 
@@ -82,21 +82,22 @@ impl Injector {
         &mut self,
         now: Moment,
         view: &View<'_>,
+        shown: &Shown,
         reader_is_fresh: bool,
         out: &mut Vec<Output>,
     ) -> Vec<TypedFrame> {
         self.end_doubtful_leases(now);
         if self.may_begin(now, reader_is_fresh) {
-            self.learn_from_composer(now, view);
+            self.learn_from_composer(now, view, shown);
         } else if self.has_text(now) && !reader_is_fresh {
             self.retry_at = Some(now);
         }
-        let seen = self.observe(now, view, reader_is_fresh);
+        let seen = self.observe(now, view, shown, reader_is_fresh);
         let Decision { next, steps } = decide::decide(&seen, self.delivering, now);
         self.delivering = next;
         let mut typed: Vec<_> =
             steps.into_iter().flat_map(|step| self.take_step(now, step, view, out)).collect();
-        typed.extend(self.wake_when_barred(now, view, out));
+        typed.extend(self.wake_when_barred(now, view, shown, out));
         typed
     }
 
@@ -105,8 +106,8 @@ impl Injector {
         !self.delivering.has_text() && self.has_text(now) && reader_is_fresh
     }
 
-    fn learn_from_composer(&mut self, now: Moment, view: &View<'_>) {
-        let seen = self.observe(now, view, true);
+    fn learn_from_composer(&mut self, now: Moment, view: &View<'_>, shown: &Shown) {
+        let seen = self.observe(now, view, shown, true);
         if decide::terminal_obstacle(&seen, now).is_some() {
             return;
         }
@@ -119,22 +120,16 @@ impl Injector {
         &'a self,
         now: Moment,
         view: &View<'_>,
+        shown: &Shown,
         reader_is_fresh: bool,
     ) -> Observation<'a> {
         let deliveries = Deliveries {
-            typed: self.typed(),
             history: &self.history,
             text: self.text_facts(),
             has_next: self.may_begin(now, reader_is_fresh),
             leases_bar: self.hooks.leases.bar_others(),
         };
-        self.observer.observe(now, view, &deliveries)
-    }
-
-    /// Returns the frames that were typed here, of which rows on the screen are ours.
-    pub(super) fn typed(&self) -> Typed<'_> {
-        let own = self.text.as_ref().map(|text| &*text.hex);
-        Typed { frames: self.history.frames(), own }
+        self.observer.observe(now, view, shown, &deliveries)
     }
 
     pub(super) fn text_facts(&self) -> Option<TextFacts> {
@@ -157,7 +152,7 @@ impl Injector {
             Step::Type(form) => return self.begin(now, form, view, out),
             Step::Wait(block) => self.wait(now, block, out),
             Step::Submit => {
-                self.write(self.observer.recipe.submit.clone().into_bytes(), out);
+                self.press_enter(out);
                 if let Some(text) = &mut self.text {
                     text.obstacle = None;
                 }
@@ -166,7 +161,7 @@ impl Injector {
                 self.observer.times.submitted = Some(now);
                 let hex = self.text.as_ref().map(|text| text.hex.clone());
                 self.observer.adoption.begin(now, hex.unwrap_or_default());
-                self.write(self.observer.recipe.submit.clone().into_bytes(), out);
+                self.press_enter(out);
             }
             Step::PassKeys(passes) => self.pass_keys_on(passes, out),
             Step::Delay(why) => self.note_delay(why, out),
@@ -174,6 +169,10 @@ impl Injector {
             Step::Return => self.give_up(out),
         }
         Vec::new()
+    }
+
+    fn press_enter(&mut self, out: &mut Vec<Output>) {
+        self.write(self.observer.recipe.submit.clone().into_bytes(), out);
     }
 
     /// Types the next text in this form. Returns its frames; none if no waiting text can be typed
@@ -310,24 +309,20 @@ impl Injector {
     /// Gives up on the text and returns its message to the daemon, which delivers it again.
     fn give_up(&mut self, out: &mut Vec<Output>) {
         self.delivering = Delivering::default();
-        let (content, rider) = match self.text.take() {
-            Some(text) => (text.content, text.rider),
-            None => (None, None),
+        let Some(Text { content: Some(content), rider, .. }) = self.text.take() else {
+            return self.release_keys(out);
         };
-        match content {
-            Some(Content::Message(message)) => {
+        let notice = match content {
+            Content::Message(message) => {
                 out.push(Output::Return(message.id, RETURN_MS));
                 rider.into_iter().for_each(|notice| self.notify_later(notice));
+                return self.release_keys(out);
             }
-            Some(Content::Notice(notice)) => {
-                out.push(Output::Log("the agent did not get the relay's words".into()));
-                self.notify(notice);
-            }
-            Some(Content::Brief) => {
-                out.push(Output::Log("the agent did not get the relay's words".into()));
-            }
-            None => {}
-        }
+            Content::Notice(notice) => Some(notice),
+            Content::Brief => None,
+        };
+        out.push(Output::Log("the agent did not get the relay's words".into()));
+        notice.into_iter().for_each(|notice| self.notify(notice));
         self.release_keys(out);
     }
 

@@ -1,4 +1,4 @@
-//! Where a text is on its way into the agent.
+//! The stages of a text on its way into the agent.
 
 use super::interference::Interference;
 use crate::obstacle::Obstacle;
@@ -9,7 +9,7 @@ use protocol::Moment;
 pub(super) enum Delivering {
     /// No text is on its way. The next one waits, if there is one.
     Waiting {
-        /// What keeps the next text from being typed.
+        /// The obstacle that keeps the next text from being typed.
         block: Option<Block>,
         /// The last text, as long as nothing but an Enter has followed it.
         left: Option<Left>,

@@ -1,4 +1,4 @@
-//! What is known about an agent's terminal at a moment.
+//! An observation: the facts that are known about an agent's terminal at a moment.
 
 use super::interference::Interference;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     obstacle::Obstacle,
     recipe::{Recipe, Shown},
 };
-use protocol::Moment;
+use protocol::{Moment, control::Fact};
 
 /// A source of a fact. Of several that speak of the agent's work, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,7 +134,10 @@ impl Observation<'_> {
             None => (false, Source::Screen),
         };
         let busy = self.shown.busy.as_deref().unwrap_or("none").trim().to_owned();
-        let fact = |name, value, source: Source| Fact { name, value, source: source.as_str() };
+        let fact = |name: &str, value, source: Source| {
+            let (name, source) = (name.to_owned(), source.as_str().to_owned());
+            Fact { name, value, source }
+        };
         vec![
             fact("messages are held", yes(self.is_held), Source::Person),
             fact("reader", format!("{:?}", self.reader), Source::Processes),
@@ -154,15 +157,4 @@ impl Observation<'_> {
             fact("terminal takes all", yes(!self.has_unwritten), Source::Relay),
         ]
     }
-}
-
-/// A fact in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fact {
-    /// What it is about.
-    pub name: &'static str,
-    /// What is known.
-    pub value: String,
-    /// The source that says so.
-    pub source: &'static str,
 }

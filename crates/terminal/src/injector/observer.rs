@@ -64,7 +64,6 @@ pub(super) struct Times {
 
 /// The part of an observation that deliveries know.
 pub(super) struct Deliveries<'a> {
-    pub(super) typed: Typed<'a>,
     pub(super) history: &'a History,
     pub(super) text: Option<TextFacts>,
     pub(super) has_next: bool,
@@ -95,11 +94,11 @@ impl Observer {
         &'a self,
         now: Moment,
         view: &View<'_>,
+        shown: &Shown,
         deliveries: &Deliveries<'_>,
     ) -> Observation<'a> {
-        let shown = self.shown(view.spot, &deliveries.typed);
         let spot = view.spot;
-        let shows_work = self.shows_work(now, &shown);
+        let shows_work = self.shows_work(now, shown);
         let silent_since = self.times.started.filter(|_| self.times.printed.is_none());
         Observation {
             recipe: &self.recipe,
@@ -107,7 +106,7 @@ impl Observer {
             is_synchronizing: spot.synchronizing,
             work: self.work_source(view, deliveries.leases_bar, shows_work),
             shows_work,
-            shown,
+            shown: shown.clone(),
             is_recorded_at_work: view.is_at_work,
             is_in_message: view.reads_screen && view.is_in_message,
             is_adopting: self.adoption.is_pending(now, deliveries.history),
@@ -135,12 +134,13 @@ impl Observer {
 
     /// Returns the first source that says that the agent works, or is about to.
     fn work_source(&self, view: &View<'_>, leases_bar: bool, shows_work: bool) -> Option<Source> {
-        match () {
-            () if self.work.is_at_work() || leases_bar => Some(Source::Hooks),
-            () if self.is_recorded(view) => Some(Source::Transcript),
-            () if shows_work => Some(Source::Screen),
-            () => None,
-        }
+        let hooks = self.work.is_at_work() || leases_bar;
+        let sources = [
+            hooks.then_some(Source::Hooks),
+            self.is_recorded(view).then_some(Source::Transcript),
+            shows_work.then_some(Source::Screen),
+        ];
+        sources.into_iter().flatten().min()
     }
 
     /// Whether a sign of work on the screen counts. One that has stood still for a while does not,
@@ -234,20 +234,21 @@ impl Observer {
         self.times.key = self.times.key.max(pressed_at);
     }
 
-    /// Remembers how a shell's prompt and an empty input line look, if the screen is at rest, and
-    /// how long the sign of work has stood still.
-    pub(super) fn learn(&mut self, now: Moment, spot: &Spot, typed: &Typed<'_>) {
+    /// Reads the screen, and remembers how a shell's prompt and an empty input line look, if the
+    /// screen is at rest, and how long the sign of work has stood still.
+    pub(super) fn learn(&mut self, now: Moment, spot: &Spot, typed: &Typed<'_>) -> Shown {
         if self.is_at_rest(now) {
             self.prompts.learn(&self.reader, spot);
             if self.line.is_untouched() {
                 self.line.remember_empty_look(&spot.before);
             }
         }
-        let row = self.shown(spot, typed).busy;
-        self.busy = row.map(|row| match self.busy.take() {
+        let shown = self.shown(spot, typed);
+        self.busy = shown.busy.clone().map(|row| match self.busy.take() {
             Some((before, since)) if before == row => (before, since),
             _ => (row, now),
         });
+        shown
     }
 
     /// Draws conclusions from the composer, unless something hinders a look at it: whether the

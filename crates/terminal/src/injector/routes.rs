@@ -17,7 +17,7 @@ use crate::{
     input::IncomingMessage,
     obstacle::Obstacle,
     output::{Caller, Output, Progress, Taken, Unreadable},
-    recipe::Expansions,
+    recipe::{Expansions, Shown},
 };
 use protocol::{
     Moment,
@@ -229,6 +229,7 @@ impl Injector {
         &mut self,
         now: Moment,
         view: &View<'_>,
+        shown: &Shown,
         out: &mut Vec<Output>,
     ) -> Option<TypedFrame> {
         if self.wake_at().is_none_or(|at| now < at) {
@@ -236,7 +237,7 @@ impl Injector {
         }
         // While a menu is open, a turn would begin in a conversation that may be left. While a turn
         // of the person's may begin, the CLI would give the message the authority of its system.
-        let seen = self.observe(now, view, false);
+        let seen = self.observe(now, view, shown, false);
         let is_free = matches!(decide::form(&seen), Ok(_) | Err(Obstacle::HalfTyped));
         if seen.is_adopting || !is_free || !seen.shown.shows_line(seen.has_draft) {
             self.hooks.wake_not_before = Some(now.plus(BARRED_MS));

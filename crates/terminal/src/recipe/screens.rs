@@ -9,9 +9,9 @@ use crate::{
     keyboard::Reader,
     obstacle::Obstacle,
     screen::{NoObserver, Screen},
-    tests::foreign_words::BODIES,
 };
 use std::{fmt::Write as _, fs, path::Path};
+use testkit::foreign_words::BODIES;
 
 /// Returns the screen that a snapshot describes.
 fn screen(snapshot: &str) -> Screen {

@@ -109,10 +109,11 @@ impl Spot {
     /// out.
     pub(super) fn without(&self, frames: &[&str]) -> Vec<&str> {
         let mut rows: Vec<&str> = self.rows.iter().map(String::as_str).collect();
+        let solid: Vec<String> = rows.iter().map(|row| solid(row)).collect();
         for hex in frames {
             let begin = format!("[relay {hex} ");
             let first = self.rows.iter().rposition(|row| row.contains(&begin));
-            let last = self.last_row_of(hex, first.unwrap_or_default());
+            let last = last_row_of(hex, &solid, first.unwrap_or_default());
             match (first, last) {
                 (first, Some(last)) => rows[first.unwrap_or_default()..=last].fill(""),
                 (Some(first), None) => rows[first] = "",
@@ -120,19 +121,6 @@ impl Spot {
             }
         }
         rows
-    }
-
-    /// Returns the row in which the mark at the end of a frame ends. A narrow program breaks it.
-    fn last_row_of(&self, hex: &str, from: usize) -> Option<usize> {
-        let end = format!("[/relay{hex}]");
-        let solid = |text: &str| -> String {
-            text.chars().filter(|c| !c.is_whitespace() && !is_line(*c)).collect()
-        };
-        let rows: Vec<_> = self.rows.iter().map(|row| solid(row)).collect();
-        (from..rows.len()).find(|last| {
-            let first = last.saturating_sub(MARK_ROWS - 1).max(from);
-            rows[*last].ends_with(']') && rows[first..=*last].concat().contains(&end)
-        })
     }
 
     /// Whether a shell's line editor waits for a command. A line editor turns bracketed paste on
@@ -168,6 +156,21 @@ fn after(row: &[StyledChar]) -> String {
     let after = row.iter().skip(usize::from(has_drawn_cursor)).filter(|cell| !cell.dim);
     let after: String = after.map(|cell| cell.character).collect();
     after.trim_matches(|c: char| c.is_whitespace() || is_line(c)).to_owned()
+}
+
+/// Returns a row without blanks and the lines of frames around it.
+fn solid(row: &str) -> String {
+    row.chars().filter(|c| !c.is_whitespace() && !is_line(*c)).collect()
+}
+
+/// Returns the row in which the mark at the end of a frame ends, at or below the row `from`. A
+/// narrow program breaks it.
+fn last_row_of(hex: &str, rows: &[String], from: usize) -> Option<usize> {
+    let end = format!("[/relay{hex}]");
+    (from..rows.len()).find(|last| {
+        let first = last.saturating_sub(MARK_ROWS - 1).max(from);
+        rows[*last].ends_with(']') && rows[first..=*last].concat().contains(&end)
+    })
 }
 
 /// Whether one of these rows contains one of these words. A word that is written with `^` first

@@ -9,6 +9,7 @@ use std::{
     io::Write as _,
     process::{Command, id},
     slice,
+    time::SystemTime,
 };
 use terminal::{agents, transcript::Record};
 
