@@ -369,9 +369,9 @@ impl Injector {
 
     /// Compares the reports of hooks with the screen. Returns whether work that hooks have reported
     /// has ended by that.
-    pub(super) fn compare_hooks(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
+    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
         let shows_work = self.observer.shows_work(now, shown);
-        let has_ended = self.observer.compare_work(now, view, shown);
+        let has_ended = self.observer.end_work_if_idle(now, view, shown);
         if has_ended {
             self.hooks.leases.turn_ended(now);
             self.retry_at = None;

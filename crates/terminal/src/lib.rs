@@ -409,7 +409,7 @@ impl TerminalSide {
         let events = self.listener.settle(now, found, &self.injector.recipe().name);
         self.pass_on(now, events, out);
         let seen = view(&self.listener, &spot);
-        if self.injector.compare_hooks(now, &seen, &shown) {
+        if self.injector.end_work_if_idle(now, &seen, &shown) {
             self.activity.changed(now);
         }
         for frame in self.injector.act(now, &seen, &shown, reader_is_fresh, out) {

@@ -71,7 +71,7 @@ impl Decision {
 pub(super) fn decide(seen: &Observation<'_>, delivering: Delivering, now: Moment) -> Decision {
     match delivering {
         Delivering::Waiting { block, left } => waiting(seen, block, left, now),
-        Delivering::Settling { typed_at, since } => settling(seen, typed_at, since, now),
+        Delivering::Settling { missing_since, since } => settling(seen, missing_since, since, now),
         Delivering::Leaving { .. } => leaving(seen, delivering, now),
         Delivering::Typing { .. } | Delivering::Submitting { .. } => Decision::stay(delivering),
     }
@@ -87,14 +87,14 @@ pub(super) fn written(
 ) -> Decision {
     match delivering {
         Delivering::Typing { end } if written >= end => {
-            Decision::stay(Delivering::Settling { typed_at: now, since: now })
+            Decision::stay(Delivering::Settling { missing_since: now, since: now })
         }
         Delivering::Submitting { end, .. } if written >= end && !recipe.shows_composer() => {
             Decision { next: delivering, steps: vec![Step::Complete] }
         }
         Delivering::Submitting { end, presses } if written >= end => {
-            let (checked_at, held_at, is_ignored) = (now, now, false);
-            let next = Delivering::Leaving { since: now, presses, checked_at, held_at, is_ignored };
+            let (checked_at, seen_at, is_ignored) = (now, now, false);
+            let next = Delivering::Leaving { since: now, presses, checked_at, seen_at, is_ignored };
             Decision::stay(next)
         }
         _ => Decision::stay(delivering),
@@ -141,8 +141,8 @@ pub(super) fn stuck_at(
     let may_press = left.presses < PRESSES_MAX
         && text.is_some_and(|text| text.is_reader_here && text.is_unconfirmed);
     let printed_at = printed_at?;
-    let is_silent = printed_at <= left.pressed_at;
-    let patience_ms = if is_silent { PRESS_AGAIN_SILENT_MS } else { PRESS_AGAIN_MS };
+    let has_printed = printed_at > left.pressed_at;
+    let patience_ms = if has_printed { PRESS_AGAIN_MS } else { PRESS_AGAIN_SILENT_MS };
     let at = printed_at.plus(UNCHANGED_MS).max(left.pressed_at.plus(patience_ms));
     (may_press && left.checked_at < at).then_some(at)
 }
@@ -221,12 +221,12 @@ fn waiting(
 }
 
 /// Submits the text if its Enter is due and the composer holds the text.
-fn settling(seen: &Observation<'_>, typed_at: Moment, since: Moment, now: Moment) -> Decision {
+fn settling(seen: &Observation<'_>, missing_since: Moment, since: Moment, now: Moment) -> Decision {
     if now < enter_at(seen.recipe, since, seen.printed_at) {
-        return Decision::stay(Delivering::Settling { typed_at, since });
+        return Decision::stay(Delivering::Settling { missing_since, since });
     }
     if let Some(why) = seen.reader_obstacle() {
-        let next = Delivering::Settling { typed_at, since: now.plus(RETRY_MS) };
+        let next = Delivering::Settling { missing_since: now, since: now.plus(RETRY_MS) };
         return Decision { next, steps: vec![Step::Delay(Some(why)), Step::PassKeys(true)] };
     }
     if seen.shown.holds_own {
@@ -235,8 +235,8 @@ fn settling(seen: &Observation<'_>, typed_at: Moment, since: Moment, now: Moment
     // While the program asks something, an Enter would answer that. Otherwise the program is late
     // to show the text, and the person's keys would mix with it, or the text is gone.
     let asks = seen.shown.asks;
-    let typed_at = if asks { now } else { typed_at };
-    let passes = asks || now.since(typed_at) >= seen.recipe.guard_ms_max;
+    let missing_since = if asks { now } else { missing_since };
+    let passes = asks || now.since(missing_since) >= seen.recipe.guard_ms_max;
     let is_empty = seen.shown.form.is_ok();
     let why = match () {
         () if asks => Some(Obstacle::Dialog),
@@ -245,28 +245,28 @@ fn settling(seen: &Observation<'_>, typed_at: Moment, since: Moment, now: Moment
     };
     let mut steps = vec![Step::Delay(why), Step::PassKeys(passes)];
     if !asks && seen.is_at_rest(now) && is_empty {
-        steps.extend(missing(seen, passes, typed_at, now));
+        steps.extend(missing(seen, passes, missing_since, now));
     }
-    Decision { next: Delivering::Settling { typed_at, since: now }, steps }
+    Decision { next: Delivering::Settling { missing_since, since: now }, steps }
 }
 
 /// Looks whether the submitted text has left the composer, and presses Enter again if it stays.
 fn leaving(seen: &Observation<'_>, delivering: Delivering, now: Moment) -> Decision {
-    let Delivering::Leaving { since, presses, checked_at, held_at, is_ignored } = delivering else {
+    let Delivering::Leaving { since, presses, checked_at, seen_at, is_ignored } = delivering else {
         return Decision::stay(delivering);
     };
     if now < check_at(presses, checked_at, is_ignored) {
         return Decision::stay(delivering);
     }
-    let is_held = seen.shown.holds_own;
-    let held_at = if is_held { now } else { held_at };
+    let is_in_composer = seen.shown.holds_own;
+    let seen_at = if is_in_composer { now } else { seen_at };
     let next =
-        |is_ignored| Delivering::Leaving { since, presses, checked_at: now, held_at, is_ignored };
+        |is_ignored| Delivering::Leaving { since, presses, checked_at: now, seen_at, is_ignored };
     let interference = seen.text.map_or(Interference::None, |text| text.interference);
-    if !is_held && has_left(seen, held_at, now) {
+    if !is_in_composer && has_left(seen, seen_at, now) {
         let steps = match interference {
             Interference::None => vec![Step::Complete],
-            _ => missing(seen, false, since, now).into_iter().collect(),
+            _ => missing(seen, false, seen_at, now).into_iter().collect(),
         };
         return Decision { next: next(is_ignored), steps };
     }
@@ -275,9 +275,9 @@ fn leaving(seen: &Observation<'_>, delivering: Delivering, now: Moment) -> Decis
         return Decision { next: next(false), steps };
     }
     // A program that has printed nothing since the Enter may not have read it yet.
-    let is_silent = seen.printed_at <= Some(since);
-    let patience_ms = if is_silent { PRESS_AGAIN_SILENT_MS } else { PRESS_AGAIN_MS };
-    let stays = is_held && now.since(since) >= patience_ms && seen.is_at_rest(now);
+    let has_printed = seen.printed_at > Some(since);
+    let patience_ms = if has_printed { PRESS_AGAIN_MS } else { PRESS_AGAIN_SILENT_MS };
+    let stays = is_in_composer && now.since(since) >= patience_ms && seen.is_at_rest(now);
     // The person's keys may have changed the text, and then an Enter would submit that.
     let is_alone = interference == Interference::None;
     let mut decision = match stays && is_alone && presses < PRESSES_MAX {
@@ -322,8 +322,8 @@ fn missing(seen: &Observation<'_>, passes: bool, since: Moment, now: Moment) -> 
 
 /// Whether the text, which is not shown, has left the composer: the composer is empty again, or has
 /// not shown the text for a while. Before that, the program may be in the middle of painting it.
-fn has_left(seen: &Observation<'_>, held_at: Moment, now: Moment) -> bool {
-    let missing_ms = now.since(held_at);
+fn has_left(seen: &Observation<'_>, seen_at: Moment, now: Moment) -> bool {
+    let missing_ms = now.since(seen_at);
     let is_painting = seen.printed_within(now, CHECK_MS)
         || (seen.is_synchronizing && seen.printed_within(now, UPDATE_MAX_MS));
     let is_empty = seen.shown.form.is_ok();

@@ -21,8 +21,9 @@ pub(super) enum Delivering {
     },
     /// The terminal has the text, and its Enter waits for the screen to settle.
     Settling {
-        /// The time at which the text was written, or a question was last on the screen.
-        typed_at: Moment,
+        /// The time since which the text could be in the composer, and is not: it was written, or
+        /// a question or another program was last in the way.
+        missing_since: Moment,
         /// The time from which on the screen must be unchanged for the recipe's `guard_ms`.
         since: Moment,
     },
@@ -43,7 +44,7 @@ pub(super) enum Delivering {
         /// The time of the last look at the composer.
         checked_at: Moment,
         /// The time of the last look at which the composer held the text.
-        held_at: Moment,
+        seen_at: Moment,
         /// Whether the program takes no Enter, as far as is known.
         is_ignored: bool,
     },

@@ -134,11 +134,11 @@ impl Observer {
 
     /// Returns the first source that says that the agent works, or is about to.
     fn work_source(&self, view: &View<'_>, leases_bar: bool, shows_work: bool) -> Option<Source> {
-        let hooks = self.work.is_at_work() || leases_bar;
         let sources = [
-            hooks.then_some(Source::Hooks),
+            self.work.is_at_work().then_some(Source::Hooks),
             self.is_recorded(view).then_some(Source::Transcript),
             shows_work.then_some(Source::Screen),
+            leases_bar.then_some(Source::Relay),
         ];
         sources.into_iter().flatten().min()
     }
@@ -285,7 +285,7 @@ impl Observer {
 
     /// Ends the work that hooks have reported if the screen has shown an idle agent for a while.
     /// Returns whether it has.
-    pub(super) fn compare_work(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
+    pub(super) fn end_work_if_idle(&mut self, now: Moment, view: &View<'_>, shown: &Shown) -> bool {
         if !self.work.is_at_work() {
             return false;
         }
@@ -294,7 +294,7 @@ impl Observer {
             && !self.shows_work(now, shown)
             && !self.is_recorded(view)
             && self.is_at_rest(now);
-        self.work.compare(now, looks_free)
+        self.work.end_if_idle(now, looks_free)
     }
 
     /// Looks at the screen and the foreground for signs of what the agent does.

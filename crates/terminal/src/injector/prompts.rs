@@ -21,7 +21,7 @@ impl Prompts {
     /// Remembers the prompt on the screen if it is a shell's and the person has not pressed a key
     /// yet.
     pub(super) fn learn(&mut self, reader: &Reader, spot: &Spot) {
-        let is_primary = *reader == Reader::Shell && !self.has_typed && spot.is_shell();
+        let is_primary = *reader == Reader::Shell && !self.has_typed && spot.line_editor_waits();
         if !is_primary || self.known.contains(&spot.before) {
             return;
         }

@@ -63,9 +63,9 @@ impl ReportedWork {
         due.filter(|_| self.is_at_work)
     }
 
-    /// Compares the work that hooks have reported with the screen. Returns whether the agent counts
-    /// as idle from now on.
-    pub(super) fn compare(&mut self, now: Moment, looks_idle: bool) -> bool {
+    /// Ends the reported work if the screen has shown an idle agent for a while. Returns whether the
+    /// agent counts as idle from now on.
+    pub(super) fn end_if_idle(&mut self, now: Moment, looks_idle: bool) -> bool {
         self.compared_at = Some(now);
         self.idle_since = looks_idle.then(|| self.idle_since.unwrap_or(now));
         let is_over = self.idle_since.is_some_and(|since| now.since(since) >= IDLE_MS);

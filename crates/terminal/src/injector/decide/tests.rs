@@ -56,12 +56,12 @@ type Change<'a> = &'a dyn Fn(&mut Observation<'_>);
 const WAITING: Delivering = Delivering::Waiting { block: None, left: None };
 
 fn settling(since: u64) -> Delivering {
-    Delivering::Settling { typed_at: Moment(since), since: Moment(since) }
+    Delivering::Settling { missing_since: Moment(since), since: Moment(since) }
 }
 
 fn leaving(since: u64, presses: u32) -> Delivering {
-    let (checked_at, held_at) = (Moment(since), Moment(since));
-    Delivering::Leaving { since: Moment(since), presses, checked_at, held_at, is_ignored: false }
+    let (checked_at, seen_at) = (Moment(since), Moment(since));
+    Delivering::Leaving { since: Moment(since), presses, checked_at, seen_at, is_ignored: false }
 }
 
 fn steps(seen: &Observation<'_>, delivering: Delivering) -> Vec<Step> {
@@ -185,7 +185,7 @@ fn enter_follows_once_the_composer_holds_the_text() {
         let decision = decide(&seen, settling(1), NOW);
         assert_eq!(decision.steps, [Step::Delay(Some(why)), Step::PassKeys(true)]);
         let since = NOW.plus(RETRY_MS);
-        assert_eq!(decision.next, Delivering::Settling { typed_at: Moment(1), since });
+        assert_eq!(decision.next, Delivering::Settling { missing_since: NOW, since });
     }
 }
 
@@ -219,8 +219,8 @@ fn text_that_is_not_shown_waits_and_is_given_up() {
     for (ms, seen, expected) in table {
         let decision = decide(&seen, settling(100_000 - ms), NOW);
         assert_eq!(decision.steps, expected, "{ms} {:?}", seen.text);
-        let typed_at = Moment(100_000 - ms);
-        assert_eq!(decision.next, Delivering::Settling { typed_at, since: NOW });
+        let missing_since = Moment(100_000 - ms);
+        assert_eq!(decision.next, Delivering::Settling { missing_since, since: NOW });
     }
     let not_shown = [Step::Delay(Some(Obstacle::NotShown)), pass];
     let draft = Observation { shown: shows(Err(Obstacle::HalfTyped)), ..ready(&recipe) };
@@ -245,7 +245,7 @@ fn question_gets_no_enter_and_the_persons_keys() {
     let asks = [Step::Delay(Some(Obstacle::Dialog)), Step::PassKeys(true)];
     assert_eq!(decision.steps, asks);
     // The wait for the text begins again after the question.
-    assert_eq!(decision.next, Delivering::Settling { typed_at: NOW, since: NOW });
+    assert_eq!(decision.next, Delivering::Settling { missing_since: NOW, since: NOW });
     assert_eq!(steps(&seen, leaving(99_900, 1)), [Step::PassKeys(true), asks[0]]);
 }
 
@@ -270,10 +270,10 @@ fn text_has_left_once_the_composer_is_empty() {
         (98_001, looks(gone, 99_990, 100_090), false),
         (98_000, looks(gone, 99_990, 100_090), true),
     ];
-    for (held_at, seen, has_left) in table {
+    for (seen_at, seen, has_left) in table {
         let expected = if has_left { vec![Step::Complete] } else { vec![Step::Delay(None)] };
-        let expected = if held_at == 99_971 { Vec::new() } else { expected };
-        assert_eq!(steps(&seen, leaving(held_at, 1)), expected, "{held_at} {seen:?}");
+        let expected = if seen_at == 99_971 { Vec::new() } else { expected };
+        assert_eq!(steps(&seen, leaving(seen_at, 1)), expected, "{seen_at} {seen:?}");
     }
     let synchronizing = Observation { is_synchronizing: true, ..looks(plain, 99_969, 100_069) };
     assert_eq!(steps(&synchronizing, leaving(99_900, 1)), [Step::Delay(None)]);
@@ -282,6 +282,15 @@ fn text_has_left_once_the_composer_is_empty() {
     let seen = Observation { text: Some(touched), ..ready(&recipe) };
     assert_eq!(steps(&seen, leaving(99_000, 1)), []);
     assert_eq!(steps(&seen, leaving(96_000, 1)), [Step::Return]);
+    // The person has submitted it after a while. Its record may still come.
+    let touched = TextFacts { interference: Interference::Enter, ..TEXT };
+    let seen = Observation { text: Some(touched), records_prompts: true, ..ready(&recipe) };
+    let Delivering::Leaving { checked_at, is_ignored, .. } = leaving(1, 4) else { unreachable!() };
+    for (seen_at, expected) in [(80_000, &[Step::Return] as &[Step]), (80_001, &[])] {
+        let (since, seen_at) = (Moment(1), Moment(seen_at));
+        let stayed = Delivering::Leaving { since, presses: 4, checked_at, seen_at, is_ignored };
+        assert_eq!(steps(&seen, stayed), expected, "{seen_at:?}");
+    }
 }
 
 #[test]
@@ -307,12 +316,12 @@ fn enter_is_pressed_again_for_a_text_that_stays() {
     }
     let decision = decide(&stays(1), leaving(90_000, 2), NOW);
     assert_eq!(decision.next, Delivering::Submitting { end: 71, presses: 3 });
-    let Delivering::Leaving { is_ignored, held_at, .. } =
+    let Delivering::Leaving { is_ignored, seen_at, .. } =
         decide(&stays(1), leaving(90_000, 4), NOW).next
     else {
         panic!("it leaves");
     };
-    assert!(is_ignored && held_at == NOW);
+    assert!(is_ignored && seen_at == NOW);
     // Not while the screen changes, nor with the person's keys in the composer.
     let changing = Observation { rests_at: Some(NOW.plus(1)), ..stays(1) };
     assert_eq!(steps(&changing, leaving(90_000, 1)), [Step::Delay(None)]);
@@ -331,8 +340,8 @@ fn composer_is_looked_at_less_often_once_the_enter_is_ignored() {
     for (presses, is_ignored, ms) in
         [(1, false, 30), (3, false, 30), (4, false, 1000), (1, true, 1000)]
     {
-        let (since, checked_at, held_at) = (Moment(1), Moment(500), Moment(1));
-        let delivering = Delivering::Leaving { since, presses, checked_at, held_at, is_ignored };
+        let (since, checked_at, seen_at) = (Moment(1), Moment(500), Moment(1));
+        let delivering = Delivering::Leaving { since, presses, checked_at, seen_at, is_ignored };
         assert_eq!(deadline(&recipe("gemini"), &delivering, None), Some(checked_at.plus(ms)));
     }
     let recipe = recipe("gemini");
