@@ -13,6 +13,7 @@ mod basics;
 mod cli;
 mod conversations;
 mod copilot;
+mod dialogs;
 mod dialogue;
 mod echoes;
 mod expansion;

@@ -38,7 +38,7 @@ use self::{
     injected_frames::InjectedFrames, rules::Rules, screen_reader::ScreenReader,
     stability::STABLE_MS,
 };
-use super::{outgoing::OutgoingMessage, screen::Screen};
+use super::{outgoing::OutgoingMessage, recipe::CommandOutput, screen::Screen};
 use protocol::Moment;
 
 /// The time without output after which a turn is over.
@@ -113,6 +113,11 @@ impl ScreenExtractor {
     /// of its agent.
     pub fn skip_margin(&mut self, blanks: usize) {
         self.reader.rules.margin = blanks;
+    }
+
+    /// Leaves out the output of commands that the program runs.
+    pub(crate) fn leave_out(&mut self, output: CommandOutput) {
+        self.reader.rules.command_output = output;
     }
 
     /// Reads output of the program.

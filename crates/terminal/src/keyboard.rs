@@ -7,7 +7,7 @@
 mod names;
 mod programs;
 
-pub use programs::{Operand, is_dangerous, is_launcher, name_of, operand};
+pub use programs::{Operand, is_dangerous, is_launcher, is_shell, name_of, operand};
 
 use super::obstacle::Obstacle;
 use programs::Kind;

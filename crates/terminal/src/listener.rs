@@ -11,7 +11,7 @@ use super::{
     input::UnreadMessage,
     outgoing::OutgoingMessage,
     output::SendHandle,
-    recipe::{Reads, Recipe},
+    recipe::Recipe,
     screen::Screen,
     settings::Settings,
     source::{ReadFrom, Source},
@@ -113,8 +113,9 @@ impl Listener {
 
     /// Reads the screen as this program paints it.
     pub(super) fn set_recipe(&mut self, recipe: &Recipe) {
-        self.is_shell = recipe.reads == Reads::Shell;
+        self.is_shell = recipe.is_shell;
         self.extractor.skip_margin(recipe.margin.into());
+        self.extractor.leave_out(recipe.command_output());
         self.extractor.screen_mut().count_code_points(recipe.counts_code_points);
     }
 

@@ -25,7 +25,7 @@ pub enum Obstacle {
     HalfTyped,
     /// The program has not read all that was typed before.
     ///
-    /// The program reads it.
+    /// The program reads it. What waits in the system's buffer counts as read.
     NotReading,
     /// A full-screen program is shown that takes keys as commands.
     ///
@@ -70,16 +70,17 @@ pub enum Obstacle {
     Dialog,
     /// The agent is at work.
     ///
-    /// The agent has finished.
+    /// The agent has finished, or looks idle for 2 s although hooks still report work.
     Busy,
     /// No prompt is on the screen.
     ///
-    /// The input line is seen again (`agent-relay attach NAME` shows it); in bash and zsh, the next
-    /// prompt at which no command can be unfinished.
+    /// The input line is seen again (`agent-relay attach NAME` shows it); in bash and zsh, a prompt
+    /// that was shown before while no key had been pressed since the last command.
     NoPrompt,
     /// A shell would run the text.
     ///
-    /// Leave it: a shell without a harmless form, or one that was not wrapped itself.
+    /// Leave it: it was not wrapped itself, or is neither bash nor zsh, which alone have a harmless
+    /// form for text.
     Shell,
     /// The agent CLI is in its shell mode, and would run the text.
     ///

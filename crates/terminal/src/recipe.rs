@@ -5,11 +5,13 @@
 //! the reason is shown.
 
 mod book;
+mod command_output;
 mod expands;
 mod shown;
 mod spot;
 
 pub use book::{Book, BookError, Version};
+pub(crate) use command_output::CommandOutput;
 pub use expands::Expansions;
 pub(crate) use expands::is_blank;
 pub use shown::{Shown, Typed};
@@ -28,6 +30,8 @@ pub struct Recipe {
     pub name: String,
     /// The program's treatment of a line that is typed into it.
     pub reads: Reads,
+    /// Whether the program is a shell that prompts, and so shows the output of all that it runs.
+    pub is_shell: bool,
     /// The keys that submit a text.
     pub submit: String,
     /// Whether a line feed submits a text as well, although the program accepts several lines.
@@ -116,6 +120,18 @@ impl Recipe {
         self.arguments.iter().any(|argument| argument.contains(&format!("{{{name}}}")))
     }
 
+    /// Returns the texts by which output of commands is told from the agent's words on the grid.
+    pub(crate) fn command_output(&self) -> CommandOutput {
+        let Patterns { output_after_question, output_after_entry, dialog, composer, .. } =
+            &self.patterns;
+        CommandOutput {
+            after_question: output_after_question.clone(),
+            after_entry: output_after_entry.clone(),
+            dialog: dialog.clone(),
+            composer: composer.clone(),
+        }
+    }
+
     /// Whether a line feed is a line break in the text. This holds for composers of several lines,
     /// all of which use bracketed paste.
     #[must_use]
@@ -160,6 +176,22 @@ mod tests {
             check_choice(agent, "generic");
         }
         check_choice("/opt/agy", "antigravity");
+    }
+
+    #[test]
+    fn shell_without_a_script_is_a_shell() {
+        for shell in
+            ["bash", "sh", "/bin/dash -i", "fish", "pwsh", "powershell.exe", "cmd.exe /k x"]
+        {
+            assert!(recipe(shell).is_shell, "{shell}");
+        }
+        for other in
+            ["sh agent.sh", "bash -c x", "cmd /c agent.cmd", "pwsh -File x", "claude", "cat"]
+        {
+            assert!(!recipe(other).is_shell, "{other}");
+        }
+        let own = Book::with("[[recipe]]\nname = \"rc\"\ncommands = [\"rc\"]\nreads = \"text\"\n");
+        assert!(!own.unwrap().choose(&["rc".to_owned()], "linux", None).is_shell);
     }
 
     fn recipe(command: &str) -> Recipe {

@@ -25,6 +25,8 @@ pub(super) struct RowScanner {
     width_above: usize,
     /// Whether the scanner is within a logical line that cannot matter and is skipped.
     is_skipping: bool,
+    /// Whether the rows show the output of a command.
+    is_in_output: bool,
     scanner: LineScanner,
     ended_turns: Vec<EndedTurn>,
 }
@@ -59,6 +61,13 @@ impl RowScanner {
             self.end_turn(rules, out);
         }
         let row = &*rules.without_margin(row);
+        if let Some(follows) = rules.command_output.follows(&row.text) {
+            self.is_in_output = follows;
+        }
+        if self.is_in_output {
+            self.joiner.flush().into_iter().for_each(|line| self.scanner.read(line, rules, out));
+            return;
+        }
         let width_above = std::mem::replace(&mut self.width_above, row.width);
         let is_idle = self.joiner.is_empty() && self.scanner.is_idle();
         if is_idle && (self.is_skipping || !may_matter(&row.text, rules.reports_misplaced)) {

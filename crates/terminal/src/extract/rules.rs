@@ -6,7 +6,7 @@ use std::ops::Range;
 use unicode_width::UnicodeWidthStr;
 
 use super::{injected_frames::InjectedFrames, logical_line::LogicalLine, rejoin::FULL_ROW_MARGIN};
-use crate::screen::Row;
+use crate::{recipe::CommandOutput, screen::Row};
 
 /// The rules for the lines of a source.
 #[derive(Default)]
@@ -15,6 +15,8 @@ pub(super) struct Rules {
     pub(super) columns: Option<usize>,
     /// The number of blanks that the program leaves before the text of its agent.
     pub(super) margin: usize,
+    /// Where output of commands is, which is not the agent's.
+    pub(super) command_output: CommandOutput,
     /// Whether the one-line form is allowed.
     pub(super) allows_inline: bool,
     /// Whether an arrow after other text is a problem.

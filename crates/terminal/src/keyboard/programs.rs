@@ -154,6 +154,12 @@ pub enum Operand {
     Inline,
 }
 
+/// Whether a program of this name is a shell.
+#[must_use]
+pub fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name)
+}
+
 /// Returns what the program runs, if it is a shell or an interpreter.
 #[must_use]
 pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
@@ -168,7 +174,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
             let runs = !runs(&["-noexit"]) && runs(&["-command", "-c", "-file", "-f"]);
             Some(if runs { Operand::Inline } else { Operand::Prompt })
         }
-        name if SHELLS.contains(&name) => Some(SHELL_OPTIONS.operand(arguments)),
+        name if is_shell(name) => Some(SHELL_OPTIONS.operand(arguments)),
         name => options_of(name).map(|options| options.operand(arguments)),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Expansions, Patterns, Reads, Recipe, Turns, expands::Expansion};
 use crate::{
     agents,
-    keyboard::{Operand, Recognised, name_of, operand},
+    keyboard::{Operand, Recognised, is_shell, name_of, operand},
     transcript::Format,
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -143,6 +143,9 @@ struct Entry {
     /// Nothing is typed unless it is seen, and sending off is checked. Without it, the program
     /// needs `--accepts-text`.
     composer: Option<Vec<String>>,
+    /// The beginning of the row that ends the input line's frame. All rows from the cursor down to
+    /// it begin as `composer` says, so an entry in a picker is no input line.
+    composer_end: Option<String>,
     /// The text that stands there while a typed line would be run.
     shell_mode: Option<Vec<String>>,
     /// Texts that the empty input line shows behind the cursor. Faint text is ignored anyway.
@@ -163,6 +166,11 @@ struct Entry {
     /// Words near the cursor while the program asks its person something. If the composer is known,
     /// they count only while it is not seen.
     dialog: Option<Vec<String>>,
+    /// Beginnings of questions (`dialog`) whose answer runs a command. On the grid, what follows
+    /// is not the agent's, up to the next question or input line (`composer`).
+    output_after_question: Option<Vec<String>>,
+    /// Beginnings of entries in the input line after which the same holds.
+    output_after_entry: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -236,7 +244,12 @@ impl Book {
         };
         let generic = merged(&entries, GENERIC);
         let found = entries.iter().map(|entry| merged(&entries, &entry.name)).find(fits);
-        found.map_or_else(|| generic.clone(), |entry| entry.or(&generic)).recipe()
+        let is_shell = match found.as_ref().and_then(|entry| entry.reads) {
+            Some(reads) => reads == Reads::Shell,
+            None => prompts && is_shell(&name),
+        };
+        let entry = found.map_or_else(|| generic.clone(), |entry| entry.or(&generic));
+        Recipe { is_shell, ..entry.recipe() }
     }
 
     /// Returns the recipe with this name.
@@ -313,6 +326,7 @@ impl Entry {
             expands: self.expands.or(base.expands),
             pictures: self.pictures.or(base.pictures),
             composer: self.composer.or(base.composer),
+            composer_end: self.composer_end.or(base.composer_end),
             shell_mode: self.shell_mode.or(base.shell_mode),
             ghosts: self.ghosts.or(base.ghosts),
             pasted: self.pasted.or(base.pasted),
@@ -321,12 +335,15 @@ impl Entry {
             busy_footer: self.busy_footer.or(base.busy_footer),
             work_moves: self.work_moves.or(base.work_moves),
             dialog: self.dialog.or(base.dialog),
+            output_after_question: self.output_after_question.or(base.output_after_question),
+            output_after_entry: self.output_after_entry.or(base.output_after_entry),
         }
     }
 
     fn recipe(self) -> Recipe {
         Recipe {
             name: self.name,
+            is_shell: self.reads == Some(Reads::Shell),
             reads: self.reads.unwrap_or(Reads::Text),
             submit: self.submit.unwrap_or_default(),
             line_feed_submits: self.line_feed_submits.unwrap_or_default(),
@@ -351,6 +368,7 @@ impl Entry {
             },
             patterns: Patterns {
                 composer: self.composer.unwrap_or_default(),
+                composer_end: self.composer_end,
                 shell_mode: self.shell_mode.unwrap_or_default(),
                 ghosts: self.ghosts.unwrap_or_default(),
                 pasted: self.pasted.unwrap_or_default(),
@@ -358,6 +376,8 @@ impl Entry {
                 busy_status: self.busy_status.unwrap_or_default(),
                 busy_footer: self.busy_footer.unwrap_or_default(),
                 dialog: self.dialog.unwrap_or_default(),
+                output_after_question: self.output_after_question.unwrap_or_default(),
+                output_after_entry: self.output_after_entry.unwrap_or_default(),
             },
         }
     }

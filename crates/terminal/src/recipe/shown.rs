@@ -156,17 +156,22 @@ impl Recipe {
     }
 
     /// Finds the composer. Its prompt is in the cursor's row, or above it if the draft has several
-    /// rows. A dialog that looks like the composer, with blanks or a menu's entry in it, is none.
+    /// rows. A dialog that looks like the composer is none: with blanks or a text in it, its words
+    /// stand above or below.
     fn composer<'a>(&self, spot: &'a Spot) -> Option<Composer<'a>> {
+        if !self.frame_ends(spot) {
+            return None;
+        }
         let Patterns { composer: prompts, dialog: words, .. } = &self.patterns;
         let below = |row: usize| spot.rows.get(row + 1..).unwrap_or_default();
-        let asks_below = |row| shows(below(row).iter().map(String::as_str), words);
+        let dialog_words_below = |row| shows(below(row).iter().map(String::as_str), words);
         if let Some(text) = after_prompt(prompts, &spot.before) {
             let is_blank = !text.is_empty() && text.trim().is_empty();
-            let is_entry = [text, &spot.after].into_iter().any(dialog::is_entry);
+            let may_be_entry = !text.is_empty() || dialog::is_entry(&spot.after);
             let near = spot.rows[spot.near()..].iter().map(String::as_str);
-            let asks = (is_blank && shows(near, words)) || (is_entry && asks_below(spot.row));
-            return (!asks).then_some(Composer { row: spot.row, text });
+            let is_dialog =
+                (is_blank && shows(near, words)) || (may_be_entry && dialog_words_below(spot.row));
+            return (!is_dialog).then_some(Composer { row: spot.row, text });
         }
         if !self.is_indented(&spot.before) {
             return None;
@@ -176,8 +181,19 @@ impl Recipe {
         let (row, first) = rows.next()?;
         let text = after_prompt(prompts, first).filter(|text| !text.trim().is_empty())?;
         // The cursor may be in any row of a menu.
-        let asks = asks_below(if dialog::is_entry(text) { row } else { spot.row });
-        (!asks).then_some(Composer { row, text })
+        let is_dialog = dialog_words_below(if dialog::is_entry(text) { row } else { spot.row });
+        (!is_dialog).then_some(Composer { row, text })
+    }
+
+    /// Whether the composer's frame goes on from the cursor's row to its end, if it has a known one.
+    fn frame_ends(&self, spot: &Spot) -> bool {
+        let Some(end) = &self.patterns.composer_end else { return true };
+        let prompts = self.patterns.composer.iter();
+        let sides: Vec<_> =
+            prompts.map(|prompt| prompt.trim_start_matches('^').trim_end()).collect();
+        let below = spot.rows.iter().skip(spot.row + 1).map(|row| row.trim_start());
+        let mut rest = below.skip_while(|row| sides.iter().any(|side| row.starts_with(side)));
+        rest.next().is_some_and(|row| row.starts_with(&**end))
     }
 
     /// Whether a row begins as far from the margin as the text behind the composer's prompt.
@@ -259,6 +275,7 @@ impl Recipe {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Patterns {
     pub(super) composer: Vec<String>,
+    pub(super) composer_end: Option<String>,
     pub(super) shell_mode: Vec<String>,
     pub(super) ghosts: Vec<String>,
     pub(super) pasted: Vec<String>,
@@ -267,6 +284,8 @@ pub(super) struct Patterns {
     pub(super) busy_status: Vec<String>,
     pub(super) busy_footer: Vec<String>,
     pub(super) dialog: Vec<String>,
+    pub(super) output_after_question: Vec<String>,
+    pub(super) output_after_entry: Vec<String>,
 }
 
 /// Returns the form at a shell's prompt. The line editor must be reading, and no command may be
@@ -274,7 +293,7 @@ pub(super) struct Patterns {
 fn at_shell_prompt(spot: &Spot, prompts: &[String]) -> Result<Form, Obstacle> {
     match () {
         () if spot.alternate => Err(Obstacle::OtherScreen),
-        () if spot.is_shell() && prompts.contains(&spot.before) => Ok(Form::HereDocument),
+        () if spot.line_editor_waits() && prompts.contains(&spot.before) => Ok(Form::HereDocument),
         () => Err(Obstacle::NoPrompt),
     }
 }
@@ -293,7 +312,7 @@ fn by_general_signs(spot: &Spot) -> Result<Form, Obstacle> {
 }
 
 /// Returns the text after the longest of these prompts with which the row begins.
-fn after_prompt<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
+pub(super) fn after_prompt<'a>(prompts: &[String], row: &'a str) -> Option<&'a str> {
     let texts = prompts.iter().filter_map(|prompt| strip_prompt(prompt, row));
     texts.min_by_key(|text| text.len())
 }

@@ -99,9 +99,12 @@ impl Spot {
         nearest.filter(|(_, text)| is_bracketed(text))
     }
 
-    /// Returns the first row of those near the cursor.
+    /// Returns the first row of those near the cursor, or near the text above it if nothing is
+    /// between them.
     pub(super) fn near(&self) -> usize {
-        self.row.saturating_sub(ROWS_NEAR).min(self.rows.len())
+        let above = &self.rows[..self.rows.len().min(self.row + 1)];
+        let last = above.iter().rposition(|row| !row.trim().is_empty()).unwrap_or_default();
+        last.saturating_sub(ROWS_NEAR)
     }
 
     /// Returns the rows, with blank ones in place of those that show the frames with these digits.
@@ -125,7 +128,7 @@ impl Spot {
 
     /// Whether a shell's line editor waits for a command. A line editor turns bracketed paste on
     /// while it reads. A prompt that ends in `>` does not count: it may continue a command.
-    pub(crate) fn is_shell(&self) -> bool {
+    pub(crate) fn line_editor_waits(&self) -> bool {
         let prompt = self.before.trim_end();
         self.at == ' ' && self.bracketed_paste && !prompt.is_empty() && !prompt.ends_with('>')
     }

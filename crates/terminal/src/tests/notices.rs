@@ -31,6 +31,12 @@ fn output_of_a_shell_is_not_sent() {
         1000 prints cat notes\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
         9000 ends
     "#]]);
+    check(expect![[r#"
+        run sh
+        0 prints $\s
+        1000 prints cat notes\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
+        9000 ends
+    "#]]);
 }
 
 #[test]

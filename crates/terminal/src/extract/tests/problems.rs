@@ -1,6 +1,7 @@
 //! Tests of malformed and unclosed messages, which are reported to the agent.
 
 use super::*;
+use crate::recipe::Book;
 use expect_test::expect;
 
 #[test]
@@ -168,4 +169,26 @@ fn margin_of_the_program_is_not_indentation() {
     let [message] = &read(5)[..] else { panic!("{:?}", read(5)) };
     assert_eq!(message.body, format!("- {long}\n\ncode:\n    indented"));
     assert_eq!(read(0), []);
+}
+
+/// Output of the commands that aider runs is not what its agent says.
+#[test]
+fn command_output_is_not_the_agents() {
+    let output = "->relay:Cid <<<\nnot said>>>\na line";
+    let question = "(Y)es/(N)o/(D)on't ask again [Yes]: y";
+    let rows = format!(
+        "> Run it.\n\nI run it.\n\n->relay:Bob <<<\nbefore>>>\n\ncat notes\nRun shell command? \
+         {question}\n\nRunning cat notes\n{output}\nAdd command output to the chat? {question}\n\n\
+         Running well.\n\n->relay:Bob <<<\nbetween>>>\n\n> /run cat notes\n{output}\n\n\
+         > Running it again?\n\n->relay:Bob <<<\nafter>>>\n\n> !cat notes\n{output}\n> "
+    );
+    let read = |program: &str| -> Vec<String> {
+        let mut extractor = ScreenExtractor::offline(80, 24);
+        let recipe = Book::default().choose(&[program.to_owned()], "linux", None);
+        extractor.leave_out(recipe.command_output());
+        let (messages, _) = extractor.read_recording(rows.replace('\n', "\r\n").as_bytes());
+        messages.into_iter().map(|message| message.body).collect()
+    };
+    assert_eq!(read("aider"), ["before", "between", "after"]);
+    assert_eq!(read("agent").len(), 6);
 }
