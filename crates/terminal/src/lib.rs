@@ -97,7 +97,9 @@ impl Recipes {
             Reader::Agent(name) if current.name != *name => {
                 Some(self.book.named(name, self.system))
             }
-            Reader::Shell if current.shows_composer() => Some(self.command.clone()),
+            Reader::Shell | Reader::Barred(Obstacle::Shell, _) if current.shows_composer() => {
+                Some(self.command.clone())
+            }
             _ => None,
         }
     }

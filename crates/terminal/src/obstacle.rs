@@ -25,7 +25,7 @@ pub enum Obstacle {
     HalfTyped,
     /// The program has not read all that was typed before.
     ///
-    /// The program reads it. What waits in the system's buffer counts as read.
+    /// The program reads it. Bytes that the system has taken for it count as read.
     NotReading,
     /// A full-screen program is shown that takes keys as commands.
     ///
@@ -75,12 +75,11 @@ pub enum Obstacle {
     /// No prompt is on the screen.
     ///
     /// The input line is seen again (`agent-relay attach NAME` shows it); in bash and zsh, a prompt
-    /// that was shown before while no key had been pressed since the last command.
+    /// that the shell has shown before, while no key had been pressed.
     NoPrompt,
     /// A shell would run the text.
     ///
-    /// Leave it: it was not wrapped itself, or is neither bash nor zsh, which alone have a harmless
-    /// form for text.
+    /// Leave it. Only a bash or zsh that is itself the wrapped command gets messages.
     Shell,
     /// The agent CLI is in its shell mode, and would run the text.
     ///

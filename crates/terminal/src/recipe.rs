@@ -30,7 +30,8 @@ pub struct Recipe {
     pub name: String,
     /// The program's treatment of a line that is typed into it.
     pub reads: Reads,
-    /// Whether the program is a shell that prompts, and so shows the output of all that it runs.
+    /// Whether the program is a shell without a script, whose screen is not read: it shows the
+    /// output of all that it runs.
     pub is_shell: bool,
     /// The keys that submit a text.
     pub submit: String,
@@ -180,14 +181,20 @@ mod tests {
 
     #[test]
     fn shell_without_a_script_is_a_shell() {
-        for shell in
-            ["bash", "sh", "/bin/dash -i", "fish", "pwsh", "powershell.exe", "cmd.exe /k x"]
+        for shell in ["bash", "sh", "/bin/dash -i", "fish", "pwsh", "powershell.exe", "cmd.exe /k"]
         {
             assert!(recipe(shell).is_shell, "{shell}");
         }
-        for other in
-            ["sh agent.sh", "bash -c x", "cmd /c agent.cmd", "pwsh -File x", "claude", "cat"]
-        {
+        for other in [
+            "sh agent.sh",
+            "bash -c x",
+            "cmd /c agent.cmd",
+            "pwsh -File x",
+            "pwsh ./x.ps1",
+            "rc",
+            "claude",
+            "cat",
+        ] {
             assert!(!recipe(other).is_shell, "{other}");
         }
         let own = Book::with("[[recipe]]\nname = \"rc\"\ncommands = [\"rc\"]\nreads = \"text\"\n");

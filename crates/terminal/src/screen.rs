@@ -7,6 +7,7 @@
 
 mod cleanup;
 mod clusters;
+mod colours;
 mod observer;
 mod painter;
 mod parser_input;

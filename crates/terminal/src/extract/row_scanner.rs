@@ -61,15 +61,14 @@ impl RowScanner {
             self.end_turn(rules, out);
         }
         let row = &*rules.without_margin(row);
-        if let Some(follows) = rules.command_output.follows(&row.text) {
+        let width_above = std::mem::replace(&mut self.width_above, row.width);
+        let is_idle = self.joiner.is_empty() && self.scanner.is_idle();
+        if let Some(follows) = rules.command_output.follows(&row.text).filter(|_| is_idle) {
             self.is_in_output = follows;
         }
         if self.is_in_output {
-            self.joiner.flush().into_iter().for_each(|line| self.scanner.read(line, rules, out));
             return;
         }
-        let width_above = std::mem::replace(&mut self.width_above, row.width);
-        let is_idle = self.joiner.is_empty() && self.scanner.is_idle();
         if is_idle && (self.is_skipping || !may_matter(&row.text, rules.reports_misplaced)) {
             self.is_skipping = row.wraps;
             return;

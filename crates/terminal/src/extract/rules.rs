@@ -15,7 +15,7 @@ pub(super) struct Rules {
     pub(super) columns: Option<usize>,
     /// The number of blanks that the program leaves before the text of its agent.
     pub(super) margin: usize,
-    /// Where output of commands is, which is not the agent's.
+    /// The marks of command output, which is left out.
     pub(super) command_output: CommandOutput,
     /// Whether the one-line form is allowed.
     pub(super) allows_inline: bool,

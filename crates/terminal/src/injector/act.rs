@@ -309,20 +309,20 @@ impl Injector {
     /// Gives up on the text and returns its message to the daemon, which delivers it again.
     fn give_up(&mut self, out: &mut Vec<Output>) {
         self.delivering = Delivering::default();
-        let Some(Text { content: Some(content), rider, .. }) = self.text.take() else {
-            return self.release_keys(out);
-        };
-        let notice = match content {
-            Content::Message(message) => {
+        let lost = || Output::Log("the agent did not get the relay's words".into());
+        let text = self.text.take().and_then(|text| Some((text.content?, text.rider)));
+        match text {
+            Some((Content::Message(message), rider)) => {
                 out.push(Output::Return(message.id, RETURN_MS));
                 rider.into_iter().for_each(|notice| self.notify_later(notice));
-                return self.release_keys(out);
             }
-            Content::Notice(notice) => Some(notice),
-            Content::Brief => None,
-        };
-        out.push(Output::Log("the agent did not get the relay's words".into()));
-        notice.into_iter().for_each(|notice| self.notify(notice));
+            Some((Content::Notice(notice), _)) => {
+                out.push(lost());
+                self.notify(notice);
+            }
+            Some((Content::Brief, _)) => out.push(lost()),
+            None => {}
+        }
         self.release_keys(out);
     }
 

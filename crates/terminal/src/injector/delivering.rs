@@ -21,8 +21,8 @@ pub(super) enum Delivering {
     },
     /// The terminal has the text, and its Enter waits for the screen to settle.
     Settling {
-        /// The time since which the text could be in the composer, and is not: it was written, or
-        /// a question or another program was last in the way.
+        /// The time from which on the composer should show the text: it was written then, or the
+        /// last question or other program went away.
         missing_since: Moment,
         /// The time from which on the screen must be unchanged for the recipe's `guard_ms`.
         since: Moment,

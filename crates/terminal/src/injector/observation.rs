@@ -98,6 +98,21 @@ pub(super) struct TextFacts {
     pub(super) kept: Interference,
 }
 
+impl TextFacts {
+    fn words(self) -> String {
+        let reader =
+            if self.is_reader_here { "its program reads" } else { "another program reads" };
+        let record = if self.is_unconfirmed { "not recorded" } else { "recorded" };
+        let keys = |keys| match keys {
+            Interference::None => "no keys",
+            Interference::Keys => "keys",
+            Interference::Enter => "an Enter",
+        };
+        let (passed, kept) = (keys(self.interference), keys(self.kept));
+        format!("{reader}, {record}, {passed} of the person since, {kept} kept back")
+    }
+}
+
 impl Observation<'_> {
     /// Whether the screen has been unchanged for so long that a text may be typed.
     pub(super) fn is_at_rest(&self, now: Moment) -> bool {
@@ -154,7 +169,16 @@ impl Observation<'_> {
             fact("last output", ago(self.printed_at), Source::Screen),
             fact("last key", ago(self.key_at), Source::Keyboard),
             fact("line is empty", yes(self.is_line_empty), Source::Keyboard),
+            fact("person has a draft", yes(self.has_draft), Source::Keyboard),
+            fact("line may be a command", yes(self.may_be_in_command_mode), Source::Keyboard),
+            fact("screen is being painted", yes(self.is_synchronizing), Source::Screen),
+            fact("prompts are recorded", yes(self.records_prompts), Source::Transcript),
             fact("terminal takes all", yes(!self.has_unwritten), Source::Relay),
+            fact(
+                "last text",
+                self.text.map_or_else(|| "none".to_owned(), TextFacts::words),
+                Source::Relay,
+            ),
         ]
     }
 }

@@ -41,6 +41,10 @@ pub(super) const SHELLS: &[&str] = &[
     "brush",
 ];
 
+/// Those of the shells whose names are words that other programs may have, too.
+pub(super) const SHELLS_BY_WORDS: &[&str] =
+    &["busybox", "toybox", "ash", "posh", "ion", "rc", "es", "oil", "sash", "brush"];
+
 /// Programs that read commands: interpreters without scripts, debuggers, database clients, editors
 /// and pagers.
 pub(super) const COMMAND_READERS: &[&str] = &[

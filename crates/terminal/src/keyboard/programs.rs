@@ -2,7 +2,7 @@
 
 use super::{
     Program,
-    names::{COMMAND_READERS, CONDUITS, LAUNCHERS, SHELLS},
+    names::{COMMAND_READERS, CONDUITS, LAUNCHERS, SHELLS, SHELLS_BY_WORDS},
 };
 
 /// Interpreters, which run a script or, without a script, prompt for input.
@@ -154,10 +154,10 @@ pub enum Operand {
     Inline,
 }
 
-/// Whether a program of this name is a shell.
+/// Whether a program of this name is surely a shell: no other program has the name.
 #[must_use]
 pub fn is_shell(name: &str) -> bool {
-    SHELLS.contains(&name)
+    SHELLS.contains(&name) && !SHELLS_BY_WORDS.contains(&name)
 }
 
 /// Returns what the program runs, if it is a shell or an interpreter.
@@ -174,7 +174,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
             let runs = !runs(&["-noexit"]) && runs(&["-command", "-c", "-file", "-f"]);
             Some(if runs { Operand::Inline } else { Operand::Prompt })
         }
-        name if is_shell(name) => Some(SHELL_OPTIONS.operand(arguments)),
+        name if SHELLS.contains(&name) => Some(SHELL_OPTIONS.operand(arguments)),
         name => options_of(name).map(|options| options.operand(arguments)),
     }
 }

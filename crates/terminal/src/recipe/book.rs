@@ -143,8 +143,8 @@ struct Entry {
     /// Nothing is typed unless it is seen, and sending off is checked. Without it, the program
     /// needs `--accepts-text`.
     composer: Option<Vec<String>>,
-    /// The beginning of the row that ends the input line's frame. All rows from the cursor down to
-    /// it begin as `composer` says, so an entry in a picker is no input line.
+    /// The beginning of the last row of the input line's frame. If the screen has such a row, all
+    /// rows from the cursor to it must begin as `composer` says; those of a picker do not.
     composer_end: Option<String>,
     /// The text that stands there while a typed line would be run.
     shell_mode: Option<Vec<String>>,
@@ -164,12 +164,13 @@ struct Entry {
     /// stood still for 10 s counts no more.
     work_moves: Option<bool>,
     /// Words near the cursor while the program asks its person something. If the composer is known,
-    /// they count only while it is not seen.
+    /// they count while it is not seen, or below a text in it that looks like an entry of a menu. So
+    /// no word that always stands there.
     dialog: Option<Vec<String>>,
-    /// Beginnings of questions (`dialog`) whose answer runs a command. On the grid, what follows
-    /// is not the agent's, up to the next question or input line (`composer`).
+    /// Beginnings of questions (`dialog`) whose answer runs a command. On the grid, the rows below
+    /// are not the agent's words, up to the next question or prompt.
     output_after_question: Option<Vec<String>>,
-    /// Beginnings of entries in the input line after which the same holds.
+    /// Beginnings of the person's entries that run a command, such as `/run `; with the same effect.
     output_after_entry: Option<Vec<String>>,
 }
 
@@ -246,7 +247,7 @@ impl Book {
         let found = entries.iter().map(|entry| merged(&entries, &entry.name)).find(fits);
         let is_shell = match found.as_ref().and_then(|entry| entry.reads) {
             Some(reads) => reads == Reads::Shell,
-            None => prompts && is_shell(&name),
+            None => prompts && is_shell(&name) && arguments.iter().all(|word| is_option(word)),
         };
         let entry = found.map_or_else(|| generic.clone(), |entry| entry.or(&generic));
         Recipe { is_shell, ..entry.recipe() }
@@ -278,6 +279,10 @@ impl Book {
     fn entries_for(&self, system: &str, version: Option<&Version>) -> Vec<&Entry> {
         self.entries.iter().filter(|entry| entry.is_for(system, version)).collect()
     }
+}
+
+fn is_option(word: &str) -> bool {
+    word.starts_with(['-', '+', '/'])
 }
 
 /// Merges the entries with this name into one.

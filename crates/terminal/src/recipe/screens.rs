@@ -54,8 +54,51 @@ fn screen(snapshot: &str) -> Screen {
     screen
 }
 
-/// The number of dialogs, whose files have names with this word.
-const DIALOGS: usize = 42;
+/// The screens with a dialog.
+const DIALOGS: [&str; 42] = [
+    "aider-dialog",
+    "claude-dialog-bash",
+    "claude-dialog-choices",
+    "claude-dialog-fetch",
+    "claude-dialog-model",
+    "claude-dialog-question",
+    "claude-dialog-resume",
+    "claude-dialog-theme",
+    "claude-dialog-write",
+    "codex-dialog-command",
+    "codex-dialog-command-at-left",
+    "codex-dialog-command-at-menu",
+    "codex-dialog-command-in-menu",
+    "codex-dialog-experimental",
+    "codex-dialog-model",
+    "codex-dialog-permissions",
+    "codex-dialog-resume",
+    "codex-dialog-theme",
+    "copilot-dialog-create",
+    "copilot-dialog-model",
+    "copilot-dialog-permission",
+    "copilot-dialog-question",
+    "copilot-dialog-resume",
+    "copilot-dialog-theme",
+    "gemini-dialog-fetch",
+    "gemini-dialog-model",
+    "gemini-dialog-question",
+    "gemini-dialog-settings",
+    "gemini-dialog-shell",
+    "gemini-dialog-theme",
+    "gemini-dialog-write",
+    "opencode-dialog-models",
+    "opencode-dialog-permission",
+    "opencode-dialog-question",
+    "opencode-dialog-themes",
+    "opencode-dialog-write",
+    "qwen-dialog-approval",
+    "qwen-dialog-fetch",
+    "qwen-dialog-question",
+    "qwen-dialog-shell",
+    "qwen-dialog-theme",
+    "qwen-dialog-write",
+];
 
 const SCREENS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/screens");
 
@@ -67,9 +110,13 @@ fn shown(command: &str, snapshot: &str) -> Shown {
 }
 
 #[track_caller]
+fn snapshot(name: &str) -> String {
+    fs::read_to_string(Path::new(SCREENS).join(format!("{name}.txt"))).unwrap()
+}
+
+#[track_caller]
 fn check(name: &str, expected: &str) {
-    let snapshot = fs::read_to_string(Path::new(SCREENS).join(format!("{name}.txt"))).unwrap();
-    let shown = shown(name.split('-').next().unwrap(), &snapshot);
+    let shown = shown(name.split('-').next().unwrap(), &snapshot(name));
     let state = match shown.form {
         Ok(_) if shown.busy.is_some() => "Busy".to_owned(),
         Ok(form) => format!("{form:?}"),
@@ -117,28 +164,17 @@ fn agent_at_work_gets_no_text() {
 
 #[test]
 fn dialog_gets_no_text() {
-    let mut tried = 0;
-    for file in fs::read_dir(SCREENS).unwrap().map(Result::unwrap) {
-        let name = file.file_name().into_string().unwrap();
-        if let Some(name) = name.strip_suffix(".txt").filter(|name| name.contains("-dialog")) {
-            check(name, "Dialog");
-            tried += 1;
-        }
+    for name in DIALOGS {
+        check(name, "Dialog");
     }
-    assert!(tried >= DIALOGS, "{tried}");
 }
 
 /// A message above a dialog, with any words, hides none of it.
 #[test]
 fn dialog_below_a_frame_gets_no_key() {
-    let mut tried = 0;
-    for file in fs::read_dir(SCREENS).unwrap().map(Result::unwrap) {
-        let name = file.file_name().into_string().unwrap();
+    for name in DIALOGS {
         let command = name.split('-').next().unwrap();
-        if !name.contains("-dialog") {
-            continue;
-        }
-        let snapshot = fs::read_to_string(file.path()).unwrap();
+        let snapshot = snapshot(name);
         for body in BODIES {
             let text = format!("[relay 1a2b3c from Bob, id 1]\n{body}\n[/relay 1a2b3c]");
             let recipe = Book::default().choose(&[command.to_owned()], "linux", None);
@@ -154,10 +190,8 @@ fn dialog_below_a_frame_gets_no_key() {
             let behind = Spot { before, after: String::new(), at: ' ', row, ..spot };
             let shown = recipe.read(&behind, &reader, &[], &typed);
             assert!(!shown.holds_own, "{name} below {body:?}: {shown:?}");
-            tried += 1;
         }
     }
-    assert!(tried >= DIALOGS * BODIES.len(), "{tried}");
 }
 
 /// Returns a snapshot with these rows at its beginning.

@@ -156,10 +156,10 @@ impl Recipe {
     }
 
     /// Finds the composer. Its prompt is in the cursor's row, or above it if the draft has several
-    /// rows. A dialog that looks like the composer is none: with blanks or a text in it, its words
-    /// stand above or below.
+    /// rows. A dialog that looks like the composer is none: its words stand below it, or above it
+    /// if only blanks follow its mark.
     fn composer<'a>(&self, spot: &'a Spot) -> Option<Composer<'a>> {
-        if !self.frame_ends(spot) {
+        if !self.is_in_frame(spot) {
             return None;
         }
         let Patterns { composer: prompts, dialog: words, .. } = &self.patterns;
@@ -167,7 +167,10 @@ impl Recipe {
         let dialog_words_below = |row| shows(below(row).iter().map(String::as_str), words);
         if let Some(text) = after_prompt(prompts, &spot.before) {
             let is_blank = !text.is_empty() && text.trim().is_empty();
-            let may_be_entry = !text.is_empty() || dialog::is_entry(&spot.after);
+            let is_entry = [text, &spot.after].into_iter().any(dialog::is_entry);
+            // In such a frame, an entry of a question may be any text.
+            let may_be_entry =
+                is_entry || (!text.is_empty() && self.patterns.composer_end.is_some());
             let near = spot.rows[spot.near()..].iter().map(String::as_str);
             let is_dialog =
                 (is_blank && shows(near, words)) || (may_be_entry && dialog_words_below(spot.row));
@@ -185,15 +188,18 @@ impl Recipe {
         (!is_dialog).then_some(Composer { row, text })
     }
 
-    /// Whether the composer's frame goes on from the cursor's row to its end, if it has a known one.
-    fn frame_ends(&self, spot: &Spot) -> bool {
+    /// Whether all rows from the cursor to the end of the composer's frame belong to the frame, if
+    /// the screen has such an end.
+    fn is_in_frame(&self, spot: &Spot) -> bool {
         let Some(end) = &self.patterns.composer_end else { return true };
+        let is_end = |row: &str| row.trim_start().starts_with(&**end);
+        let below = spot.rows.get(spot.row + 1..).unwrap_or_default();
+        let Some(last) = below.iter().position(|row| is_end(row)) else { return true };
         let prompts = self.patterns.composer.iter();
         let sides: Vec<_> =
             prompts.map(|prompt| prompt.trim_start_matches('^').trim_end()).collect();
-        let below = spot.rows.iter().skip(spot.row + 1).map(|row| row.trim_start());
-        let mut rest = below.skip_while(|row| sides.iter().any(|side| row.starts_with(side)));
-        rest.next().is_some_and(|row| row.starts_with(&**end))
+        let is_side = |row: &str| sides.iter().any(|side| row.trim_start().starts_with(side));
+        below[..last].iter().all(|row| is_side(row))
     }
 
     /// Whether a row begins as far from the margin as the text behind the composer's prompt.
@@ -238,7 +244,8 @@ impl Recipe {
     fn asks(&self, foreign: &[&str], spot: &Spot, composer: Option<&Composer<'_>>) -> bool {
         let dialog = &self.patterns.dialog;
         let Some(menu) = dialog::menu_row(foreign) else {
-            let near = foreign[spot.near()..].iter().copied();
+            let first = if self.shows_composer() { spot.near_text() } else { spot.near() };
+            let near = foreign[first..].iter().copied();
             return composer.is_none() && (spot.yes_or_no || shows(near, dialog));
         };
         let below = || foreign.get(spot.row + 1..).unwrap_or_default().iter().copied();

@@ -99,9 +99,13 @@ impl Spot {
         nearest.filter(|(_, text)| is_bracketed(text))
     }
 
-    /// Returns the first row of those near the cursor, or near the text above it if nothing is
-    /// between them.
+    /// Returns the first row of those near the cursor.
     pub(super) fn near(&self) -> usize {
+        self.row.saturating_sub(ROWS_NEAR).min(self.rows.len())
+    }
+
+    /// Returns the first row of those near the last row with text at or above the cursor.
+    pub(super) fn near_text(&self) -> usize {
         let above = &self.rows[..self.rows.len().min(self.row + 1)];
         let last = above.iter().rposition(|row| !row.trim().is_empty()).unwrap_or_default();
         last.saturating_sub(ROWS_NEAR)
@@ -112,6 +116,9 @@ impl Spot {
     /// out.
     pub(super) fn without(&self, frames: &[&str]) -> Vec<&str> {
         let mut rows: Vec<&str> = self.rows.iter().map(String::as_str).collect();
+        if frames.is_empty() {
+            return rows;
+        }
         let solid: Vec<String> = rows.iter().map(|row| solid(row)).collect();
         for hex in frames {
             let begin = format!("[relay {hex} ");

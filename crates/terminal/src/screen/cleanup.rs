@@ -22,7 +22,7 @@ impl Screen {
     pub fn cleanup(&self) -> String {
         let mode = self.term.mode();
         let KeyboardState { primary, alternate, other_keys } = &self.state.keyboard;
-        let colours = self.state.colours;
+        let colours = &self.limit.colours;
         let template = &self.term.grid().cursor.template;
         let plain = Cell::default();
         let has_attributes =

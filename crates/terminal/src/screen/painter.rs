@@ -9,8 +9,8 @@ use alacritty_terminal::index::{Column, Line, Point};
 use alacritty_terminal::term::{Term, TermMode};
 use alacritty_terminal::vte::ansi::{
     Attr, CharsetIndex, ClearMode, CursorStyle, Handler, KeyboardModes, KeyboardModesApplyBehavior,
-    LineClearMode, Mode, ModifyOtherKeys, NamedColor, NamedPrivateMode, PrivateMode, Rgb,
-    StandardCharset, TabulationClearMode,
+    LineClearMode, Mode, ModifyOtherKeys, NamedPrivateMode, PrivateMode, StandardCharset,
+    TabulationClearMode,
 };
 use unicode_width::UnicodeWidthChar;
 
@@ -72,7 +72,6 @@ pub(super) struct PainterState {
     pub(super) reports_size: bool,
     /// Whether the mouse's wheel sends keys on the alternate screen, if the program has set that.
     pub(super) alternate_scroll: Option<bool>,
-    pub(super) colours: ChangedColours,
     /// Whether the program asked for keys like those of a Windows console.
     pub(super) win32_input: bool,
     /// Whether only a part of the rows scrolls.
@@ -84,28 +83,6 @@ pub(super) struct PainterState {
     pub(super) keyboard: KeyboardState,
     pub(super) answers: Vec<u8>,
     row: Row,
-}
-
-/// The colours of the terminal that a program has changed.
-#[derive(Clone, Copy, Default)]
-pub(super) struct ChangedColours {
-    pub(super) foreground: bool,
-    pub(super) background: bool,
-    pub(super) cursor: bool,
-    /// Whether colours of the palette are changed.
-    pub(super) palette: bool,
-}
-
-impl ChangedColours {
-    fn note(&mut self, index: usize, is_changed: bool) {
-        match index {
-            _ if index == NamedColor::Foreground as usize => self.foreground = is_changed,
-            _ if index == NamedColor::Background as usize => self.background = is_changed,
-            _ if index == NamedColor::Cursor as usize => self.cursor = is_changed,
-            // Which ones are still changed after a reset is not counted.
-            _ => self.palette |= is_changed,
-        }
-    }
 }
 
 /// The keyboard modes that a program has turned on.
@@ -232,7 +209,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
 /// Passes all painting operations on to the grid.
 ///
 /// Titles, clipboard, hyperlinks, most mode reports and pixel sizes are ignored: they only take
-/// memory, or are answered with text from the screen. Changed colours are only noted.
+/// memory, or are answered with text from the screen.
 impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {
@@ -399,14 +376,6 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
             let state = if self.state.counts_code_points { 2 } else { 1 };
             self.answer(format_args!("\x1b[?{CLUSTERS};{state}$y"));
         }
-    }
-
-    fn set_color(&mut self, index: usize, _: Rgb) {
-        self.state.colours.note(index, true);
-    }
-
-    fn reset_color(&mut self, index: usize) {
-        self.state.colours.note(index, false);
     }
 
     fn push_keyboard_mode(&mut self, mode: KeyboardModes) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use alacritty_terminal::vte::ansi::Timeout;
 
+use super::colours::ChangedColours;
 use crate::escape::{ESC, State, StringKind, Tokenizer};
 
 /// The most bytes of an OSC string that reach the parser. The parser stores all bytes of such a
@@ -92,6 +93,8 @@ pub(super) struct SequenceLimit {
     pub(super) length: usize,
     /// Whether the control sequence names a private mode.
     is_private: bool,
+    /// The colours that the strings change.
+    pub(super) colours: ChangedColours,
 }
 
 impl SequenceLimit {
@@ -120,16 +123,28 @@ impl SequenceLimit {
         self.tokenizer.next(byte);
         match (before, self.tokenizer.state()) {
             (State::String(StringKind::Osc), State::String(StringKind::Osc)) => {
+                self.colours.add(byte);
                 self.length = self.length.saturating_add(1);
                 self.length <= STRING_BYTES_MAX
             }
-            (State::Csi, State::Csi) => self.keeps_parameter(byte),
-            _ => {
-                self.length = 0;
-                self.is_private = false;
-                true
+            (State::String(StringKind::Osc), _) => {
+                self.colours.end();
+                self.restart()
             }
+            (State::Csi, State::Csi) => self.keeps_parameter(byte),
+            (State::Escape, State::Text) if byte == b'c' => {
+                self.colours = ChangedColours::default();
+                self.restart()
+            }
+            _ => self.restart(),
         }
+    }
+
+    /// Begins a new sequence, or text.
+    fn restart(&mut self) -> bool {
+        self.length = 0;
+        self.is_private = false;
+        true
     }
 
     fn keeps_parameter(&mut self, byte: u8) -> bool {

@@ -166,6 +166,12 @@ fn cleanup_turns_off_what_would_garble_later_output() {
         ("\x1b)0\x0e", "\\x0f", "\x0f"),
         ("\x1b[?1005h", "\\e[?1005l", "\x1b[?1005l"),
         ("\x1b[5 q", "\\e[0 q", "\x1b[0 q"),
+        // Colours in any notation, one code's question with another one's colour, the palette.
+        ("\x1b]11;#102030\x07", "\\e]111\\e\\", "\x1b]111\x07"),
+        ("\x1b]12;red\x1b\\", "\\e]112\\e\\", "\x1b]112\x1b\\"),
+        ("\x1b]10;?;rgb:1/2/3\x07", "\\e]111\\e\\", "\x1b]111\x07"),
+        ("\x1b]4;1;blue\x07\x1b]4;2;?\x07", "\\e]104\\e\\", "\x1b]104\x07"),
+        ("\x1b]4;2;?\x07\x1b]10;?\x07", "", ""),
     ] {
         assert_eq!(cleanup(on).replace('\x0f', "\\x0f"), cleaned, "{on:?}");
         assert_eq!(cleanup(&format!("{on}{off}")), "", "{on:?}");

@@ -31,9 +31,12 @@ fn output_of_a_shell_is_not_sent() {
         1000 prints cat notes\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
         9000 ends
     "#]]);
+    // Also after an agent CLI has run in it.
     check(expect![[r#"
         run sh
         0 prints $\s
+        100 foreground claude
+        500 foreground shell
         1000 prints cat notes\r\n->relay:Bob <<<\r\nhello>>>\r\n$\s
         9000 ends
     "#]]);

@@ -182,13 +182,20 @@ fn command_output_is_not_the_agents() {
          Running well.\n\n->relay:Bob <<<\nbetween>>>\n\n> /run cat notes\n{output}\n\n\
          > Running it again?\n\n->relay:Bob <<<\nafter>>>\n\n> !cat notes\n{output}\n> "
     );
-    let read = |program: &str| -> Vec<String> {
+    let read = |program: &str, rows: &str| -> Vec<String> {
         let mut extractor = ScreenExtractor::offline(80, 24);
         let recipe = Book::default().choose(&[program.to_owned()], "linux", None);
         extractor.leave_out(recipe.command_output());
         let (messages, _) = extractor.read_recording(rows.replace('\n', "\r\n").as_bytes());
         messages.into_iter().map(|message| message.body).collect()
     };
-    assert_eq!(read("aider"), ["before", "between", "after"]);
-    assert_eq!(read("agent").len(), 6);
+    assert_eq!(read("aider", &rows), ["before", "between", "after"]);
+    assert_eq!(read("agent", &rows).len(), 6);
+    // An entry within a message is its text. The prompt of a mode that the recipe does not know ends
+    // output.
+    let rows = format!(
+        "->relay:Bob <<<\nfirst\n> /run make\nlast>>>\n\n> !cat notes\n{output}\nmulti> thanks\n\n\
+         ->relay:Bob <<<\nafter>>>\n> "
+    );
+    assert_eq!(read("aider", &rows), ["first\n> /run make\nlast", "after"]);
 }
