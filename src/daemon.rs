@@ -74,7 +74,7 @@ const CHECKS_PER_HOUR: u32 = 720;
 pub(crate) fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
     let lock = InstanceLock::acquire(&settings)?;
     let policy = policy_thread::load_to_apply(&settings.home)?;
-    let opened = open_store(&settings)?;
+    let opened = open_store(&settings, &lock)?;
     run_with(settings, lock, policy, opened, store_thread::run, ready)
 }
 
@@ -150,7 +150,7 @@ fn run_with(
     // The mark is set before the home's lock is released, since a starter that finds the home free
     // looks for the mark.
     if reason == Some(stopped::ON_PURPOSE)
-        && let Err(error) = stopped::MARK.set(&lock.home)
+        && let Err(error) = lock.mark_as_stopped()
     {
         tracing::error!("a wrapper may restart the daemon that was stopped: {error}");
     }
@@ -158,7 +158,10 @@ fn run_with(
     policy_thread.join().map_err(|_| DaemonError::Panicked("policy"))?;
     readers.join();
     tracing::info!("stopped");
-    Ok(())
+    match reason {
+        Some(stopped::OUSTED) => Err(DaemonError::HomeInUse(lock.home)),
+        _ => Ok(()),
+    }
 }
 
 /// Checks the store of a home where no daemon runs, if there is one. The file does not change.
@@ -171,10 +174,11 @@ pub(crate) fn examine_store(home: &Path) -> Result<(), OpenError> {
 }
 
 /// Opens the store.
-fn open_store(settings: &Settings) -> Result<Opened, DaemonError> {
+fn open_store(settings: &Settings, lock: &InstanceLock) -> Result<Opened, DaemonError> {
     let opened = Store::open(
         store::Settings {
             path: settings.home.join(STORE_FILE),
+            claim: lock.home_lock.clone(),
             durability: settings.limits.durability,
             history_ms: settings.history_days.saturating_mul(DAY_MS),
             bytes_max: settings.store_bytes_max,
@@ -344,7 +348,7 @@ mod tests {
             ends_with_starter: false,
         };
         let lock = InstanceLock::acquire(&settings).unwrap();
-        let opened = open_store(&settings).unwrap();
+        let opened = open_store(&settings, &lock).unwrap();
         let panicking: store_thread::Run = |_, jobs, _| panic!("on purpose, at {:?}", jobs.recv());
         let (ready, is_ready) = bounded(1);
         let daemon = thread::spawn(move || {

@@ -2,16 +2,60 @@
 //!
 //! Only these locks decide whether a daemon runs; pings and process ids do not.
 
-use super::{error::DaemonError, settings::Settings};
+use super::{error::DaemonError, settings::Settings, stopped};
 use client::home::{ENDPOINT_FILE, LOCK_FILE};
+use parking_lot::Mutex;
 use platform::{endpoint::Endpoint, lock::Lock, paths, peer::User, transport::Listener};
 use std::{
     io, mem,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+use store::Claim as _;
 
 /// The directory of the endpoints' locks in a home.
 const LOCKS: &str = "locks";
+
+/// The lock of a daemon's home, which the daemon takes again if its file is removed.
+#[derive(Debug)]
+pub(super) struct HomeLock {
+    home: PathBuf,
+    lock: Mutex<Lock>,
+    /// Whether the home was removed and taken again since [`Self::was_restored`] last told.
+    was_restored: AtomicBool,
+}
+
+impl HomeLock {
+    fn take(home: &Path) -> Result<Self, DaemonError> {
+        let lock = Lock::take(&home.join(LOCK_FILE))?
+            .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
+        let (lock, was_restored) = (Mutex::new(lock), AtomicBool::new(false));
+        Ok(Self { home: home.to_owned(), lock, was_restored })
+    }
+
+    /// Whether the home was removed and taken again since the last call.
+    fn was_restored(&self) -> bool {
+        self.was_restored.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl store::Claim for HomeLock {
+    /// Makes and locks the home again if it was removed, so that no second daemon can lock it.
+    fn is_held(&self) -> io::Result<bool> {
+        let mut lock = self.lock.lock();
+        if lock.is_current()? {
+            return Ok(true);
+        }
+        paths::make_private_dir(&self.home)?;
+        let Some(again) = Lock::take(&self.home.join(LOCK_FILE))? else { return Ok(false) };
+        *lock = again;
+        self.was_restored.store(true, Ordering::Relaxed);
+        Ok(true)
+    }
+}
 
 /// The locks of a running daemon.
 #[derive(Debug)]
@@ -23,7 +67,7 @@ pub(super) struct InstanceLock {
     pub(super) home: PathBuf,
     /// The directory of the endpoints' locks, which daemons with different homes share.
     locks: PathBuf,
-    home_lock: Lock,
+    pub(super) home_lock: Arc<HomeLock>,
     endpoint_lock: Lock,
 }
 
@@ -35,8 +79,7 @@ impl InstanceLock {
         // The account of a service has no home other than this one, so the locks are here.
         let locks = if is_own { locks_directory()? } else { home.join(LOCKS) };
         paths::make_private_dir(home)?;
-        let home_lock = Lock::take(&home.join(LOCK_FILE))?
-            .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
+        let home_lock = Arc::new(HomeLock::take(home)?);
         let endpoint = settings.endpoint.clone().map_or_else(default_endpoint, Ok)?;
         let endpoint_lock = lock_endpoint(&locks, &endpoint)?;
         let home = home.to_owned();
@@ -51,17 +94,22 @@ impl InstanceLock {
         )
     }
 
-    /// Creates and locks the home again if it was removed, so that no second daemon can lock it.
-    /// Returns whether that was necessary.
-    pub(super) fn restore_home(&mut self) -> Result<bool, DaemonError> {
-        if self.home_lock.is_current()? {
-            return Ok(false);
+    /// Makes and locks the home again if it was removed, so that no second daemon can lock it.
+    /// Returns whether that was necessary, now or for the store.
+    pub(super) fn restore_home(&self) -> Result<bool, DaemonError> {
+        if !self.home_lock.is_held()? {
+            return Err(DaemonError::HomeInUse(self.home.clone()));
         }
-        paths::make_private_dir(&self.home)?;
-        self.home_lock = Lock::take(&self.home.join(LOCK_FILE))?
-            .ok_or_else(|| DaemonError::HomeInUse(self.home.clone()))?;
-        self.write_endpoint_file()?;
-        Ok(true)
+        let was_restored = self.home_lock.was_restored();
+        if was_restored {
+            self.write_endpoint_file()?;
+        }
+        Ok(was_restored)
+    }
+
+    /// Marks the home as one where the daemon was stopped on purpose, unless another daemon has it.
+    pub(super) fn mark_as_stopped(&self) -> io::Result<()> {
+        if self.home_lock.is_held()? { stopped::MARK.set(&self.home) } else { Ok(()) }
     }
 
     /// Moves the daemon from an endpoint that another user took to the endpoint with this user's

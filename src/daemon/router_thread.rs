@@ -2,7 +2,7 @@
 
 use super::{
     client_table::ClientTable, entry::Entry, event::Event, policy_thread::PolicyReloader,
-    spin::Spin, store_thread::StoreHandle,
+    spin::Spin, stopped, store_thread::StoreHandle,
 };
 use client::link::BufferedBytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
@@ -258,6 +258,10 @@ impl RouterThread {
                 self.handle(now, Input::Lost);
             }
             store::Report::Saved(why) => self.remark(None, why),
+            store::Report::Ousted(why) => {
+                tracing::error!("{why}");
+                self.handle(now, Input::Stop(stopped::OUSTED));
+            }
             store::Report::Damaged(why) => {
                 let former = self.damage.replace(why.clone());
                 self.remark(former, why);
@@ -355,10 +359,13 @@ fn add_remark(remarks: &mut Vec<String>, former: Option<String>, why: String) {
 }
 
 /// Hangs up on a client that connects while the daemon ends. Dropping the inbox's receiver would
-/// not drop the lane inside the event, and the client's writer would wait for that lane.
+/// not drop the lane inside the event, and the client's writer would wait for that lane. What the
+/// store could not put into its place is logged.
 fn reject(event: Event) {
-    if let Event::Accepted(_, client) = event {
-        client.hang_up();
+    match event {
+        Event::Accepted(_, client) => client.hang_up(),
+        Event::Stored(store::Report::Ousted(why)) => tracing::error!("{why}"),
+        _ => {}
     }
 }
 

@@ -12,3 +12,6 @@ pub(crate) const MARK: Mark = Mark("daemon.stopped");
 
 /// The reason of a stop on purpose, after which no wrapper starts the daemon again.
 pub(super) const ON_PURPOSE: &str = "stop";
+
+/// The reason of the stop of a daemon whose home another daemon has.
+pub(super) const OUSTED: &str = "home-taken";

@@ -60,6 +60,8 @@ pub(super) struct Committer {
     files: Option<Files>,
     /// A connection whose files have lost their names, until its content is in a new file.
     detached: Option<Connection>,
+    /// A sentence that says that another process has the directory. Nothing more is stored then.
+    ousted: Option<String>,
     clock: Clock,
     last: LastNumbers,
     sweep: Sweep,
@@ -125,6 +127,7 @@ impl Committer {
             connection: Some(connection),
             files: Some(files),
             detached: None,
+            ousted: None,
             clock,
             last: image.last,
             sweep,

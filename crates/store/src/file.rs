@@ -230,7 +230,7 @@ pub(super) fn set_aside(path: &Path, why: &str, unix_ms: u64) -> io::Result<Opti
 }
 
 /// The first name with that suffix that is not in use.
-fn unused_name(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn unused_name(path: &Path, suffix: &str) -> PathBuf {
     let mut names = (1_u32..).map(|n| {
         let first = with_suffix(path, suffix);
         if n == 1 { first } else { with_suffix(&first, &format!("-{n}")) }
@@ -250,7 +250,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// A time in the form `20261120T093015Z`.
-fn stamp(unix_ms: u64) -> String {
+pub(super) fn stamp(unix_ms: u64) -> String {
     let seconds = &calendar::utc(unix_ms)[.."2026-11-20T09:30:15".len()];
     seconds.replace(['-', ':'], "") + "Z"
 }

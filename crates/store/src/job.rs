@@ -5,6 +5,7 @@ use protocol::{
     record::{Change, Clock, Query, QueryResult},
 };
 use std::{
+    fmt, io,
     path::PathBuf,
     sync::{
         Arc,
@@ -12,11 +13,23 @@ use std::{
     },
 };
 
+/// The right of a process to the directory of its store.
+pub trait Claim: fmt::Debug + Send + Sync {
+    /// Whether this process still has the right, or has it again. While it does not, another
+    /// process has it, whose files the store leaves alone.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    fn is_held(&self) -> io::Result<bool>;
+}
+
 /// Settings of a store.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The database, in a directory that only this user can read.
     pub path: PathBuf,
+    /// The right to that directory.
+    pub claim: Arc<dyn Claim>,
     /// The worst event that a persisted message survives.
     pub durability: Durability,
     /// The time for which ended deliveries are kept, in milliseconds.
@@ -86,4 +99,7 @@ pub enum Report {
     /// The files were removed or replaced, and the whole content is in a new file, as this sentence
     /// says.
     Saved(String),
+    /// The files were removed or replaced, and another process has the directory. The whole content
+    /// is in a file elsewhere, as this sentence says, and nothing more is stored.
+    Ousted(String),
 }

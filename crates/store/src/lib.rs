@@ -35,7 +35,7 @@ mod tests;
 mod write;
 
 pub use error::OpenError;
-pub use job::{Cancel, Job, Report, Settings};
+pub use job::{Cancel, Claim, Job, Report, Settings};
 
 use crossbeam_channel::Receiver;
 use error::StoreError;

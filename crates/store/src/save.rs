@@ -9,7 +9,7 @@ use super::{
 };
 use platform::{
     foreground::FileId,
-    paths::{open_private_file, sync_directory},
+    paths::{make_private_dir, open_private_file, sync_directory},
 };
 use rusqlite::Connection;
 use std::{
@@ -68,6 +68,24 @@ pub(super) fn save(connection: &Connection, path: &Path) -> Result<(), StoreErro
     open_private_file(&draft)?.sync_all()?;
     fs::rename(&draft, with_suffix(path, SAVED))?;
     Ok(sync_names(path)?)
+}
+
+/// Writes the content of a connection into a new directory beside the one of `path`, which another
+/// process has. Returns the new file.
+pub(super) fn keep_elsewhere(
+    connection: &Connection,
+    path: &Path,
+    unix_ms: u64,
+) -> Result<PathBuf, StoreError> {
+    let home = path.parent().unwrap_or(path);
+    let kept = file::unused_name(home, &format!(".kept-{}", file::stamp(unix_ms)));
+    make_private_dir(&kept)?;
+    let kept = kept.join(path.file_name().unwrap_or_default());
+    file::copy(connection, &kept)?;
+    open_private_file(&kept)?.sync_all()?;
+    sync_names(&kept)?;
+    sync_names(home)?;
+    Ok(kept)
 }
 
 /// Gives a saved file its name, if there is one. Whatever has the name is set aside, unless it is

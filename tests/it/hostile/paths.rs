@@ -3,6 +3,7 @@
 use super::attack::Pair;
 use platform::{
     lock::Lock,
+    paths::make_private_dir,
     transport::{Listener, Stream},
 };
 use serde_json::json;
@@ -146,6 +147,34 @@ fn removed_home_is_made_again_and_locked() {
     assert_eq!((&redelivered["id"], &redelivered["payload"]), (&before["id"], &before["payload"]));
     assert!(sandbox.run(["down"]).status.success());
     assert!(sandbox.await_daemon_end().success());
+}
+
+/// Another daemon, for which the test stands, took the home when it was removed.
+#[test]
+fn home_that_another_daemon_has_is_left_alone() {
+    let mut sandbox = Sandbox::new();
+    drop(sandbox.join("Bob"));
+    let mut ann = sandbox.join("Ann");
+    ann.send("Bob", "before", json!({"requires_ack": true}));
+    ann.expect("ACK");
+    let (home, other) = (sandbox.home(), sandbox.directory().join("other"));
+    make_private_dir(&other).unwrap();
+    let _lock = Lock::take(&other.join("daemon.lock")).unwrap().unwrap();
+    fs::rename(&home, sandbox.directory().join("removed")).unwrap();
+    fs::rename(&other, &home).unwrap();
+
+    assert_eq!(ann.expect("BYE")["payload"]["reason"], "home-taken");
+    assert_eq!(sandbox.await_daemon_end().code(), Some(1));
+    let files: Vec<_> = fs::read_dir(&home).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(files, ["daemon.lock"], "it wrote in a home that it does not have");
+    let is_kept = |path: &PathBuf| path.display().to_string().contains(".kept-");
+    let mut kept = fs::read_dir(sandbox.directory()).unwrap().map(|it| it.unwrap().path());
+    let kept = kept.find(is_kept).expect("a directory with the messages");
+    // The next daemon with that directory as its home has the messages.
+    fs::remove_dir_all(&home).unwrap();
+    fs::rename(kept, &home).unwrap();
+    sandbox.start();
+    assert_eq!(sandbox.join("Bob").expect("DELIVER")["payload"]["body"], "before");
 }
 
 #[test]

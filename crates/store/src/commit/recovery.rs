@@ -39,6 +39,14 @@ impl Committer {
         let Some(detached) = &self.detached else { return Ok(()) };
         let path = &self.settings.path;
         self.faults.fail_if_due(FaultPoint::Save)?;
+        if !self.settings.claim.is_held()? {
+            let kept = save::keep_elsewhere(detached, path, self.clock.0.unix_ms)?;
+            self.detached = None;
+            let ousted = ousted_sentence(&self.settings, Some(&kept));
+            report(Report::Ousted(ousted.clone()));
+            self.ousted = Some(ousted.clone());
+            return Err(io::Error::other(ousted).into());
+        }
         if let Err(error) = save::save(detached, path) {
             if error.is_damage() {
                 self.detached = None;
@@ -83,6 +91,9 @@ impl Committer {
 
     /// Opens the file again and writes the pending changes.
     pub(super) fn recover(&mut self, report: Reporter<'_>) -> Result<(), String> {
+        if let Some(ousted) = &self.ousted {
+            return Err(ousted.clone());
+        }
         if self.queries.is_lent()
             && let Some(failing) = &self.failing
         {
@@ -133,6 +144,11 @@ impl Committer {
         if files.are_in_place()? {
             return Ok(None);
         }
+        if !self.settings.claim.is_held()? {
+            let ousted = ousted_sentence(&self.settings, None);
+            self.ousted = Some(ousted.clone());
+            return Err(io::Error::other(ousted).into());
+        }
         let aside = file::set_aside(&self.settings.path, ".replaced", unix_ms)?;
         self.files = None;
         Ok(Some(removed_sentence(&self.settings, aside.as_deref())))
@@ -177,6 +193,18 @@ fn removed_sentence(settings: &Settings, aside: Option<&Path>) -> String {
         .unwrap_or_default();
     let path = settings.path.display();
     format!("the store {path} was removed or replaced, and a new one is begun{found}")
+}
+
+/// A sentence about a store whose directory another process has. `kept` is where its content is.
+fn ousted_sentence(settings: &Settings, kept: Option<&Path>) -> String {
+    let kept = match kept {
+        Some(kept) => format!("what this one has accepted is in {}", kept.display()),
+        None => "what this one has accepted is lost".to_owned(),
+    };
+    format!(
+        "the store {} was removed or replaced, and another daemon has its directory; {kept}",
+        settings.path.display()
+    )
 }
 
 pub(super) fn error_sentence(settings: &Settings, action: &str, error: &StoreError) -> String {

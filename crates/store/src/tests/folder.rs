@@ -1,6 +1,6 @@
 //! A temporary folder for a store, and a store in it that runs on a thread of its own.
 
-use super::super::{Cancel, Job, Opened, Report, Settings, Store, fault::Faults};
+use super::super::{Cancel, Claim, Job, Opened, Report, Settings, Store, fault::Faults};
 use crossbeam_channel::{Receiver, Sender};
 use protocol::{
     Moment, Now,
@@ -9,10 +9,13 @@ use protocol::{
 };
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env, fs, io,
     path::PathBuf,
     process,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -22,6 +25,16 @@ use std::{
 pub(super) const NOW_MS: u64 = 1_763_629_200_000;
 pub(super) const NOW: Moment = Moment(1_000_000);
 pub(super) const DAY_MS: u64 = 86_400_000;
+
+/// A claim that holds or not.
+#[derive(Debug)]
+pub(crate) struct Claimed(pub(crate) bool);
+
+impl Claim for Claimed {
+    fn is_held(&self) -> io::Result<bool> {
+        Ok(self.0)
+    }
+}
 
 pub(crate) struct Folder(pub(super) PathBuf);
 
@@ -43,6 +56,7 @@ impl Folder {
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             path: self.path(),
+            claim: Arc::new(Claimed(true)),
             durability: Durability::Process,
             history_ms: 7 * DAY_MS,
             bytes_max: 1 << 30,

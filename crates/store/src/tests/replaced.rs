@@ -4,16 +4,16 @@
 
 use super::{
     super::{
-        Report,
+        Report, Settings, Store,
         error::StoreError,
         fault::{Fault, FaultPoint},
     },
-    folder::{Folder, NOW_MS, RunningStore},
+    folder::{Claimed, Folder, NOW_MS, RunningStore},
     queries::{all, rows_of},
     world::World,
 };
 use protocol::record::{Change, Ending};
-use std::{fs, io, path::Path};
+use std::{fs, io, path::Path, sync::Arc};
 
 /// A change to the files of an open store, with the suffixes of the files that it replaces.
 type Tampering = (fn(&Folder) -> io::Result<()>, &'static [&'static str]);
@@ -211,4 +211,32 @@ fn saved_file_without_its_name_is_adopted_at_the_start() {
     let aside = fs::read(folder.0.join("relay.db.replaced-20251120T090000Z")).unwrap();
     assert_eq!(aside, b"another file");
     assert!(!Path::new(&folder.0.join("relay.db.saved")).exists());
+}
+
+/// Another process has the directory, and has begun a store of its own there.
+#[test]
+fn content_is_kept_elsewhere_if_another_process_has_the_directory() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let claim = Arc::new(Claimed(false));
+    let opened = Store::open(Settings { claim, ..folder.settings() }, NOW_MS).unwrap();
+    let live = RunningStore::start(opened.store);
+    live.write(messages(&mut world, 30));
+    if remove_all(&folder, "relay.db").is_err() {
+        return;
+    }
+    fs::write(folder.path(), "of the other process").unwrap();
+    let Report::Ousted(ousted) = live.next() else { panic!("it stays") };
+    assert!(matches!(live.next(), Report::Health(Err(_))));
+    let (report, before) = live.write(messages(&mut world.clone(), 1));
+    assert!(matches!(report, Report::Refused { .. }), "{report:?}");
+    assert_eq!(before, []);
+    assert_eq!(live.end(), []);
+    assert_eq!(fs::read_to_string(folder.path()).unwrap(), "of the other process");
+    assert_eq!(folder.files("relay.db"), ["relay.db"]);
+    let kept = Path::new(ousted.rsplit(' ').next().unwrap());
+    assert_eq!(kept.file_name(), folder.path().file_name(), "{ousted}");
+    let image = Store::open(Settings { path: kept.to_owned(), ..folder.settings() }, NOW_MS);
+    assert_eq!(image.unwrap().image.deliveries, world.oracle.image().deliveries);
+    fs::remove_dir_all(kept.parent().unwrap()).unwrap();
 }
