@@ -212,6 +212,7 @@ fn describe(lock: &InstanceLock) -> Process<'static> {
         endpoint: lock.endpoint.as_text().to_owned().into(),
         home: lock.home.display().to_string().into(),
         left: lock.left.as_ref().map(|left| left.as_text().to_owned().into()),
+        endpoint_fails: None,
         store_fails: None,
         ends_with_starter: false,
         remarks: Vec::new(),
@@ -244,7 +245,7 @@ impl Keeper<'_> {
     /// ends.
     fn supervise(mut self, mut acceptor: Acceptor) -> Acceptor {
         let mut at = self.lock.endpoint.clone();
-        let mut checks = 0_u32;
+        let (mut checks, mut fails) = (0_u32, None);
         while let Err(RecvTimeoutError::Timeout) =
             self.context.router_ended.recv_timeout(CHECK_EVERY)
         {
@@ -261,13 +262,26 @@ impl Keeper<'_> {
                 Ok(new_acceptor) => {
                     mem::replace(&mut acceptor, new_acceptor).stop();
                     at = self.lock.endpoint.clone();
-                    // Sending fails only while the daemon is ending.
-                    drop(self.context.inbox.send(Event::Described(describe(self.lock))));
+                    fails = None;
+                    self.describe(None);
                 }
-                Err(error) => tracing::error!("cannot listen at {}: {error}", self.lock.endpoint),
+                Err(error) if fails.as_ref() == Some(&error.to_string()) => {}
+                Err(error) => {
+                    tracing::error!("cannot listen at {}: {error}", self.lock.endpoint);
+                    fails = Some(error.to_string());
+                    self.describe(fails.clone());
+                }
             }
         }
         acceptor
+    }
+
+    /// Tells the router what `status` says about the process from now on. `endpoint_fails` is why
+    /// nobody can connect.
+    fn describe(&self, endpoint_fails: Option<String>) {
+        let about = Process { endpoint_fails, ..describe(self.lock) };
+        // Sending fails only while the daemon is ending.
+        drop(self.context.inbox.send(Event::Described(about)));
     }
 
     fn restore_home(&mut self) {
@@ -288,31 +302,44 @@ impl Keeper<'_> {
         }
     }
 
-    /// Returns whether the endpoint is gone, so that the daemon must listen again. If another user
-    /// took it, the lock moves to one of this user's, unless it has left `at`, where the daemon
-    /// listened last, already.
+    /// Returns whether nobody can connect at the endpoint, so that the daemon must listen again. If
+    /// another user took it, the lock moves to one of this user's, unless it has left `at`, where
+    /// the daemon listened last, already.
     fn must_listen_again(&mut self, listener: &Listener, at: &Endpoint) -> bool {
         match listener.endpoint_state() {
             Ok(EndpointState::Mine) => return false,
             Ok(EndpointState::Gone) => {
                 tracing::warn!("{} was removed, and is created again", self.lock.endpoint);
             }
-            Ok(EndpointState::Foreign) => {
-                // If an earlier round moved the endpoint already, only listening there failed.
-                if self.lock.endpoint == *at
-                    && let Err(error) = self.lock.move_to_per_user_endpoint()
-                {
-                    let taken = &self.lock.endpoint;
-                    tracing::error!("{taken} was taken by another user: {error}");
-                    return false;
-                }
-                let endpoint = &self.lock.endpoint;
-                tracing::warn!("the endpoint was taken by another user; using {endpoint}");
-            }
+            // If an earlier round moved the endpoint already, only listening there failed.
+            Ok(EndpointState::Foreign) if self.lock.endpoint == *at => return self.leave_taken(),
+            Ok(EndpointState::Foreign) => {}
             Err(error) => {
                 tracing::warn!("cannot check {}: {error}", self.lock.endpoint);
                 return false;
             }
+        }
+        true
+    }
+
+    /// Moves the lock away from an endpoint that another user took. What this user has put there
+    /// stays a reason not to listen. Returns whether to listen again.
+    fn leave_taken(&mut self) -> bool {
+        let is_another_users = match Listener::is_foreign(&self.lock.endpoint) {
+            Ok(is_another_users) => is_another_users,
+            Err(error) => {
+                tracing::warn!("cannot check {}: {error}", self.lock.endpoint);
+                return false;
+            }
+        };
+        if is_another_users {
+            if let Err(error) = self.lock.move_to_per_user_endpoint() {
+                let taken = &self.lock.endpoint;
+                tracing::error!("{taken} was taken by another user: {error}");
+                return false;
+            }
+            let endpoint = &self.lock.endpoint;
+            tracing::warn!("the endpoint was taken by another user; using {endpoint}");
         }
         true
     }

@@ -425,6 +425,7 @@ mod tests {
                 endpoint: "/e".into(),
                 home: "/h".into(),
                 left: None,
+                endpoint_fails: None,
                 store_fails: store_fails.map(str::to_owned),
                 ends_with_starter: false,
                 remarks: remarks.iter().map(|remark| (*remark).to_owned()).collect(),

@@ -210,7 +210,11 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
     let fails = process.as_ref().and_then(|process| process.store_fails.as_deref()).map(escaped);
     let ends_with_starter = process.as_ref().is_some_and(|process| process.ends_with_starter);
     let remarks = process.iter().flat_map(|process| process.remarks.clone());
-    let remarks = remarks.chain(ends_with_starter.then(|| program_ends_with_starter("the daemon")));
+    let endpoint_fails = process.as_ref().and_then(|process| process.endpoint_fails.clone());
+    let endpoint_fails = endpoint_fails.map(|why| format!("nobody can connect: {why}"));
+    let remarks = remarks
+        .chain(endpoint_fails)
+        .chain(ends_with_starter.then(|| program_ends_with_starter("the daemon")));
     let remarks: Vec<_> = remarks.collect();
     let lines = [
         ("endpoint", client.endpoint().to_owned()),

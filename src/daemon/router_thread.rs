@@ -180,8 +180,9 @@ impl RouterThread {
             Event::WriterFailed(id) => self.clients.hang_up(id),
             Event::Ended(id) => self.clients.schedule.push(id, Entry::Ended),
             Event::Described(about) => {
-                let Process { pid, endpoint, home, left, .. } = about;
-                self.about = Process { pid, endpoint, home, left, ..self.about.clone() };
+                let Process { pid, endpoint, home, left, endpoint_fails, .. } = about;
+                let stores = self.about.clone();
+                self.about = Process { pid, endpoint, home, left, endpoint_fails, ..stores };
                 self.describe();
             }
             Event::Hour => self.store.tell_time(Clock(now)),

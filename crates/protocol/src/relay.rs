@@ -220,6 +220,9 @@ pub struct Process<'a> {
     /// The endpoint at which the daemon listened before another user took it.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Cow<'a, str>>,
+    /// The reason why nobody can connect at the endpoint, while that is so. Connections stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_fails: Option<String>,
     /// The reason why the store fails, while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_fails: Option<String>,

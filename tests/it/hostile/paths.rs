@@ -191,6 +191,33 @@ fn removed_socket_is_made_again_and_connections_stay() {
     assert!(sandbox.is_up());
 }
 
+/// The daemon goes nowhere else: its user has put the file there, and can move it away.
+#[test]
+fn file_in_place_of_the_socket_is_waited_out() {
+    let sandbox = Sandbox::new();
+    let mut pair = Pair::join(&sandbox);
+    let mut operator = sandbox.operator();
+    fs::remove_file(socket(&sandbox)).unwrap();
+    fs::write(socket(&sandbox), "somebody's notes").unwrap();
+    let mut daemon = || operator.ask("status", &json!({}))["daemon"].clone();
+    until("status names the file", || {
+        daemon()["endpoint_fails"].as_str().is_some_and(|why| why.contains(NO_SOCKET))
+    });
+    assert_eq!(daemon()["endpoint"], sandbox.endpoint().as_text());
+    pair.talk(20);
+    for command in ["status", "doctor"] {
+        let told = sandbox.run([command]);
+        let told = [told.stdout, told.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains(sandbox.endpoint().as_text()) && told.contains(NO_SOCKET), "{told}");
+    }
+    assert_eq!(fs::read_to_string(socket(&sandbox)).unwrap(), "somebody's notes");
+    fs::remove_file(socket(&sandbox)).unwrap();
+    until("the daemon listens again", || Stream::connect(&sandbox.endpoint()).is_ok());
+    until("status says so", || daemon()["endpoint_fails"].is_null());
+    pair.talk(20);
+}
+
 /// Everything beside the home is removed, as by a cleaner of `/tmp`, each time that the daemon has
 /// made its socket again.
 #[test]
