@@ -94,6 +94,32 @@ fn purge_and_forget_remove_an_agent_that_is_away() {
 }
 
 #[test]
+fn next_agent_of_a_forgotten_name_sees_nothing_of_the_one_before() {
+    let mut sandbox = Sandbox::new();
+    let (mut ann, mut bob) = (sandbox.join("Ann"), sandbox.join("Bob"));
+    ann.send("Bob", "for the first one", json!({"requires_ack": true}));
+    let message = bob.expect("DELIVER");
+    bob.acknowledge(&message);
+    ann.expect("ACK");
+    bob.leave();
+    run(&sandbox, &["forget", "Bob"], DONE);
+    // Ended deliveries come into the history by the next start at the latest.
+    for is_restarted in [false, true] {
+        if is_restarted {
+            sandbox.kill();
+            sandbox.start();
+            ann = sandbox.join("Ann");
+        }
+        let mut next = sandbox.join("Bob");
+        assert_eq!(next.ask("history", &json!({}))["messages"], json!([]));
+        let of_ann = ann.ask("history", &json!({}))["messages"].take();
+        assert_eq!(of_ann[0]["payload"]["body"], "for the first one");
+        next.leave();
+        run(&sandbox, &["forget", "Bob"], DONE);
+    }
+}
+
+#[test]
 fn purge_ends_mail_in_flight_by_force_only() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");

@@ -206,13 +206,18 @@ impl Window<'_> {
              CROSS JOIN message ON message.number = delivery.message
              WHERE delivery.number >= ?4 AND delivery.number < ?5{}
              ORDER BY delivery.number DESC",
-            conditions(filter)
+            conditions(filter, 6)
         );
         let [from, before] = self.bounds();
         let [first, last] = self.messages(connection, "delivery")?;
         let mut statement = connection.prepare_cached(&sql)?;
         let words = filter.search.as_deref().map(phrases);
-        let mut rows = statement.query(params![words, first, last, from, before])?;
+        let viewer = filter.viewer.map(signed);
+        let values = params![words, first, last, from, before, viewer];
+        let mut rows = match filter.viewer {
+            Some(_) => statement.query(values)?,
+            None => statement.query(&values[..5])?,
+        };
         let mut found = Vec::new();
         while let Some(row) = rows.next()?
             && found.len() < limit
@@ -238,9 +243,11 @@ impl Window<'_> {
             filter.topic,
             name(&filter.of),
             name(&filter.with),
-            signed(limit as u64)
+            signed(limit as u64),
+            filter.viewer.map(signed)
         ];
-        numbers(connection, &select_history(filter), values)
+        let count = values.len() - usize::from(filter.viewer.is_none());
+        numbers(connection, &select_history(filter), &values[..count])
     }
 
     fn bounds(&self) -> [i64; 2] {
@@ -271,7 +278,7 @@ fn select_history(filter: &Filter) -> String {
         }
         _ => &["sender_key = coalesce(?7, ?8)", "recipient_key = coalesce(?7, ?8)"],
     };
-    let mut rest = conditions(filter);
+    let mut rest = conditions(filter, 10);
     if filter.topic.is_some() {
         rest.push_str(" AND topic = ?6");
     }
@@ -300,13 +307,19 @@ fn is_wanted(filter: &Filter, to: &str, shared: &[u8]) -> bool {
         && (filter.topic.is_none() || filter.topic.as_deref() == shared.topic.as_deref())
 }
 
-/// The conditions shared by open and ended deliveries.
-fn conditions(filter: &Filter) -> String {
+/// The conditions shared by open and ended deliveries. `viewer` is the number of the parameter with
+/// the agent that asks.
+fn conditions(filter: &Filter, viewer: u8) -> String {
+    let own = format!(
+        " AND (recipient = ?{viewer}
+            OR (SELECT sender FROM message AS its WHERE its.number = message) = ?{viewer})"
+    );
+    let own = if filter.viewer.is_some() { &*own } else { "" };
     let dead = if filter.dead { " AND ending = 2" } else { "" };
     let found = " AND message IN
         (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3)";
     let search = if filter.search.is_some() { found } else { "" };
-    [dead, search].concat()
+    [dead, search, own].concat()
 }
 
 /// The search expression for some words. Each word is a phrase of its own, whatever characters it

@@ -273,8 +273,11 @@ impl Router {
     }
 
     fn history(&self, client: ClientId, history: &HistoryRequest) -> Result<Query, Refusal> {
+        let asker = self.asker(client);
+        let viewer = asker.agent.filter(|_| !asker.is_operator).map(|agent| agent.number);
         Ok(Query::List(Filter {
-            of: self.asker(client).owner(history.of.as_deref())?,
+            of: asker.owner(history.of.as_deref())?,
+            viewer,
             with: history.with.as_deref().map(name).transpose()?,
             topic: history.topic.clone(),
             search: history.search.clone(),

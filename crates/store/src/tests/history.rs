@@ -30,8 +30,10 @@ fn is_wanted(filter: &Filter, row: &DeliveryRow) -> bool {
     let has = |wanted: &Option<Name>| wanted.as_ref().is_none_or(|it| *it == from || it == to);
     let topic = |topic: &String| shared.contains(&format!("\"topic\":\"{topic}\""));
     let text = |text: &String| shared.to_lowercase().contains(text);
+    let is_own = |viewer| [row.message.sender, row.delivery.to].contains(&viewer);
     has(&filter.of)
         && has(&filter.with)
+        && filter.viewer.is_none_or(is_own)
         && filter.topic.as_ref().is_none_or(topic)
         && filter.search.as_ref().is_none_or(text)
         && (!filter.dead || matches!(row.ended, Some((Ending::Dead { .. }, _))))
@@ -54,12 +56,13 @@ fn filters() -> impl Strategy<Value = Filter> {
     };
     let topic = word(&["build.done", "other"]);
     let search = word(&["well", "nothing"]);
-    let before = prop::option::of(1..30_u64);
-    (agent(), agent(), topic, search, any_bool(), before).prop_map(
-        |(of, with, topic, search, dead, before)| Filter {
+    let (before, viewer) = (prop::option::of(1..30_u64), prop::option::weighted(0.3, 0..5_u64));
+    (agent(), agent(), viewer, topic, search, any_bool(), before).prop_map(
+        |(of, with, viewer, topic, search, dead, before)| Filter {
             // With the same agent twice, the filter would ask for its messages to itself.
             with: with.filter(|with| of.as_ref() != Some(with)),
             of,
+            viewer,
             topic,
             search,
             dead,
