@@ -205,13 +205,16 @@ pub(super) fn copy_before(
     Ok(to.display().to_string())
 }
 
-/// Copies the database into a new private file.
+/// Copies the database into a new private file. A copy that fails leaves no file.
 pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), StoreError> {
-    drop(create_private_file(to)?);
     let name = to.to_str().ok_or_else(|| {
         StoreError::Io(io::Error::other("its path is not UTF-8; choose another home"))
     })?;
-    connection.execute("VACUUM INTO ?", [name])?;
+    drop(create_private_file(to)?);
+    if let Err(error) = connection.execute("VACUUM INTO ?", [name]) {
+        fs::remove_file(to)?;
+        return Err(error.into());
+    }
     Ok(())
 }
 
@@ -258,6 +261,20 @@ pub(super) fn stamp(unix_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_copy_leaves_no_file() {
+        let folder = crate::tests::folder::Folder::new();
+        let connection = Connection::open(folder.path()).unwrap();
+        let copy = with_suffix(&folder.path(), ".copy");
+        // Within a transaction nothing can be copied.
+        connection.execute_batch("BEGIN; CREATE TABLE t (a)").unwrap();
+        assert!(super::copy(&connection, &copy).is_err());
+        assert!(!copy.exists());
+        connection.execute_batch("COMMIT").unwrap();
+        super::copy(&connection, &copy).unwrap();
+        assert!(copy.exists());
+    }
 
     #[test]
     fn stamp_is_the_time_without_punctuation() {

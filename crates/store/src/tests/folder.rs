@@ -49,7 +49,7 @@ impl Folder {
         Self(path)
     }
 
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.0.join("relay.db")
     }
 
