@@ -147,12 +147,8 @@ fn run_with(
     // The router's thread ends when the last sender of its inbox is dropped.
     drop((signals, context, reloader));
     let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
-    // The mark is set before the home's lock is released, since a starter that finds the home free
-    // looks for the mark.
-    if reason == Some(stopped::ON_PURPOSE)
-        && let Err(error) = lock.mark_as_stopped()
-    {
-        tracing::error!("a wrapper may restart the daemon that was stopped: {error}");
+    if reason == Some(stopped::ON_PURPOSE) {
+        lock.mark_as_stopped();
     }
     store_thread.join().map_err(|_| DaemonError::Panicked("store"))?;
     policy_thread.join().map_err(|_| DaemonError::Panicked("policy"))?;

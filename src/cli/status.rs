@@ -208,14 +208,7 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         status.daemon.map(|json| parse::<relay::Process<'_>>(RequestName::Status, json.get()));
     let process = process.transpose()?;
     let fails = process.as_ref().and_then(|process| process.store_fails.as_deref()).map(escaped);
-    let ends_with_starter = process.as_ref().is_some_and(|process| process.ends_with_starter);
-    let remarks = process.iter().flat_map(|process| process.remarks.clone());
-    let endpoint_fails = process.as_ref().and_then(|process| process.endpoint_fails.clone());
-    let endpoint_fails = endpoint_fails.map(|why| format!("nobody can connect: {why}"));
-    let remarks = remarks
-        .chain(endpoint_fails)
-        .chain(ends_with_starter.then(|| program_ends_with_starter("the daemon")));
-    let remarks: Vec<_> = remarks.collect();
+    let notes = process.as_ref().map(notes).unwrap_or_default();
     let lines = [
         ("endpoint", client.endpoint().to_owned()),
         ("process", process.map_or_else(|| "unknown".to_owned(), process_words)),
@@ -267,11 +260,18 @@ fn show(out: &mut Out, client: &Client, status: &relay::Status<'_>) -> Result<()
         let name = out.paint(Colour::Faint, format!("{name:<9}"));
         out.line(format_args!("  {name} {value}"))?;
     }
-    for remark in remarks {
+    for remark in notes {
         let name = out.paint(Colour::Yellow, format!("{:<9}", "note"));
         out.line(format_args!("  {name} {}", escaped(&remark)))?;
     }
     Ok(())
+}
+
+/// Sentences about the daemon's process that its person should know.
+fn notes(process: &relay::Process<'_>) -> Vec<String> {
+    let fails = process.endpoint_fails.as_ref().map(|why| format!("nobody can connect: {why}"));
+    let ends = process.ends_with_starter.then(|| program_ends_with_starter("the daemon"));
+    process.remarks.iter().cloned().chain(fails).chain(ends).collect()
 }
 
 fn process_words(process: relay::Process<'_>) -> String {

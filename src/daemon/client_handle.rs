@@ -1,10 +1,13 @@
 //! The handle that the router's thread has of a client's connection.
 
 use super::client_wire::ClientWire;
-use client::link::{Lane, ReadQuota};
+use client::link::{HalfRead, Lane, ReadQuota};
 use platform::transport::Stream;
 use router::ClientId;
 use std::{mem, sync::Arc};
+
+/// The bytes of a client's parsed frames that may wait for the client's turn.
+const QUOTA_BYTES: usize = 512 << 10;
 
 /// The stream, lane and read quota of a client.
 #[derive(Debug)]
@@ -13,6 +16,7 @@ pub(super) struct ClientHandle {
     /// The lane to write on; none once the client is being closed and everything was handed over.
     pub(super) lane: Option<Lane<ClientWire>>,
     read_quota: Arc<ReadQuota>,
+    pub(super) half_read: HalfRead,
     /// Whether to close the stream once the lane has handed everything over.
     pub(super) closing: bool,
     /// Whether the client is in the list of clients whose lanes are to be flushed.
@@ -24,8 +28,15 @@ impl ClientHandle {
         stream: Stream,
         lane: Lane<ClientWire>,
         read_quota: Arc<ReadQuota>,
+        half_read: HalfRead,
     ) -> Self {
-        Self { stream, lane: Some(lane), read_quota, closing: false, dirty: false }
+        Self { stream, lane: Some(lane), read_quota, half_read, closing: false, dirty: false }
+    }
+
+    /// Lets the client send more at once, because its handshake is complete.
+    pub(super) fn admit(&self, id: ClientId) {
+        self.read_quota.raise(QUOTA_BYTES);
+        self.half_read.admit(id.0);
     }
 
     /// Lets the reader go on to the end of the stream, because the connection is being closed.

@@ -28,8 +28,17 @@ impl ClientTable {
 
     /// Removes a client whose reader has ended.
     pub(super) fn remove(&mut self, id: ClientId) {
-        self.handles.remove(&id);
+        if let Some(client) = self.handles.remove(&id) {
+            client.half_read.leave(id.0);
+        }
         self.schedule.remove(id);
+    }
+
+    /// Lets a client send more at once, because its handshake is complete.
+    pub(super) fn admit(&self, id: ClientId) {
+        if let Some(client) = self.handles.get(&id) {
+            client.admit(id);
+        }
     }
 
     /// Lets a client's frames wait until it reads its answers, or ends that. The frames of a client

@@ -24,8 +24,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// The bytes of a client's parsed frames that may wait for the client's turn.
-const QUOTA_BYTES: usize = 512 * 1024;
+/// The bytes of parsed frames that may wait for the turn of a client that has not completed its
+/// handshake.
+const STRANGER_QUOTA_BYTES: usize = 32 << 10;
 
 /// The data that the threads of all clients share.
 #[derive(Clone, Debug)]
@@ -63,8 +64,10 @@ pub(super) fn start(
             buffered: context.buffered.clone(),
             half_read: context.half_read.clone(),
         };
-        let quota = Arc::new(ReadQuota::new(QUOTA_BYTES));
-        let client = ClientHandle::new(stream.clone(), Lane::new(wire), Arc::clone(&quota));
+        let quota = Arc::new(ReadQuota::new(STRANGER_QUOTA_BYTES));
+        let half_read = context.half_read.clone();
+        let lane = Lane::new(wire);
+        let client = ClientHandle::new(stream.clone(), lane, Arc::clone(&quota), half_read);
         {
             let guard = EndGuard { id, inbox: &context.inbox };
             guard.send(Event::Accepted(id, Box::new(client)));

@@ -108,8 +108,16 @@ impl InstanceLock {
     }
 
     /// Marks the home as one where the daemon was stopped on purpose, unless another daemon has it.
-    pub(super) fn mark_as_stopped(&self) -> io::Result<()> {
-        if self.home_lock.is_held()? { stopped::MARK.set(&self.home) } else { Ok(()) }
+    /// The mark is set before the home's lock is released, since a starter that finds the home free
+    /// looks for the mark.
+    pub(super) fn mark_as_stopped(&self) {
+        let marked = match self.home_lock.is_held() {
+            Ok(true) => stopped::MARK.set(&self.home),
+            held => held.map(drop),
+        };
+        if let Err(error) = marked {
+            tracing::error!("a wrapper may restart the daemon that was stopped: {error}");
+        }
     }
 
     /// Moves the daemon from an endpoint that another user took to the endpoint with this user's

@@ -315,6 +315,7 @@ impl RouterThread {
             Output::Query(id, query) => self.store.query(id.0, *query),
             Output::Reload(id) => self.reloader.reload(Some(id)),
             Output::SetPaused(id, is_paused) => self.clients.set_paused(id, is_paused),
+            Output::Admitted(id) => self.clients.admit(id),
             Output::Operator(id) => self.clients.schedule.make_operator(id),
             Output::Close(id, reason) => {
                 tracing::debug!("client {}: closing: {reason:?}", id.0);

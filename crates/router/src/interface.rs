@@ -69,6 +69,8 @@ pub enum Output {
     Frame(ClientId, Frame),
     /// Makes the client's frames wait (true), or lets them be handled again (false).
     SetPaused(ClientId, bool),
+    /// The client has completed its handshake: it may send more at once than a stranger.
+    Admitted(ClientId),
     /// The client is an operator: it gets its turns in the operators' group.
     Operator(ClientId),
     /// Closes the connection once the frames that were handed out are written. Frames of the client

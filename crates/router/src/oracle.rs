@@ -258,6 +258,7 @@ impl Testbed {
                     let waits = is_paused && !end.is_gone;
                     self.schedule.set_blocked(id, waits);
                 }
+                Output::Admitted(id) => drop(self.open_end(id)?),
                 Output::Operator(id) => {
                     self.operators.insert(id);
                     self.schedule.make_operator(id);

@@ -34,7 +34,9 @@ impl Router {
             }
             (Some(Stage::Unauthenticated { .. }), frame) => {
                 self.first_frame(id, frame);
-                self.connections.note_first_frame(&mut self.ctx, id);
+                if let Some(late) = self.connections.note_first_frame(&mut self.ctx, id) {
+                    self.violated(id, late);
+                }
             }
             // The client's frames wait while it waits for a name. A client that has gone meanwhile
             // has nothing more to say.

@@ -12,12 +12,12 @@ use protocol::{
 use router::{ClientId, Input, Limits, Output, Router};
 use rusqlite::{Connection, params_from_iter, types::Value};
 use std::{
-    env, fs,
+    env, fs, io,
     path::{Path, PathBuf},
     process,
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
-use store::{Cancel, Job, Opened, Settings, Store};
+use store::{Cancel, Claim, Job, Opened, Settings, Store};
 
 /// The most values of one input. More values would only take longer.
 const VALUES_MAX: usize = 32;
@@ -40,9 +40,20 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
+/// The right to the folder, which no other process takes.
+#[derive(Debug)]
+struct Held;
+
+impl Claim for Held {
+    fn is_held(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
 fn open(path: &Path) -> Result<Opened, String> {
     let settings = Settings {
         path: path.to_owned(),
+        claim: Arc::new(Held),
         durability: Durability::Process,
         history_ms: 1 << 30,
         bytes_max: 1 << 30,

@@ -1,9 +1,13 @@
 //! Clients that connect too often, send too much, or do not read what they are sent.
 
-use super::attack::{Attack, SMALL_LIMITS, check_under_attack, frame, hello};
+use super::attack::{Attack, HostileClient, SMALL_LIMITS, check_under_attack, frame, hello};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::{collections::BTreeSet, thread, time::Instant};
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
 use testkit::{
     raw::{Raw, session},
     sandbox::Sandbox,
@@ -36,6 +40,53 @@ fn half_open_connections_affect_no_other_client() {
         attack.wait_for_end();
     };
     check_under_attack(&mut sandbox, &[&half_open]);
+}
+
+/// RESUMEs of a name that has no session: each is answered, and none completes a handshake.
+fn resumes() -> Vec<u8> {
+    let resume = json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0, "payload": {"agent": "No"}});
+    frame(&resume.to_string()).repeat(100)
+}
+
+/// Connections that never finish their handshake, read no answers, and begin a long frame.
+#[test]
+fn strangers_that_send_much_affect_no_other_client() {
+    let mut sandbox = Sandbox::with_config(SMALL_LIMITS);
+    // A frame of a mebibyte, which ends early.
+    let begin_long = |client: &HostileClient<'_>| {
+        client.send_bytes(&(1_u32 << 20).to_be_bytes())
+            && (0..200).all(|_| client.send_bytes(&[b' '; 4096]))
+    };
+    let attacker = |floods: bool| {
+        move |attack: &Attack<'_>| {
+            attack.report_started(0);
+            let resumes = resumes();
+            while attack.is_running() {
+                let client = attack.connect();
+                let mut is_open = !floods || (0..20).all(|_| client.send_bytes(&resumes));
+                is_open = is_open && begin_long(&client);
+                while is_open && attack.is_running() {
+                    thread::sleep(Duration::from_millis(5));
+                    is_open = client.send_bytes(b" ");
+                }
+            }
+        }
+    };
+    let (floods, begins) = (attacker(true), attacker(false));
+    let attackers: [&(dyn Fn(&Attack<'_>) + Sync); 2] = [&floods, &begins];
+    check_under_attack(&mut sandbox, &attackers.repeat(25));
+}
+
+#[test]
+fn stranger_that_reads_no_answers_has_no_more_time() {
+    let sandbox = Sandbox::with_config("handshake_timeout_ms = 100\n");
+    let (mut client, resumes) = (sandbox.connect(), resumes());
+    until("the daemon closes the connection", || !client.try_send_bytes(&resumes));
+    let last = std::iter::from_fn(|| client.receive()).last().expect("an answer");
+    assert_eq!(
+        (&last["type"], &last["payload"]["code"]),
+        (&"ERROR".into(), &"HANDSHAKE_TIMEOUT".into())
+    );
 }
 
 /// The queue of the client fills, and the daemon answers only the client's senders with BUSY.
@@ -185,8 +236,7 @@ fn flood_of_hello_affects_no_other_client() {
             for client in &clients {
                 client.send_json(&hello("ANN"));
             }
-            let received: Vec<_> =
-                clients.iter().filter_map(super::attack::HostileClient::receive).collect();
+            let received: Vec<_> = clients.iter().filter_map(HostileClient::receive).collect();
             let mut codes = received.iter().map(|error| &error["payload"]["code"]);
             assert!(codes.all(|code| code == "NAME_IN_USE"), "{received:?}");
             if !attack.is_running() {

@@ -7,7 +7,7 @@ use protocol::{
     frame::{Decoder, Frames},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Read},
     ops::ControlFlow,
     sync::{
@@ -18,6 +18,9 @@ use std::{
 
 /// The length up to which a half-read frame is allowed, however many bytes all readers hold.
 const LONG_BYTES: usize = 64 * 1024;
+
+/// Readers whose peer is not known yet may hold the limit divided by this number.
+const STRANGERS_PARTS: usize = 8;
 
 /// The reason why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +37,13 @@ pub enum End {
 /// nothing more is read from the peer.
 #[derive(Debug)]
 pub struct ReadQuota {
-    bytes_max: usize,
     state: Mutex<QuotaState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct QuotaState {
+    bytes_max: usize,
     used: usize,
     /// Whether the reader waits.
     is_waiting: bool,
@@ -51,14 +54,22 @@ impl ReadQuota {
     /// A quota of this number of bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, state: Mutex::default(), changed: Condvar::new() }
+        let state = QuotaState { bytes_max, ..QuotaState::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Raises the quota to this number of bytes.
+    pub fn raise(&self, bytes_max: usize) {
+        let mut state = self.state.lock();
+        state.bytes_max = state.bytes_max.max(bytes_max);
+        self.changed.notify_one();
     }
 
     /// Waits until the quota has room for this number of bytes, and uses them. An unused quota has
     /// room for any number.
     pub fn acquire(&self, bytes: usize) {
         let mut state = self.state.lock();
-        while !state.is_lifted && state.used > 0 && state.used + bytes > self.bytes_max {
+        while !state.is_lifted && state.used > 0 && state.used + bytes > state.bytes_max {
             state.is_waiting = true;
             self.changed.wait(&mut state);
         }
@@ -70,7 +81,7 @@ impl ReadQuota {
         let mut state = self.state.lock();
         state.used -= bytes;
         // A reader is woken once it can read much, since each wake-up costs more than a frame.
-        if state.is_waiting && state.used <= self.bytes_max / 2 {
+        if state.is_waiting && state.used <= state.bytes_max / 2 {
             state.is_waiting = false;
             self.changed.notify_one();
         }
@@ -107,11 +118,19 @@ impl BufferedBytes {
 }
 
 /// The long half-read frames of all readers. If they hold too many bytes together, the reader with
-/// the longest one is chosen to end.
+/// the longest one is chosen to end. Readers whose peer is not known yet have a part of their own.
 #[derive(Clone, Debug)]
 pub struct HalfRead {
     bytes_max: usize,
-    long: Arc<Mutex<LongFrames>>,
+    shared: Arc<Mutex<SharedFrames>>,
+}
+
+#[derive(Debug, Default)]
+struct SharedFrames {
+    of_strangers: LongFrames,
+    of_known: LongFrames,
+    /// The readers whose peer is known.
+    known: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -121,31 +140,61 @@ struct LongFrames {
     sum: usize,
 }
 
+impl LongFrames {
+    /// Removes a reader's frame. Returns its bytes.
+    fn remove(&mut self, reader: u64) -> usize {
+        let bytes = self.bytes.remove(&reader).unwrap_or(0);
+        self.sum -= bytes;
+        bytes
+    }
+
+    /// Adds a reader's frame, if it is long. Returns the reader that has to end, if any, and
+    /// removes its frame.
+    fn add(&mut self, reader: u64, bytes: usize, bytes_max: usize) -> Option<u64> {
+        if bytes > LONG_BYTES {
+            self.bytes.insert(reader, bytes);
+            self.sum += bytes;
+        }
+        if self.sum <= bytes_max {
+            return None;
+        }
+        let victim = *self.bytes.iter().max_by_key(|(_, bytes)| **bytes)?.0;
+        self.remove(victim);
+        Some(victim)
+    }
+}
+
 impl HalfRead {
     /// A limit of this number of bytes.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, long: Arc::default() }
+        Self { bytes_max, shared: Arc::default() }
+    }
+
+    /// Notes that the peer of a reader is known from now on.
+    pub fn admit(&self, reader: u64) {
+        let mut shared = self.shared.lock();
+        shared.known.insert(reader);
+        let bytes = shared.of_strangers.remove(reader);
+        // A frame that is too long here is noticed at its next byte.
+        shared.of_known.add(reader, bytes, usize::MAX);
     }
 
     /// Sets the bytes of a reader's half-read frame. Returns the reader that has to end, if any,
     /// and removes that reader's bytes from the sum.
     fn set(&self, reader: u64, bytes: usize) -> Option<u64> {
-        let mut long = self.long.lock();
-        let before = long.bytes.remove(&reader).unwrap_or(0);
-        long.sum -= before;
-        if bytes > LONG_BYTES {
-            long.bytes.insert(reader, bytes);
-            long.sum += bytes;
-        }
-        if long.sum <= self.bytes_max {
-            return None;
-        }
-        let (victim, bytes) = long.bytes.iter().max_by_key(|(_, bytes)| **bytes)?;
-        let (victim, bytes) = (*victim, *bytes);
-        long.bytes.remove(&victim);
-        long.sum -= bytes;
-        Some(victim)
+        let mut shared = self.shared.lock();
+        let (frames, bytes_max) = match shared.known.contains(&reader) {
+            true => (&mut shared.of_known, self.bytes_max),
+            false => (&mut shared.of_strangers, self.bytes_max / STRANGERS_PARTS),
+        };
+        frames.remove(reader);
+        frames.add(reader, bytes, bytes_max)
+    }
+
+    /// Forgets a reader that has ended.
+    pub fn leave(&self, reader: u64) {
+        self.shared.lock().known.remove(&reader);
     }
 
     /// Returns the violation of the reader that has to end.
@@ -254,6 +303,7 @@ mod tests {
     #[test]
     fn reader_with_the_longest_half_read_frame_has_to_end() {
         let half_read = HalfRead::new(10 * LONG_BYTES);
+        (1..=4).for_each(|reader| half_read.admit(reader));
         assert_eq!(half_read.set(1, 6 * LONG_BYTES), None);
         assert_eq!(half_read.set(2, LONG_BYTES), None);
         assert_eq!(half_read.set(3, 4 * LONG_BYTES), None);
@@ -261,12 +311,28 @@ mod tests {
         assert_eq!(half_read.set(4, 6 * LONG_BYTES), None);
         assert_eq!(half_read.set(4, 7 * LONG_BYTES), Some(4), "the speaker, if it is the largest");
         assert_eq!(half_read.set(3, 0), None);
-        assert_eq!(half_read.long.lock().sum, 0);
+        assert_eq!(half_read.shared.lock().of_known.sum, 0);
+    }
+
+    #[test]
+    fn strangers_have_a_part_of_their_own() {
+        let half_read = HalfRead::new(8 * 3 * LONG_BYTES);
+        half_read.admit(1);
+        assert_eq!(half_read.set(1, 20 * LONG_BYTES), None);
+        assert_eq!(half_read.set(2, 2 * LONG_BYTES), None);
+        assert_eq!(half_read.set(3, 2 * LONG_BYTES), Some(3), "of those that hold most");
+        half_read.admit(2);
+        assert_eq!(half_read.set(3, 3 * LONG_BYTES), None);
+        assert_eq!(half_read.set(2, 3 * LONG_BYTES), None);
+        assert_eq!(half_read.set(2, 9 * LONG_BYTES), Some(1));
+        half_read.leave(2);
+        assert_eq!(half_read.set(2, 2 * LONG_BYTES), Some(3));
     }
 
     #[test]
     fn half_read_short_frames_are_always_allowed() {
         let half_read = HalfRead::new(2 * LONG_BYTES);
+        half_read.admit(1);
         assert_eq!(half_read.set(1, 2 * LONG_BYTES), None);
         assert!((2..100).all(|reader| half_read.set(reader, LONG_BYTES).is_none()));
     }

@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// principal has used up its share of the memory.
 const UNREAD_PARTS: usize = 16;
 
+/// The most bytes of unread answers of a client that has not completed its handshake.
+const STRANGER_ANSWERS_BYTES: usize = 32 << 10;
+
 /// A connection to one client.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -66,7 +69,8 @@ impl Client {
             {
                 most / UNREAD_PARTS
             }
-            _ => most,
+            None => most.min(STRANGER_ANSWERS_BYTES),
+            Some(_) => most,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 use protocol::{
     Moment,
-    code::NackCode,
+    code::{NackCode, Violation},
     envelope::{Header, Kind},
     payload::{Ack, Nack},
 };
@@ -70,14 +70,19 @@ impl Connections {
     }
 
     /// Notes that a frame of a client was handled. If the frame did not complete the handshake, the
-    /// client has to send another one.
-    pub(crate) fn note_first_frame(&mut self, ctx: &mut Context, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(&id)
-            && let Stage::Unauthenticated { .. } = client.stage
-        {
-            client.has_spoken = false;
-            self.set_timer(ctx, id);
-        }
+    /// client has to send another one, and no later than the first. Returns a violation if it is
+    /// late.
+    pub(crate) fn note_first_frame(
+        &mut self,
+        ctx: &mut Context,
+        id: ClientId,
+    ) -> Option<Violation> {
+        let client = self.clients.get_mut(&id)?;
+        let Stage::Unauthenticated { .. } = client.stage else { return None };
+        client.has_spoken = false;
+        self.set_timer(ctx, id);
+        let is_late = self.clients[&id].timer.is_some_and(|due| due <= ctx.now.monotonic);
+        if is_late { self.on_timer(ctx, id) } else { None }
     }
 
     /// Lets a client's frames be handled again, if the client has read enough of its answers.
@@ -288,6 +293,7 @@ impl Connections {
         let Some(client) = self.clients.get_mut(&id) else { return };
         ctx.accounts.charge(Class::Memory, agent, client.window.answers());
         client.agent = Some(agent);
+        ctx.emit(Output::Admitted(id));
         client.last_frame = ctx.now.monotonic;
         client.stage = Stage::Member(Box::new(membership));
     }

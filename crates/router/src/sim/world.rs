@@ -368,7 +368,12 @@ impl World {
                         self.promises.outcomes.drops(&name.to_lowercase());
                     }
                 }
-                Event::Other(Output::SetPaused(..) | Output::Operator(_) | Output::HangUp(_)) => {}
+                Event::Other(
+                    Output::SetPaused(..)
+                    | Output::Admitted(_)
+                    | Output::Operator(_)
+                    | Output::HangUp(_),
+                ) => {}
                 Event::Other(output) => return Err(format!("{output:?} to nobody")),
             }
         }
