@@ -108,12 +108,12 @@ fn run_with(
         inbox: inbox.clone(),
         frame_bytes_max: settings.limits.frame_bytes_max,
         buffered: buffered.clone(),
-        half_read: HalfRead::new(settings.limits.memory_bytes_max / 2),
+        half_read: half_read(&settings.limits),
         owner: settings.owner,
         router_ended,
     };
     let (reloader, policy_thread) =
-        policy_thread::start(settings.home.clone(), policy.is_some(), inbox.clone())?;
+        policy_thread::start(Arc::clone(&lock.home_lock), policy.is_some(), inbox.clone())?;
     let signals = handle_signals(inbox.clone(), reloader.clone())?;
     let (store, store_thread) = store_thread::start(opened.store, run_store, inbox)?;
     let about = Process {
@@ -189,6 +189,13 @@ fn open_store(settings: &Settings, lock: &InstanceLock) -> Result<Opened, Daemon
     Ok(opened)
 }
 
+/// Long frames that are read in part may hold half of the memory; those of clients without a
+/// handshake a sixteenth, or two whole frames.
+fn half_read(limits: &Limits) -> HalfRead {
+    let Limits { memory_bytes_max, frame_bytes_max, .. } = *limits;
+    HalfRead::new(memory_bytes_max / 2, (memory_bytes_max / 16).max(2 * frame_bytes_max))
+}
+
 /// Raises the limit of open files to the number of clients allowed.
 fn allow_clients(limits: &Limits) {
     let wanted = (limits.clients_max + limits.unauthenticated_max) as u64 + FILES_OF_OWN;
@@ -252,6 +259,9 @@ impl Keeper<'_> {
             }
             self.restore_home();
             if !self.must_listen_again(&acceptor.listener, &at) {
+                if fails.take().is_some() {
+                    self.describe(None);
+                }
                 continue;
             }
             match self.listen_again() {
@@ -280,22 +290,26 @@ impl Keeper<'_> {
         drop(self.context.inbox.send(Event::Described(about)));
     }
 
-    fn restore_home(&mut self) {
+    fn restore_home(&self) {
         match self.lock.restore_home() {
             Ok(false) => {}
             Ok(true) => {
-                let home = &self.lock.home;
-                tracing::warn!("{} was removed, and is created again", home.display());
-                let owner = &self.context.owner;
-                if let Err(error) = operator_key::write(home, self.operator_key, owner) {
-                    tracing::error!("the operator's key cannot be written: {error}");
-                }
-                if let Err(error) = self.reloader.restore_mark(home) {
-                    tracing::error!("the next daemon may start without rules: {error}");
+                tracing::warn!("{} was removed, and is created again", self.lock.home.display());
+                match self.write_home() {
+                    Ok(()) => self.lock.home_lock.complete(),
+                    Err(error) => tracing::error!("{error}; the next daemon may start without it"),
                 }
             }
             Err(error) => tracing::error!("the home cannot be locked any more: {error}"),
         }
+    }
+
+    /// Writes the home's files other than the store's.
+    fn write_home(&self) -> io::Result<()> {
+        let home = &self.lock.home;
+        self.reloader.restore_mark(home)?;
+        self.lock.write_endpoint_file()?;
+        operator_key::write(home, self.operator_key, &self.context.owner)
     }
 
     /// Returns whether nobody can connect at the endpoint, so that the daemon must listen again. If

@@ -82,7 +82,7 @@ mod tests {
         let near = Stream::connect(&endpoint).unwrap();
         let (inbox, events) = bounded(16);
         let (buffered, owner) = (BufferedBytes::default(), User::me().unwrap());
-        let half_read = HalfRead::new(1_000);
+        let half_read = HalfRead::new(1_000, 1_000);
         let (_router, router_ended) = bounded(1);
         let context = ReaderContext {
             inbox,

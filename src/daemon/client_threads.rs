@@ -108,7 +108,7 @@ fn read(
         ControlFlow::Continue(())
     };
     let evict = |victim| {
-        let violation = context.half_read.violation();
+        let violation = context.half_read.violation(victim);
         // Sending fails only while the daemon is ending.
         drop(context.inbox.send(Event::Violated(ClientId(victim), violation)));
     };

@@ -24,21 +24,31 @@ const LOCKS: &str = "locks";
 pub(super) struct HomeLock {
     home: PathBuf,
     lock: Mutex<Lock>,
-    /// Whether the home was removed and taken again since [`Self::was_restored`] last told.
-    was_restored: AtomicBool,
+    /// Set when the home was removed and is taken again, until its other files are written again.
+    is_incomplete: AtomicBool,
 }
 
 impl HomeLock {
     fn take(home: &Path) -> Result<Self, DaemonError> {
         let lock = Lock::take(&home.join(LOCK_FILE))?
             .ok_or_else(|| DaemonError::HomeInUse(home.to_owned()))?;
-        let (lock, was_restored) = (Mutex::new(lock), AtomicBool::new(false));
-        Ok(Self { home: home.to_owned(), lock, was_restored })
+        let (lock, is_incomplete) = (Mutex::new(lock), AtomicBool::new(false));
+        Ok(Self { home: home.to_owned(), lock, is_incomplete })
     }
 
-    /// Whether the home was removed and taken again since the last call.
-    fn was_restored(&self) -> bool {
-        self.was_restored.swap(false, Ordering::Relaxed)
+    /// The home.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Whether the home was removed, and its files other than the store's are not written again.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.is_incomplete.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the home's files are written again.
+    pub(super) fn complete(&self) {
+        self.is_incomplete.store(false, Ordering::Relaxed);
     }
 }
 
@@ -49,10 +59,11 @@ impl store::Claim for HomeLock {
         if lock.is_current()? {
             return Ok(true);
         }
+        // Set before the lock's file is there, by which others tell that the home is.
+        self.is_incomplete.store(true, Ordering::Relaxed);
         paths::make_private_dir(&self.home)?;
         let Some(again) = Lock::take(&self.home.join(LOCK_FILE))? else { return Ok(false) };
         *lock = again;
-        self.was_restored.store(true, Ordering::Relaxed);
         Ok(true)
     }
 }
@@ -95,16 +106,12 @@ impl InstanceLock {
     }
 
     /// Makes and locks the home again if it was removed, so that no second daemon can lock it.
-    /// Returns whether that was necessary, now or for the store.
+    /// Returns whether its files have to be written again.
     pub(super) fn restore_home(&self) -> Result<bool, DaemonError> {
         if !self.home_lock.is_held()? {
             return Err(DaemonError::HomeInUse(self.home.clone()));
         }
-        let was_restored = self.home_lock.was_restored();
-        if was_restored {
-            self.write_endpoint_file()?;
-        }
-        Ok(was_restored)
+        Ok(self.home_lock.is_incomplete())
     }
 
     /// Marks the home as one where the daemon was stopped on purpose, unless another daemon has it.

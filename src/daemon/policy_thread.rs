@@ -1,6 +1,6 @@
 //! The thread that reads policy.toml again on request.
 
-use super::{error::DaemonError, event::Event, mark::POLICY_IN_FORCE};
+use super::{error::DaemonError, event::Event, instance_lock::HomeLock, mark::POLICY_IN_FORCE};
 use crate::config::policy;
 use client::home::{LOCK_FILE, is_absent};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -9,7 +9,7 @@ use platform::paths;
 use router::{ClientId, policy::Policy};
 use std::{
     fs, io, mem,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,7 +31,7 @@ type WaitingClients = Arc<Mutex<Vec<ClientId>>>;
 
 /// Starts the thread. `in_force` tells whether the rules of a policy.toml are in force.
 pub(super) fn start(
-    home: PathBuf,
+    home: Arc<HomeLock>,
     in_force: bool,
     inbox: Sender<Event>,
 ) -> io::Result<(PolicyReloader, JoinHandle<()>)> {
@@ -85,10 +85,13 @@ pub(super) fn load_to_apply(home: &Path) -> Result<Option<Policy>, DaemonError> 
     Ok(policy)
 }
 
-fn load_again(home: &Path, in_force: &AtomicBool) -> Result<Policy, DaemonError> {
+fn load_again(lock: &HomeLock, in_force: &AtomicBool) -> Result<Policy, DaemonError> {
+    let home = lock.home();
     let policy = load_to_apply(home)?;
     // The mark is missing, too, if the whole home was removed.
-    if policy.is_none() && in_force.load(Ordering::Relaxed) && !fs::exists(home.join(LOCK_FILE))? {
+    let is_removed =
+        || Ok::<_, io::Error>(!fs::exists(home.join(LOCK_FILE))? || lock.is_incomplete());
+    if policy.is_none() && in_force.load(Ordering::Relaxed) && is_removed()? {
         return Err(DaemonError::Policy(policy::missing(home)));
     }
     in_force.store(policy.is_some(), Ordering::Relaxed);
@@ -96,7 +99,7 @@ fn load_again(home: &Path, in_force: &AtomicBool) -> Result<Policy, DaemonError>
 }
 
 fn run(
-    home: &Path,
+    home: &HomeLock,
     wakes: &Receiver<()>,
     waiting: &WaitingClients,
     in_force: &AtomicBool,

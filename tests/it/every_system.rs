@@ -107,15 +107,18 @@ fn attached_terminal_shows_and_drives_an_agent() {
 fn system_shell_sends_messages_and_runs_none() {
     let sandbox = Sandbox::new();
     let mut bob = sandbox.join("Bob");
-    // The shell's command, the end of its prompt, and a line that makes it print a message to Bob.
+    // The shell's command, the end of its prompt, and a line that makes it print a message to Bob,
+    // as a file could: a shell says only what is sent.
     let (shell, prompt, line) = match env::var("ComSpec") {
-        Ok(cmd) => (vec![cmd, "/d".into()], ">", "echo -^>relay:Bob ^<^<^<from a shell^>^>^>\r"),
-        Err(_) => (vec!["sh".into(), "-i".into()], "$", "echo '->relay:Bob <<<from a shell>>>'\r"),
+        Ok(cmd) => (vec![cmd, "/d".into()], ">", "echo -^>relay:Bob ^<^<^<printed^>^>^>\r"),
+        Err(_) => (vec!["sh".into(), "-i".into()], "$", "echo '->relay:Bob <<<printed>>>'\r"),
     };
     let words: Vec<_> = shell.iter().map(String::as_str).collect();
     let mut ann = Terminal::wrap_with(&sandbox, &["-n", "Ann", "--brief"], &words);
     ann.wait_until("a prompt", |screen| screen.trim_end().ends_with(prompt));
     ann.press(line);
+    ann.wait_for_row("->relay:Bob <<<printed>>>");
+    ann.press(concat!("\"", env!("CARGO_BIN_EXE_agent-relay"), "\" send Bob \"from a shell\"\r"));
     let received = bob.expect("DELIVER");
     assert_eq!(
         (&received["from"], &received["payload"]["body"]),

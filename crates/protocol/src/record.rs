@@ -336,8 +336,8 @@ pub struct Filter {
     pub of: Option<Name>,
     /// A second agent that sent or received the messages.
     pub with: Option<Name>,
-    /// The number of the agent that asks, which sees what it sent or received itself. What an
-    /// earlier agent of its name did has another number.
+    /// The number of the agent that sent or received the messages. A name can be given again, a
+    /// number is not.
     pub viewer: Option<u64>,
     /// The messages' topic.
     pub topic: Option<String>,

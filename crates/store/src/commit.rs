@@ -62,6 +62,9 @@ pub(super) struct Committer {
     detached: Option<Connection>,
     /// A sentence that says that another process has the directory. Nothing more is stored then.
     ousted: Option<String>,
+    /// The number of times in a row that the directory was another process's.
+    refusals: u32,
+    is_closing: bool,
     clock: Clock,
     last: LastNumbers,
     sweep: Sweep,
@@ -128,6 +131,8 @@ impl Committer {
             files: Some(files),
             detached: None,
             ousted: None,
+            refusals: 0,
+            is_closing: false,
             clock,
             last: image.last,
             sweep,
@@ -393,6 +398,7 @@ impl Committer {
     }
 
     fn close(&mut self, report: Reporter<'_>) {
+        self.is_closing = true;
         self.queries.end();
         self.look(report);
         if self.failing.is_some() && self.recover(report).is_err() {

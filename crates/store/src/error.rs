@@ -67,8 +67,8 @@ impl StoreError {
             Self::Sql(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => "free some disk space, or raise `store_max_bytes`",
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                    "end the other program that has it open; if there is none, its file system \
-                     locks no files: choose a home on a local disk"
+                    "end the other program that has it open; if there is none, the \
+                     home's file system locks no files: choose a home on a local disk"
                 }
                 Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                     "check that the file and its directory exist and belong to you"

@@ -212,7 +212,8 @@ pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), StoreError>
     })?;
     drop(create_private_file(to)?);
     if let Err(error) = connection.execute("VACUUM INTO ?", [name]) {
-        fs::remove_file(to)?;
+        // That error says more than one of the removal.
+        drop(fs::remove_file(to));
         return Err(error.into());
     }
     Ok(())

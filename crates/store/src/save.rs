@@ -71,21 +71,30 @@ pub(super) fn save(connection: &Connection, path: &Path) -> Result<(), StoreErro
 }
 
 /// Writes the content of a connection into a new directory beside the one of `path`, which another
-/// process has. Returns the new file.
+/// process has. Returns the new file. A failure leaves nothing.
 pub(super) fn keep_elsewhere(
     connection: &Connection,
     path: &Path,
     unix_ms: u64,
 ) -> Result<PathBuf, StoreError> {
     let home = path.parent().unwrap_or(path);
-    let kept = file::unused_name(home, &format!(".kept-{}", file::stamp(unix_ms)));
-    make_private_dir(&kept)?;
-    let kept = kept.join(path.file_name().unwrap_or_default());
-    file::copy(connection, &kept)?;
-    open_private_file(&kept)?.sync_all()?;
-    sync_names(&kept)?;
-    sync_names(home)?;
-    Ok(kept)
+    let directory = file::unused_name(home, &format!(".kept-{}", file::stamp(unix_ms)));
+    let kept = directory.join(path.file_name().unwrap_or_default());
+    make_private_dir(&directory)?;
+    let keep = || -> Result<(), StoreError> {
+        save(connection, &kept)?;
+        fs::rename(with_suffix(&kept, SAVED), &kept)?;
+        sync_names(&kept)?;
+        Ok(sync_names(home)?)
+    };
+    match keep() {
+        Ok(()) => Ok(kept),
+        Err(error) => {
+            // That error says more than one of the removal.
+            drop(fs::remove_dir_all(directory));
+            Err(error)
+        }
+    }
 }
 
 /// Gives a saved file its name, if there is one. Whatever has the name is set aside, unless it is

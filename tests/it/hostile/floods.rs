@@ -80,13 +80,11 @@ fn strangers_that_send_much_affect_no_other_client() {
 #[test]
 fn stranger_that_reads_no_answers_has_no_more_time() {
     let sandbox = Sandbox::with_config("handshake_timeout_ms = 100\n");
-    let (mut client, resumes) = (sandbox.connect(), resumes());
-    until("the daemon closes the connection", || !client.try_send_bytes(&resumes));
-    let last = std::iter::from_fn(|| client.receive()).last().expect("an answer");
-    assert_eq!(
-        (&last["type"], &last["payload"]["code"]),
-        (&"ERROR".into(), &"HANDSHAKE_TIMEOUT".into())
-    );
+    let mut client = sandbox.connect();
+    // More than the daemon answers, and the system holds, for a client that reads nothing: the rest
+    // is taken once the connection is being closed.
+    client.try_send_bytes(&resumes().repeat(200));
+    until("the connection is closed", || !client.try_send_bytes(b" "));
 }
 
 /// The queue of the client fills, and the daemon answers only the client's senders with BUSY.

@@ -19,9 +19,6 @@ use std::{
 /// The length up to which a half-read frame is allowed, however many bytes all readers hold.
 const LONG_BYTES: usize = 64 * 1024;
 
-/// Readers whose peer is not known yet may hold the limit divided by this number.
-const STRANGERS_PARTS: usize = 8;
-
 /// The reason why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -122,6 +119,7 @@ impl BufferedBytes {
 #[derive(Clone, Debug)]
 pub struct HalfRead {
     bytes_max: usize,
+    strangers_bytes_max: usize,
     shared: Arc<Mutex<SharedFrames>>,
 }
 
@@ -165,10 +163,10 @@ impl LongFrames {
 }
 
 impl HalfRead {
-    /// A limit of this number of bytes.
+    /// A limit of this number of bytes, and one for readers whose peer is not known yet.
     #[must_use]
-    pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, shared: Arc::default() }
+    pub fn new(bytes_max: usize, strangers_bytes_max: usize) -> Self {
+        Self { bytes_max, strangers_bytes_max, shared: Arc::default() }
     }
 
     /// Notes that the peer of a reader is known from now on.
@@ -176,7 +174,7 @@ impl HalfRead {
         let mut shared = self.shared.lock();
         shared.known.insert(reader);
         let bytes = shared.of_strangers.remove(reader);
-        // A frame that is too long here is noticed at its next byte.
+        // If the known readers now hold too much, the next byte of one of them shows it.
         shared.of_known.add(reader, bytes, usize::MAX);
     }
 
@@ -186,7 +184,7 @@ impl HalfRead {
         let mut shared = self.shared.lock();
         let (frames, bytes_max) = match shared.known.contains(&reader) {
             true => (&mut shared.of_known, self.bytes_max),
-            false => (&mut shared.of_strangers, self.bytes_max / STRANGERS_PARTS),
+            false => (&mut shared.of_strangers, self.strangers_bytes_max),
         };
         frames.remove(reader);
         frames.add(reader, bytes, bytes_max)
@@ -197,11 +195,14 @@ impl HalfRead {
         self.shared.lock().known.remove(&reader);
     }
 
-    /// Returns the violation of the reader that has to end.
+    /// Returns the violation of a reader that has to end.
     #[must_use]
-    pub fn violation(&self) -> Violation {
-        let max = self.bytes_max;
-        let message = format!("the incomplete frames of all clients together are over {max} bytes");
+    pub fn violation(&self, reader: u64) -> Violation {
+        let (whose, max) = match self.shared.lock().known.contains(&reader) {
+            true => ("all clients", self.bytes_max),
+            false => ("all clients without a handshake", self.strangers_bytes_max),
+        };
+        let message = format!("the incomplete frames of {whose} together are over {max} bytes");
         Violation::new(ErrorCode::TooManyClients, message)
     }
 }
@@ -223,7 +224,8 @@ impl Reading {
     /// Options of a reader with a count of its own.
     #[must_use]
     pub fn new(frame_bytes_max: usize) -> Self {
-        let (buffered, half_read) = (BufferedBytes::default(), HalfRead::new(usize::MAX));
+        let (buffered, half_read) =
+            (BufferedBytes::default(), HalfRead::new(usize::MAX, usize::MAX));
         Self { reader: 0, frame_bytes_max, buffered, half_read }
     }
 }
@@ -260,7 +262,7 @@ pub fn read_frames(
         }
         match share.set(decoder.pending()) {
             Some(victim) if victim == reading.reader => {
-                return End::Violated(reading.half_read.violation());
+                return End::Violated(reading.half_read.violation(reading.reader));
             }
             Some(victim) => evict(victim),
             None => {}
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn reader_with_the_longest_half_read_frame_has_to_end() {
-        let half_read = HalfRead::new(10 * LONG_BYTES);
+        let half_read = HalfRead::new(10 * LONG_BYTES, 0);
         (1..=4).for_each(|reader| half_read.admit(reader));
         assert_eq!(half_read.set(1, 6 * LONG_BYTES), None);
         assert_eq!(half_read.set(2, LONG_BYTES), None);
@@ -316,7 +318,7 @@ mod tests {
 
     #[test]
     fn strangers_have_a_part_of_their_own() {
-        let half_read = HalfRead::new(8 * 3 * LONG_BYTES);
+        let half_read = HalfRead::new(24 * LONG_BYTES, 3 * LONG_BYTES);
         half_read.admit(1);
         assert_eq!(half_read.set(1, 20 * LONG_BYTES), None);
         assert_eq!(half_read.set(2, 2 * LONG_BYTES), None);
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     fn half_read_short_frames_are_always_allowed() {
-        let half_read = HalfRead::new(2 * LONG_BYTES);
+        let half_read = HalfRead::new(2 * LONG_BYTES, 0);
         half_read.admit(1);
         assert_eq!(half_read.set(1, 2 * LONG_BYTES), None);
         assert!((2..100).all(|reader| half_read.set(reader, LONG_BYTES).is_none()));

@@ -99,8 +99,8 @@ impl Connections {
 /// Returns the moment of a client's next deadline.
 fn due(client: &Client, woke: Moment, limits: &Limits) -> Option<Moment> {
     let (since, ms) = match &client.stage {
-        // A frame that waits for the client's turn counts as a HELLO in time, but not one that waits
-        // because the client reads no answers.
+        // A frame that waits for the client's turn counts as a HELLO in time. One that waits until
+        // the client reads its answers does not.
         Stage::Unauthenticated { .. } if client.has_spoken && !client.is_paused => return None,
         Stage::Unauthenticated { since } => (*since, limits.handshake_ms),
         Stage::WaitingForName(waiting) => (waiting.since, TAKEOVER_PROBE_MS),

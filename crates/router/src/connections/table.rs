@@ -70,8 +70,8 @@ impl Connections {
     }
 
     /// Notes that a frame of a client was handled. If the frame did not complete the handshake, the
-    /// client has to send another one, and no later than the first. Returns a violation if it is
-    /// late.
+    /// client has to send another one, in the time that it had for the first. Returns a violation
+    /// if that is over.
     pub(crate) fn note_first_frame(
         &mut self,
         ctx: &mut Context,

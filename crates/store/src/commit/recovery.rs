@@ -14,6 +14,10 @@ use crate::{
 use rusqlite::Connection;
 use std::{io, path::Path};
 
+/// The number of refusals of the directory after which another process has it for good. Some
+/// processes only try to get it. The waits between them become longer, some seconds together.
+const REFUSALS_MAX: u32 = 8;
+
 impl Committer {
     /// Checks that the open files can be found by their paths.
     pub(super) fn look(&mut self, report: Reporter<'_>) {
@@ -35,18 +39,44 @@ impl Committer {
         Ok(())
     }
 
+    /// Checks that the directory of files that lost their names is not another process's. If it
+    /// stays so, the content is kept elsewhere, and nothing more is stored.
+    fn check_claim(&mut self, report: Reporter<'_>) -> Result<(), StoreError> {
+        if self.settings.claim.is_held()? {
+            self.refusals = 0;
+            return Ok(());
+        }
+        self.refusals += 1;
+        let is_last = |most| self.is_closing || self.refusals >= most;
+        if !is_last(REFUSALS_MAX) {
+            return Err(io::Error::other("another process has its directory").into());
+        }
+        let (path, unix_ms) = (&self.settings.path, self.clock.0.unix_ms);
+        let keep = |detached| save::keep_elsewhere(detached, path, unix_ms);
+        let kept = match self.detached.as_ref().map(keep).transpose() {
+            Err(error) if !is_last(2 * REFUSALS_MAX) && !error.is_damage() => return Err(error),
+            kept => kept,
+        };
+        let what = match kept {
+            Ok(Some(kept)) => format!("its content is now {}", kept.display()),
+            Ok(None) => "its content is lost".to_owned(),
+            Err(error) => format!("its content is lost, since it cannot be saved: {error}"),
+        };
+        let ousted = format!(
+            "the store {} was removed or replaced, and another daemon has its directory; {what}",
+            path.display()
+        );
+        self.detached = None;
+        self.ousted = Some(ousted.clone());
+        report(Report::Ousted(ousted.clone()));
+        Err(io::Error::other(ousted).into())
+    }
+
     fn save_detached(&mut self, report: Reporter<'_>) -> Result<(), StoreError> {
+        self.check_claim(report)?;
         let Some(detached) = &self.detached else { return Ok(()) };
         let path = &self.settings.path;
         self.faults.fail_if_due(FaultPoint::Save)?;
-        if !self.settings.claim.is_held()? {
-            let kept = save::keep_elsewhere(detached, path, self.clock.0.unix_ms)?;
-            self.detached = None;
-            let ousted = ousted_sentence(&self.settings, Some(&kept));
-            report(Report::Ousted(ousted.clone()));
-            self.ousted = Some(ousted.clone());
-            return Err(io::Error::other(ousted).into());
-        }
         if let Err(error) = save::save(detached, path) {
             if error.is_damage() {
                 self.detached = None;
@@ -118,6 +148,9 @@ impl Committer {
         if self.detached.is_some() {
             return self.save_detached(report);
         }
+        if !self.files.as_ref().is_some_and(|files| matches!(files.are_in_place(), Ok(true))) {
+            self.check_claim(report)?;
+        }
         let lost = self.set_aside_unusable()?;
         let mut connection = file::connect(&self.settings)?;
         file::empty_log(&connection)?;
@@ -143,11 +176,6 @@ impl Committer {
         let Some(files) = &self.files else { return Ok(None) };
         if files.are_in_place()? {
             return Ok(None);
-        }
-        if !self.settings.claim.is_held()? {
-            let ousted = ousted_sentence(&self.settings, None);
-            self.ousted = Some(ousted.clone());
-            return Err(io::Error::other(ousted).into());
         }
         let aside = file::set_aside(&self.settings.path, ".replaced", unix_ms)?;
         self.files = None;
@@ -193,18 +221,6 @@ fn removed_sentence(settings: &Settings, aside: Option<&Path>) -> String {
         .unwrap_or_default();
     let path = settings.path.display();
     format!("the store {path} was removed or replaced, and a new one is begun{found}")
-}
-
-/// A sentence about a store whose directory another process has. `kept` is where its content is.
-fn ousted_sentence(settings: &Settings, kept: Option<&Path>) -> String {
-    let kept = match kept {
-        Some(kept) => format!("what this one has accepted is in {}", kept.display()),
-        None => "what this one has accepted is lost".to_owned(),
-    };
-    format!(
-        "the store {} was removed or replaced, and another daemon has its directory; {kept}",
-        settings.path.display()
-    )
 }
 
 pub(super) fn error_sentence(settings: &Settings, action: &str, error: &StoreError) -> String {
