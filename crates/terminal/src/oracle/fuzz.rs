@@ -138,6 +138,8 @@ struct Injection {
     /// The message's id, or `None` for a text of the relay itself.
     id: Option<String>,
     presses: usize,
+    /// Whether an Enter of the person was passed on after the text, which may have submitted it.
+    has_person_submitted: bool,
     /// The count of accepted bytes at which the terminal has the text and its last submission.
     end_bytes: u64,
     /// Whether the transcript contains the text.
@@ -146,7 +148,9 @@ struct Injection {
 
 impl Injection {
     fn was_submitted(&self, written: u64) -> bool {
-        self.is_in_transcript || (self.presses > 0 && self.end_bytes <= written)
+        self.is_in_transcript
+            || self.has_person_submitted
+            || (self.presses > 0 && self.end_bytes <= written)
     }
 }
 
@@ -498,6 +502,9 @@ impl World {
         self.typed_bytes += bytes.len() as u64;
         self.unechoed.push_str(&String::from_utf8_lossy(&bytes));
         if !self.pending_keys.is_empty() && self.pending_keys == bytes {
+            if let Some(injection) = &mut self.injection {
+                injection.has_person_submitted |= bytes.contains(&b'\r') || bytes.contains(&b'\n');
+            }
             return self.pending_keys.clear();
         }
         if !self.attached && is_terminal_answer(&bytes) {
@@ -549,8 +556,13 @@ impl World {
             assert_eq!(self.messages.of(&next), Some(Fate::Waiting));
             next
         });
-        self.injection =
-            Some(Injection { id, presses: 0, end_bytes: u64::MAX, is_in_transcript: false });
+        self.injection = Some(Injection {
+            id,
+            presses: 0,
+            has_person_submitted: false,
+            end_bytes: u64::MAX,
+            is_in_transcript: false,
+        });
     }
 
     fn check_acknowledged(&mut self, id: &str, redelivered: Option<&str>) {
