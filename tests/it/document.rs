@@ -451,7 +451,7 @@ fn limits() -> BTreeMap<String, u64> {
         ("mailbox_days", config.mailbox_days),
         ("history_days", config.history_days),
         ("store_max_bytes", config.store_max_bytes),
-        ("changes before the store", limits.backlog_max),
+        ("changes before the store", limits.backlog_max as u64),
         ("known names", limits.names_max as u64),
         ("streams", limits.streams_max as u64),
         ("connections without a handshake", limits.unauthenticated_max as u64),
@@ -479,7 +479,6 @@ fn limits() -> BTreeMap<String, u64> {
 /// Private limits of the state machines, read in their sources.
 fn private_limits() -> BTreeMap<String, u64> {
     const QUEUE: &str = include_str!("../../crates/router/src/requests/queue.rs");
-    const JOURNAL: &str = include_str!("../../crates/router/src/journal.rs");
     let pairs = [
         (
             "failures of a message",
@@ -501,8 +500,6 @@ fn private_limits() -> BTreeMap<String, u64> {
             "data of a request",
             constant(include_str!("../../crates/router/src/requests/request.rs"), "DATA_BYTES_MAX"),
         ),
-        ("answers to SUBSCRIBE before the store", constant(JOURNAL, "SUBSCRIBING_MAX")),
-        ("retransmitted SENDs before the store", constant(JOURNAL, "REPEATING_MAX")),
         (
             "late ACKs",
             constant(include_str!("../../crates/router/src/mail/dead_letters.rs"), "LETTERS_MAX"),

@@ -24,6 +24,8 @@ pub(super) enum Class {
     Subscriptions,
     /// Connections that have completed the handshake.
     Members,
+    /// What the store has not handled yet, in writes of a row.
+    Store,
 }
 
 /// A limit divided by this number is its reserve, which is left to small holders.
@@ -32,7 +34,7 @@ const PER_RESERVE: usize = 8;
 /// A limit divided by this number is what a small holder holds at most.
 const PER_SMALL: usize = 1_024;
 
-const CLASSES: usize = Class::Members as usize + 1;
+const CLASSES: usize = Class::Store as usize + 1;
 
 /// An amount of each class.
 type Amounts = [usize; CLASSES];

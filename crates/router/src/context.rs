@@ -4,8 +4,9 @@
 use super::{
     Output,
     accounts::{Accounts, Class},
+    backlog::{self, Backlog},
     frame::Frame,
-    journal::Journal,
+    journal::{Continuation, Journal},
     keys::AgentKey,
     limits::Limits,
     memory::Memory,
@@ -33,6 +34,7 @@ pub(super) struct Context {
     pub(super) accounts: Accounts,
     pub(super) counts: Counts,
     pub(super) journal: Journal,
+    pub(super) backlog: Backlog,
     pub(super) planted: Planted,
     /// The work so far, in units of about a nanosecond. Never decreases.
     pub(super) work: u64,
@@ -56,6 +58,7 @@ impl Context {
             accounts: Accounts::default(),
             counts: Counts::default(),
             journal: Journal::default(),
+            backlog: Backlog::default(),
             planted: Planted::default(),
             work: 0,
             rng: ChaCha8Rng::from_seed(seed),
@@ -96,8 +99,49 @@ impl Context {
 
     /// Hands a change to the store. Returns the change's ticket.
     pub(super) fn record(&mut self, change: Change) -> u64 {
+        self.backlog.add(backlog::cost_of(&change));
         self.out.push(Output::Persist(change));
         self.journal.note_recorded()
+    }
+
+    /// Queues an action until the change with this ticket is persisted. Tickets never decrease from
+    /// call to call.
+    pub(super) fn wait(&mut self, ticket: u64, continuation: Continuation) {
+        self.backlog.add(1);
+        self.journal.wait(ticket, continuation);
+    }
+
+    /// Charges an agent's principal for what was handed to the store, until the store has handled
+    /// it.
+    pub(super) fn charge_store(&mut self, agent: AgentKey, cost: usize) {
+        if cost > 0 {
+            self.accounts.charge(Class::Store, agent, cost);
+            self.backlog.charge(agent, cost, self.journal.last_ticket());
+        }
+    }
+
+    /// Releases the charges for changes up to this one.
+    pub(super) fn release_store(&mut self, upto: u64) {
+        while let Some(charge) = self.backlog.next_handled(upto) {
+            self.accounts.release(Class::Store, charge.payer, charge.cost);
+        }
+    }
+
+    /// Whether an agent's principal may hand more to the store.
+    pub(super) fn has_share_of_store(&self, agent: AgentKey) -> bool {
+        self.has_share_of_store_for(agent, 1)
+    }
+
+    /// Whether an agent's principal, which had used up its share, may go on: half of the share is
+    /// free again.
+    pub(super) fn has_half_of_store(&self, agent: AgentKey) -> bool {
+        let held = self.accounts.held(Class::Store, self.accounts.principal(agent));
+        self.has_share_of_store_for(agent, held.max(1))
+    }
+
+    fn has_share_of_store_for(&self, agent: AgentKey, cost: usize) -> bool {
+        let principal = self.accounts.principal(agent);
+        self.accounts.excess(Class::Store, principal, cost, self.limits.backlog_max) == 0
     }
 
     /// Whether memory has room for `bytes` bytes more within `memory_bytes_max`.

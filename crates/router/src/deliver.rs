@@ -33,10 +33,14 @@ impl Router {
         }
     }
 
-    fn next_for(&self, agent: AgentKey) -> Option<(ClientId, MessageKey)> {
+    fn next_for(&mut self, agent: AgentKey) -> Option<(ClientId, MessageKey)> {
         let client = self.directory.client(agent)?;
         let in_flight_max = self.connections.membership(client)?.in_flight_max();
         let key = self.mail.next_for(&self.ctx, agent, in_flight_max)?;
+        if !self.ctx.has_share_of_store(agent) {
+            self.connections.pause_for_store(&mut self.ctx, client);
+            return None;
+        }
         let bytes = self.mail.message(key)?.bytes;
         self.connections.has_room(&self.ctx, client, bytes).then_some((client, key))
     }

@@ -15,12 +15,6 @@ use protocol::record::LastNumbers;
 use std::collections::VecDeque;
 use uuid::Uuid;
 
-/// The most changes of subscriptions that may wait at once.
-const SUBSCRIBING_MAX: usize = 2_048;
-
-/// The most repeated SENDs that may wait at once for the first SEND to be persisted.
-pub(super) const REPEATING_MAX: usize = 1 << 14;
-
 /// Tickets, the actions that wait for them, and the last numbers assigned to records.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
@@ -28,9 +22,6 @@ pub(super) struct Journal {
     persisted: u64,
     /// The actions that wait, in the order of their tickets.
     line: VecDeque<(u64, Continuation)>,
-    /// The number of changes of subscriptions in `line`, and the number of repeated SENDs.
-    subscribing: usize,
-    repeating: usize,
     last: LastNumbers,
     last_notice: u64,
 }
@@ -93,22 +84,9 @@ impl Journal {
         ticket <= self.persisted
     }
 
-    /// Whether no further change of subscriptions may wait. Each change records a whole session,
-    /// and no other bound limits how many changes a connection requests.
-    pub(super) const fn is_busy_subscribing(&self) -> bool {
-        self.subscribing >= SUBSCRIBING_MAX
-    }
-
-    /// Whether no further repeated SEND may wait.
-    pub(super) const fn is_busy_repeating(&self) -> bool {
-        self.repeating >= REPEATING_MAX
-    }
-
     /// Queues an action until the change with this ticket is persisted. Tickets never decrease from
     /// call to call.
     pub(super) fn wait(&mut self, ticket: u64, continuation: Continuation) {
-        self.subscribing += usize::from(matches!(continuation, Continuation::Subscribe(..)));
-        self.repeating += usize::from(matches!(continuation, Continuation::Repeat(..)));
         self.line.push_back((ticket, continuation));
     }
 
@@ -119,10 +97,7 @@ impl Journal {
 
     /// Removes and returns the first action in line, if its ticket is at most `upto`.
     pub(super) fn next_ready(&mut self, upto: u64) -> Option<Continuation> {
-        let (_, ready) = self.line.pop_front_if(|(ticket, _)| *ticket <= upto)?;
-        self.subscribing -= usize::from(matches!(ready, Continuation::Subscribe(..)));
-        self.repeating -= usize::from(matches!(ready, Continuation::Repeat(..)));
-        Some(ready)
+        self.line.pop_front_if(|(ticket, _)| *ticket <= upto).map(|(_, ready)| ready)
     }
 
     /// Continues the numbers of an earlier daemon.

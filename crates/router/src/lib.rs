@@ -18,7 +18,7 @@
 //! The driver hands over frames in the order of the `schedule`, which is pure, too.
 //!
 //! All components work in a `context`: limits, the time, timers, random numbers, memory accounting,
-//! outputs, and the `journal` of the changes handed to the store. Each file with an `impl Router`
+//! outputs, the `journal` of the changes handed to the store, and who pays for them (`backlog`). Each file with an `impl Router`
 //! is a flow through several components: `handshake`, `receive`, `send`, `persist`, `deliver`,
 //! `report`, `operator_mail`, `resume`, `redeliver`, `unread`, `departure`, `restore`, `rerecord`,
 //! `stop`.
@@ -29,6 +29,7 @@
 )]
 
 mod accounts;
+mod backlog;
 mod connections;
 mod context;
 mod deliver;
@@ -82,6 +83,7 @@ use context::Context;
 use directory::Directory;
 use enforcement::Enforcement;
 use hash::HashKey;
+use keys::AgentKey;
 use lifecycle::Lifecycle;
 use mail::Mail;
 use notices::Notices;
@@ -97,6 +99,8 @@ enum Payer {
     Now(ClientId),
     /// The client's agent pays with its next frame.
     Later(ClientId),
+    /// The client pays only for what the input hands to the store.
+    Store(ClientId),
     /// Timers and reports continue what a client has paid for with its frame.
     Nobody,
 }
@@ -106,7 +110,15 @@ impl Payer {
         match input {
             Input::Frame(client, _) | Input::Violated(client, _) => Self::Now(*client),
             Input::Found(client, _) | Input::Reloaded(client, _) => Self::Later(*client),
+            Input::Written(client, _) | Input::Disconnected(client) => Self::Store(*client),
             _ => Self::Nobody,
+        }
+    }
+
+    const fn client(self) -> Option<ClientId> {
+        match self {
+            Self::Now(client) | Self::Later(client) | Self::Store(client) => Some(client),
+            Self::Nobody => None,
         }
     }
 }
@@ -168,6 +180,7 @@ impl Router {
         self.lifecycle.note_input(now.monotonic);
         self.ctx.swap_outputs(out);
         let (begun, payer) = (self.ctx.work, Payer::of(&input));
+        let agent = payer.client().and_then(|client| self.connections.agent_of(client));
         match input {
             Input::Connected(client) => self.connected(client),
             Input::Arrived(client) => self.connections.note_arrival(&mut self.ctx, client),
@@ -187,7 +200,20 @@ impl Router {
         }
         self.assign_freed_names();
         self.bill(payer, begun);
+        self.bill_store(payer, agent);
         self.ctx.swap_outputs(out);
+    }
+
+    /// Charges what was handed to the store to the agent of the client that caused it: `agent`, or
+    /// the one that the client has joined as by that.
+    fn bill_store(&mut self, payer: Payer, agent: Option<AgentKey>) {
+        let cost = self.ctx.backlog.take_uncharged();
+        let Some(client) = payer.client() else { return };
+        let Some(agent) = self.connections.agent_of(client).or(agent) else { return };
+        self.ctx.charge_store(agent, cost);
+        if matches!(payer, Payer::Now(_)) && !self.ctx.has_share_of_store(agent) {
+            self.connections.pause_for_store(&mut self.ctx, client);
+        }
     }
 
     /// Charges the work since `begun` to the client that caused it.
@@ -205,7 +231,7 @@ impl Router {
                 }
                 self.ctx.excuse(begun);
             }
-            Payer::Nobody => self.ctx.excuse(begun),
+            Payer::Store(_) | Payer::Nobody => self.ctx.excuse(begun),
         }
     }
 

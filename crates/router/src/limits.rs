@@ -33,8 +33,9 @@ pub struct Limits {
     pub memory_bytes_max: usize,
     /// The worst failure that an accepted message survives.
     pub durability: Durability,
-    /// The most changes that wait for the store. Above it, an at-least-once SEND gets BUSY.
-    pub backlog_max: u64,
+    /// The most changes that wait for the store, each with the deliveries and subscriptions in it.
+    /// A principal whose share is used up waits.
+    pub backlog_max: usize,
     /// The most connections that have completed the handshake.
     pub clients_max: usize,
     /// Days after which the name of an agent that stays away is forgotten.
@@ -84,7 +85,7 @@ impl Default for Limits {
             queue_bytes_max: 16 << 20,
             memory_bytes_max: 512 << 20,
             durability: Durability::Disk,
-            backlog_max: 1 << 16,
+            backlog_max: 4_096,
             clients_max: 4_096,
             mailbox_days: 30,
             names_max: 4_096,

@@ -78,7 +78,7 @@ impl Router {
         let ticket = self.ctx.record(Change::Accepted(Box::new(accepted)));
         let pending = PendingSend { sender: send.from, digest, deliveries, acceptance };
         let awaited = self.ctx.planted.awaited(ticket);
-        self.ctx.journal.wait(awaited, Continuation::Accept(Box::new(pending)));
+        self.ctx.wait(awaited, Continuation::Accept(Box::new(pending)));
         Recorded { number, ticket }
     }
 
@@ -99,8 +99,6 @@ impl Router {
             let acceptance = acceptance_of(send, recipients, away);
             if self.ctx.journal.is_persisted(ticket) {
                 self.accept(&acceptance);
-            } else if self.ctx.journal.is_busy_repeating() {
-                self.say_busy(send, 0, &[]);
             } else {
                 self.wait(Continuation::Repeat(acceptance, send.from, digest));
             }
@@ -140,7 +138,7 @@ impl Router {
     /// Queues an action until all changes so far are persisted.
     fn wait(&mut self, continuation: Continuation) {
         let last = self.ctx.journal.last_ticket();
-        self.ctx.journal.wait(last, continuation);
+        self.ctx.wait(last, continuation);
     }
 
     /// Allows at-least-once messages to a client once the store has recorded that its agent is
@@ -172,6 +170,7 @@ impl Router {
     /// reason if the messages among them could not be persisted.
     pub(super) fn persisted(&mut self, upto: u64, refused: Option<&str>) {
         self.ctx.journal.advance(upto);
+        self.ctx.release_store(upto);
         while let Some(ready) = self.ctx.journal.next_ready(upto) {
             match (ready, refused) {
                 (Continuation::Accept(pending), None) => self.accept_pending(*pending),
@@ -191,6 +190,9 @@ impl Router {
                 }
                 (Continuation::Join(client), _) => self.recorded(client),
             }
+        }
+        for agent in self.connections.end_store_pauses(&mut self.ctx) {
+            self.pump(agent);
         }
     }
 

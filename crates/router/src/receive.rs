@@ -116,10 +116,6 @@ impl Router {
             .ok_or_else(|| (NackCode::Invalid, format!("{kind} names its topic in `topic`")))?;
         let pattern = Pattern::parse(topic).map_err(|why| (NackCode::Invalid, why.to_string()))?;
         let Some(session) = self.directory.session(agent) else { return Ok(()) };
-        let journal = &self.ctx.journal;
-        if journal.backlog() >= self.ctx.limits.backlog_max || journal.is_busy_subscribing() {
-            return Err((NackCode::Limit, format!("the store is behind; send {kind} again later")));
-        }
         let is_subscribed = session.subscriptions.contains(&pattern);
         match (envelope.kind, is_subscribed) {
             (Kind::Subscribe, false) if session.subscriptions.len() >= most => {

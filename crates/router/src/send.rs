@@ -50,7 +50,7 @@ struct Fanout {
 pub(super) enum Verdict {
     /// The recipient's queue has room. Contains the stream, if it is open already.
     Accept(Option<StreamKey>),
-    /// The recipient's queue, the sender's share of the memory or the store's backlog has no room.
+    /// The recipient's queue or the sender's share of the memory has no room.
     /// Contains the number of messages in the queue.
     Busy(usize),
     /// The sender sends to this recipient too often, and has to wait for this number of
@@ -387,9 +387,6 @@ impl Router {
             return Verdict::TooOften(wait_ms);
         }
         let stream = self.mail.find_stream(send.from, to, send.envelope.topic.as_deref());
-        if send.requires_ack && self.ctx.journal.backlog() >= limits.backlog_max {
-            return Verdict::Busy(self.mail.queued(to).0);
-        }
         let most = limits.questions_max;
         if send.asks.is_some() && self.questions.count(send.from) >= most {
             let message = format!("no more than {most} questions of one name may wait for answers");

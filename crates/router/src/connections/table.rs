@@ -37,6 +37,8 @@ pub(crate) struct Connections {
     pub(super) clients: FxHashMap<ClientId, Client>,
     /// Clients without a handshake, the oldest first.
     unauthenticated: BTreeSet<ClientId>,
+    /// Members whose frames wait for the store.
+    awaiting_store: BTreeSet<ClientId>,
     /// Clients that wait for the name of a connected agent, in the order of their HELLOs.
     waiting: BTreeMap<AgentKey, Vec<ClientId>>,
     /// The last time at which the driver woke late. Silence before that does not count against
@@ -85,10 +87,33 @@ impl Connections {
         if is_late { self.on_timer(ctx, id) } else { None }
     }
 
-    /// Lets a client's frames be handled again, if the client has read enough of its answers.
+    /// Makes a member's frames wait until its principal has a share of the store again.
+    pub(crate) fn pause_for_store(&mut self, ctx: &mut Context, id: ClientId) {
+        if self.membership(id).is_some() && self.awaiting_store.insert(id) {
+            self.set_paused(ctx, id, true);
+        }
+    }
+
+    /// Lets the frames of members be handled again whose principals have a share of the store
+    /// again. Returns the members' agents.
+    pub(crate) fn end_store_pauses(&mut self, ctx: &mut Context) -> Vec<AgentKey> {
+        let waiting = self.awaiting_store.iter();
+        let waiting = waiting.filter_map(|id| Some((*id, self.clients.get(id)?.agent?)));
+        let ready: Vec<_> = waiting.filter(|(_, agent)| ctx.has_half_of_store(*agent)).collect();
+        for (id, _) in &ready {
+            self.awaiting_store.remove(id);
+            self.end_pause(ctx, *id);
+        }
+        ready.into_iter().map(|(_, agent)| agent).collect()
+    }
+
+    /// Lets a client's frames be handled again, if the client has read enough of its answers and
+    /// does not wait for the store.
     pub(crate) fn end_pause(&mut self, ctx: &mut Context, id: ClientId) {
+        let waits = self.awaiting_store.contains(&id);
         let may_end = self.clients.get(&id).is_some_and(|client| {
-            matches!(client.stage, Stage::Member(_) | Stage::Unauthenticated { .. })
+            !waits
+                && matches!(client.stage, Stage::Member(_) | Stage::Unauthenticated { .. })
                 && client.window.answers() <= client.unread_max(ctx) / 2
         });
         if may_end {
@@ -323,6 +348,7 @@ impl Connections {
         ctx: &mut Context,
         id: ClientId,
     ) -> Option<(AgentKey, Box<Membership>)> {
+        self.awaiting_store.remove(&id);
         let client = self.clients.get_mut(&id)?;
         match mem::replace(&mut client.stage, Stage::HungUp) {
             Stage::Member(membership) => {
@@ -450,6 +476,10 @@ mod inspect {
 
         pub(crate) fn unauthenticated(&self) -> usize {
             self.unauthenticated.len()
+        }
+
+        pub(crate) fn awaiting_store(&self) -> usize {
+            self.awaiting_store.len()
         }
     }
 }

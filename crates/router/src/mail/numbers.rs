@@ -48,7 +48,7 @@ impl Mail {
         self.streams[key].reserving = upto;
         let record = self.stream_record(ctx, key, upto);
         let ticket = ctx.record(Change::Stream(Box::new(record)));
-        ctx.journal.wait(ticket, Continuation::Reserve(key, upto));
+        ctx.wait(ticket, Continuation::Reserve(key, upto));
     }
 
     /// Allows a stream to use sequence numbers up to this one. Returns the stream's recipient.

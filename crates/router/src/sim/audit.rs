@@ -241,6 +241,11 @@ impl Router {
         for (payer, bytes) in self.questions.charged().chain(self.notices.charged()) {
             add(Class::Memory, payer, bytes);
         }
+        for charge in self.ctx.backlog.charges() {
+            add(Class::Store, charge.payer, charge.cost);
+        }
+        let waits = self.connections.awaiting_store() > 0;
+        ensure(!waits || self.ctx.journal.backlog() > 0, || "a client waits for no change".into())?;
         let charged = self.ctx.accounts.all().into_iter().filter(|(_, amount)| *amount > 0);
         let charged: BTreeMap<_, _> = charged.collect();
         held.retain(|_, amount| *amount > 0);

@@ -1,7 +1,6 @@
 //! Changes for the store, and outputs that wait until they are persisted.
 
-use super::script::{check, run};
-use crate::journal::REPEATING_MAX;
+use super::script::check;
 use expect_test::expect;
 
 #[test]
@@ -93,17 +92,6 @@ fn resent_send_is_accepted_once_persisted() {
 }
 
 #[test]
-fn duplicates_of_a_pending_send_are_bounded() {
-    let script = "here: ann bob\ndisk holds\nann>> Bob: kept\n";
-    let again = "ann again\n".repeat(REPEATING_MAX);
-    let rest = "ann again\ndisk keeps\ndisk holds\nann again";
-    let transcript = run(&format!("{script}{again}{rest}"));
-    let count = |text: &str| transcript.matches(text).count();
-    assert_eq!((count("ann < BUSY"), count("bob < DELIVER")), (1, 1));
-    assert_eq!(count("accepted"), REPEATING_MAX + 2);
-}
-
-#[test]
 fn broadcast_is_accepted_when_every_part_is_persisted() {
     check(expect![[r#"
         begin broadcast pending
@@ -139,46 +127,6 @@ fn broadcast_refused_in_part_is_retried_for_that_part() {
         disk keeps
             ann < ACK {"ack_id":"a2","durability":"disk","recipients":2,"state":"accepted"}
             cid < DELIVER d3 Ann -> Cid seq 3 originalTo "*" requires_ack true {"body":"all"}
-    "#]]);
-}
-
-#[test]
-fn sends_are_busy_while_the_store_is_behind() {
-    check(expect![[r#"
-        limits backlog_max=3
-        here: ann bob
-        disk holds
-        ann>> Bob: 1
-        ann>> Bob: 2
-        ann>> Bob: 3
-            ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
-        ann> Bob: at most once
-        disk keeps
-            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
-            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
-            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
-            bob < DELIVER d3 Ann -> Bob seq 3 {"body":"at most once"}
-        ann again
-            bob < DELIVER d4 Ann -> Bob seq 4 {"body":"at most once"}
-    "#]]);
-}
-
-#[test]
-fn subscriptions_are_refused_while_the_store_is_behind() {
-    check(expect![[r#"
-        limits backlog_max=2
-        here: ann
-        disk holds
-        ann says SUBSCRIBE topic=a id=1 {}
-        ann says SUBSCRIBE topic=b id=2 {}
-        ann says SUBSCRIBE topic=c id=3 {}
-            ann < NACK {"ack_id":"3","code":"LIMIT","message":"the store is behind; send SUBSCRIBE again later"}
-        disk keeps
-            ann < ACK {"ack_id":"1"}
-            ann < ACK {"ack_id":"2"}
-        ann says SUBSCRIBE topic=c id=4 {}
-            ann < ACK {"ack_id":"4"}
     "#]]);
 }
 

@@ -386,3 +386,162 @@ fn broadcast_at_the_limit_of_streams_searches_all_streams_once() {
     let work = cost_of_last(&lines).work;
     assert!(work < 100_000, "it takes {work}");
 }
+
+#[test]
+fn sender_that_fills_the_backlog_of_the_store_waits_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=32
+        here: ann bob cid
+        disk holds
+        ann>> Bob: 1
+        ann>> Bob: 2
+        ann>> Bob: 3
+        ann>> Bob: 4
+            ann waits
+        ann>> Bob: 5
+        ann>> Bob: handled later
+        cid>> Bob: 1
+        cid> Bob: at most once
+        disk keeps 6
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
+            ann goes on
+        disk keeps
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 Cid -> Bob seq 1 requires_ack true {"body":"1"}
+            bob < DELIVER d6 Cid -> Bob seq 2 {"body":"at most once"}
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+            bob < DELIVER d7 Ann -> Bob seq 5 requires_ack true {"body":"5"}
+            ann < ACK {"ack_id":"a6","durability":"disk","state":"accepted"}
+            bob < DELIVER d8 Ann -> Bob seq 6 requires_ack true {"body":"handled later"}
+    "#]]);
+}
+
+#[test]
+fn agent_that_repeats_resume_waits_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=32
+        here: ann bob cid
+        ann>> Bob: x*9
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"x*9"}
+        ann>> Bob: x*9
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"x*9"}
+        disk holds
+        bob says RESUME id=r1 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"x*9"}
+        bob says RESUME id=r2 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 3 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 3 requires_ack true {"body":"x*9"}
+        bob says RESUME id=r3 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 4 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 4 requires_ack true {"body":"x*9"}
+        bob says RESUME id=r4 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 5 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 5 requires_ack true {"body":"x*9"}
+        bob says RESUME id=r5 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 6 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 6 requires_ack true {"body":"x*9"}
+        bob says RESUME id=r6 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 7 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 7 requires_ack true {"body":"x*9"}
+        bob says RESUME id=r7 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 8 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 8 requires_ack true {"body":"x*9"}
+            bob waits
+        bob says RESUME id=r8 {"streams":{"":{"last_seq":0}}}
+        cid>> Ann: 1
+        disk keeps
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+            ann < DELIVER d3 Cid -> Ann seq 1 requires_ack true {"body":"1"}
+            bob goes on
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 9 requires_ack true {"body":"x*9"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 9 requires_ack true {"body":"x*9"}
+    "#]]);
+}
+
+#[test]
+fn agent_that_toggles_subscriptions_waits_and_nobody_else() {
+    check(expect![[r#"
+        limits backlog_max=16
+        here: ann bob
+        disk holds
+        ann says SUBSCRIBE topic=a id=1 {}
+        ann says UNSUBSCRIBE topic=a id=2 {}
+        ann says SUBSCRIBE topic=a id=3 {}
+        ann says UNSUBSCRIBE topic=a id=4 {}
+            ann waits
+        ann says SUBSCRIBE topic=a id=5 {}
+        bob says SUBSCRIBE topic=b id=1 {}
+        disk keeps
+            ann < ACK {"ack_id":"1"}
+            ann < ACK {"ack_id":"2"}
+            ann < ACK {"ack_id":"3"}
+            ann < ACK {"ack_id":"4"}
+            bob < ACK {"ack_id":"1"}
+            ann goes on
+            ann < ACK {"ack_id":"5"}
+    "#]]);
+}
+
+#[test]
+fn redelivery_waits_for_the_store_even_without_frames() {
+    check(expect![[r#"
+        limits backlog_max=16 window_bytes=500
+        here: ann bob
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 2 requires_ack true {"body":"2"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"3"}
+        ann>> Bob: 4
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+            bob < DELIVER d4 Ann -> Bob seq 4 requires_ack true {"body":"4"}
+        ann>> Bob: 5
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 5 requires_ack true {"body":"5"}
+        ann>> Bob: 6
+            ann < ACK {"ack_id":"a6","durability":"disk","state":"accepted"}
+            bob < DELIVER d6 Ann -> Bob seq 6 requires_ack true {"body":"6"}
+        ann>> Bob: 7
+            ann < ACK {"ack_id":"a7","durability":"disk","state":"accepted"}
+            bob < DELIVER d7 Ann -> Bob seq 7 requires_ack true {"body":"7"}
+        ann>> Bob: 8
+            ann < ACK {"ack_id":"a8","durability":"disk","state":"accepted"}
+            bob < DELIVER d8 Ann -> Bob seq 8 requires_ack true {"body":"8"}
+        disk holds
+        bob says RESUME id=r1 {"streams":{"":{"last_seq":0}}}
+            bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":8,"topic":""}]}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"1"}
+            bob < DELIVER d2 Ann -> Bob seq 2 attempt 2 requires_ack true {"body":"2"}
+            bob < DELIVER d3 Ann -> Bob seq 3 attempt 2 requires_ack true {"body":"3"}
+            bob < DELIVER d4 Ann -> Bob seq 4 attempt 2 requires_ack true {"body":"4"}
+            bob < DELIVER d5 Ann -> Bob seq 5 attempt 2 requires_ack true {"body":"5"}
+            bob < DELIVER d6 Ann -> Bob seq 6 attempt 2 requires_ack true {"body":"6"}
+            bob < DELIVER d7 Ann -> Bob seq 7 attempt 2 requires_ack true {"body":"7"}
+            bob waits
+        disk keeps
+            bob goes on
+            bob < DELIVER d8 Ann -> Bob seq 8 attempt 2 requires_ack true {"body":"8"}
+    "#]]);
+}

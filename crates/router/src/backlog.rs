@@ -1,0 +1,73 @@
+//! The backlog: who has handed how much to the store that it has not handled yet.
+//!
+//! Changes, and actions that wait for them, are charged to the principal whose input caused them. A
+//! principal whose share of the bound is used up waits: its clients' frames, and its deliveries.
+//! So nobody waits long for what others have handed to the store.
+
+use super::keys::AgentKey;
+use protocol::record::Change;
+use std::{collections::VecDeque, mem};
+
+/// Subscriptions of a session whose record costs as much as another change.
+const SUBSCRIPTIONS_PER_CHANGE: usize = 16;
+
+/// What the store has not handled yet, by payer.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    charges: VecDeque<Charge>,
+    /// The cost of the input that is being handled.
+    uncharged: usize,
+}
+
+/// What an input handed to the store.
+#[derive(Debug)]
+pub(super) struct Charge {
+    pub(super) payer: AgentKey,
+    pub(super) cost: usize,
+    /// The ticket of the last change.
+    ticket: u64,
+}
+
+impl Backlog {
+    pub(super) const fn add(&mut self, cost: usize) {
+        self.uncharged += cost;
+    }
+
+    /// Takes the cost since the last call. It is charged to nobody unless
+    /// [`charge`](Self::charge) follows.
+    pub(super) const fn take_uncharged(&mut self) -> usize {
+        mem::replace(&mut self.uncharged, 0)
+    }
+
+    /// Charges a payer until the store has handled the change with this ticket.
+    pub(super) fn charge(&mut self, payer: AgentKey, cost: usize, ticket: u64) {
+        self.charges.push_back(Charge { payer, cost, ticket });
+    }
+
+    /// Removes and returns a charge for changes up to this one.
+    pub(super) fn next_handled(&mut self, upto: u64) -> Option<Charge> {
+        self.charges.pop_front_if(|charge| charge.ticket <= upto)
+    }
+}
+
+/// Returns the cost of a change, in writes of a row.
+pub(super) fn cost_of(change: &Change) -> usize {
+    match change {
+        Change::Accepted(accepted) | Change::AcceptedAgain(accepted) => {
+            1 + accepted.deliveries.len()
+        }
+        Change::Session(session) => 1 + session.subscriptions.len() / SUBSCRIPTIONS_PER_CHANGE,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Backlog {
+        pub(crate) fn charges(&self) -> impl Iterator<Item = &Charge> {
+            self.charges.iter()
+        }
+    }
+}
