@@ -125,6 +125,13 @@ pub(super) fn key_of(
     }
 }
 
+/// Returns the key with which to join under a name: the name's own, or else a person's, the
+/// operator's. With that, the name is not kept for who could resume its session after a start.
+pub(super) fn joining_key(own: Option<&Secret>, keys: &Keys, endpoint: &str) -> Option<Secret> {
+    let operators = || keys.of_daemon_at(endpoint).ok().filter(|_| agent_around().is_none());
+    own.cloned().or_else(operators)
+}
+
 /// The file with the key of a name. The file's name may differ from it in case.
 pub(super) fn key_file(home: &Path, name: &str) -> PathBuf {
     let keys = home.join(KEYS_DIR);

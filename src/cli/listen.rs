@@ -3,7 +3,7 @@
 use super::{
     context::context,
     failure::{DONE, Failure},
-    identity::{check_sender_name, key_of},
+    identity::{check_sender_name, joining_key, key_of},
     join::join_or_start,
     messages::{first_lines, short_id},
     moment,
@@ -13,7 +13,10 @@ use super::{
     values::{agent_name, count},
 };
 use argh::{ArgsInfo, FromArgs};
-use client::{Client, Delivery, Event, Settings, home::HomeOptions};
+use client::{
+    Client, Delivery, Event, Settings,
+    home::{HomeOptions, Keys},
+};
 use platform::clock;
 use protocol::{
     payload::Capabilities,
@@ -67,10 +70,11 @@ impl Listen {
         }
         let mut context = context(options)?;
         let key = key_of(&context.home, &self.name, self.key_file.as_deref())?;
-        let starter = Starter::begin(&context, &self.name)?;
+        let (starter, keys) = (Starter::begin(&context, &self.name)?, Keys::of(&context));
         let client = join_or_start(&mut context, &|endpoint| {
             let when_absent = Some(starter.when_absent(endpoint));
-            Settings { when_absent, ..self.settings(endpoint, key.clone()) }
+            let key = joining_key(key.as_ref(), &keys, endpoint);
+            Settings { when_absent, ..self.settings(endpoint, key) }
         })?;
         for pattern in &self.topic {
             client.subscribe(pattern)?;

@@ -6,7 +6,7 @@ use super::{
     failure::{DONE, Failure},
     folder_name::FolderName,
     hook::HOOK,
-    identity::key_of,
+    identity::{joining_key, key_of},
     input,
     join::endpoint_or_start,
     log,
@@ -17,7 +17,10 @@ use super::{
 };
 use crate::wrap::{self, WrapError};
 use argh::{ArgsInfo, FromArgs};
-use client::{self, ClientError, home::HomeOptions};
+use client::{
+    self, ClientError,
+    home::{HomeOptions, Keys},
+};
 use platform::tty;
 use protocol::{control::Ended, text::escaped};
 use std::{
@@ -90,6 +93,7 @@ impl Run {
             ),
         };
         let endpoint = endpoint_or_start(&mut context)?;
+        let key = joining_key(key.as_ref(), &Keys::of(&context), &endpoint);
         let starter = Starter::begin(&context, name)?;
         let directory = self.cwd.as_ref().map(PathBuf::from);
         let recipes = shared.recipes_for(&command, directory.as_deref(), &context.home)?;

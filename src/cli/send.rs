@@ -3,7 +3,7 @@
 use super::{
     context::context,
     failure::{DONE, Failure, NOT_DELIVERED, TIMED_OUT},
-    identity::{Identity, check_sender_name, key_of, or_print},
+    identity::{Identity, check_sender_name, joining_key, key_of, or_print},
     input,
     join::join_or_start,
     mailbox::remind,
@@ -15,7 +15,10 @@ use super::{
     wrapped::hops,
 };
 use argh::{ArgsInfo, FromArgs};
-use client::{Client, Event, Meta, Outgoing, SendId, Settings, home::HomeOptions};
+use client::{
+    Client, Event, Meta, Outgoing, SendId, Settings,
+    home::{HomeOptions, Keys},
+};
 use crossbeam_channel::RecvTimeoutError;
 use platform::{
     clock,
@@ -371,9 +374,10 @@ fn join_named(
     let key = key_of(&context.home, name, key_file)?;
     // This command only sends: messages to the agent must not be delivered to it.
     let capabilities = Capabilities { max_inflight: 0, ..Capabilities::default() };
+    let keys = Keys::of(&context);
     join_or_start(&mut context, &|endpoint| Settings {
         capabilities,
-        key: key.clone(),
+        key: joining_key(key.as_ref(), &keys, endpoint),
         ..Settings::agent(endpoint, name)
     })
 }

@@ -106,7 +106,8 @@ pub(crate) fn await_report(sandbox: &Sandbox, to: &Agent, id: &SendId, state: &s
         reported["state"] == state && reported["why"].as_str().unwrap_or_default().contains(why)
     };
     let expected = format!("{id} is reported {state}: {why}");
-    to.with_screen_on_panic(|| until(&expected, || fits(&status(sandbox, id))));
+    let print_status = || eprintln!("{}", status(sandbox, id)["reported"]);
+    to.with_details_on_panic(print_status, || until(&expected, || fits(&status(sandbox, id))));
 }
 
 fn status(sandbox: &Sandbox, id: &SendId) -> Value {

@@ -490,10 +490,11 @@ fn private_limits() -> BTreeMap<String, u64> {
         ),
         (
             "proof of an older connection",
-            constant(
-                include_str!("../../crates/router/src/connections/heartbeat.rs"),
-                "TAKEOVER_PROBE_MS",
-            ),
+            constant(include_str!("../../crates/router/src/handshake.rs"), "PROBE_MS"),
+        ),
+        (
+            "name kept after a start",
+            constant(include_str!("../../crates/router/src/lifecycle.rs"), "RETURN_MS"),
         ),
         ("requests that wait", constant(QUEUE, "WAITING_MAX")),
         (

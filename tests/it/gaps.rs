@@ -75,12 +75,14 @@ fn point_2_token_is_valid_once_for_its_name_within_the_window() {
         "agent": "Ann", "session": {"resume_token": first["resume_token"]}}}));
     assert_eq!(code(&ann.expect("ERROR")), "RESUME_REJECTED", "another's");
     bob.hang_up();
-    let (bob, second) = hello_as_bob(&sandbox, &first["resume_token"]);
+    let (mut bob, second) = hello_as_bob(&sandbox, &first["resume_token"]);
     assert_eq!(
         second["payload"]["session_id"], first["session_id"],
         "shown elsewhere, not used up"
     );
     assert_ne!(second["payload"]["resume_token"], first["resume_token"]);
+    // With the PONG that this sends, the token is used up.
+    drop(bob.drain());
     bob.hang_up();
     let (mut bob, spent) = hello_as_bob(&sandbox, &first["resume_token"]);
     assert_eq!(code(&spent), "RESUME_REJECTED", "a used one");

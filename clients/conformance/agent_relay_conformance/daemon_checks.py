@@ -636,6 +636,22 @@ def guest_has_a_name_for_now(run: DaemonRun) -> None:
     ann.expect("NACK", ack_id=id, code="NO_ACK")
 
 
+def guest_that_returns_is_the_same(run: DaemonRun) -> None:
+    ann = run.join("Ann")
+    hello = {"mode": "guest", "guest_key": uuid.uuid4().hex}
+    names = set()
+    for _ in range(2):
+        guest = run.connect()
+        guest.send("HELLO", hello)
+        guest.welcome()
+        names.add(guest.name)
+        guest.mailed(ann.name, "one", id="g")
+        lost(guest)
+    check(len(names) == 1, f"the guest was {' and '.join(names)}")
+    ann.receive("one")
+    ann.expect_nothing()
+
+
 # 7 SEND and DELIVER
 
 
@@ -1357,7 +1373,10 @@ def used_token_is_rejected(run: DaemonRun) -> None:
     """After HELLO, a fresh session begins; after RESUME, HELLO may follow."""
     ann = run.join("Ann")
     lost(ann)
-    lost(resumed(run, ann))
+    new = resumed(run, ann)
+    # The PING after WELCOME is answered.
+    new.expect_nothing()
+    lost(new)
     hello = {"agent": ann.name, "session": {"resume_token": ann.token}}
     peer = rejected_token(run, "HELLO", hello)
     peer.welcome()
@@ -1367,6 +1386,24 @@ def used_token_is_rejected(run: DaemonRun) -> None:
         peer = rejected_token(run, "RESUME", {"agent": ann.name, "resume_token": token})
         peer.hello(ann.name)
         leave(peer)
+
+
+def token_holds_until_its_end_is_proved(run: DaemonRun) -> None:
+    """WELCOME with the next token may have been lost. A notice waits for the proof, too."""
+    ann, bob = run.pair()
+    leave(bob)
+    id = ann.mail(bob.name, "one", payload_meta={"ttl_ms": 500})
+    ann.expect("ACK", ack_id=id)
+    lost(ann)
+    time.sleep(0.6)
+    for _ in range(2):
+        peer = run.connect()
+        peer.answers_pings = False
+        peer.hello(ann.name, session={"resume_token": ann.token})
+        check(peer.session == ann.session, "the token that was shown before resumed no session")
+        peer.expect_ping()
+        lost(peer)
+    resumed(run, ann).expect("NACK", ack_id=id, code="EXPIRED")
 
 
 def resume_may_come_first(run: DaemonRun) -> None:

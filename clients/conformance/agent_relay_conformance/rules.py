@@ -337,6 +337,9 @@ DAEMON_RULES = (
         "6-guest", "1.1", daemon.guest_has_a_name_for_now,
         "A guest gets a name for now, no at-least-once messages, and no topics."),
     of_daemon(
+        "6-guest-key", "1.1", daemon.guest_that_returns_is_the_same,
+        "A guest that connects again with its `guest_key` is the same, and its repeated SEND one."),
+    of_daemon(
         "6-bridge-key", "1.1", daemon.bridge_needs_the_key,
         "A bridge without the operator's key gets a fatal ERROR `UNAUTHORIZED`."),
     of_daemon(
@@ -500,6 +503,9 @@ DAEMON_RULES = (
     of_daemon(
         "12-used-token", "1.1", daemon.used_token_is_rejected,
         "A token that was used or never issued gets ERROR `RESUME_REJECTED`, which is not fatal."),
+    of_daemon(
+        "12-lost-welcome", "1.1", daemon.token_holds_until_its_end_is_proved,
+        "A token that was shown holds until the client has answered the PING after WELCOME."),
     of_daemon(
         "12-resume-first", "1.1", daemon.resume_may_come_first,
         "RESUME as the first frame resumes a session with what was granted last."),

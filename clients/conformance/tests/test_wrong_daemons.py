@@ -20,8 +20,8 @@ WRONG: Dict[str, Set[str]] = {
     "lasting-patterns": {"7-session-patterns"},
     # A broadcast to everyone and one on a topic have a rule each.
     "echo": {"7-to-everyone", "7-to-topic"},
-    # The dedup window must survive a crash, too.
-    "accepts-twice": {"8-crash", "8-accepted-once"},
+    # The dedup window must survive a crash, too, and is that of a guest that returns.
+    "accepts-twice": {"8-crash", "8-accepted-once", "6-guest-key"},
 }
 
 #: More wrong daemons, of which only this rule is checked.
@@ -47,6 +47,7 @@ CAUGHT = {
     "any-bridge": "6-bridge-key",
     "bridge-as-agent": "6-bridge-session",
     "bridge-hears-all": "6-bridge-broadcast",
+    "guest-of-today": "6-guest-key",
     "wildcards": "7-plain-topic",
     "one-count": "7-stream-number",
     "greedy-rest": "7-matches",
@@ -64,6 +65,7 @@ CAUGHT = {
     "lasting-session": "11-bye",
     "shared-session": "12-replaced",
     "lasting-token": "12-used-token",
+    "hasty-proof": "12-lost-welcome",
     "any-name": "12-other-agent",
     "gaps": "12-gap",
     "wordless": "14-message",

@@ -20,7 +20,7 @@ pub use step::{Input, Output};
 
 use super::{
     message::{Ended, Event, LastFailure, Reply},
-    settings::Settings,
+    settings::{Mode, Settings},
 };
 use answers::Answers;
 use dedup::{Dedup, INFLIGHT_MAX};
@@ -70,6 +70,8 @@ pub struct Session {
     /// The newest resume token, which is good for one return. The session repeats the token until
     /// the daemon has answered, since HELLO or WELCOME can be lost.
     token: Option<String>,
+    /// The key by which the daemon knows a guest again, so that a SEND that it repeats is one.
+    guest_key: Option<String>,
     /// The session of the last WELCOME.
     session_id: String,
     outbox: Outbox,
@@ -94,9 +96,12 @@ impl Session {
     pub fn new(mut settings: Settings, seed: [u8; 32]) -> Self {
         let max_inflight = settings.capabilities.max_inflight.min(INFLIGHT_MAX);
         settings.capabilities.max_inflight = max_inflight;
+        let mut rng = SessionRng::new(seed);
+        let guest_key = (settings.mode == Mode::Guest).then(|| rng.id());
         Self {
-            rng: SessionRng::new(seed),
+            rng,
             settings,
+            guest_key,
             phase: Phase::Disconnected,
             joined: false,
             attempts: 0,

@@ -50,6 +50,8 @@ pub enum ClientPayload {
     Nack(Box<Nack>),
     /// A BYE.
     Bye(Box<Bye>),
+    /// A PONG.
+    Pong(Heartbeat),
     /// The payload of another type, which is not used.
     Unused,
 }
@@ -283,7 +285,7 @@ fn payload_of(envelope: &Envelope<'_>) -> Result<ClientPayload, Box<str>> {
         Kind::Ack => envelope.decode_member(json).map(|ack| ClientPayload::Ack(ClientAck::of(ack))),
         Kind::Nack => envelope.decode_member(json).map(ClientPayload::Nack),
         Kind::Bye => envelope.decode_member(json).map(ClientPayload::Bye),
-        Kind::Pong => envelope.decode_member::<Heartbeat>(json).map(|_| ClientPayload::Unused),
+        Kind::Pong => envelope.decode_member(json).map(ClientPayload::Pong),
         Kind::Subscribe
         | Kind::Unsubscribe
         | Kind::Welcome

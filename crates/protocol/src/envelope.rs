@@ -27,7 +27,7 @@ wire_enum! {
         /// A client introduces itself.
         ///
         /// - From a client: payload: `agent`, `capabilities`?, `mode`?, `session.resume_token`?,
-        ///   `auth.key`?, `companion_key`? Answered by WELCOME; ERROR.
+        ///   `auth.key`?, `companion_key`?, `guest_key`? Answered by WELCOME; ERROR.
         Hello = "HELLO",
         /// The daemon confirms the session.
         ///

@@ -43,6 +43,9 @@ pub struct Hello {
     /// The key that an agent and its companions share.
     #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
     pub companion_key: Option<String>,
+    /// The key by which a guest that reconnects is known.
+    #[serde(default, deserialize_with = "typed::present", skip_serializing_if = "Option::is_none")]
+    pub guest_key: Option<String>,
 }
 
 /// HELLO's `session`.

@@ -180,6 +180,8 @@ pub struct AgentRecord {
     pub since_unix_ms: u64,
     /// The moment at which the daemon forgets the agent's name, while the agent is away.
     pub forget_at: Option<Moment>,
+    /// The hash of a guest's key.
+    pub guest_key: Option<Hash>,
 }
 
 /// A session that can be resumed.
@@ -191,7 +193,10 @@ pub struct SessionRecord {
     pub id: Arc<str>,
     /// The hash of the token that resumes the session.
     pub token: Hash,
-    /// The hash of the last token that was used to resume the session.
+    /// The hash of the token before, which resumes the session as long as the client has not
+    /// proved that it has `token`.
+    pub former: Option<Hash>,
+    /// The hash of the last token that was used up.
     pub spent: Option<Hash>,
     /// The end of the token's validity, while the agent is away.
     pub expires: Option<Moment>,

@@ -23,6 +23,8 @@ const NAME_PARTS: usize = 64;
 /// The use of an absent agent's name. Names of the least use are forgotten first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NameUse {
+    /// A guest that may return.
+    Guest,
     None,
     /// The agent's SENDs are remembered.
     Dedup,
@@ -72,6 +74,7 @@ impl Router {
     pub(super) fn close(&mut self, id: ClientId, reason: CloseReason) {
         if self.connections.is_open(id) {
             self.leave(id, reason.into());
+            self.connections.release_frames(&mut self.ctx, id);
             self.ctx.emit(Output::Close(id, reason));
             self.connections.close(&mut self.ctx, id);
         }
@@ -95,11 +98,20 @@ impl Router {
             }
         }
         if let Some(agent) = agent
-            && self.directory.get(agent).is_some_and(|agent| agent.is_guest())
+            && self.directory.get(agent).is_some_and(|it| it.is_guest() && it.client.is_none())
         {
-            self.forget(agent);
+            self.guest_left(agent);
         }
         self.stop_if_empty();
+    }
+
+    /// Forgets a guest, unless it may return and send again what it does not know to be accepted.
+    fn guest_left(&mut self, agent: AgentKey) {
+        if self.directory[agent].guest_key.is_some() && self.mail.remembers_sends_of(agent) {
+            self.directory.schedule_forgetting(&mut self.ctx, agent);
+        } else {
+            self.forget(agent);
+        }
     }
 
     /// Sends a NACK to the sender of an at-most-once message whose recipient left before the
@@ -161,7 +173,10 @@ impl Router {
         }
         match departure {
             Departure::Replaced => {}
-            Departure::Bye => self.end_session(agent),
+            Departure::Bye => {
+                self.directory.drop_guest_key(agent);
+                self.end_session(agent);
+            }
             Departure::Lost | Departure::Stopped => {
                 self.directory.leave_session(&mut self.ctx, agent);
             }
@@ -282,9 +297,13 @@ impl Router {
     /// Returns the use of an absent agent's name, or `None` if something would be lost with it:
     /// mail, a question, a key, or a session that had any mail or subscription.
     fn use_of_name(&self, agent: AgentKey) -> Option<NameUse> {
+        let known = &self.directory[agent];
+        if known.is_guest() {
+            return known.forget_at.map(|_| NameUse::Guest);
+        }
         let is_needed = self.mail.queued(agent).0 > 0
             || self.questions.count(agent) > 0
-            || self.enforcement.has_key(&self.directory[agent].name);
+            || self.enforcement.has_key(&known.name);
         if is_needed {
             return None;
         }
@@ -321,8 +340,8 @@ impl Router {
             if floor > 0 {
                 self.ctx.record(Change::StreamEnded(floor));
             }
-            // The store knows a guest only as the sender of at-least-once messages.
-            if !removed.is_guest() || has_sent {
+            // The store knows a guest only if it has sent messages at least once.
+            if !removed.is_guest() || removed.is_recorded || has_sent {
                 self.ctx.record(Change::AgentForgotten(removed.number));
             }
         }

@@ -19,7 +19,7 @@ use protocol::{
     secret::{Hash, Secret, hashes_equal},
     text::Quoted,
 };
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 /// The text of the ERROR for a token that resumes no session.
 const TOKEN_REJECTED: &str =
@@ -34,6 +34,12 @@ const SENDS_ONLY: Capabilities = Capabilities {
     supports_topics: false,
     reports: false,
 };
+
+/// The bytes of a guest's key.
+const GUEST_KEY_BYTES: RangeInclusive<usize> = 16..=128;
+
+/// The time in which the holder of a name must answer a PING when another client asks for the name.
+const PROBE_MS: u64 = 250;
 
 /// The places beyond `clients_max` for operators, so that the owner is admitted to a full daemon.
 const OPERATOR_PLACES: usize = 16;
@@ -98,7 +104,7 @@ impl Router {
         match hello.mode.as_deref() {
             None => self.hello_of_agent(id, envelope, hello),
             Some("companion") => self.hello_of_companion(id, &hello),
-            Some("guest") => self.hello_of_guest(id),
+            Some("guest") => self.hello_of_guest(id, &hello),
             Some("operator") => self.hello_of_operator(id, hello.auth.as_ref()),
             Some("bridge") => self.hello_of_bridge(id, hello),
             Some(mode) => {
@@ -118,24 +124,53 @@ impl Router {
         let key = hello.auth.as_ref().and_then(|auth| auth.key.as_deref());
         let proof = self.enforcement.proof_of(&name, key);
         let proof = proof.map_err(|why| (ErrorCode::Unauthorized, why))?;
+        let is_owners = self.enforcement.is_operator_key(key.map(Secret::stated));
         let companion_key = companion_key_in(&hello);
-        let applicant = Applicant { name, capabilities: hello.capabilities, proof, companion_key };
+        let capabilities = hello.capabilities;
+        let mut applicant = Applicant { name, capabilities, proof, companion_key, token: None };
         let name = applicant.name.as_str();
         if let Some(token) = hello.session.and_then(|session| session.resume_token) {
             let token = Secret::stated(&token);
-            if let Some(agent) = self.directory.redeem(&mut self.ctx, &token, Some(name)) {
+            if let Some((agent, hash)) = self.directory.redeem(&mut self.ctx, &token, Some(name)) {
+                applicant.token = Some(hash);
                 return self.take_over(id, agent, applicant);
             }
             self.violated(id, envelope.violation(ErrorCode::ResumeRejected, TOKEN_REJECTED));
         }
         let agent = self.directory.find(name);
         let holder = agent.and_then(|agent| Some((agent, self.directory.client(agent)?)));
-        match self.ctx.planted.holder(holder) {
-            Some((agent, holder)) => {
-                self.wait_for_name(id, applicant, agent, holder);
+        if let Some((agent, holder)) = self.ctx.planted.holder(holder) {
+            self.wait_for_name(id, applicant, agent, holder);
+            return Ok(());
+        }
+        match agent.filter(|agent| !is_owners && self.may_return(*agent)) {
+            Some(agent) => {
+                self.wait_for_return(id, applicant, agent);
                 Ok(())
             }
             None => self.join_free_name(id, applicant),
+        }
+    }
+
+    /// Whether the name's session is kept for who can resume it, since the daemon has started only
+    /// now.
+    fn may_return(&self, agent: AgentKey) -> bool {
+        self.lifecycle.is_awaiting_returns(self.ctx.now.monotonic) && self.has_good_session(agent)
+    }
+
+    /// Lets a client wait for a name until the time is over in which its session may be resumed.
+    fn wait_for_return(&mut self, id: ClientId, applicant: Applicant, agent: AgentKey) {
+        let Some(until) = self.lifecycle.returns_until() else { return };
+        self.connections.wait_for_name(id, applicant, agent, until.plus(PROBE_MS));
+        self.connections.pause_for_name(&mut self.ctx, id);
+    }
+
+    /// Gives the names whose sessions nobody has resumed to those who wait for them.
+    pub(super) fn end_wait_for_returns(&mut self) {
+        for agent in self.connections.awaited_names() {
+            if self.directory.client(agent).is_none() {
+                self.directory.note_freed(agent);
+            }
         }
     }
 
@@ -173,15 +208,34 @@ impl Router {
         Ok(())
     }
 
-    fn hello_of_guest(&mut self, id: ClientId) -> Result<(), Refusal> {
-        let name = loop {
+    /// Admits a guest. One that shows its key again is the same guest.
+    fn hello_of_guest(&mut self, id: ClientId, hello: &Hello) -> Result<(), Refusal> {
+        let key = guest_key_in(hello)?;
+        let known = key.and_then(|key| self.directory.find_guest(&key));
+        let known = self.ctx.planted.known_guest(known);
+        let name = match known {
+            Some(agent) => self.directory[agent].name.clone(),
+            None => self.free_guest_name(),
+        };
+        let (capabilities, proof) = (SENDS_ONLY, Proof::Guest);
+        let applicant = Applicant { name, capabilities, proof, companion_key: None, token: None };
+        if let Some(agent) = known {
+            return self.take_over(id, agent, applicant);
+        }
+        self.join(id, applicant, false)?;
+        if let Some((agent, key)) = self.connections.agent_of(id).zip(key) {
+            self.directory.set_guest_key(agent, key);
+        }
+        Ok(())
+    }
+
+    fn free_guest_name(&mut self) -> Name {
+        loop {
             let text = format!("{GUEST}{}", self.ctx.random_hex(GUEST_DIGITS / 2));
             if self.directory.find(&text).is_none() {
                 break Name::made_by_daemon(&text);
             }
-        };
-        let (capabilities, proof) = (SENDS_ONLY, Proof::Guest);
-        self.join(id, Applicant { name, capabilities, proof, companion_key: None }, false)
+        }
     }
 
     /// Admits a bridge under the name of an agent of another machine. The operator's key proves
@@ -191,8 +245,8 @@ impl Router {
         self.check_operator_key(hello.auth.as_ref())?;
         let name = name_in(&hello, Name::parse_remote)?;
         let capabilities = Capabilities { supports_topics: false, ..hello.capabilities };
-        let companion_key = companion_key_in(&hello);
-        let applicant = Applicant { name, capabilities, proof: Proof::Bridge, companion_key };
+        let (proof, companion_key) = (Proof::Bridge, companion_key_in(&hello));
+        let applicant = Applicant { name, capabilities, proof, companion_key, token: None };
         let Some(agent) = self.directory.find(applicant.name.as_str()) else {
             return self.join_free_name(id, applicant);
         };
@@ -227,7 +281,8 @@ impl Router {
     ) {
         // Often, only writing to a dead connection shows that it is dead. One PING serves all
         // clients that wait for the name.
-        if self.connections.wait_for_name(&self.ctx, id, applicant, agent) {
+        let until = self.ctx.now.monotonic.plus(PROBE_MS);
+        if self.connections.wait_for_name(id, applicant, agent, until) {
             self.connections.ping(&mut self.ctx, holder);
         }
         self.connections.pause_for_name(&mut self.ctx, id);
@@ -301,11 +356,12 @@ impl Router {
     /// fresh one. The caller has to pump the agent's queue, so that waiting messages go out.
     fn join(&mut self, id: ClientId, applicant: Applicant, resumes: bool) -> Result<(), Refusal> {
         self.check_room_for_member(0)?;
-        let Applicant { name, capabilities, proof, companion_key } = applicant;
+        let Applicant { name, capabilities, proof, companion_key, token } = applicant;
+        let known = self.directory.find(name.as_str());
         if proof == Proof::Guest {
-            self.check_room_for_guest()?;
+            self.check_room_for_guest(known.is_some())?;
         }
-        let agent = match self.directory.find(name.as_str()) {
+        let agent = match known {
             Some(agent) => agent,
             None if proof != Proof::Guest && !self.has_room_for_name() => {
                 return Err(too_many(self.directory.len(), "names are known"));
@@ -313,13 +369,14 @@ impl Router {
             None => self.add_agent(name.clone()),
         };
         self.directory.arrive(&mut self.ctx, agent, id, name);
-        let (session, token) = match proof {
+        let (session, next_token) = match proof {
             Proof::Guest => self.draw_session(),
             _ => {
                 if !resumes {
                     self.drop_session(agent);
                 }
-                let renewed = self.directory.renew_session(&mut self.ctx, agent, capabilities);
+                let ctx = &mut self.ctx;
+                let renewed = self.directory.renew_session(ctx, agent, capabilities, token);
                 if !capabilities.resume {
                     self.mail.drop_replay(&mut self.ctx, agent);
                 }
@@ -328,8 +385,9 @@ impl Router {
         };
         let auth = SenderAuth::new(session, proof);
         let name = &self.directory[agent].name;
-        let membership = Membership::new(name, auth, capabilities, companion_key);
-        self.welcome(id, agent, membership, &token);
+        let mut membership = Membership::new(name, auth, capabilities, companion_key);
+        membership.knows_session = !resumes || proof == Proof::Guest;
+        self.welcome(id, agent, membership, &next_token);
         Ok(())
     }
 
@@ -378,12 +436,12 @@ impl Router {
     }
 
     /// Checks whether another guest may join: its connection has a place, and so has its name.
-    fn check_room_for_guest(&mut self) -> Result<(), Refusal> {
+    fn check_room_for_guest(&mut self, is_known: bool) -> Result<(), Refusal> {
         self.check_share_of_members(None)?;
-        if !self.has_share_of_names() {
+        if !is_known && !self.has_share_of_names() {
             self.forget_unneeded_names();
         }
-        if self.has_share_of_names() {
+        if is_known || self.has_share_of_names() {
             return Ok(());
         }
         Err(too_many(self.directory.len(), "names are known"))
@@ -431,17 +489,15 @@ impl Router {
                 queue_max_messages: limits.queue_messages_max as u64,
             },
         };
-        let (proof, is_beside) = (membership.auth.proof, membership.is_beside());
+        let proof = membership.auth.proof;
+        let has_session = !membership.is_beside() && proof != Proof::Guest;
         self.connections.join(&mut self.ctx, id, agent, membership);
+        if has_session {
+            // A WELCOME that the client gets states a token that the store knows.
+            self.connections.hold_frames(id);
+        }
         self.connections.answer(&mut self.ctx, id, Kind::Welcome, &welcome);
         self.await_recorded(id);
-        // Waiting notices go to the agent's own connection only. Companions may join before the
-        // agent does, and with any key.
-        if !is_beside {
-            for notice in self.notices.take(&mut self.ctx, agent) {
-                self.connections.hand_notice(&mut self.ctx, id, notice);
-            }
-        }
         self.log(id, &format!("joined ({})", proof.as_str()));
         self.connections.set_timer(&mut self.ctx, id);
     }
@@ -476,6 +532,15 @@ fn name_in(
         return Err((ErrorCode::Invalid, "HELLO: the payload has no `agent`".to_owned()));
     };
     parse(text).map_err(|why| (ErrorCode::InvalidName, format!("{}: {why}", Quoted(text))))
+}
+
+fn guest_key_in(hello: &Hello) -> Result<Option<Hash>, Refusal> {
+    let Some(key) = hello.guest_key.as_deref() else { return Ok(None) };
+    if GUEST_KEY_BYTES.contains(&key.len()) {
+        return Ok(Some(Secret::stated(key).hash()));
+    }
+    let (least, most) = (GUEST_KEY_BYTES.start(), GUEST_KEY_BYTES.end());
+    Err((ErrorCode::Invalid, format!("HELLO: `guest_key` must have {least} to {most} bytes")))
 }
 
 fn companion_key_in(hello: &Hello) -> Option<Hash> {

@@ -272,6 +272,7 @@ impl Router {
                 Timer::Agent(agent) => self.on_agent_timer(agent),
                 Timer::Session(agent) => self.on_session_timer(agent),
                 Timer::Question(delivery) => self.on_question_timer(delivery),
+                Timer::Returns => self.end_wait_for_returns(),
                 Timer::Stop => self.stopped(),
             }
         }

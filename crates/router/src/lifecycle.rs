@@ -2,6 +2,9 @@
 
 use protocol::Moment;
 
+/// The time after a start for which a name is kept for who can resume its session.
+const RETURN_MS: u64 = 3_000;
+
 /// The progress of the router's stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stopping {
@@ -15,6 +18,9 @@ enum Stopping {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lifecycle {
     started: Option<Moment>,
+    /// The end of the time in which names are kept for who can resume their sessions, if there was
+    /// a daemon before.
+    returns_until: Option<Moment>,
     stopping: Stopping,
     reason: Option<&'static str>,
 }
@@ -23,6 +29,20 @@ impl Lifecycle {
     /// Notes the time of an input: the first one is the start.
     pub(super) fn note_input(&mut self, now: Moment) {
         self.started.get_or_insert(now);
+    }
+
+    /// Begins the time in which names are kept for who can resume their sessions. Returns its end.
+    pub(super) fn await_returns(&mut self, now: Moment) -> Moment {
+        *self.returns_until.insert(now.plus(RETURN_MS))
+    }
+
+    pub(super) const fn returns_until(self) -> Option<Moment> {
+        self.returns_until
+    }
+
+    /// Whether names are kept for who can resume their sessions.
+    pub(super) fn is_awaiting_returns(self, now: Moment) -> bool {
+        self.returns_until.is_some_and(|until| now < until)
     }
 
     /// Returns the milliseconds since the start.

@@ -75,6 +75,7 @@ impl Router {
         };
         let records = deliveries.iter().filter_map(|key| self.delivery_record(*key)).collect();
         let accepted = AcceptedSend { message, deliveries: records, dedup };
+        self.directory.record_guest(&mut self.ctx, send.from);
         let ticket = self.ctx.record(Change::Accepted(Box::new(accepted)));
         let pending = PendingSend { sender: send.from, digest, deliveries, acceptance };
         let awaited = self.ctx.planted.awaited(ticket);
@@ -141,8 +142,8 @@ impl Router {
         self.ctx.wait(last, continuation);
     }
 
-    /// Allows at-least-once messages to a client once the store has recorded that its agent is
-    /// here.
+    /// Hands out a client's WELCOME, and allows at-least-once messages to it, once the store has
+    /// recorded its session and that its agent is here. A store that fails is not waited for.
     pub(super) fn await_recorded(&mut self, client: ClientId) {
         if self.ctx.journal.backlog() == 0 {
             self.recorded(client);
@@ -152,6 +153,8 @@ impl Router {
     }
 
     fn recorded(&mut self, client: ClientId) {
+        self.connections.release_frames(&mut self.ctx, client);
+        self.connections.ask_for_receipt(&mut self.ctx, client);
         if let Some(agent) = self.connections.note_recorded(client) {
             self.pump(agent);
         }

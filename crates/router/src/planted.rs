@@ -30,6 +30,8 @@ pub(super) enum Bug {
     TwoOwners,
     /// The dedup windows are empty after a crash.
     ForgottenDoubles,
+    /// A guest that returns with its key is another one.
+    ForgottenGuests,
     /// Notices that wait for their senders are lost in a crash.
     ForgottenAnswers,
     /// Messages become dead letters after too few failures.
@@ -137,6 +139,11 @@ impl Planted {
     /// The senders whose dedup windows are restored.
     pub(super) fn remembered<T: Default>(self, senders: T) -> T {
         if self.has(Bug::ForgottenDoubles) { T::default() } else { senders }
+    }
+
+    /// The guest that has shown a key before.
+    pub(super) fn known_guest<T>(self, known: Option<T>) -> Option<T> {
+        known.filter(|_| !self.has(Bug::ForgottenGuests))
     }
 
     /// The agent that a restored notice waits for.

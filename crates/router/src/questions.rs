@@ -24,7 +24,7 @@ const QUESTION_BYTES: usize = 256;
 
 /// The time after which a running daemon has surely reported a question's timeout. A question that
 /// timed out longer than this before the last daemon's end is not restored.
-const TIMED_OUT_MS: u64 = 10_000;
+const TIMED_OUT_MS: u64 = 60_000;
 
 /// A delivery whose sender waits for an answer.
 #[derive(Debug)]

@@ -79,6 +79,7 @@ impl Router {
             (Kind::Ack | Kind::Nack | Kind::Pong | Kind::Bye, Ok(payload)) => match payload {
                 ClientPayload::Ack(ack) => self.acknowledged(id, ack),
                 ClientPayload::Nack(nack) => self.returned(id, nack),
+                ClientPayload::Pong(pong) => self.ponged(id, &pong.nonce),
                 ClientPayload::Bye(bye) => {
                     self.log(id, &format!("said BYE: {}", Quoted(&bye.reason)));
                     self.close(id, CloseReason::Bye);
@@ -87,6 +88,19 @@ impl Router {
             },
         }
         Ok(())
+    }
+
+    /// Handles a PONG. The first one proves that the client got its WELCOME: its older token ends,
+    /// and it gets the notices that wait for it.
+    fn ponged(&mut self, id: ClientId, nonce: &str) {
+        if self.connections.note_receipt(id, nonce)
+            && let Some(agent) = self.connections.agent_of(id)
+        {
+            self.directory.confirm_token(&mut self.ctx, agent);
+            for notice in self.notices.take(&mut self.ctx, agent) {
+                self.connections.hand_notice(&mut self.ctx, id, notice);
+            }
+        }
     }
 
     fn subscribe(&mut self, id: ClientId, envelope: &Envelope<'_>) {

@@ -7,6 +7,7 @@ use super::{
     mail::{Mail, SendState, Sent},
     send_digest::SendDigest,
     sender::SenderAuth,
+    timers::Timer,
 };
 use protocol::{
     Now,
@@ -23,10 +24,10 @@ use std::{
     sync::Arc,
 };
 
-/// The most answers of `@relay` to one agent in a millisecond. After a restart, the sequence
-/// numbers of answers continue from the daemon's clock in milliseconds, multiplied by this number,
-/// so that no number is used twice.
-const RELAY_SEQS_PER_MS: u64 = 1_024;
+/// The most messages of a stream in a millisecond, of answers of `@relay` and of guests. After a
+/// restart, the sequence numbers of these streams continue from the daemon's clock in milliseconds,
+/// multiplied by this number, so that no number is used twice.
+const SEQS_PER_MS: u64 = 1_024;
 
 /// The longest duration of an orderly stop. An agent with a session that left within this time
 /// before the last daemon's end was connected when the daemon began to stop.
@@ -37,6 +38,8 @@ const STOP_MS_MAX: u64 = 2_000;
 struct Restored {
     /// The time of the last record.
     clock: Clock,
+    /// The sequence number above which streams continue whose last numbers are not recorded.
+    seqs: u64,
     agents: FxHashMap<u64, AgentKey>,
     /// Agents that were connected when the last daemon ended. They may have received their open
     /// deliveries.
@@ -84,12 +87,17 @@ impl Router {
         self.ctx.now = now;
         self.ctx.swap_outputs(out);
         self.ctx.journal.restore(image.last);
+        let seqs = now.monotonic.0 * SEQS_PER_MS;
         if image.last.agent > 0 {
-            self.requests.continue_seqs(now.monotonic.0 * RELAY_SEQS_PER_MS);
+            self.requests.continue_seqs(seqs);
         }
-        let mut restored = Restored { clock: image.clock, ..Restored::default() };
+        let mut restored = Restored { clock: image.clock, seqs, ..Restored::default() };
         for (_, record) in image.agents {
             self.restore_agent(record, &mut restored);
+        }
+        if !image.sessions.is_empty() {
+            let until = self.lifecycle.await_returns(now.monotonic);
+            self.ctx.timers.set(until, Timer::Returns);
         }
         for (_, record) in image.sessions {
             self.restore_session(record, &restored);
@@ -131,6 +139,9 @@ impl Router {
         }
         let agent = self.directory.restore_agent(&mut self.ctx, record);
         self.mail.open_mailbox(&mut self.ctx, agent, number, is_guest);
+        if is_guest {
+            self.mail.restore_floor(agent, restored.seqs, 0);
+        }
         restored.agents.insert(number, agent);
     }
 
@@ -157,6 +168,10 @@ impl Router {
             return;
         };
         let key = match sender {
+            Some(from) if self.directory[from].is_guest() => {
+                let record = StreamRecord { reserved: restored.seqs, ..record.clone() };
+                self.mail.restore_stream(&mut self.ctx, &record, from, to)
+            }
             Some(from) => self.mail.restore_stream(&mut self.ctx, record, from, to),
             None => {
                 let ghost = *restored

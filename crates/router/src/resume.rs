@@ -44,7 +44,7 @@ impl Router {
         };
         let name = Some(resume.agent.as_str()).filter(|name| !name.is_empty());
         let token = Secret::stated(token);
-        let Some(agent) = self.directory.redeem(&mut self.ctx, &token, name) else {
+        let Some((agent, hash)) = self.directory.redeem(&mut self.ctx, &token, name) else {
             let why = "the token was used before, is out of date, or is another name's; send HELLO";
             self.violated(id, envelope.violation(ErrorCode::ResumeRejected, why));
             return Ok(());
@@ -68,6 +68,7 @@ impl Router {
                     capabilities: session.map(|of| of.capabilities).unwrap_or_default(),
                     proof: Proof::Token,
                     companion_key: None,
+                    token: Some(hash),
                 };
                 self.take_over(id, agent, applicant)?;
                 self.rewind(id, agent, &rewind);

@@ -31,6 +31,8 @@ pub(super) enum Timer {
     Session(AgentKey),
     /// The timeout of the question that the delivery with this id asks.
     Question(Uuid),
+    /// The end of the time after a start in which names are kept.
+    Returns,
     /// The end of the time that a stop may take.
     Stop,
 }

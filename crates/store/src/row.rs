@@ -54,7 +54,7 @@ pub(super) trait Stored: Sized {
 
 impl Stored for AgentRecord {
     const TABLE: &'static str = "agent";
-    const COLUMNS: &'static str = "number, name, since_unix_ms, forget_at";
+    const COLUMNS: &'static str = "number, name, since_unix_ms, forget_at, guest_key";
 
     fn read(row: &Row<'_>) -> Result<Option<Self>, StoreError> {
         Ok(Some(Self {
@@ -62,6 +62,7 @@ impl Stored for AgentRecord {
             name: name(text(row, 1)?)?,
             since_unix_ms: number(row, 2)?,
             forget_at: optional_number(row, 3)?.map(Moment),
+            guest_key: optional_bytes(row, 4)?,
         }))
     }
 
@@ -71,6 +72,7 @@ impl Stored for AgentRecord {
             self.name.as_str(),
             signed(self.since_unix_ms),
             self.forget_at.map(|moment| signed(moment.0)),
+            self.guest_key,
         )
     }
 }
@@ -78,18 +80,15 @@ impl Stored for AgentRecord {
 impl Stored for SessionRecord {
     const TABLE: &'static str = "session";
     const COLUMNS: &'static str = "agent, id, token, spent, expires, ack, resume, max_inflight, \
-                                   supports_topics, subscriptions";
+                                   supports_topics, subscriptions, former";
 
     fn read(row: &Row<'_>) -> Result<Option<Self>, StoreError> {
-        let spent = match optional_blob(row, 3)? {
-            None => None,
-            Some(_) => Some(bytes(row, 3)?),
-        };
         Ok(Some(Self {
             agent: number(row, 0)?,
             id: text(row, 1)?.into(),
             token: bytes(row, 2)?,
-            spent,
+            former: optional_bytes(row, 10)?,
+            spent: optional_bytes(row, 3)?,
             expires: optional_number(row, 4)?.map(Moment),
             capabilities: Capabilities {
                 ack: flag(row, 5)?,
@@ -116,6 +115,7 @@ impl Stored for SessionRecord {
             signed(granted.max_inflight),
             granted.supports_topics,
             pack(&self.subscriptions),
+            self.former,
         )
     }
 }
@@ -587,6 +587,13 @@ pub(super) fn optional_blob<'a>(
 
 fn bytes<const N: usize>(row: &Row<'_>, column: usize) -> Result<[u8; N], StoreError> {
     blob(row, column)?.try_into().map_err(|_| damaged("a value of the wrong length"))
+}
+
+fn optional_bytes<const N: usize>(
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<[u8; N]>, StoreError> {
+    optional_blob(row, column)?.map(|_| bytes(row, column)).transpose()
 }
 
 fn name(text: &str) -> Result<Name, StoreError> {

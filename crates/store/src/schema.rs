@@ -38,7 +38,7 @@ impl Step {
 
 /// The schema of this program.
 pub(super) const CURRENT: Schema = Schema {
-    version: 4,
+    version: 5,
     create: CREATE,
     tables: &[
         "agent", "answer", "delivery", "double", "history", "holder", "lookup", "message", "meta",
@@ -48,8 +48,18 @@ pub(super) const CURRENT: Schema = Schema {
 };
 
 /// The steps from version 1 to the current one.
-pub(super) const STEPS: [Step; 3] =
-    [Step::sql(NOTICES), Step { sql: HOLDERS, fill: row::fill_checksums }, Step::sql(LOOKUP)];
+pub(super) const STEPS: [Step; 4] = [
+    Step::sql(NOTICES),
+    Step { sql: HOLDERS, fill: row::fill_checksums },
+    Step::sql(LOOKUP),
+    Step::sql(KEYS),
+];
+
+/// Version 5: the keys of guests that may return, and the tokens before the last ones.
+const KEYS: &str = "
+ALTER TABLE agent ADD COLUMN guest_key BLOB;
+ALTER TABLE session ADD COLUMN former BLOB;
+";
 
 /// Version 4: an index of the ids of deliveries and of their SENDs.
 ///

@@ -95,10 +95,12 @@ impl Raw {
 
     /// Sends one frame with this text.
     pub fn send_text(&mut self, json: &str) {
-        let length = u32::try_from(json.len()).unwrap();
-        let mut bytes = length.to_be_bytes().to_vec();
-        bytes.extend_from_slice(json.as_bytes());
-        self.send_bytes(&bytes);
+        self.send_bytes(&framed(json));
+    }
+
+    /// Sends one frame to a daemon that may have ended the connection. Returns false if it has.
+    pub fn try_send_json(&mut self, envelope: &Value) -> bool {
+        self.try_send_bytes(&framed(&envelope.to_string()))
     }
 
     /// Sends bytes without a frame around them.
@@ -270,7 +272,15 @@ impl Raw {
         let envelope: Value = serde_json::from_str(text).unwrap();
         let pong =
             json!({"v": 1, "type": "PONG", "id": "pong", "ts": 0, "payload": envelope["payload"]});
-        self.send_json(&pong);
+        // If the daemon has ended the connection, the reader finds that.
+        self.try_send_json(&pong);
         true
     }
+}
+
+fn framed(json: &str) -> Vec<u8> {
+    let length = u32::try_from(json.len()).unwrap();
+    let mut bytes = length.to_be_bytes().to_vec();
+    bytes.extend_from_slice(json.as_bytes());
+    bytes
 }

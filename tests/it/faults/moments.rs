@@ -147,7 +147,7 @@ fn version_and_messages(path: &Path) -> (u32, u32) {
     let number = |sql: &str| -> u32 { store.query_row(sql, [], |row| row.get(0)).unwrap() };
     let version = number("PRAGMA user_version");
     let new_tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('holder', 'lookup')";
-    assert_eq!(number(new_tables), if version == 4 { 2 } else { 0 }, "version {version} is whole");
+    assert_eq!(number(new_tables), if version == 5 { 2 } else { 0 }, "version {version} is whole");
     let sound: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok", "{}", path.display());
     (version, number("SELECT count(*) FROM message"))
@@ -167,7 +167,7 @@ fn version_left(home: &Path, kill: &str) -> u32 {
     }
     let (version, messages) = version_and_messages(&examined.directory().join("relay.db"));
     assert_eq!(messages, MESSAGES, "{kill}");
-    if version == 4 {
+    if version == 5 {
         assert_eq!(copies, [COPY], "{kill}");
         let copy = version_and_messages(&examined.directory().join(COPY));
         assert_eq!(copy, (2, MESSAGES), "{kill}");
@@ -190,6 +190,7 @@ fn daemon_killed_during_a_migration_leaves_the_old_or_the_new_version() {
     stop(&mut sandbox);
     let (home, saved) = (sandbox.home(), sandbox.directory().join("saved"));
     let old = rusqlite::Connection::open(home.join("relay.db")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_4.sql")).unwrap();
     old.execute_batch(include_str!("../../../crates/store/data/back_to_3.sql")).unwrap();
     old.execute_batch(include_str!("../../../crates/store/data/back_to_2.sql")).unwrap();
     old.close().unwrap();
@@ -219,7 +220,7 @@ fn daemon_killed_during_a_migration_leaves_the_old_or_the_new_version() {
         versions.insert(version_left(&home, &inject));
     }
     assert!(killed >= KILLS / 4 * 3, "{killed} were killed before they listened");
-    assert!(versions.iter().eq(&[2, 4]), "{versions:?}");
+    assert!(versions.iter().eq(&[2, 5]), "{versions:?}");
     check_received(&mut sandbox, &accepted, 1_000);
     assert_eq!(version_and_messages(&home.join(COPY)), (2, MESSAGES));
 }

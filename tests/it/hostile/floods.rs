@@ -431,6 +431,10 @@ fn flood_of_valid_tokens_affects_no_other_client() {
                     .collect();
                 client.send_json(&json!({"v": 1, "type": "RESUME", "id": "r", "ts": 0,
                     "payload": {"session_id": session_id, "streams": streams}}));
+                if round > 0 {
+                    let Some(ping) = client.receive() else { break };
+                    assert_eq!(ping["type"], "PING", "{ping}");
+                }
                 let Some(sync) = client.receive() else { break };
                 assert_eq!(sync["type"], "SYNC", "{sync}");
             }

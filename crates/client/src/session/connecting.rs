@@ -37,6 +37,7 @@ impl Session {
             mode: self.settings.mode.role().map(str::to_owned),
             auth: self.settings.key.as_ref().map(|key| Auth { key: Some(key.reveal().to_owned()) }),
             companion_key: companion_key.map(|key| key.reveal().to_owned()),
+            guest_key: self.guest_key.clone(),
         };
         self.write(now, Kind::Hello, None, &hello, out);
     }

@@ -3,6 +3,7 @@
 use super::send_window::Window;
 use crate::{
     context::Context,
+    frame::Frame,
     interface::{ClientId, Output},
     keys::AgentKey,
     sender::SenderAuth,
@@ -42,6 +43,9 @@ pub(crate) struct Client {
     pub(crate) is_paused: bool,
     /// Whether a frame of the client has arrived.
     pub(crate) has_spoken: bool,
+    /// Frames that are handed out once the store has the client's session; `None` if frames do not
+    /// wait for that.
+    pub(super) held: Option<Vec<Frame>>,
 }
 
 impl Client {
@@ -55,6 +59,7 @@ impl Client {
             timer: None,
             is_paused: false,
             has_spoken: false,
+            held: None,
         }
     }
 
@@ -122,12 +127,14 @@ pub(crate) struct Applicant {
     pub(crate) proof: Proof,
     /// The hash of the companion key that the agent's HELLO stated.
     pub(crate) companion_key: Option<Hash>,
+    /// The hash of the token that it has shown, if it resumes a session.
+    pub(crate) token: Option<Hash>,
 }
 
 /// A client that waits for a name in use.
 #[derive(Debug)]
 pub(crate) struct WaitingForName {
-    pub(super) since: Moment,
+    pub(super) until: Moment,
     /// The agent that has the name.
     pub(super) agent: AgentKey,
     pub(super) applicant: Applicant,
@@ -144,6 +151,11 @@ pub(crate) struct Membership {
     /// Whether the store has recorded that the agent is connected. At-least-once DELIVERs wait for
     /// that: after a crash, the record tells that messages may have been sent to the agent.
     pub(super) is_recorded: bool,
+    /// Whether the client proved that it got its WELCOME. Before that, the token by which it
+    /// resumed its session stays valid, and its notices wait.
+    pub(crate) knows_session: bool,
+    /// The nonce of the PING whose PONG proves that; empty before that PING.
+    pub(super) receipt_nonce: String,
     /// The hash of the companion key that the client stated, as an agent or as a companion.
     pub(crate) companion_key: Option<Hash>,
     /// The agent's activity, as it has reported it.
@@ -168,7 +180,16 @@ impl Membership {
     ) -> Self {
         let text = RecipientText::new(name.as_str(), &auth.session);
         let auth = Arc::new(auth);
-        Self { auth, text, capabilities, is_recorded: false, companion_key, doing: None }
+        Self {
+            auth,
+            text,
+            capabilities,
+            is_recorded: false,
+            knows_session: true,
+            receipt_nonce: String::new(),
+            companion_key,
+            doing: None,
+        }
     }
 
     /// Whether the client is a companion or an operator. Such a client sends and gets answers, but
@@ -185,5 +206,16 @@ impl Membership {
     pub(crate) const fn in_flight_max(&self) -> u64 {
         let takes_any = self.is_recorded && self.capabilities.ack;
         if takes_any { self.capabilities.max_inflight } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl Client {
+        pub(crate) const fn holds_frames(&self) -> bool {
+            self.held.is_some()
+        }
     }
 }

@@ -22,9 +22,6 @@ use protocol::{
     payload::Heartbeat,
 };
 
-/// The time in which the holder of a name must answer a PING when another client asks for the name.
-const TAKEOVER_PROBE_MS: u64 = 250;
-
 /// The longest time in which a closing connection, or the stopping daemon, writes its last frames.
 pub(crate) const CLOSE_MS: u64 = 1_000;
 
@@ -90,6 +87,26 @@ impl Connections {
         self.answer(ctx, id, Kind::Ping, &Heartbeat { nonce });
     }
 
+    /// Sends a member the PING whose PONG proves that it got its WELCOME, unless that is known.
+    pub(crate) fn ask_for_receipt(&mut self, ctx: &mut Context, id: ClientId) {
+        let Some(membership) = self.membership_mut(id).filter(|it| !it.knows_session) else {
+            return;
+        };
+        let nonce = ctx.random_hex(4);
+        membership.receipt_nonce.clone_from(&nonce);
+        self.answer(ctx, id, Kind::Ping, &Heartbeat { nonce });
+    }
+
+    /// Notes a PONG. Returns whether it is the first proof that the member got its WELCOME.
+    pub(crate) fn note_receipt(&mut self, id: ClientId, nonce: &str) -> bool {
+        let Some(membership) = self.membership_mut(id) else { return false };
+        let is_receipt = !membership.knows_session
+            && !membership.receipt_nonce.is_empty()
+            && membership.receipt_nonce == nonce;
+        membership.knows_session |= is_receipt;
+        is_receipt
+    }
+
     /// Notes that the driver woke late. Silence before that does not count against the clients.
     pub(crate) const fn note_late_wake(&mut self, now: Moment) {
         self.woke = now;
@@ -103,7 +120,7 @@ fn due(client: &Client, woke: Moment, limits: &Limits) -> Option<Moment> {
         // the client reads its answers does not.
         Stage::Unauthenticated { .. } if client.has_spoken && !client.is_paused => return None,
         Stage::Unauthenticated { since } => (*since, limits.handshake_ms),
-        Stage::WaitingForName(waiting) => (waiting.since, TAKEOVER_PROBE_MS),
+        Stage::WaitingForName(waiting) => (waiting.until, 0),
         Stage::Member(_) => match client.pinged {
             Some(pinged) => (pinged, limits.heartbeat_ms.saturating_mul(2)),
             None => (client.last_frame, limits.heartbeat_ms),

@@ -184,7 +184,10 @@ impl Connections {
             client.charge_answers(ctx, bytes);
         }
         client.window.push(bytes, content);
-        ctx.emit(Output::Frame(id, frame));
+        match &mut client.held {
+            Some(held) => held.push(frame),
+            None => ctx.emit(Output::Frame(id, frame)),
+        }
         if client.window.answers() > client.unread_max(ctx) {
             client.set_paused(ctx, id, true);
         }
@@ -256,22 +259,41 @@ impl Connections {
         }
     }
 
-    /// Makes a client wait for the name of a connected agent. Returns whether the client is the
-    /// first in line.
+    /// Makes a client wait for an agent's name, until this moment. Returns whether the client is
+    /// the first in line.
     pub(crate) fn wait_for_name(
         &mut self,
-        ctx: &Context,
         id: ClientId,
         applicant: Applicant,
         agent: AgentKey,
+        until: Moment,
     ) -> bool {
-        let since = ctx.now.monotonic;
         let Some(client) = self.clients.get_mut(&id) else { return false };
-        let waiting = WaitingForName { since, agent, applicant };
+        let waiting = WaitingForName { until, agent, applicant };
         client.stage = Stage::WaitingForName(Box::new(waiting));
         let line = self.waiting.entry(agent).or_default();
         line.push(id);
         line.len() == 1
+    }
+
+    /// Returns the agents whose names clients wait for.
+    pub(crate) fn awaited_names(&self) -> Vec<AgentKey> {
+        self.waiting.keys().copied().collect()
+    }
+
+    /// Keeps the frames of a client that has joined, until [`release_frames`](Self::release_frames).
+    pub(crate) fn hold_frames(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.held = Some(Vec::new());
+        }
+    }
+
+    /// Hands out the frames that were kept for a client.
+    pub(crate) fn release_frames(&mut self, ctx: &mut Context, id: ClientId) {
+        let held = self.clients.get_mut(&id).and_then(|client| client.held.take());
+        for frame in held.into_iter().flatten() {
+            ctx.emit(Output::Frame(id, frame));
+        }
     }
 
     /// Makes the frames of a client wait while it waits for a name.
@@ -416,7 +438,7 @@ impl Connections {
         }
     }
 
-    fn membership_mut(&mut self, id: ClientId) -> Option<&mut Membership> {
+    pub(super) fn membership_mut(&mut self, id: ClientId) -> Option<&mut Membership> {
         match self.clients.get_mut(&id)? {
             Client { stage: Stage::Member(membership), .. } => Some(membership),
             _ => None,
@@ -478,8 +500,8 @@ mod inspect {
             self.unauthenticated.len()
         }
 
-        pub(crate) fn awaiting_store(&self) -> usize {
-            self.awaiting_store.len()
+        pub(crate) fn awaits_store(&self, id: ClientId) -> bool {
+            self.awaiting_store.contains(&id)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::session::Session;
 use crate::interface::ClientId;
-use protocol::{Moment, name::Name};
+use protocol::{Moment, name::Name, secret::Hash};
 
 /// A known name with its connection and session.
 #[derive(Debug)]
@@ -21,6 +21,10 @@ pub(crate) struct Agent {
     pub(crate) is_expected: bool,
     /// The moment at which the name is forgotten, while the agent is away.
     pub(crate) forget_at: Option<Moment>,
+    /// The hash of a guest's key, by which it is known when it returns.
+    pub(crate) guest_key: Option<Hash>,
+    /// Whether the store has the agent. It has a guest only if that sent a message at least once.
+    pub(crate) is_recorded: bool,
 }
 
 impl Agent {

@@ -1,7 +1,12 @@
 //! Sessions: the part of an agent's stay that outlives its connection, and the tokens that resume
 //! it.
 
-use protocol::{Moment, payload::Capabilities, secret::Hash, topic::Pattern};
+use protocol::{
+    Moment,
+    payload::Capabilities,
+    secret::{Hash, hashes_equal},
+    topic::Pattern,
+};
 use std::{collections::VecDeque, sync::Arc};
 
 /// An agent's session, from HELLO until BYE, the end of the resume window, or the next fresh
@@ -9,8 +14,11 @@ use std::{collections::VecDeque, sync::Arc};
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: Arc<str>,
-    /// The hash of the token that resumes the session.
+    /// The hash of the token that the last WELCOME stated.
     pub(super) token: Hash,
+    /// The hash of the token that resumed the session, which is valid until the client has proved
+    /// that it got that WELCOME.
+    pub(super) former: Option<Hash>,
     /// Hashes of used tokens, the latest last. A client that states a used token may have stolen
     /// it. After a restart, only the latest used token is known.
     pub(super) spent: VecDeque<Hash>,
@@ -25,6 +33,7 @@ impl Session {
         Self {
             id,
             token,
+            former: None,
             spent: VecDeque::new(),
             expires: None,
             capabilities: Capabilities::default(),
@@ -34,7 +43,13 @@ impl Session {
 
     /// Returns the hashes of all tokens that are recognised, used or not.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &Hash> {
-        self.spent.iter().chain([&self.token])
+        self.spent.iter().chain(&self.former).chain([&self.token])
+    }
+
+    /// Returns the valid token with this hash.
+    pub(super) fn valid_token(&self, hash: &Hash) -> Option<Hash> {
+        let valid = self.former.iter().chain([&self.token]);
+        valid.copied().find(|valid| hashes_equal(valid, hash))
     }
 
     /// Whether the session can be resumed.

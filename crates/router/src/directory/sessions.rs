@@ -5,7 +5,7 @@ use crate::{context::Context, interface::Output, keys::AgentKey, timers::Timer};
 use protocol::{
     payload::Capabilities,
     record::{Change, SessionRecord},
-    secret::{Hash, Secret, hashes_equal},
+    secret::{Hash, Secret},
     topic::Pattern,
 };
 use std::{mem, sync::Arc};
@@ -14,19 +14,19 @@ use std::{mem, sync::Arc};
 const SPENT_MAX: usize = 8;
 
 impl Directory {
-    /// Returns the agent whose session a token resumes, if `name` is absent or the agent's. The
-    /// token stays valid.
+    /// Returns the agent whose session a token resumes, if `name` is absent or the agent's, and
+    /// the token's hash. The token stays valid.
     pub(crate) fn redeem(
         &self,
         ctx: &mut Context,
         token: &Secret,
         name: Option<&str>,
-    ) -> Option<AgentKey> {
+    ) -> Option<(AgentKey, Hash)> {
         let hash = token.hash();
         let agent = *self.tokens.get(&hash)?;
         let owner = &self[agent];
         let session = owner.session.as_deref()?;
-        if !hashes_equal(&session.token, &hash) {
+        if session.valid_token(&hash).is_none() {
             let name = &owner.name;
             let line = format!("{name}: a token that was used came again; it may have been stolen");
             ctx.emit(Output::Log(line));
@@ -34,16 +34,17 @@ impl Directory {
         }
         let is_good = name.is_none_or(|name| owner.name.matches(name))
             && session.is_good_at(ctx.now.monotonic);
-        is_good.then_some(agent)
+        is_good.then_some((agent, hash))
     }
 
-    /// Begins a session, or continues the one that the agent has. Returns the session's id and its
-    /// next token.
+    /// Begins a session, or continues the one that the agent has. `shown` is the hash of the token
+    /// that resumes it; none if a bridge does. Returns the session's id and its next token.
     pub(crate) fn renew_session(
         &mut self,
         ctx: &mut Context,
         agent: AgentKey,
         capabilities: Capabilities,
+        shown: Option<Hash>,
     ) -> (Arc<str>, Secret) {
         let resumed = self.agent_mut(agent).session.take();
         let id = match &resumed {
@@ -54,7 +55,7 @@ impl Directory {
         let token = secret.hash();
         self.tokens.insert(token, agent);
         let mut session = match resumed {
-            Some(session) => self.replace_token(ctx, agent, session, token),
+            Some(session) => self.replace_token(ctx, agent, session, shown, token),
             None => Box::new(Session::new(id.clone(), token)),
         };
         session.capabilities = capabilities;
@@ -68,19 +69,45 @@ impl Directory {
         ctx: &mut Context,
         agent: AgentKey,
         mut session: Box<Session>,
+        shown: Option<Hash>,
         next: Hash,
     ) -> Box<Session> {
         if let Some(at) = session.expires.take() {
             ctx.timers.cancel(at, Timer::Session(agent));
         }
-        let used = mem::replace(&mut session.token, next);
+        let last = mem::replace(&mut session.token, next);
+        let shown = shown.unwrap_or(last);
+        let former = session.former.replace(shown);
+        for used in former.into_iter().chain([last]).filter(|used| *used != shown) {
+            self.note_spent(&mut session, used);
+        }
+        session
+    }
+
+    /// Notes that a token is valid no more.
+    fn note_spent(&mut self, session: &mut Session, used: Hash) {
         session.spent.push_back(used);
         if session.spent.len() > SPENT_MAX
             && let Some(oldest) = session.spent.pop_front()
         {
             self.tokens.remove(&oldest);
         }
-        session
+    }
+
+    /// Notes that an agent's client has the token of its last WELCOME: the one before ends.
+    pub(crate) fn confirm_token(&mut self, ctx: &mut Context, agent: AgentKey) {
+        let Some(mut session) = self.agents.get_mut(agent.0).and_then(|it| it.session.take())
+        else {
+            return;
+        };
+        let former = session.former.take();
+        if let Some(former) = former {
+            self.note_spent(&mut session, former);
+        }
+        self.agent_mut(agent).session = Some(session);
+        if former.is_some() {
+            self.record_session(ctx, agent);
+        }
     }
 
     /// Records an agent's session as it is now.
@@ -92,6 +119,7 @@ impl Directory {
             agent: agent.number,
             id: session.id.clone(),
             token: session.token,
+            former: session.former,
             spent: session.spent.back().copied(),
             expires: session.expires,
             capabilities: session.capabilities,
@@ -157,7 +185,7 @@ impl Directory {
         for pattern in &subscriptions {
             self.subscriptions.add(ctx, pattern, agent);
         }
-        for hash in [Some(record.token), record.spent].into_iter().flatten() {
+        for hash in [Some(record.token), record.former, record.spent].into_iter().flatten() {
             self.tokens.insert(hash, agent);
         }
         let owner = self.agent_mut(agent);
@@ -165,6 +193,7 @@ impl Directory {
         owner.session = Some(Box::new(Session {
             id: record.id,
             token: record.token,
+            former: record.former,
             spent: record.spent.into_iter().collect(),
             expires: record.expires,
             capabilities: record.capabilities,

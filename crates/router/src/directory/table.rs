@@ -40,8 +40,10 @@ pub(crate) struct Directory {
     /// Connected agents by their names in lower case, without guests.
     here: ByName,
     guests: usize,
+    guests_here: usize,
     /// The agent of each known token, used or not.
     pub(super) tokens: FxHashMap<Hash, AgentKey>,
+    guest_keys: FxHashMap<Hash, AgentKey>,
     pub(super) subscriptions: Subscriptions,
     /// The moment until which the next search for names that are not needed is put off.
     search_after: Moment,
@@ -57,7 +59,9 @@ impl Directory {
             by_name: BTreeMap::new(),
             here: BTreeMap::new(),
             guests: 0,
+            guests_here: 0,
             tokens: FxHashMap::default(),
+            guest_keys: FxHashMap::default(),
             subscriptions: Subscriptions::new(hash_key),
             search_after: Moment(0),
             freed: Vec::new(),
@@ -85,6 +89,8 @@ impl Directory {
             since_unix_ms: 0,
             is_expected: false,
             forget_at: None,
+            guest_key: None,
+            is_recorded: false,
         }));
         self.guests += usize::from(is_guest);
         if !is_daemons {
@@ -108,7 +114,36 @@ impl Directory {
         self.names.remove(folded.as_bytes());
         self.by_name.remove(folded.as_bytes());
         self.guests -= usize::from(removed.is_guest());
+        if let Some(key) = removed.guest_key {
+            self.guest_keys.remove(&key);
+        }
         Some(removed)
+    }
+
+    /// Returns the guest that has shown this key.
+    pub(crate) fn find_guest(&self, key: &Hash) -> Option<AgentKey> {
+        self.guest_keys.get(key).copied()
+    }
+
+    /// Notes the key by which a guest is known when it returns.
+    pub(crate) fn set_guest_key(&mut self, agent: AgentKey, key: Hash) {
+        self.agent_mut(agent).guest_key = Some(key);
+        self.guest_keys.insert(key, agent);
+    }
+
+    /// Notes that a guest will not return.
+    pub(crate) fn drop_guest_key(&mut self, agent: AgentKey) {
+        if let Some(key) = self.agent_mut(agent).guest_key.take() {
+            self.guest_keys.remove(&key);
+        }
+    }
+
+    /// Records a guest that may return, because it has sent a message at least once.
+    pub(crate) fn record_guest(&mut self, ctx: &mut Context, agent: AgentKey) {
+        if self[agent].guest_key.is_some() && !self[agent].is_recorded {
+            self.agent_mut(agent).is_recorded = true;
+            self.record_agent(ctx, agent);
+        }
     }
 
     /// Notes that an agent is connected, with its name in this spelling.
@@ -124,6 +159,7 @@ impl Directory {
         arrived.client = Some(client);
         arrived.is_expected = false;
         arrived.since_unix_ms = ctx.now.unix_ms;
+        self.guests_here += usize::from(arrived.is_guest());
         if !arrived.name.is_daemons() {
             self.here.insert(arrived.name.folded().into_bytes().into(), agent);
         }
@@ -136,13 +172,17 @@ impl Directory {
         let left = &mut self.agents[agent.0];
         left.client = None;
         left.since_unix_ms = unix_ms;
+        self.guests_here -= usize::from(left.is_guest());
         self.here.remove(left.name.folded().as_bytes());
     }
 
     /// Sets the time at which the name of an absent agent is forgotten.
     pub(crate) fn schedule_forgetting(&mut self, ctx: &mut Context, agent: AgentKey) {
-        let days = ctx.limits.mailbox_days;
-        let at = ctx.now.monotonic.plus(days.saturating_mul(DAY_MS));
+        let ms = match self[agent].is_guest() {
+            true => ctx.limits.resume_window_ms,
+            false => ctx.limits.mailbox_days.saturating_mul(DAY_MS),
+        };
+        let at = ctx.now.monotonic.plus(ms);
         self.agents[agent.0].forget_at = Some(at);
         ctx.timers.set(at, Timer::Agent(agent));
         self.record_agent(ctx, agent);
@@ -154,10 +194,10 @@ impl Directory {
         }
     }
 
-    /// Records an agent as it is now. Guests are not recorded.
+    /// Records an agent as it is now, unless it is a guest that the store does not know.
     pub(crate) fn record_agent(&self, ctx: &mut Context, agent: AgentKey) {
         let agent = &self[agent];
-        if agent.is_guest() {
+        if agent.is_guest() && !agent.is_recorded {
             return;
         }
         let record = AgentRecord {
@@ -165,6 +205,7 @@ impl Directory {
             name: agent.name.clone(),
             since_unix_ms: agent.since_unix_ms,
             forget_at: agent.forget_at,
+            guest_key: agent.guest_key,
         };
         ctx.record(Change::Agent(Box::new(record)));
     }
@@ -172,12 +213,16 @@ impl Directory {
     /// Restores an agent, which counts as away.
     pub(crate) fn restore_agent(&mut self, ctx: &mut Context, record: AgentRecord) -> AgentKey {
         let key = self.add(record.name, record.number);
+        if let Some(guest_key) = record.guest_key {
+            self.set_guest_key(key, guest_key);
+        }
         let agent = self.agent_mut(key);
         agent.since_unix_ms = record.since_unix_ms;
         agent.forget_at = record.forget_at;
+        agent.is_recorded = true;
         // The operators' name is not forgotten, because operators do not arrive and leave as agents
         // do.
-        if agent.name.is_daemons() {
+        if agent.name.is_daemons() && !agent.is_guest() {
             return key;
         }
         match record.forget_at {
@@ -216,9 +261,14 @@ impl Directory {
         self.by_name.len()
     }
 
-    /// Returns the number of guests.
+    /// Returns the number of guests, with those that may return.
     pub(crate) const fn guests(&self) -> usize {
         self.guests
+    }
+
+    /// Returns the number of connected guests.
+    pub(crate) const fn guests_here(&self) -> usize {
+        self.guests_here
     }
 
     /// Returns the number of known names, without the operators'.
@@ -255,12 +305,13 @@ impl Directory {
         agents.iter().filter_map(|agent| Some(self.get(*agent)?.number)).collect()
     }
 
-    /// Returns the agents that are away, in no order, without operators.
+    /// Returns the agents and guests that are away, in no order, without operators.
     pub(crate) fn absent(&self) -> impl Iterator<Item = AgentKey> {
+        let is_operators = |agent: &Agent| agent.name.is_daemons() && !agent.is_guest();
         let absent = self
             .agents
             .iter()
-            .filter(|(_, agent)| agent.client.is_none() && !agent.name.is_daemons());
+            .filter(move |(_, agent)| agent.client.is_none() && !is_operators(agent));
         absent.map(|(slot, _)| AgentKey(slot))
     }
 

@@ -360,7 +360,7 @@ impl Router {
             connections: self.connections.len() as u64,
             agents_here: self.directory.here().len() as u64,
             agents_known: self.directory.agents() as u64,
-            guests: self.directory.guests() as u64,
+            guests: self.directory.guests_here() as u64,
             streams: self.mail.streams() as u64,
             messages: self.mail.messages() as u64,
             mailbox: if is_operator { self.operator_mail() } else { 0 },

@@ -5,9 +5,7 @@ use super::{
     sends::{Sent, Stream, number_of},
 };
 use crate::{ClientId, oracle::Checked};
-use client::{
-    ConnectionState, Delivery, Event, Meta, Outgoing, Reply, SendId, Settings, session::Session,
-};
+use client::{Delivery, Event, Meta, Outgoing, Reply, SendId, Settings, session::Session};
 use protocol::{
     code::NackCode,
     envelope::{Envelope, Kind},
@@ -157,9 +155,6 @@ impl App {
                 }
             }
             Event::Ended(_) => self.is_over = true,
-            // A guest has another name on its next connection, under which its SENDs are not
-            // recognised.
-            Event::State(ConnectionState::Backoff { .. }) => self.is_over |= self.is_guest,
             _ => {}
         }
         Ok(())
@@ -181,11 +176,12 @@ impl App {
             self.held.push(id);
             return Ok(());
         }
-        if !self.received.insert(number) {
+        if !self.received.insert(number) && !promises.may_double(number) {
             return Err(format!("{number} is received twice by {name}, now as {id}"));
         }
         let stream = (delivery.from.to_lowercase(), delivery.topic.clone());
-        let is_renumbered = self.renumbered.contains(&stream);
+        let is_renumbered =
+            self.renumbered.contains(&stream) || promises.is_renumbered(&stream.0, name);
         let last = self.last.entry(stream).or_default();
         // A delivery that ended before a crash comes again if the crash lost the record of its end.
         let ended = [&promises.acknowledged, &promises.given_up, &promises.exhausted];

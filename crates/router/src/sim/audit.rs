@@ -5,7 +5,7 @@ use super::{
     sends::{Key, number_of},
 };
 use crate::{
-    Router,
+    ClientId, Router,
     accounts::{Class, Principal, size_class},
     connections::{Client, Content, Stage},
     directory::bytes_of,
@@ -42,7 +42,7 @@ impl Router {
     /// Checks that no name has two connections, and that connections and directory agree on the
     /// members.
     fn audit_names(&self, here: &BTreeSet<String>) -> Checked {
-        let mut owned = BTreeSet::new();
+        let (mut owned, mut welcomed) = (BTreeSet::new(), BTreeSet::new());
         for (id, client) in self.connections.all() {
             if let Stage::Member(membership) = &client.stage
                 && !membership.is_operator()
@@ -51,11 +51,16 @@ impl Router {
                 let agent = agent.ok_or_else(|| format!("the member {id:?} has no agent"))?;
                 ensure(agent.client == Some(id), || format!("{} has two owners", agent.name))?;
                 owned.insert(agent.name.folded());
+                if !client.holds_frames() {
+                    welcomed.insert(agent.name.folded());
+                }
             }
         }
         let mut here = here.clone();
         here.remove(OPERATOR);
-        ensure(owned == here, || format!("the members are {owned:?}, and {here:?} got WELCOMEs"))?;
+        ensure(welcomed == here, || {
+            format!("the members are {welcomed:?}, and {here:?} got WELCOMEs")
+        })?;
         self.audit_counts()?;
         let listed = self.directory.here().len();
         let agents = owned.iter().filter(|name| !name.starts_with('@')).count();
@@ -84,7 +89,12 @@ impl Router {
         let listed = self.directory.after(b"").map(|agent| self.directory[agent].name.folded());
         ensure(all == listed.collect::<Vec<_>>(), || "the list of names is wrong".into())?;
         let counted = (self.directory.agents(), self.directory.guests());
-        ensure(counted == (all.len(), guests), || format!("{counted:?} agents and guests"))
+        ensure(counted == (all.len(), guests), || format!("{counted:?} agents and guests"))?;
+        let keys = self.directory.keys().into_iter();
+        let here = keys
+            .filter(|key| self.directory[*key].is_guest() && self.directory[*key].client.is_some());
+        let (here, counted) = (here.count(), self.directory.guests_here());
+        ensure(here == counted, || format!("{here} guests are here, not {counted}"))
     }
 
     /// Checks that every member has a session, and that the counts of tokens, replay buffers and
@@ -244,7 +254,7 @@ impl Router {
         for charge in self.ctx.backlog.charges() {
             add(Class::Store, charge.payer, charge.cost);
         }
-        let waits = self.connections.awaiting_store() > 0;
+        let waits = self.connections.all().any(|(id, _)| self.connections.awaits_store(id));
         ensure(!waits || self.ctx.journal.backlog() > 0, || "a client waits for no change".into())?;
         let charged = self.ctx.accounts.all().into_iter().filter(|(_, amount)| *amount > 0);
         let charged: BTreeMap<_, _> = charged.collect();
@@ -275,7 +285,8 @@ impl Router {
         ensure(in_flight as u64 <= most, || {
             format!("{in_flight} in flight, at most {most} allowed")
         })?;
-        let is_idle = client.window.frames().all(|handed| handed.content.is_answer());
+        let is_idle = client.window.frames().all(|handed| handed.content.is_answer())
+            && !agent.client.is_some_and(|client| self.connections.awaits_store(client));
         ensure(!is_idle || mailbox.outbox.next(most).is_none(), || {
             format!("{} could get more messages and gets none", agent.name)
         })
@@ -376,6 +387,11 @@ impl Router {
         keyed.collect()
     }
 
+    /// Whether it is known that a member got its WELCOME.
+    pub(super) fn knows_session(&self, id: ClientId) -> bool {
+        self.connections.membership(id).is_some_and(|membership| membership.knows_session)
+    }
+
     /// Returns a list of all state that the router still holds.
     pub(super) fn rest(&self) -> String {
         let messages = self.mail.all_messages().map(|message| format!("{message:.300?}; "));
@@ -395,9 +411,11 @@ impl Router {
         }
         for stream in self.mail.all_streams().filter(|stream| stream.is_recorded) {
             let record = disk.synced.streams.get(&stream.number);
-            if record.is_none_or(|record| {
-                stream.reserving != u64::MAX && record.reserved < stream.reserving
-            }) {
+            // The numbers of guests are not reserved in the store, and who is forgotten needs none.
+            let from = self.directory.get(stream.from());
+            let is_reserved =
+                stream.reserving != u64::MAX && from.is_some_and(|from| !from.is_guest());
+            if record.is_none_or(|record| is_reserved && record.reserved < stream.reserving) {
                 return Err(format!("{stream:?} is kept as {record:?}"));
             }
         }

@@ -59,6 +59,12 @@ pub(super) struct Promises {
     accepted: BTreeMap<u64, Accepted>,
     agents: BTreeMap<u64, String>,
     streams: BTreeMap<u64, Stream>,
+    /// The accepted SENDs of each sender.
+    of_sender: BTreeMap<u64, BTreeSet<usize>>,
+    /// Those of senders whose names were forgotten: if repeated, they are new ones.
+    forgotten: BTreeSet<usize>,
+    /// Names that were forgotten: the numbers of their streams begin anew.
+    forgotten_names: BTreeSet<String>,
 }
 
 impl Promises {
@@ -112,6 +118,10 @@ impl Promises {
         self.outcomes.changed(change, &self.sends);
         match change {
             Change::Accepted(send) => return self.note_accepted(send, now, ttl_ms),
+            Change::AgentForgotten(agent) => {
+                self.forgotten.extend(self.of_sender.remove(agent).into_iter().flatten());
+                self.forgotten_names.extend(self.agents.get(agent).cloned());
+            }
             Change::Agent(agent) => {
                 self.agents.insert(agent.number, agent.name.folded());
             }
@@ -150,6 +160,7 @@ impl Promises {
         let send_id = &*send.message.send_id;
         let number = number_of(send_id).filter(|number| *number < self.sends.len());
         let number = number.ok_or_else(|| format!("{send_id} is accepted and was not sent"))?;
+        self.of_sender.entry(send.message.sender).or_default().insert(number);
         let end = now.plus(self.sends[number].ttl_ms.unwrap_or(ttl_ms));
         for delivery in &send.deliveries {
             let (id, expires) = (delivery.id, delivery.expires);
@@ -182,11 +193,22 @@ impl Promises {
         chosen.find_map(|(_, ids)| ids.first().copied())
     }
 
+    /// Whether a SEND may be accepted twice, since its sender's name was forgotten meanwhile.
+    pub(super) fn may_double(&self, number: usize) -> bool {
+        self.forgotten.contains(&number)
+    }
+
+    /// Whether the numbers of the streams between these names begin anew at any time.
+    pub(super) fn is_renumbered(&self, from: &str, to: &str) -> bool {
+        [from, to].iter().any(|name| self.forgotten_names.contains(*name))
+    }
+
     /// Checks that a SEND which the router acknowledges is on the disk for all its recipients.
     pub(super) fn check_ack(&self, ack: &Ack<'_>, disk: &Disk) -> Checked {
         let (stored, accepted) = (disk.recipients(&ack.ack_id), ack.recipients.unwrap_or(1));
         ensure(stored >= accepted, || format!("{} is accepted before it is stored", ack.ack_id))?;
-        ensure(stored <= accepted, || {
+        let may_double = number_of(&ack.ack_id).is_some_and(|number| self.may_double(number));
+        ensure(stored <= accepted || may_double, || {
             format!("{} is stored for {stored} recipients, but accepted for {accepted}", ack.ack_id)
         })
     }
@@ -226,9 +248,12 @@ impl Promises {
             let is_new = self.in_flight.entry(client).or_default().insert(id);
             ensure(is_new || is_due, || format!("{number} comes twice on {client:?}"))?;
         }
+        let is_renumbered = self.is_renumbered(&stream.0, &stream.1);
         let numbers = self.numbers.entry(stream).or_default();
         let other = *numbers.entry(delivery.seq).or_insert(number);
-        ensure(other == number, || format!("{number} has the number of {other}: {envelope:?}"))
+        ensure(other == number || is_renumbered, || {
+            format!("{number} has the number of {other}: {envelope:?}")
+        })
     }
 
     /// Checks a delivery against its record; returns its id and the end of its time to live.

@@ -80,7 +80,7 @@ impl World {
             supports_topics: true,
             reports: false,
         };
-        let (is_guest, seed) = (self.one_in(10) && !self.is_winding_down, self.bytes());
+        let (is_guest, seed) = (self.one_in(4) && !self.is_winding_down, self.bytes());
         let mut app = App::new(name, is_guest, capabilities, seed);
         app.is_over = true;
         app

@@ -331,7 +331,11 @@ impl World {
         let members = ends.filter_map(|(id, end)| Some((end.name.clone()?, *id))).collect();
         let before = std::mem::replace(&mut self.members, members);
         self.judge(&events)?;
-        let stayed = before.into_iter().filter(|(name, id)| self.members.get(name) == Some(id));
+        // Notices wait until it is known that their recipient got its WELCOME.
+        let stays = |name: &String, id: &ClientId| {
+            self.members.get(name) == Some(id) && self.bed.router.knows_session(*id)
+        };
+        let stayed = before.into_iter().filter(|(name, id)| stays(name, id));
         let stayed = stayed.map(|(name, _)| name).collect();
         self.promises.once.settle(self.bed.router.held_once(), &stayed)?;
         let hung_up = |event| match event {

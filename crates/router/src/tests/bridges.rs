@@ -81,6 +81,7 @@ fn lost_connection_of_a_bridge_is_no_failure() {
             bob < NACK {"ack_id":"b2","code":"AGENT_OFFLINE","message":"Ann@pi is away"}
         ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}
             ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s3"}
+            ann < PING {}
             ann < DELIVER d1 Bob -> Ann@pi seq 1 attempt 2 requires_ack true {"body":"again and again"}
         ann goes
         op asks message {"id":"d1"}
@@ -101,6 +102,8 @@ fn bridge_continues_the_session_of_its_name_without_a_token() {
             ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             ann close Fault(SessionReplaced)
             two < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s2"}
+            two < PING {}
+        two pongs
         two goes
         bob nacks d1
         three connects
@@ -108,6 +111,8 @@ fn bridge_continues_the_session_of_its_name_without_a_token() {
             three < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"this name is another machine's: send HELLO in mode bridge","ref":"x"}
         four joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"other","capabilities":{"resume":true}}
             four < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":false},"session_id":"s2"}
+            four < PING {}
+        four pongs
             four < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
         five joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"companion_key":"k"}
             four < PING {}
@@ -119,8 +124,10 @@ fn bridge_continues_the_session_of_its_name_without_a_token() {
             four < PING {}
             six waits
         four goes
-            six < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false},"session_id":"s2"}
             six goes on
+            six < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false},"session_id":"s2"}
+            six < PING {}
+        six pongs
         six goes
         sleep 700000
         seven joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"},"capabilities":{"resume":true}}

@@ -294,8 +294,8 @@ fn freed_name_goes_to_the_first_waiting_connection() {
             ann3 waits
         wait 100
         ann goes
-            ann2 < WELCOME {"agent":"Ann"}
             ann2 goes on
+            ann2 < WELCOME {"agent":"Ann"}
             ann2 < DELIVER d1 Ann -> Ann seq 1 {"body":"said while waiting"}
         wait 150
             ann3 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}

@@ -324,8 +324,8 @@ fn delivery_after_a_crash_is_marked_as_another_attempt() {
             ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
         disk holds
         bob joins
-            bob < WELCOME {"agent":"Bob"}
         disk keeps
+            bob < WELCOME {"agent":"Bob"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"one"}
         crash
         bob joins
@@ -345,8 +345,8 @@ fn delivery_that_an_earlier_daemon_may_have_made_is_an_attempt_for_later_daemons
             ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
         disk holds
         bob joins
-            bob < WELCOME {"agent":"Bob"}
         disk keeps 2
+            bob < WELCOME {"agent":"Bob"}
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"hello"}
         disk shows
         crash

@@ -34,6 +34,7 @@ fn name_with_a_key_requires_it() {
             f < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"policy.toml has a key for this name: send HELLO, with the key and the token","ref":"x"}
         g joins {"agent":"Ann","auth":{"key":"k"},"session":{"resume_token":"ann:1"}}
             g < WELCOME {"agent":"Ann","session_id":"s1"}
+            g < PING {}
         g> Bob: with both
             bob < DELIVER d2 Ann -> Bob seq 2 {"body":"with both"}
     "#]]);

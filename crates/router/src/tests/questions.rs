@@ -156,6 +156,8 @@ fn notices_wait_for_a_sender_that_is_away() {
         wait 100
         ann joins {"session":{"resume_token":"ann:1"}}
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < PING {}
+        ann pongs
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
             ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
@@ -173,10 +175,14 @@ fn unwritten_notice_is_sent_on_the_next_connection() {
         ann goes
         ann joins {"session":{"resume_token":"ann:1"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":[1]}
         ann goes
         ann joins {"session":{"resume_token":"ann:2"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
     "#]]);
 }
 
@@ -202,10 +208,12 @@ fn notices_of_a_session_are_bounded() {
         bob nacks d3
             log Ann is away: 1 of the answers that wait for it dropped
         ann joins {"session":{"resume_token":"ann:1"}}
+            log Ann (client 3): joined (token)
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
             ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            log Ann (client 3): joined (token)
     "#]]);
 }
 
@@ -307,6 +315,8 @@ fn question_with_open_delivery_survives_a_crash() {
         wait 599
         ann joins {"session":{"resume_token":"ann:1"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","response":true}
         wait 1
             ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"d","message":"Bob did not answer within 1 s","to":"Bob"}
@@ -328,6 +338,8 @@ fn question_ignores_changes_of_the_wall_clock() {
         crash 31
         ann joins {"session":{"resume_token":"ann:1"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
         wait 599
         wait 1
             ann < NACK {"ack_id":"x","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
@@ -372,6 +384,9 @@ fn notices_survive_a_crash() {
             keep Ann here
             keep session of agent 2 with []
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 2 with []
             ann < ACK from Bob {"ack_id":"1","correlationId":"c","responseData":[1]}
             ann < NACK {"ack_id":"3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob did not answer within 100 ms","to":"Bob"}
@@ -387,6 +402,9 @@ fn notices_survive_a_crash() {
             keep Ann here
             keep session of agent 2 with []
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 2 with []
     "#]]);
 }
 
@@ -403,10 +421,14 @@ fn unwritten_notice_survives_a_crash() {
         ann stalls
         ann says HELLO {"agent":"Ann","session":{"resume_token":"ann:1"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
             ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
         crash
         ann joins {"session":{"resume_token":"ann:2"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
             ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
         disk shows
         ann goes
@@ -416,6 +438,9 @@ fn unwritten_notice_survives_a_crash() {
             keep Ann here
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 1 with []
     "#]]);
 }
 
@@ -510,10 +535,13 @@ fn notices_of_a_session_are_bounded_after_a_crash() {
         ann joins {"session":{"resume_token":"ann:1"}}
             keep Ann here
             keep session of agent 1 with []
+            log Ann (client 1): joined (token)
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 1 with []
             ann < NACK {"ack_id":"a2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
-            log Ann (client 1): joined (token)
             keep answer 2 ended
             keep answer 3 ended
     "#]]);
@@ -544,15 +572,21 @@ fn notices_give_way_to_messages_after_a_crash() {
         ann joins {"session":{"resume_token":"ann:1"}}
             keep Ann here
             keep session of agent 1 with []
-            ann < WELCOME {"agent":"Ann","session_id":"s1"}
-            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             log Ann (client 1): joined (token)
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 1 with []
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             keep answer 1 ended
         cid joins {"session":{"resume_token":"cid:1"}}
             keep Cid here
             keep session of agent 3 with []
-            cid < WELCOME {"agent":"Cid","session_id":"s3"}
             log Cid (client 2): joined (token)
+            cid < WELCOME {"agent":"Cid","session_id":"s3"}
+            cid < PING {}
+        cid pongs
+            keep session of agent 3 with []
     "#]]);
 }
 
@@ -580,6 +614,9 @@ fn question_with_acknowledged_delivery_survives_a_crash() {
             keep Ann here
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 1 with []
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true}
             keep answer 1 ended
     "#]]);
@@ -609,6 +646,9 @@ fn question_timeout_continues_after_a_crash() {
             keep Ann here
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 1 with []
             ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
             keep answer 1 ended
         bob joins
@@ -628,13 +668,16 @@ fn question_times_out_once_over_crashes() {
             ann < ACK {"ack_id":"1","away":true,"durability":"disk","state":"accepted"}
         wait 1000
             ann < NACK {"ack_id":"1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
-        wait 10001
+        sleep 60001
             ann < PING {}
+        ann pongs
         ann>> Bob: it is kept that it is later
             ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
         crash
         ann joins {"session":{"resume_token":"ann:1"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
         wait 1
         ann says SEND to=Bob id=2 meta={"sync":{"correlationId":"c","timeoutMs":1000}} {"n":2}
             ann < ACK {"ack_id":"2","away":true,"durability":"disk","state":"accepted"}
@@ -642,6 +685,8 @@ fn question_times_out_once_over_crashes() {
         wait 20000
         ann joins {"session":{"resume_token":"ann:2"}}
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
             ann < NACK {"ack_id":"2","code":"SYNC_TIMEOUT","correlationId":"c","message":"Bob is away and did not answer within 1 s","to":"Bob"}
     "#]]);
 }
@@ -699,6 +744,9 @@ fn clean_stop_keeps_unwritten_notices() {
             keep Ann here
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
+            keep session of agent 1 with []
             ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
             keep answer 1 ended
     "#]]);

@@ -260,11 +260,11 @@ fn tap_with_changes_gets_changes_in_place_of_copies() {
         op asks tap {"changes":true}
             op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
         ann joins
-            ann < WELCOME {"agent":"Ann"}
             op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+            ann < WELCOME {"agent":"Ann"}
         bob joins
-            bob < WELCOME {"agent":"Bob"}
             op < DELIVER d3 @relay -> @operator seq 3 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+            bob < WELCOME {"agent":"Bob"}
         bob asks activity {"activity":"working","source":"hooks","for_ms":400}
             op < DELIVER d4 @relay -> @operator seq 4 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","since":1000600,"source":"hooks","state":"working"},"kind":"change"}
             bob < DELIVER d5 @relay -> Bob seq 1 {"body":"activity","data":{},"kind":"response"}
@@ -313,8 +313,8 @@ fn slow_tap_is_told_how_many_changes_it_has_lost() {
             op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
         op stalls
         ann joins
-            ann < WELCOME {"agent":"Ann"}
             op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+            ann < WELCOME {"agent":"Ann"}
         ann> Ann: 1
             ann < DELIVER d3 Ann -> Ann seq 1 {"body":"1"}
         ann> Ann: 2
@@ -332,11 +332,12 @@ fn replaced_connection_is_no_change() {
         op asks tap {"changes":true}
             op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{"changes":true},"kind":"response"}
         ann joins {"capabilities":{"resume":true}}
-            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
             op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"agent":"Ann","at":1001000,"kind":"agent","state":"joined"},"kind":"change"}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
         ann2 joins {"agent":"Ann","capabilities":{"resume":true},"session":{"resume_token":"ann:1"}}
             ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             ann close Fault(SessionReplaced)
             ann2 < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            ann2 < PING {}
     "#]]);
 }

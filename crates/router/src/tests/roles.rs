@@ -149,6 +149,8 @@ fn notice_of_a_gone_companion_goes_to_its_agent() {
         bob nacks d2
         ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < PING {}
+        ann pongs
             ann < NACK {"ack_id":"c2","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
     "#]]);
 }
@@ -311,6 +313,8 @@ fn notices_of_an_agent_do_not_go_to_its_companion() {
             com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < PING {}
+        ann pongs
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
     "#]]);
     check(expect![[r#"
@@ -327,6 +331,104 @@ fn notices_of_an_agent_do_not_go_to_its_companion() {
             com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
+            ann < PING {}
+        ann pongs
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
+    "#]]);
+}
+
+#[test]
+fn guest_that_returns_with_its_key_is_the_same() {
+    check(expect![[r#"
+        here: bob
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: once
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"once"}
+        gus goes
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus again
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+        gil joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
+            gus close Fault(SessionReplaced)
+            gil < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil goes
+        crash
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus again
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+        gus>> Bob: its numbers go on
+            gus < ACK {"ack_id":"g1","away":true,"durability":"disk","state":"accepted"}
+    "#]]);
+}
+
+#[test]
+fn guest_is_forgotten_when_nothing_depends_on_it() {
+    check(expect![[r#"
+        limits resume_window_ms=1000
+        here: bob
+        disk shows
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus> Bob: at most once
+            bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 {"body":"at most once"}
+        gus goes
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-378c0eb3","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: at least once
+            keep stream 3→1 "" up to 0
+            keep @guest-378c0eb3 here
+            keep g2 for [Bob#1 attempts 1], 0 left
+            gus < ACK {"ack_id":"g2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 @guest-378c0eb3 -> Bob seq 1 requires_ack true {"body":"at least once"}
+        gus says BYE {}
+            gus close Bye
+        gus goes
+            keep agent 3 forgotten
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-1ee22270","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: at least once
+            keep stream 4→1 "" up to 0
+            keep @guest-1ee22270 here
+            keep g3 for [Bob#1 attempts 1], 0 left
+            gus < ACK {"ack_id":"g3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 @guest-1ee22270 -> Bob seq 1 requires_ack true {"body":"at least once"}
+        gus goes
+            keep @guest-1ee22270 away
+        wait 1000
+            keep agent 4 forgotten
+        gil joins {"mode":"guest","guest_key":"short"}
+            gil < ERROR {"code":"INVALID","fatal":false,"message":"HELLO: `guest_key` must have 16 to 128 bytes","ref":"h"}
+    "#]]);
+}
+
+#[test]
+fn guests_that_may_return_make_room_for_others() {
+    check(expect![[r#"
+        limits names_max=5
+        here: bob
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: 1
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 @guest-ef842070 -> Bob seq 1 requires_ack true {"body":"1"}
+        gus goes
+        gil joins {"mode":"guest","guest_key":"123456789abcdef0"}
+            gil < WELCOME {"agent":"@guest-1a753c74","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil>> Bob: 1
+            gil < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 @guest-1a753c74 -> Bob seq 1 requires_ack true {"body":"1"}
+        gil goes
+        guy joins {"mode":"guest"}
+            guy < WELCOME {"agent":"@guest-593ce744","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil joins {"mode":"guest","guest_key":"123456789abcdef0"}
+            gil < WELCOME {"agent":"@guest-1a753c74","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
+            gus close Fault(TooManyClients)
     "#]]);
 }

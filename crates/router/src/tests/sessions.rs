@@ -15,6 +15,7 @@ fn token_resumes_a_session_with_its_state() {
         bob goes
         bob joins {"session":{"resume_token":"bob:1"}}
             bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob < PING {}
             bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"not acknowledged"}
         ann> #build: subscribed still
             bob < DELIVER d2 Ann -> Bob #build seq 1 originalTo "*" {"body":"subscribed still"}
@@ -37,6 +38,7 @@ fn token_takes_over_from_an_older_connection_at_once() {
             keep Bob here
             keep session of agent 2 with []
             bob2 < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob2 < PING {}
             keep delivery 1: 2 attempts, 0 failures
             bob2 < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"not acknowledged"}
         bob2 acks d1
@@ -52,6 +54,7 @@ fn used_token_is_reported_as_stolen() {
         script += &format!(
             r#"bob goes
                bob joins {{"session":{{"resume_token":"bob:{number}"}}}}
+               bob pongs
             "#
         );
     }
@@ -81,41 +84,45 @@ fn token_is_valid_once_for_its_name_within_the_window() {
             log Bob (client 2): left
         cid joins {"session":{"resume_token":"bob:1"}}
             cid < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-            cid < WELCOME {"agent":"Cid"}
             log Cid (client 3): joined (claim)
+            cid < WELCOME {"agent":"Cid"}
         bob joins {"session":{"resume_token":"bob:1"}}
-            bob < WELCOME {"agent":"Bob","session_id":"s2"}
             log Bob (client 4): joined (token)
+            bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob < PING {}
+        bob pongs
         bob goes
             log Bob (client 4): left
         bob joins {"session":{"resume_token":"bob:1"}}
             log Bob: a token that was used came again; it may have been stolen
             bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-            bob < WELCOME {"agent":"Bob"}
             log Bob (client 5): joined (claim)
+            bob < WELCOME {"agent":"Bob"}
         bob goes
             log Bob (client 5): left
         bob joins {"session":{"resume_token":"bob:2"}}
             bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-            bob < WELCOME {"agent":"Bob"}
             log Bob (client 6): joined (claim)
+            bob < WELCOME {"agent":"Bob"}
         bob goes
             log Bob (client 6): left
         wait 999
         bob joins {"session":{"resume_token":"bob:4"}}
-            bob < WELCOME {"agent":"Bob","session_id":"s5"}
             log Bob (client 7): joined (token)
+            bob < WELCOME {"agent":"Bob","session_id":"s5"}
+            bob < PING {}
+        bob pongs
         bob goes
             log Bob (client 7): left
         wait 1000
         bob joins {"session":{"resume_token":"bob:5"}}
             bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-            bob < WELCOME {"agent":"Bob"}
             log Bob (client 8): joined (claim)
+            bob < WELCOME {"agent":"Bob"}
         zoe joins {"session":{"resume_token":"made up"}}
             zoe < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
-            zoe < WELCOME {"agent":"Zoe"}
             log Zoe (client 9): joined (claim)
+            zoe < WELCOME {"agent":"Zoe"}
     "#]]);
 }
 
@@ -172,6 +179,7 @@ fn takeover_does_not_free_a_name_for_waiting_connections() {
             ann < ERROR {"code":"SESSION_REPLACED","fatal":true,"message":"another connection took this session up"}
             ann close Fault(SessionReplaced)
             ann3 < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann3 < PING {}
         wait 250
             ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
             ann2 close Fault(NameInUse)
@@ -220,10 +228,12 @@ fn absent_subscriber_gets_at_least_once_messages_within_the_window() {
         ann> #build: for nobody
         bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < PING {}
             bob < DELIVER d1 Ann -> Bob #build seq 1 originalTo "*" requires_ack true {"body":"for bob"}
         bob acks d1
         cid joins {"session":{"resume_token":"cid:1"}}
             cid < WELCOME {"agent":"Cid","session_id":"s3"}
+            cid < PING {}
         ann> #build: for both
             bob < DELIVER d2 Ann -> Bob #build seq 2 originalTo "*" {"body":"for both"}
             cid < DELIVER d3 Ann -> Cid #build seq 1 originalTo "*" {"body":"for both"}
@@ -253,11 +263,13 @@ fn at_most_once_messages_wait_for_a_session_that_can_resume() {
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
             bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
             bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
+            bob < PING {}
         ann> Bob: 3
             bob < DELIVER d3 Ann -> Bob seq 3 {"body":"3"}
         bob goes
         bob joins {"session":{"resume_token":"bob:2"}}
             bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob < PING {}
         bob stalls
         ann> Bob: 4
             bob < DELIVER d4 Ann -> Bob seq 4 {"body":"4"}
@@ -281,6 +293,7 @@ fn unsent_messages_wait_for_resume_and_end_with_a_fresh_session() {
         bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
             bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+            bob < PING {}
             bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
     "#]]);
     check(expect![[r#"
@@ -353,6 +366,7 @@ fn resume_after_hello_replays_missed_messages_in_order() {
         bob goes
         bob joins {"capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < PING {}
             bob < DELIVER d4 Ann -> Bob seq 4 attempt 2 requires_ack true {"body":"4"}
         bob says RESUME {"streams":{"":{"last_seq":1}}}
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":4,"topic":""}]}
@@ -397,6 +411,7 @@ fn resume_may_be_the_first_frame() {
         bob says RESUME {"resume_token":"bob:1","agent":"Bob","streams":{"build":{"last_seq":1}}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":"build"}]}
+            bob < PING {}
             bob < DELIVER d2 Ann -> Bob #build seq 2 attempt 2 originalTo "*" requires_ack true {"body":"2"}
             bob < DELIVER d3 Ann -> Bob #build seq 3 originalTo "*" requires_ack true {"body":"3"}
         ann> #build: 4
@@ -407,6 +422,7 @@ fn resume_may_be_the_first_frame() {
             bob close Fault(SessionReplaced)
             bob2 < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s2"}
             bob2 < SYNC {"session_id":"s2","streams":[]}
+            bob2 < PING {}
             bob2 < DELIVER d2 Ann -> Bob #build seq 2 attempt 3 originalTo "*" requires_ack true {"body":"2"}
             bob2 < DELIVER d3 Ann -> Bob #build seq 3 attempt 2 originalTo "*" requires_ack true {"body":"3"}
         ann says RESUME {"streams":{"":{"last_seq":0}}}
@@ -439,6 +455,7 @@ fn resume_beyond_the_replay_buffer_is_stale_and_keeps_the_token() {
             bob < NACK {"ack_id":"x","code":"STALE","message":"messages of Ann on topic \"\" after 0 are not retained any more; go on without them, or send HELLO"}
         bob says HELLO {"agent":"Bob","capabilities":{"resume":true},"session":{"resume_token":"bob:1"}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s2"}
+            bob < PING {}
         bob says RESUME {"streams":{"":{"last_seq":1}}}
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":1,"peer":"Ann","server_last_seq":3,"topic":""}]}
             bob < DELIVER d2 Ann -> Bob seq 2 {"body":"2"}
@@ -562,11 +579,13 @@ fn sessions_survive_a_crash_of_the_daemon() {
         bob says RESUME {"resume_token":"bob:1","streams":{"build.x":{"last_seq":2}}}
             bob < WELCOME {"agent":"Bob","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s3"}
             bob < SYNC {"session_id":"s3","streams":[{"last_seq":2,"peer":"Ann","server_last_seq":1025,"topic":"build.x"}]}
+            bob < PING {}
             bob < DELIVER d1 Ann -> Bob #build.x seq 1 attempt 2 originalTo "*" requires_ack true {"body":"1"}
             bob < DELIVER d3 Ann -> Bob #build.x seq 3 attempt 2 originalTo "*" requires_ack true {"body":"3"}
             bob < DELIVER d4 Ann -> Bob #build.x seq 1025 originalTo "*" requires_ack true {"body":"4"}
         cid joins {"session":{"resume_token":"cid:1"}}
             cid < WELCOME {"agent":"Cid","session_id":"s2"}
+            cid < PING {}
     "#]]);
 }
 
@@ -587,10 +606,164 @@ fn resume_window_continues_over_a_crash() {
             keep Ann here
             keep session of agent 1 with []
             ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
         bob joins {"session":{"resume_token":"bob:1"}}
             bob < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
             keep Bob here
             keep session of agent 2 with []
             bob < WELCOME {"agent":"Bob"}
+    "#]]);
+}
+
+#[test]
+fn token_before_holds_until_the_client_has_proved_that_it_got_its_welcome() {
+    check(expect![[r#"
+        here: ann bob
+        bob says SUBSCRIBE topic=build {}
+            bob < ACK {"ack_id":"x"}
+        bob goes
+        ann>> Bob: waits
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        bob joins {"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob < PING {}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"waits"}
+        bob goes
+        bob joins {"session":{"resume_token":"bob:1"}}
+            bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob < PING {}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 2 requires_ack true {"body":"waits"}
+        bob pongs
+        bob goes
+        cid connects
+        cid says RESUME {"agent":"Bob","resume_token":"bob:2"}
+            cid < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; send HELLO","ref":"x"}
+        dan connects
+        dan says RESUME {"agent":"Bob","resume_token":"bob:1"}
+            dan < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; send HELLO","ref":"x"}
+        bob joins {"session":{"resume_token":"bob:3"}}
+            bob < WELCOME {"agent":"Bob","session_id":"s2"}
+            bob < PING {}
+            bob < DELIVER d1 Ann -> Bob seq 1 attempt 3 requires_ack true {"body":"waits"}
+    "#]]);
+}
+
+#[test]
+fn notice_waits_for_the_proof_that_its_agent_is_back() {
+    check(expect![[r#"
+        here: ann bob
+        bob goes
+        ann>> Bob 60ms: expires
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann goes
+        wait 100
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann goes
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann says PONG {"nonce":"guessed"}
+        ann pongs
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+    "#]]);
+}
+
+#[test]
+fn welcome_waits_until_its_token_is_stored_but_not_for_a_store_that_fails() {
+    check(expect![[r#"
+        here: bob
+        disk holds
+        ann joins
+        bob> Ann: behind WELCOME
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ab4afccc","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        disk keeps
+            ann < WELCOME {"agent":"Ann"}
+            ann < DELIVER d1 Bob -> Ann seq 1 {"body":"behind WELCOME"}
+        disk holds
+        cid joins
+        disk fails
+            cid < WELCOME {"agent":"Cid"}
+        disk holds
+        dan joins
+        stop
+            bob < BYE {"reason":"stop"}
+            bob close Stopping
+            ann < BYE {"reason":"stop"}
+            ann close Stopping
+            gus < BYE {"reason":"stop"}
+            gus close Stopping
+            cid < BYE {"reason":"stop"}
+            cid close Stopping
+            dan < WELCOME {"agent":"Dan"}
+            dan < BYE {"reason":"stop"}
+            dan close Stopping
+    "#]]);
+}
+
+#[test]
+fn tokens_before_and_after_a_welcome_resume_after_a_crash() {
+    check(expect![[r#"
+        here: ann bob
+        ann goes
+        ann joins {"session":{"resume_token":"ann:1"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        crash
+        ann joins {"session":{"resume_token":"ann:2"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        crash
+        ann joins {"session":{"resume_token":"ann:2"}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        ann pongs
+        crash
+        ann joins {"session":{"resume_token":"ann:2"}}
+            ann < ERROR {"code":"RESUME_REJECTED","fatal":false,"message":"the token was used before, is out of date, or is another name's; this is a fresh session","ref":"h"}
+            ann < WELCOME {"agent":"Ann"}
+    "#]]);
+}
+
+#[test]
+fn name_is_kept_for_its_session_for_3_s_after_a_start() {
+    check(expect![[r#"
+        here: ann bob cid
+        cid says BYE {}
+            cid close Bye
+        crash
+        ann2 joins {"auth":{}}
+            ann2 waits
+        ann3 joins {"auth":{}}
+            ann3 waits
+        bob2 joins {"auth":{}}
+            bob2 waits
+        cid joins {"auth":{}}
+            cid < WELCOME {"agent":"Cid"}
+        ann joins {"session":{"resume_token":"ann:1"},"auth":{}}
+            ann < WELCOME {"agent":"Ann","session_id":"s1"}
+            ann < PING {}
+        wait 2999
+        wait 1
+            bob2 goes on
+            bob2 < WELCOME {"agent":"Bob"}
+        wait 250
+            ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
+            ann2 close Fault(NameInUse)
+            ann3 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
+            ann3 close Fault(NameInUse)
+    "#]]);
+    check(expect![[r#"
+        here: ann
+        crash
+        ann2 joins {"auth":{}}
+            ann2 waits
+        ann joins {"auth":{"key":"open"}}
+            ann < WELCOME {"agent":"Ann"}
+        wait 3250
+            ann2 < ERROR {"code":"NAME_IN_USE","fatal":true,"message":"Ann is connected already; choose another name, or end that one"}
+            ann2 close Fault(NameInUse)
     "#]]);
 }

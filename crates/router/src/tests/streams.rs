@@ -109,6 +109,7 @@ fn stream_with_messages_stays_open() {
         dan goes
         dan joins {"session":{"resume_token":"dan:1"},"capabilities":{"ack":true,"resume":true,"max_inflight":9,"supports_topics":true}}
             dan < WELCOME {"agent":"Dan","capabilities":{"ack":true,"max_inflight":9,"resume":true,"supports_topics":true},"session_id":"s4"}
+            dan < PING {}
         dan says RESUME {"streams":[{"topic":"","peer":"Ann","last_seq":0}]}
             dan < SYNC {"session_id":"s4","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":1,"topic":""}]}
             dan < DELIVER d2 Ann -> Dan seq 1 {"body":"at hand"}

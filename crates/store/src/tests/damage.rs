@@ -105,7 +105,7 @@ fn examining_a_sound_file_changes_nothing() {
     newer.execute_batch("PRAGMA user_version = 99").unwrap();
     newer.close().unwrap();
     let error = store::examine(&folder.path()).unwrap_err().to_string();
-    assert!(error.contains("schema 99, this one knows 4"), "{error}");
+    assert!(error.contains("schema 99, this one knows 5"), "{error}");
 }
 
 #[test]
@@ -272,6 +272,7 @@ fn damaged_notices_are_deleted_and_others_kept() {
 }
 
 /// Statements that turn a file of one version into one of the version before.
+const BACK_TO_4: &str = include_str!("../../data/back_to_4.sql");
 const BACK_TO_3: &str = include_str!("../../data/back_to_3.sql");
 const BACK_TO_2: &str = include_str!("../../data/back_to_2.sql");
 const BACK_TO_1: &str = include_str!("../../data/back_to_1.sql");
@@ -299,8 +300,9 @@ fn file_of_version_2_is_migrated_with_its_history() {
     let mut expected = rows(&old);
     assert_eq!(expected.len(), 50);
     expected.iter_mut().for_each(|row| row.2 = NOW.0 as i64 - 5_000);
-    old.execute_batch(BACK_TO_3).unwrap();
-    old.execute_batch(BACK_TO_2).unwrap();
+    for back in [BACK_TO_4, BACK_TO_3, BACK_TO_2] {
+        old.execute_batch(back).unwrap();
+    }
     old.close().unwrap();
     let opened = folder.open();
     assert_eq!(opened.image, before);
@@ -319,6 +321,7 @@ fn file_of_version_3_is_migrated_and_its_ids_are_listed() {
     };
     let expected = listed();
     assert!(expected >= 200, "{expected}");
+    file().execute_batch(BACK_TO_4).unwrap();
     file().execute_batch(BACK_TO_3).unwrap();
     let mut opened = folder.open();
     assert_eq!(opened.image, before);
@@ -338,11 +341,14 @@ fn file_of_version_1_is_migrated_with_its_content() {
     world.oracle.clock = clock(0);
     folder.run(vec![write(changes)]);
     let old = rusqlite::Connection::open(folder.path()).unwrap();
-    for back in [BACK_TO_3, BACK_TO_2, BACK_TO_1] {
+    for back in [BACK_TO_4, BACK_TO_3, BACK_TO_2, BACK_TO_1] {
         old.execute_batch(back).unwrap();
     }
     old.close().unwrap();
 
+    // No version before 5 had these.
+    world.oracle.agents.values_mut().for_each(|agent| agent.guest_key = None);
+    world.oracle.sessions.values_mut().for_each(|session| session.former = None);
     let opened = folder.open();
     assert_eq!(opened.image, world.oracle.image());
     let copy = folder.0.join("relay.db.before-v1");
@@ -367,10 +373,10 @@ const NOTE: &str =
 
 /// A version after the current one.
 const NEXT: Schema = Schema {
-    version: 5,
+    version: 6,
     create: "",
     tables: &["agent", "note"],
-    steps: &[STEPS[0], STEPS[1], STEPS[2], Step::sql(NOTE)],
+    steps: &[STEPS[0], STEPS[1], STEPS[2], STEPS[3], Step::sql(NOTE)],
 };
 
 #[test]
@@ -379,7 +385,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
     let before = folder.image();
     let mut connection = file::connect(&folder.settings()).unwrap();
     let prepared = schema::prepare(&mut connection, &folder.path(), &NEXT).unwrap();
-    let copy = folder.0.join("relay.db.before-v4");
+    let copy = folder.0.join("relay.db.before-v5");
     assert_eq!(prepared, Prepared::Migrated(copy.display().to_string()));
     platform::paths::check_private(&copy).unwrap();
     let text: String = connection.query_row("SELECT text FROM note", [], |row| row.get(0)).unwrap();
@@ -389,7 +395,7 @@ fn older_file_is_copied_and_migrated_and_newer_one_refused() {
     file::close(connection).unwrap();
 
     let error = Store::open(folder.settings(), NOW_MS).unwrap_err().to_string();
-    assert!(error.contains("schema 5, this one knows 4"), "{error}");
+    assert!(error.contains("schema 6, this one knows 5"), "{error}");
     assert!(folder.files("relay.db.damaged").is_empty(), "the newer file is not set aside");
 
     fs::rename(&copy, folder.path()).unwrap();
@@ -401,7 +407,7 @@ fn failed_migration_changes_nothing() {
     let folder = folder_with_messages();
     let before = folder.image();
     const BROKEN: Step = Step::sql("CREATE TABLE note (text TEXT); nonsense");
-    let broken = Schema { steps: &[STEPS[0], STEPS[1], STEPS[2], BROKEN], ..NEXT };
+    let broken = Schema { steps: &[STEPS[0], STEPS[1], STEPS[2], STEPS[3], BROKEN], ..NEXT };
     let mut connection = file::connect(&folder.settings()).unwrap();
     schema::prepare(&mut connection, &folder.path(), &broken).unwrap_err();
     file::close(connection).unwrap();

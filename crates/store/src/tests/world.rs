@@ -192,6 +192,7 @@ impl World {
             name: name(number),
             since_unix_ms: pick,
             forget_at: pick.is_multiple_of(2).then_some(Moment(pick)),
+            guest_key: pick.is_multiple_of(3).then_some([pick as u8; 32]),
         }))
     }
 
@@ -245,6 +246,7 @@ fn session(agent: u64, pick: u64) -> SessionRecord {
         agent,
         id: format!("s-{pick}").into(),
         token: [pick as u8; 32],
+        former: pick.is_multiple_of(5).then_some([8; 32]),
         spent: pick.is_multiple_of(3).then_some([7; 32]),
         expires: pick.is_multiple_of(2).then_some(Moment(pick)),
         capabilities: Capabilities {
