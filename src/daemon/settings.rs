@@ -27,6 +27,10 @@ pub(crate) struct Settings {
     pub(crate) ends_with_starter: bool,
 }
 
+/// The part of the store that messages for their recipients may fill. Rows, pages that are not
+/// full, and a reserve need the rest.
+const MAIL_PARTS: (u64, u64) = (5, 8);
+
 /// The router's limits by config.toml. A limit that has no key there has its default.
 #[must_use]
 pub fn limits(config: &Config) -> Limits {
@@ -42,6 +46,7 @@ pub fn limits(config: &Config) -> Limits {
         queue_bytes_max: size(config.queue_max_bytes),
         replay_messages_max: size(config.replay_messages),
         memory_bytes_max: size(config.memory_max_bytes),
+        mail_bytes_max: size(config.store_max_bytes / MAIL_PARTS.1 * MAIL_PARTS.0),
         clients_max: size(config.max_clients),
         mailbox_days: config.mailbox_days,
         operator_mail_ms: config.history_days.saturating_mul(DAY_MS).max(config.default_ttl_ms),

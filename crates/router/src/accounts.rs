@@ -9,7 +9,7 @@
 //! So neither one principal nor twenty can use up what others need; some sixty together can.
 
 use super::keys::{AgentKey, AgentSlot};
-use slotmap::SecondaryMap;
+use slotmap::{Key as _, SecondaryMap};
 use std::collections::BTreeSet;
 
 /// The classes of what is charged.
@@ -26,6 +26,8 @@ pub(super) enum Class {
     Members,
     /// What the store has not handled yet, in writes of a row.
     Store,
+    /// Bytes of at-least-once messages, which the store holds, charged to their senders.
+    Mail,
 }
 
 /// A limit divided by this number is its reserve, which is left to small holders.
@@ -34,7 +36,7 @@ const PER_RESERVE: usize = 8;
 /// A limit divided by this number is what a small holder holds at most.
 const PER_SMALL: usize = 1_024;
 
-const CLASSES: usize = Class::Store as usize + 1;
+const CLASSES: usize = Class::Mail as usize + 1;
 
 /// An amount of each class.
 type Amounts = [usize; CLASSES];
@@ -67,6 +69,12 @@ impl Accounts {
     /// Returns the principal that an agent belongs to.
     pub(super) fn principal(&self, agent: AgentKey) -> Principal {
         self.named.contains_key(agent.0).then_some(agent)
+    }
+
+    /// Returns the key under which others list what an agent's principal holds: the agent's own, or
+    /// one for all nameless.
+    pub(super) fn listed_as(&self, agent: AgentKey) -> AgentKey {
+        self.principal(agent).unwrap_or_else(nameless)
     }
 
     pub(super) fn charge(&mut self, class: Class, agent: AgentKey, amount: usize) {
@@ -104,6 +112,11 @@ impl Accounts {
     ) -> usize {
         excess(self.held(class, principal), self.total(class), more, most)
     }
+}
+
+/// The key under which the nameless are listed. It finds no agent.
+pub(super) fn nameless() -> AgentKey {
+    AgentKey(AgentSlot::null())
 }
 
 /// Returns by how much a principal that holds `own` of `total` would exceed its share of `most` if

@@ -157,6 +157,12 @@ impl Context {
         self.accounts.excess(Class::Memory, Some(agent), bytes, most) == 0
     }
 
+    /// Whether an agent's principal may hold `bytes` bytes more of the mail in the store.
+    pub(super) fn has_share_of_mail(&self, agent: AgentKey, bytes: usize) -> bool {
+        let principal = self.accounts.principal(agent);
+        self.accounts.excess(Class::Mail, principal, bytes, self.limits.mail_bytes_max) == 0
+    }
+
     /// Charges memory, and an agent's principal for it.
     pub(super) fn charge_memory(&mut self, agent: AgentKey, bytes: usize) {
         self.memory.charge(bytes);

@@ -31,6 +31,9 @@ pub struct Limits {
     pub queue_bytes_max: usize,
     /// The most bytes of memory that the daemon holds, inside and outside the router.
     pub memory_bytes_max: usize,
+    /// The most bytes of at-least-once messages, which have to find room in the store. Each
+    /// recipient of a message counts.
+    pub mail_bytes_max: usize,
     /// The worst failure that an accepted message survives.
     pub durability: Durability,
     /// The most changes that wait for the store, each with the deliveries and subscriptions in it.
@@ -84,6 +87,7 @@ impl Default for Limits {
             queue_messages_max: 10_000,
             queue_bytes_max: 16 << 20,
             memory_bytes_max: 512 << 20,
+            mail_bytes_max: 640 << 20,
             durability: Durability::Disk,
             backlog_max: 4_096,
             clients_max: 4_096,

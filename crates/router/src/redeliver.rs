@@ -62,7 +62,10 @@ impl Router {
         };
         let shared = Shared::read(&row.message.shared);
         let (stream, from) = self.stream_of(row, to, shared.as_ref())?;
-        if !self.mail.has_room(&self.ctx, to, from, bytes) || !self.has_memory_for(from, bytes) {
+        let has_room = self.mail.has_room(&self.ctx, to, from, bytes)
+            && self.has_memory_for(from, bytes)
+            && self.ctx.has_share_of_mail(from, bytes);
+        if !has_room {
             self.mail.close_if_over(&mut self.ctx, stream);
             let waiting = self.mail.queued(to).0;
             let message =

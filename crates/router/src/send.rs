@@ -50,7 +50,7 @@ struct Fanout {
 pub(super) enum Verdict {
     /// The recipient's queue has room. Contains the stream, if it is open already.
     Accept(Option<StreamKey>),
-    /// The recipient's queue or the sender's share of the memory has no room.
+    /// The recipient's queue, or the sender's share of the memory or of the store, has no room.
     /// Contains the number of messages in the queue.
     Busy(usize),
     /// The sender sends to this recipient too often, and has to wait for this number of
@@ -395,6 +395,7 @@ impl Router {
         let bytes = send.bytes + send.asks.as_ref().map_or(0, questions::bytes_of);
         if !self.mail.has_room(&self.ctx, to, send.from, send.bytes)
             || !self.has_memory_for(send.from, bytes)
+            || send.requires_ack && !self.ctx.has_share_of_mail(send.from, send.bytes)
         {
             return Verdict::Busy(self.mail.queued(to).0);
         }

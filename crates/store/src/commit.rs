@@ -284,7 +284,8 @@ impl Committer {
             return Ok(());
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        let space = match self.sweep.free_space(connection, &self.settings, group.bytes) {
+        let (bytes, now) = (group.bytes, self.clock.0.monotonic);
+        let space = match self.sweep.free_space(connection, &self.settings, bytes, now) {
             Ok(true) => Ok(()),
             Ok(false) => Err(format!(
                 "the store {} is full of messages that wait for their recipients: connect these, or \
@@ -314,8 +315,8 @@ impl Committer {
         if group.notice_bytes == 0 {
             return Ok(());
         }
-        let bytes = group.bytes + group.notice_bytes;
-        match self.sweep.free_space_for_notices(connection, &self.settings, bytes) {
+        let (bytes, now) = (group.bytes + group.notice_bytes, self.clock.0.monotonic);
+        match self.sweep.free_space_for_notices(connection, &self.settings, bytes, now) {
             Ok(true) => {}
             Ok(false) => group.changes.retain(|change| !matches!(change, Change::Notice(_))),
             Err(error) => return Err(self.fail(&error, report)),

@@ -23,6 +23,9 @@ const STEP_ROWS: usize = 128;
 /// The bytes of indexed messages after which a step ends.
 const STEP_BYTES: usize = 256 << 10;
 
+/// The pages that the rows of a step need at most when they come into the history.
+const MOVE_PAGES: u64 = 32;
+
 /// The most rows that a step reads in search of rows to change.
 const SCAN_ROWS: usize = 4_096;
 
@@ -237,7 +240,7 @@ impl Sweep {
     ) -> Result<(), StoreError> {
         self.pages = None;
         // If there is no space for the history, no delivery is moved there.
-        self.no_space = !self.free_space(connection, settings, STEP_BYTES)?;
+        self.no_space = !self.free_space(connection, settings, STEP_BYTES, now)?;
         // Dedup records do not wait for an end of the other work, which may not come.
         if self.delete_dedup(connection, settings)?
             | (!self.no_space
@@ -267,8 +270,9 @@ impl Sweep {
         connection: &mut Connection,
         settings: &Settings,
         bytes: usize,
+        now: Moment,
     ) -> Result<bool, StoreError> {
-        self.free_space_above(connection, settings, bytes, reserve(settings))
+        self.free_space_above(connection, settings, bytes, reserve(settings), now)
     }
 
     /// Frees space for notices, which may use half of the reserve.
@@ -277,8 +281,9 @@ impl Sweep {
         connection: &mut Connection,
         settings: &Settings,
         bytes: usize,
+        now: Moment,
     ) -> Result<bool, StoreError> {
-        self.free_space_above(connection, settings, bytes, reserve(settings) / 2)
+        self.free_space_above(connection, settings, bytes, reserve(settings) / 2, now)
     }
 
     fn free_space_above(
@@ -287,6 +292,7 @@ impl Sweep {
         settings: &Settings,
         bytes: usize,
         reserve: u64,
+        now: Moment,
     ) -> Result<bool, StoreError> {
         let pages = settings.bytes_max / PAGE_BYTES;
         // Pages are not filled completely.
@@ -301,7 +307,9 @@ impl Sweep {
                 return Ok(true);
             }
             let missing = (used + needed + reserve - pages) * PAGE_BYTES;
-            if !self.delete_oldest(connection, missing)? {
+            // Rows come into the history only while the file has pages for them.
+            let has_moved = used + MOVE_PAGES <= pages && self.move_some(connection, now)?;
+            if !self.delete_oldest(connection, missing)? && !has_moved {
                 return Ok(false);
             }
         }
@@ -461,26 +469,8 @@ impl Sweep {
             }
         }
         self.has_deleted = true;
-        if !oldest.is_empty() {
-            delete(connection, &oldest)?;
-            return Ok(true);
-        }
-        let Some(ended) = self.take_ended(connection)? else { return Ok(false) };
-        let transaction = connection.transaction()?;
-        for delivery in ended {
-            let message: Option<i64> = transaction
-                .prepare_cached(
-                    "DELETE FROM delivery WHERE number = ? AND ending <> 0 RETURNING message",
-                )?
-                .query_map([signed(delivery)], |row| row.get(0))?
-                .next()
-                .transpose()?;
-            if let Some(message) = message {
-                write::release(&transaction, message.cast_unsigned(), 0, 1)?;
-            }
-        }
-        transaction.commit()?;
-        Ok(true)
+        delete(connection, &oldest)?;
+        Ok(!oldest.is_empty())
     }
 }
 

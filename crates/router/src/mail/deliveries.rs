@@ -41,7 +41,8 @@ impl Mail {
         from: AgentKey,
         bytes: usize,
     ) -> bool {
-        let has_room = self.mailboxes[to.0].outbox.has_room(&ctx.limits, from, bytes);
+        let payer = ctx.accounts.listed_as(from);
+        let has_room = self.mailboxes[to.0].outbox.has_room(&ctx.limits, payer, bytes);
         ctx.planted.has_room(has_room)
     }
 

@@ -7,6 +7,7 @@
 
 use super::report_counts::ReportCounts;
 use crate::{
+    accounts::nameless,
     keys::{AgentKey, StreamKey},
     limits::Limits,
 };
@@ -49,7 +50,7 @@ pub(crate) struct Turn {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     total: Load,
-    /// The part of each sender in the total.
+    /// The part of each sender in the total. All nameless senders are one.
     shares: FxHashMap<AgentKey, Load>,
     /// Streams whose first message may go out, by that message's order: one map for at-most-once
     /// messages, one for at-least-once messages.
@@ -66,29 +67,36 @@ impl Outbox {
         self.total
     }
 
-    /// Whether the queue has room for another message of `from`. An empty queue has room for any
-    /// message. A sender may use at most half of the queue.
-    pub(super) fn has_room(&self, limits: &Limits, from: AgentKey, bytes: usize) -> bool {
+    /// Whether the queue has room for another message of a sender, listed as `payer`. An empty
+    /// queue has room for any message. A sender may use at most half of the queue.
+    pub(super) fn has_room(&self, limits: &Limits, payer: AgentKey, bytes: usize) -> bool {
         if self.total.messages == 0 {
             return true;
         }
-        let share = self.shares.get(&from).copied().unwrap_or_default();
+        let share = self.shares.get(&payer).copied().unwrap_or_default();
         let (messages, most) = (limits.queue_messages_max, limits.queue_bytes_max);
         self.total.fits(bytes, messages, most) && share.fits(bytes, messages / 2, most / 2)
     }
 
-    pub(super) fn charge(&mut self, from: AgentKey, bytes: usize) {
+    pub(super) fn charge(&mut self, payer: AgentKey, bytes: usize) {
         self.total.add(bytes);
-        self.shares.entry(from).or_default().add(bytes);
+        self.shares.entry(payer).or_default().add(bytes);
     }
 
     pub(super) fn release(&mut self, from: AgentKey, load: Load) {
+        let payer = self.payer(from);
         self.total.subtract(load);
-        let share = self.shares.get_mut(&from).expect("only charged bytes are released");
+        let share = self.shares.get_mut(&payer).expect("only charged bytes are released");
         share.subtract(load);
         if share.messages == 0 {
-            self.shares.remove(&from);
+            self.shares.remove(&payer);
         }
+    }
+
+    /// Returns the key that a sender was charged as. One whose name was forgotten since is still
+    /// listed as itself.
+    fn payer(&self, from: AgentKey) -> AgentKey {
+        if self.shares.contains_key(&from) { from } else { nameless() }
     }
 
     /// Returns the part of each sender in the total.
@@ -136,8 +144,13 @@ mod inspect {
             sum == self.total && self.shares.values().all(|share| share.messages > 0)
         }
 
-        pub(crate) fn share(&self, from: AgentKey) -> Load {
-            self.shares.get(&from).copied().unwrap_or_default()
+        pub(crate) fn share(&self, payer: AgentKey) -> Load {
+            self.shares.get(&payer).copied().unwrap_or_default()
+        }
+
+        /// Returns the key that a sender was charged as.
+        pub(crate) fn payer_of(&self, from: AgentKey) -> AgentKey {
+            self.payer(from)
         }
     }
 }

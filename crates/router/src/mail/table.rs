@@ -9,7 +9,7 @@ use super::{
     stream::{Stream, Streams},
 };
 use crate::{
-    accounts::Holders,
+    accounts::{Class, Holders},
     context::Context,
     hash::HashKey,
     keys::{AgentKey, AgentSlot, MessageKey, StreamKey},
@@ -63,6 +63,9 @@ impl Mail {
         } else {
             self.charge(ctx, to, message.sent.from, bytes);
         }
+        if message.reliable().is_some() {
+            ctx.accounts.charge(Class::Mail, message.sent.from, bytes);
+        }
         message.timer = expires;
         let state = message.reliable().map(|reliable| reliable.state);
         let key = MessageKey(self.messages.insert(message));
@@ -89,6 +92,7 @@ impl Mail {
             self.release(ctx, message.to, message.sent.from, message.bytes);
         }
         if let Some(reliable) = message.reliable() {
+            ctx.accounts.release(Class::Mail, message.sent.from, message.bytes);
             self.deliveries.remove(&message.id);
             if matches!(reliable.state, QueueState::InFlight { .. }) {
                 let outbox = &mut self.mailboxes[message.to.0].outbox;
@@ -122,7 +126,7 @@ impl Mail {
 
     /// Charges an agent's queue, and the sender's share of the memory, for a message.
     pub(crate) fn charge(&mut self, ctx: &mut Context, to: AgentKey, from: AgentKey, bytes: usize) {
-        self.mailboxes[to.0].outbox.charge(from, bytes);
+        self.mailboxes[to.0].outbox.charge(ctx.accounts.listed_as(from), bytes);
         ctx.charge_memory(from, bytes);
     }
 

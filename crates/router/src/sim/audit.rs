@@ -179,8 +179,14 @@ impl Router {
             }
         }
         let mailboxes: BTreeMap<_, _> = self.mail.all_mailboxes().collect();
+        let mut by_payer: BTreeMap<(AgentKey, AgentKey), Load> = BTreeMap::new();
         for ((to, from), load) in &loads {
-            let counted = mailboxes[to].outbox.share(*from);
+            let sum = by_payer.entry((*to, mailboxes[to].outbox.payer_of(*from))).or_default();
+            sum.messages += load.messages;
+            sum.bytes += load.bytes;
+        }
+        for ((to, payer), load) in &by_payer {
+            let counted = mailboxes[to].outbox.share(*payer);
             ensure(counted == *load, || {
                 format!("a sender's share counts {counted:?}, its messages have {load:?}")
             })?;
@@ -226,6 +232,9 @@ impl Router {
         for message in self.mail.all_messages() {
             let payer = if message.is_replay { message.to } else { message.sent.from };
             add(Class::Memory, payer, message.bytes);
+            if message.reliable().is_some() {
+                add(Class::Mail, payer, message.bytes);
+            }
         }
         for (_, client) in self.connections.all() {
             if let (Stage::Member(_), Some(agent)) = (&client.stage, client.agent) {

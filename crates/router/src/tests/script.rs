@@ -166,7 +166,7 @@ fn set_limits(limits: &mut Limits, text: &str) {
         }
         set!(
             frame_bytes_max heartbeat_ms resume_window_ms ttl_ms remote_ttl_ms queue_messages_max queue_bytes_max
-            memory_bytes_max backlog_max clients_max mailbox_days names_max streams_max operator_mail_ms
+            memory_bytes_max mail_bytes_max backlog_max clients_max mailbox_days names_max streams_max operator_mail_ms
             unauthenticated_max subscriptions_max replay_messages_max dedup_max dedup_total_max
             answers_bytes_max waiting_answers_bytes_max questions_max window_bytes
         );

@@ -545,3 +545,58 @@ fn redelivery_waits_for_the_store_even_without_frames() {
             bob < DELIVER d8 Ann -> Bob seq 8 attempt 2 requires_ack true {"body":"8"}
     "#]]);
 }
+
+#[test]
+fn guests_share_one_half_of_a_queue() {
+    check(expect![[r#"
+        limits queue_messages_max=4
+        here: bob ann
+        bob goes
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-3f55abeb","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gil joins {"mode":"guest"}
+            gil < WELCOME {"agent":"@guest-b165823e","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: 1
+            gus < ACK {"ack_id":"g1","away":true,"durability":"disk","state":"accepted"}
+        gil>> Bob: 2
+            gil < ACK {"ack_id":"g1","away":true,"durability":"disk","state":"accepted"}
+        gil>> Bob: refused, as guests share
+            gil < BUSY {"ack_id":"g2","queue_depth":2,"retry_after_ms":50}
+        gus>> Bob: refused
+            gus < BUSY {"ack_id":"g2","queue_depth":2,"retry_after_ms":50}
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        gus goes
+        gil>> Bob: still refused, though its sender is gone
+            gil < BUSY {"ack_id":"g3","queue_depth":3,"retry_after_ms":50}
+    "#]]);
+}
+
+#[test]
+fn sender_that_fills_the_store_with_mail_leaves_room_for_others() {
+    check(expect![[r#"
+        limits mail_bytes_max=9142
+        here: ann bob cid
+        cid goes
+        ann>> Cid: x*800
+            ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
+        ann>> Cid: x*800
+            ann < ACK {"ack_id":"a2","away":true,"durability":"disk","state":"accepted"}
+        ann>> Cid: x*900
+            ann < BUSY {"ack_id":"a3","queue_depth":2,"retry_after_ms":50}
+        ann> Bob: at most once, which the store does not hold
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"at most once, which the store does not hold"}
+        bob>> Ann: 1
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            ann < DELIVER d2 Bob -> Ann seq 1 requires_ack true {"body":"1"}
+        ann acks d2
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+            cid < DELIVER d3 Ann -> Cid seq 1 requires_ack true {"body":"x*800"}
+            cid < DELIVER d4 Ann -> Cid seq 2 requires_ack true {"body":"x*800"}
+        cid acks d3
+        ann>> Bob: accepted
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 2 requires_ack true {"body":"accepted"}
+    "#]]);
+}

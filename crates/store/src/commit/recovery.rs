@@ -186,9 +186,10 @@ impl Committer {
     fn adopt(&mut self, mut connection: Connection) -> Result<(), StoreError> {
         self.sweep.restart(&connection)?;
         // Space is freed at once, since the pending changes are written before any sweep.
-        self.sweep.free_space(&mut connection, &self.settings, self.pending.message_bytes())?;
+        let (bytes, now) = (self.pending.message_bytes(), self.clock.0.monotonic);
+        self.sweep.free_space(&mut connection, &self.settings, bytes, now)?;
         let bytes = self.pending.notice_bytes();
-        if !self.sweep.free_space_for_notices(&mut connection, &self.settings, bytes)? {
+        if !self.sweep.free_space_for_notices(&mut connection, &self.settings, bytes, now)? {
             self.pending.drop_notices();
         }
         // Between the look and the opening, another file may have got the name.
