@@ -144,8 +144,13 @@ impl Router {
         }
         match nack.retry_after_ms {
             None => {
+                let sender = self.mail.message(key).map(|message| message.sent.from);
+                let may_speak = sender.is_none_or(|to| self.forbidden_answer(agent, to).is_none());
                 let name = &self.directory[agent].name;
-                let why = format!("{name} refused it: {:.200}", nack.message);
+                let why = match may_speak {
+                    true => format!("{name} refused it: {:.200}", nack.message),
+                    false => format!("{name} refused it"),
+                };
                 self.ctx.counts.given_back += 1;
                 self.fail(key, NackCode::Refused, why);
             }

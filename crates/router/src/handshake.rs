@@ -305,8 +305,9 @@ impl Router {
         Ok(())
     }
 
-    /// Admits a companion, even while its agent is away: both may be reconnecting. Each SEND of the
-    /// companion requires that the agent is here.
+    /// Admits a companion with its agent's key, even while the agent is away: both may be
+    /// reconnecting. Each SEND of the companion requires that the agent is here. A daemon that has
+    /// not seen the agent yet admits any.
     fn hello_of_companion(&mut self, id: ClientId, hello: &Hello) -> Result<(), Refusal> {
         let name = name_in(hello, Name::parse)?;
         let refused = |message: String| Err((ErrorCode::Unauthorized, message));
@@ -318,7 +319,12 @@ impl Router {
         let Some(agent) = self.directory.find(name.as_str()) else {
             return refused(format!("no agent {name} was ever here, so it has no companion"));
         };
-        if self.directory[agent].client.is_some() && !self.has_companion(agent, &key) {
+        let known = &self.directory[agent];
+        let is_right = match (known.client, &known.companion_key) {
+            (None, None) => true,
+            (_, stated) => stated.is_some_and(|stated| hashes_equal(&stated, &key)),
+        };
+        if !is_right {
             return refused(format!("{name} stated another key for its companions, or none"));
         }
         self.join_beside(id, agent, Proof::Companion, Some(key))
@@ -368,7 +374,7 @@ impl Router {
             }
             None => self.add_agent(name.clone()),
         };
-        self.directory.arrive(&mut self.ctx, agent, id, name);
+        self.directory.arrive(&mut self.ctx, agent, id, name, companion_key);
         let (session, next_token) = match proof {
             Proof::Guest => self.draw_session(),
             _ => {

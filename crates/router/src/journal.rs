@@ -48,6 +48,8 @@ pub(super) struct PendingSend {
     pub(super) sender: AgentKey,
     pub(super) digest: SendDigest,
     pub(super) deliveries: Vec<MessageKey>,
+    /// Whether no recipient has the message from an earlier SEND.
+    pub(super) is_first: bool,
     /// The ACK for the sender; none if BUSY asked the sender to repeat the SEND.
     pub(super) acceptance: Option<Acceptance>,
 }

@@ -57,6 +57,7 @@ impl Router {
         Reach { recipients, left }: Reach<'_>,
         acceptance: Option<Acceptance>,
     ) -> Recorded {
+        let is_first = number.is_none();
         let number = number.unwrap_or_else(|| self.ctx.journal.next_message());
         self.mail.set_message_number(&deliveries, number);
         let queued = deliveries.first().and_then(|key| self.mail.message(*key));
@@ -77,7 +78,8 @@ impl Router {
         let accepted = AcceptedSend { message, deliveries: records, dedup };
         self.directory.record_guest(&mut self.ctx, send.from);
         let ticket = self.ctx.record(Change::Accepted(Box::new(accepted)));
-        let pending = PendingSend { sender: send.from, digest, deliveries, acceptance };
+        let sender = send.from;
+        let pending = PendingSend { sender, digest, deliveries, is_first, acceptance };
         let awaited = self.ctx.planted.awaited(ticket);
         self.ctx.wait(awaited, Continuation::Accept(Box::new(pending)));
         Recorded { number, ticket }
@@ -200,7 +202,15 @@ impl Router {
     }
 
     fn accept_pending(&mut self, pending: PendingSend) {
-        if let Some(acceptance) = pending.acceptance {
+        let is_answer = pending.acceptance.as_ref().is_some_and(|it| it.answers.is_some());
+        if !is_answer {
+            self.ctx.counts.taken += u64::from(pending.is_first);
+            self.copy_accepted_to_taps(&pending.deliveries);
+        }
+        let has_ended = pending.deliveries.iter().all(|key| self.mail.message(*key).is_none());
+        // The sender of a message that has ended already was told so, and gets no ACK after that.
+        let is_told = |it: &Acceptance| has_ended && it.recipients.is_none() && !is_answer;
+        if let Some(acceptance) = pending.acceptance.filter(|it| !is_told(it)) {
             self.accept(&acceptance);
         }
         for key in pending.deliveries {

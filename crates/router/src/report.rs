@@ -197,7 +197,11 @@ impl Router {
         };
         let from = self.directory[question.to].name.as_str();
         let frame = frame_for_sender(&mut self.ctx, Kind::Ack, Some(from), &answer);
-        let passed = self.check_answer(frame.len()).and_then(|()| {
+        let allowed = match self.forbidden_answer(ends.0, ends.1) {
+            Some(why) => Err((NackCode::Forbidden, why)),
+            None => self.check_answer(frame.len()),
+        };
+        let passed = allowed.and_then(|()| {
             if is_mailed { self.mail_answer(client, delivery, stated) } else { Ok(()) }
         });
         match passed {

@@ -5,7 +5,7 @@ use super::{
     frame::Frame,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{QueueState, Reliable, SendState, Sent, UnreadNotice},
+    mail::{HEAD_BYTES_MAX, QueueState, Reliable, SendState, Sent, UnreadNotice},
     persist::{Reach, Recorded, acceptance_of},
     questions,
     send_digest::SendDigest,
@@ -26,6 +26,9 @@ use std::sync::Arc;
 
 /// The first interval of a sender's backoff, which BUSY states.
 const RETRY_MS: u64 = 50;
+
+/// The quotes and the comma of a name in a list.
+const QUOTED_BYTES: usize = 3;
 
 /// The most names that UNKNOWN_AGENT lists.
 const NAMES_LISTED: usize = 20;
@@ -168,7 +171,6 @@ impl Router {
         }
         match self.check_recipient(send, to) {
             Verdict::Accept(stream) => {
-                self.ctx.counts.taken += 1;
                 let sent = self.sent(send, false);
                 let queued = self.queue(send, &sent, to, stream, digest);
                 if let (Some(digest), Some(key)) = (digest, queued.key) {
@@ -181,7 +183,10 @@ impl Router {
                     self.remember_send(send, digest, state, 1);
                 }
                 self.notify_at_most_once(send, to, &queued);
-                self.copy_to_taps(send, 1, Some(queued));
+                if !send.requires_ack {
+                    self.ctx.counts.taken += 1;
+                    self.copy_to_taps(send, 1, Some(queued));
+                }
             }
             Verdict::Busy(depth) => self.say_busy(send, depth, &[]),
             Verdict::TooOften(wait_ms) => {
@@ -231,8 +236,12 @@ impl Router {
                 Verdict::Refuse(code, why) => self.refuse_one(send, to, code, why),
             }
         }
-        if fanout.new > 0 || (fanout.busy.is_empty() && had == 0) {
+        // What the store has to keep counts, and is copied, once it has that.
+        let is_taken = fanout.new > 0 || (fanout.busy.is_empty() && had == 0);
+        if is_taken && !send.requires_ack {
             self.ctx.counts.taken += u64::from(had == 0);
+        }
+        if is_taken && (!send.requires_ack || fanout.new == 0) {
             self.copy_to_taps(send, fanout.new, None);
         }
         match digest {
@@ -327,8 +336,21 @@ impl Router {
     fn forbidden(&mut self, send: &SendRequest<'_>, to: AgentKey) -> Option<String> {
         self.ctx.spend(RULE_WORK * self.enforcement.rules() as u64);
         let from = self.directory[send.from].name.as_str();
-        let to = self.directory.name(to)?.as_str();
-        let rule = self.enforcement.rule_against(from, to, send.envelope.topic.as_deref())?;
+        let name = self.directory.name(to)?.as_str();
+        let topic = send.envelope.topic.as_deref();
+        if let Some(rule) = self.enforcement.rule_against(from, name, topic) {
+            return Some(rule.refusal(from, name));
+        }
+        let why = send.asks.as_ref().and_then(|_| self.forbidden_answer(to, send.from))?;
+        Some(format!("the answer would be refused: {why}"))
+    }
+
+    /// Returns the text of the refusal, if the policy forbids one agent to answer another. An
+    /// answer is a message without a topic.
+    pub(super) fn forbidden_answer(&mut self, from: AgentKey, to: AgentKey) -> Option<String> {
+        self.ctx.spend(RULE_WORK * self.enforcement.rules() as u64);
+        let (from, to) = (self.directory.name(from)?.as_str(), self.directory.name(to)?.as_str());
+        let rule = self.enforcement.rule_against(from, to, None)?;
         Some(rule.refusal(from, to))
     }
 
@@ -341,6 +363,9 @@ impl Router {
         if !rules.is_empty() {
             let name = |to: &AgentKey| self.directory.name(*to);
             recipients.retain(|to| name(to).is_none_or(|name| rules.allows(name.as_str())));
+        }
+        if send.asks.is_some() {
+            recipients.retain(|to| self.forbidden_answer(*to, send.from).is_none());
         }
     }
 
@@ -513,11 +538,18 @@ impl Router {
     pub(super) fn say_busy(&mut self, send: &SendRequest<'_>, depth: usize, busy: &[AgentKey]) {
         self.ctx.counts.busy += 1;
         let names = busy.iter().filter_map(|agent| self.directory.name(*agent));
+        // The SEND comes again for all of them, also for those that find no room in the frame.
+        let mut room = self.ctx.limits.frame_bytes_max.saturating_sub(HEAD_BYTES_MAX);
+        let fits = |name: &&Name| {
+            let left = room.checked_sub(name.as_str().len() + QUOTED_BYTES);
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
         let busy = Busy {
             ack_id: send.envelope.id.to_string(),
             retry_after_ms: RETRY_MS,
             queue_depth: depth as u64,
-            busy: names.map(ToString::to_string).collect(),
+            busy: names.take_while(fits).map(ToString::to_string).collect(),
         };
         self.connections.answer(&mut self.ctx, send.client, Kind::Busy, &busy);
     }

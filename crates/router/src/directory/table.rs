@@ -89,6 +89,7 @@ impl Directory {
             since_unix_ms: 0,
             is_expected: false,
             forget_at: None,
+            companion_key: None,
             guest_key: None,
             is_recorded: false,
         }));
@@ -146,16 +147,19 @@ impl Directory {
         }
     }
 
-    /// Notes that an agent is connected, with its name in this spelling.
+    /// Notes that an agent is connected, with its name in this spelling and this key for its
+    /// companions.
     pub(crate) fn arrive(
         &mut self,
         ctx: &mut Context,
         agent: AgentKey,
         client: ClientId,
         name: Name,
+        companion_key: Option<Hash>,
     ) {
         let arrived = &mut self.agents[agent.0];
         arrived.name = name;
+        arrived.companion_key = companion_key;
         arrived.client = Some(client);
         arrived.is_expected = false;
         arrived.since_unix_ms = ctx.now.unix_ms;

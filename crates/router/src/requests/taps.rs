@@ -4,12 +4,13 @@ use super::rows::raw;
 use crate::{
     Router,
     connections::Content,
-    keys::AgentKey,
+    keys::{AgentKey, MessageKey},
     mail::HEAD_BYTES_MAX,
     send_request::{Queued, SendRequest},
 };
 use protocol::{
-    name::EVERYONE,
+    deliver::Shared,
+    name::{EVERYONE, Name},
     payload::Ack,
     relay::{TAP, TapAnswer, TapCopy},
 };
@@ -43,6 +44,34 @@ impl Router {
                     router.directory[send.from].name.as_str(),
                     envelope.to.as_deref().unwrap_or(EVERYONE),
                 )
+            })
+        });
+    }
+
+    /// Copies a message that was accepted for these deliveries to all taps.
+    pub(crate) fn copy_accepted_to_taps(&mut self, deliveries: &[MessageKey]) {
+        if self.requests.taps().is_empty() {
+            return;
+        }
+        let Some(message) = deliveries.iter().find_map(|key| self.mail.message(*key)) else {
+            return;
+        };
+        let (sent, bytes) = (message.sent.clone(), message.bytes);
+        let (id, seq, to) = (message.id.to_string(), message.seq, message.to);
+        let Some(shared) = Shared::read(&sent.shared) else { return };
+        let is_single = !sent.to_everyone;
+        self.copy_to_all(bytes, |router, fits, lost| {
+            let to = router.directory.name(to).filter(|_| is_single);
+            raw(&TapCopy {
+                id: is_single.then(|| id.as_str().into()),
+                topic: shared.topic.as_deref().map(Into::into),
+                seq: is_single.then_some(seq),
+                recipients: deliveries.len() as u64,
+                requires_ack: true,
+                payload: Some(shared.payload).filter(|_| fits),
+                payload_meta: shared.payload_meta.filter(|_| fits),
+                lost,
+                ..TapCopy::new(sent.id.as_str(), &shared.from, to.map_or(EVERYONE, Name::as_str))
             })
         });
     }

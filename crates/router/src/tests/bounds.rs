@@ -442,3 +442,23 @@ fn queue_holds_ten_thousand_messages_by_default() {
     assert_eq!(count("accepted"), 5_000);
     assert!(transcript.contains(r#""queue_depth":10000"#));
 }
+
+#[test]
+fn busy_names_as_many_recipients_as_fit_a_frame() {
+    check(expect![[r#"
+        limits frame_bytes_max=660 queue_messages_max=2
+        here: ann
+        bob joins {"agent":"Bob-whose-name-has-more-than-forty-letters","capabilities":{"max_inflight":0}}
+            bob < WELCOME {"agent":"Bob-whose-name-has-more-than-forty-letters","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        cid joins {"agent":"Cid-whose-name-has-more-than-forty-letters","capabilities":{"max_inflight":0}}
+            cid < WELCOME {"agent":"Cid-whose-name-has-more-than-forty-letters","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        dan joins {"agent":"Dan-whose-name-has-more-than-forty-letters","capabilities":{"max_inflight":0}}
+            dan < WELCOME {"agent":"Dan-whose-name-has-more-than-forty-letters","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        eve joins {"agent":"Eve-whose-name-has-more-than-forty-letters","capabilities":{"max_inflight":0}}
+            eve < WELCOME {"agent":"Eve-whose-name-has-more-than-forty-letters","capabilities":{"ack":true,"max_inflight":0,"resume":false,"supports_topics":true}}
+        ann>> *: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":4,"state":"accepted"}
+        ann>> *: 2
+            ann < BUSY {"ack_id":"a2","busy":["Bob-whose-name-has-more-than-forty-letters","Cid-whose-name-has-more-than-forty-letters","Dan-whose-name-has-more-than-forty-letters"],"queue_depth":1,"retry_after_ms":50}
+    "#]]);
+}

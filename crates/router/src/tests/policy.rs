@@ -160,3 +160,28 @@ fn policy_file_is_reread_for_operators_in_order() {
         op reread
     "#]]);
 }
+
+#[test]
+fn rules_apply_to_answers_and_to_the_words_of_a_refusal() {
+    check(expect![[r#"
+        policy bob ann * no; * * * yes
+        here: ann bob cid
+        ann says SEND to=Bob id=1 meta={"sync":{"correlationId":"c"}} {"n":1}
+            ann < NACK {"ack_id":"1","code":"FORBIDDEN","message":"the answer would be refused: Bob may not send this to Ann: line 1 of policy.toml forbids it"}
+        ann says SEND to=* id=2 meta={"sync":{"correlationId":"d"}} {"n":2}
+            ann < ACK {"ack_id":"2","durability":"disk","recipients":1,"state":"accepted"}
+            cid < DELIVER d1 Ann -> Cid seq 1 originalTo "*" requires_ack true {"n":2}
+        ann>> Bob: no question
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 1 requires_ack true {"body":"no question"}
+        bob nacks d2
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it","to":"Bob"}
+        policy * * * yes
+        ann says SEND to=Bob id=3 meta={"sync":{"correlationId":"e"}} {"n":3}
+            ann < ACK {"ack_id":"3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"n":3}
+        policy bob ann * no; * * * yes
+        bob acks d3 {"correlationId":"e","response":true}
+            bob < NACK {"ack_id":"59ad8491-3c21-46e7-a717-466444dd637b","code":"FORBIDDEN","correlationId":"e","message":"Bob may not send this to Ann: line 1 of policy.toml forbids it"}
+    "#]]);
+}

@@ -341,3 +341,48 @@ fn replaced_connection_is_no_change() {
             ann2 < PING {}
     "#]]);
 }
+
+#[test]
+fn taps_and_counters_show_only_what_the_store_keeps() {
+    check(expect![[r#"
+        here: ann bob
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks tap
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
+        disk holds
+        ann>> Bob: refused
+        ann>> *: refused, too
+        disk fails
+            ann < NACK {"ack_id":"a1","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"a2","code":"STORE_FAILED","message":"the store could not keep the message; send it again later: no space left on device"}
+        disk holds
+        ann>> Bob: kept
+        ann>> *: kept, too
+        disk keeps
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"1e076995-e222-42e8-a210-984170ef4c88","payload":{"body":"kept"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a3","seq":3,"to":"Bob"},"kind":"tap"}
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"kept, too"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a4","to":"*"},"kind":"tap"}
+            ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
+            bob < DELIVER d5 Ann -> Bob seq 4 originalTo "*" requires_ack true {"body":"kept, too"}
+        op asks status
+            op < DELIVER d6 @relay -> @operator seq 4 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":2},"guests":0,"memory_bytes":1181,"memory_bytes_max":536870912,"messages":2,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+    "#]]);
+}
+
+#[test]
+fn message_that_is_purged_while_it_is_stored_is_never_accepted() {
+    check(expect![[r#"
+        here: ann bob
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        bob goes
+        disk holds
+        ann>> Bob: purged
+        op asks purge {"name":"Bob"}
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"an operator purged the mail of its recipient","to":"Bob"}
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"purge","data":{"purged":1},"kind":"response"}
+        disk keeps
+    "#]]);
+}

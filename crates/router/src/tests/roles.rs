@@ -201,12 +201,10 @@ fn companion_needs_its_agent_connected_with_the_same_key() {
         com> Bob: with another
             com < NACK {"ack_id":"c2","code":"AGENT_OFFLINE","message":"the agent in whose name you would speak is away"}
         ann goes
-        com2 joins {"agent":"Ann","mode":"companion","companion_key":"k"}
-            com2 < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
-        com2> Bob: not yet
-            com2 < NACK {"ack_id":"c1","code":"AGENT_OFFLINE","message":"the agent in whose name you would speak is away"}
         ann joins {"companion_key":"k"}
             ann < WELCOME {"agent":"Ann"}
+        com2 joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+            com2 < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         com> Bob: here again
             bob < DELIVER d1 Ann -> Bob seq 1 {"body":"here again"}
         com2> Bob: here too
@@ -309,7 +307,7 @@ fn notices_of_an_agent_do_not_go_to_its_companion() {
             bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"well?"}
         ann goes
         bob acks d1 {"correlationId":"c","response":true,"responseData":{"body":"for Ann"}}
-        com joins {"agent":"Ann","mode":"companion","companion_key":"x"}
+        com joins {"agent":"Ann","mode":"companion","companion_key":"k"}
             com < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         ann joins {"session":{"resume_token":"ann:1"},"companion_key":"k"}
             ann < WELCOME {"agent":"Ann","session_id":"s2"}
@@ -430,5 +428,19 @@ fn guests_that_may_return_make_room_for_others() {
         gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
             gus < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
             gus close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn companion_needs_the_key_of_its_agent_also_while_that_is_away() {
+    check(expect![[r#"
+        ann joins {"companion_key":"k"}
+            ann < WELCOME {"agent":"Ann"}
+        ann goes
+        one joins {"agent":"Ann","mode":"companion","companion_key":"other"}
+            one < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"Ann stated another key for its companions, or none","ref":"h"}
+            one close Fault(Unauthorized)
+        two joins {"agent":"Ann","mode":"companion","companion_key":"k"}
+            two < WELCOME {"agent":"Ann","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
     "#]]);
 }
