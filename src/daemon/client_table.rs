@@ -1,6 +1,7 @@
 //! The clients, as the router's thread has them: their handles, and the frames that wait.
 
 use super::{client_handle::ClientHandle, entry::Entry};
+use client::link::SpareBuffers;
 use router::{ClientId, Frame, schedule::Schedule};
 use rustc_hash::FxHashMap;
 
@@ -15,6 +16,7 @@ pub(super) struct ClientTable {
     pub(super) schedule: Schedule<Entry>,
     /// Clients whose lanes have something to write.
     dirty: Vec<ClientId>,
+    spare: SpareBuffers,
     /// Clients whose lanes have so much to write that it should not wait.
     pub(super) full: Vec<ClientId>,
 }
@@ -78,7 +80,7 @@ impl ClientTable {
     pub(super) fn append(&mut self, id: ClientId, frame: &Frame) {
         let Some(client) = self.handles.get_mut(&id) else { return };
         let Some(lane) = &mut client.lane else { return };
-        let unsent = lane.unsent();
+        let unsent = lane.unsent(&mut self.spare);
         let before = unsent.len();
         unsent.extend_from_slice(&frame.head);
         if let Some(shared) = &frame.shared {
@@ -94,7 +96,7 @@ impl ClientTable {
     pub(super) fn written(&mut self, id: ClientId, buffer: Vec<u8>) -> bool {
         let Some(client) = self.handles.get_mut(&id) else { return false };
         if let Some(lane) = &mut client.lane {
-            lane.written(buffer);
+            lane.written(buffer, &mut self.spare);
         }
         client.mark_dirty(id, &mut self.dirty);
         true
@@ -113,7 +115,7 @@ impl ClientTable {
     pub(super) fn flush(&mut self, id: ClientId) -> usize {
         let Some(client) = self.handles.get_mut(&id) else { return 0 };
         let Some(lane) = &mut client.lane else { return 0 };
-        let written = match lane.flush() {
+        let written = match lane.flush(&mut self.spare) {
             Ok(written) => written,
             Err(error) => {
                 tracing::debug!("client {}: {error}", id.0);
@@ -121,7 +123,7 @@ impl ClientTable {
                 return 0;
             }
         };
-        if client.closing && lane.unsent().is_empty() {
+        if client.closing && lane.is_empty() {
             client.lane = None;
         }
         written

@@ -8,7 +8,7 @@
 mod lane;
 mod reader;
 
-pub use lane::{Lane, STACK_BYTES, Wire, write_batches};
+pub use lane::{Lane, STACK_BYTES, SpareBuffers, Wire, write_batches};
 pub use reader::{BufferedBytes, End, HalfRead, ReadQuota, Reading, read_frames};
 
 use crossbeam_channel::{Receiver, Sender, bounded};

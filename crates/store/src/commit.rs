@@ -360,6 +360,7 @@ impl Committer {
             for undo in self.unconfirmed.iter().rev() {
                 writer.undo(undo)?;
             }
+            writer.forget_unconfirmed()?;
             for change in self.pending.changes() {
                 writer.apply(&change)?;
             }
@@ -378,6 +379,7 @@ impl Committer {
     }
 
     fn defer(&mut self, group: Group) {
+        self.pending.note_written(&self.last);
         for change in group.changes {
             self.pending.push(change);
         }
@@ -479,6 +481,18 @@ mod inspect {
     impl Committer {
         pub(crate) fn set_wall_clock(&mut self, unix_ms: u64) {
             self.clock.0.unix_ms = unix_ms;
+        }
+
+        /// Writes changes.
+        pub(crate) fn write_changes(&mut self, changes: Vec<Change>) {
+            let mut group = Group::default();
+            group.add(changes);
+            self.write(group, &mut drop);
+        }
+
+        /// Returns the number of streams that are to be written or removed.
+        pub(crate) fn pending_streams(&self) -> usize {
+            self.pending.streams()
         }
 
         /// Tries to recover, which has to fail. Returns the wait before the next attempt.

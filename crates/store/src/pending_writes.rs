@@ -4,8 +4,8 @@ use super::row::{notice_bytes, send_bytes};
 use protocol::{
     Moment,
     record::{
-        AcceptedSend, AgentRecord, Change, Ending, NoticeRecord, QuestionRecord, SessionRecord,
-        StreamRecord,
+        AcceptedSend, AgentRecord, Change, Ending, LastNumbers, NoticeRecord, QuestionRecord,
+        SessionRecord, StreamRecord,
     },
 };
 use std::collections::BTreeMap;
@@ -27,6 +27,10 @@ pub(super) struct PendingWrites {
     /// their number.
     notices: BTreeMap<u64, Option<Box<NoticeRecord>>>,
     questions: BTreeMap<Uuid, Option<Box<QuestionRecord>>>,
+    /// The highest numbers of agents and streams in the file, and of a pending message's sender.
+    /// What began after those and ended needs no write.
+    last_agent: u64,
+    last_stream: u64,
 }
 
 /// The changes to a delivery, in the order in which they apply.
@@ -38,6 +42,12 @@ struct PendingDelivery {
 }
 
 impl PendingWrites {
+    /// Notes the highest numbers that are in the file.
+    pub(super) fn note_written(&mut self, last: &LastNumbers) {
+        self.last_agent = self.last_agent.max(last.agent);
+        self.last_stream = self.last_stream.max(last.stream);
+    }
+
     /// Adds a change. A new SEND is left out, since its sender is told that it is refused.
     pub(super) fn push(&mut self, change: Change) {
         match change {
@@ -47,6 +57,7 @@ impl PendingWrites {
                 for delivery in &accepted.deliveries {
                     self.deliveries.remove(&delivery.number);
                 }
+                self.last_agent = self.last_agent.max(accepted.message.sender);
                 self.accepted.insert(accepted.message.number, accepted);
             }
             Change::Attempted { delivery, attempts, failures } => {
@@ -64,17 +75,27 @@ impl PendingWrites {
                 self.agents.insert(agent.number, Some(agent));
             }
             Change::AgentForgotten(agent) => {
-                self.agents.insert(agent, None);
                 self.sessions.remove(&agent);
+                if agent <= self.last_agent {
+                    self.agents.insert(agent, None);
+                } else {
+                    self.agents.remove(&agent);
+                }
             }
             Change::Session(session) => {
                 self.sessions.insert(session.agent, Some(session));
+            }
+            Change::SessionEnded { agent } if agent > self.last_agent => {
+                self.sessions.remove(&agent);
             }
             Change::SessionEnded { agent } => {
                 self.sessions.insert(agent, None);
             }
             Change::Stream(stream) => {
                 self.streams.insert(stream.number, Some(stream));
+            }
+            Change::StreamEnded(stream) if stream > self.last_stream => {
+                self.streams.remove(&stream);
             }
             Change::StreamEnded(stream) => {
                 self.streams.insert(stream, None);
@@ -151,5 +172,16 @@ impl PendingDelivery {
         let ended = self.ended.clone();
         let ended = ended.map(|(ending, unix_ms)| Change::Ended { delivery, ending, unix_ms });
         [redelivered, attempted, ended].into_iter().flatten()
+    }
+}
+
+#[cfg(test)]
+mod inspect {
+    use super::*;
+
+    impl PendingWrites {
+        pub(crate) fn streams(&self) -> usize {
+            self.streams.len()
+        }
     }
 }

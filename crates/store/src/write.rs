@@ -85,7 +85,10 @@ impl<'c> Writer<'c> {
                 self.run("DELETE FROM session WHERE agent = ?", [signed(*agent)])?;
                 self.run("DELETE FROM double WHERE sender = ?", [signed(*agent)])
             }
-            Change::Session(session) => self.replace(&**session),
+            Change::Session(session) => {
+                self.written.last.agent = self.written.last.agent.max(session.agent);
+                self.replace(&**session)
+            }
             Change::SessionEnded { agent } => {
                 self.run("DELETE FROM session WHERE agent = ?", [signed(*agent)])
             }
@@ -124,6 +127,15 @@ impl<'c> Writer<'c> {
             None
         };
         Ok(Undo { message, sender, deliveries: numbers_of(accepted), dedup })
+    }
+
+    /// Removes the agents and streams that only a transaction of unknown outcome can have written:
+    /// those that still exist are among the pending changes.
+    pub(super) fn forget_unconfirmed(&self) -> Result<()> {
+        let last = &self.written.last;
+        self.run("DELETE FROM stream WHERE number > ?", [signed(last.stream)])?;
+        self.run("DELETE FROM session WHERE agent > ?", [signed(last.agent)])?;
+        self.run("DELETE FROM agent WHERE number > ?", [signed(last.agent)])
     }
 
     /// Undoes a SEND, whether or not it is stored.

@@ -47,6 +47,7 @@ impl Oracle {
                 self.dedup.retain(|_, dedup| dedup.sender != *agent);
             }
             Change::Session(session) => {
+                self.last.agent = self.last.agent.max(session.agent);
                 self.sessions.insert(session.agent, (**session).clone());
             }
             Change::SessionEnded { agent } => {

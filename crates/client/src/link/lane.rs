@@ -18,8 +18,9 @@ use std::{
 /// The stack of a thread that reads or writes frames; there are two for each client.
 pub const STACK_BYTES: usize = 256 * 1024;
 
-/// The capacity that an empty lane keeps for its next frames.
-const KEEP_BYTES: usize = 512 * 1024;
+/// The largest capacity of a spare buffer, and the most spare buffers.
+const SPARE_BYTES: usize = 512 * 1024;
+const SPARES_MAX: usize = 16;
 
 /// The most bytes in one hand-over. A slow client's progress is reported in steps of this size.
 const HAND_OVER_BYTES: usize = 256 * 1024;
@@ -34,6 +35,23 @@ pub trait Wire {
     /// # Errors
     /// If there is no writer thread and none can be started.
     fn hand_over(&mut self, bytes: Vec<u8>) -> io::Result<Result<(), Vec<u8>>>;
+}
+
+/// Empty buffers that lanes share: a lane has one only while it has something to write.
+#[derive(Debug, Default)]
+pub struct SpareBuffers(Vec<Vec<u8>>);
+
+impl SpareBuffers {
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < SPARES_MAX && (1..=SPARE_BYTES).contains(&buffer.capacity()) {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
 }
 
 /// The queue of bytes to one client. Dropping the lane ends the writer thread once the thread has
@@ -57,20 +75,28 @@ impl<W: Wire> Lane<W> {
     }
 
     /// The buffer to append frames to; [`flush`](Self::flush) sends them.
-    pub const fn unsent(&mut self) -> &mut Vec<u8> {
+    pub fn unsent(&mut self, spare: &mut SpareBuffers) -> &mut Vec<u8> {
+        if self.unsent.capacity() == 0 {
+            self.unsent = spare.take();
+        }
         &mut self.unsent
+    }
+
+    /// Whether all bytes are written or handed over.
+    pub const fn is_empty(&self) -> bool {
+        self.unsent.is_empty()
     }
 
     /// Writes or hands over what is unsent. Returns the number of bytes that the system took at
     /// once.
-    pub fn flush(&mut self) -> io::Result<usize> {
+    pub fn flush(&mut self, spare: &mut SpareBuffers) -> io::Result<usize> {
         let mut written = 0;
         if self.handed_over == 0 && !self.unsent.is_empty() {
             written = self.wire.write_now(&self.unsent[self.sent..])?;
             self.mark_sent(written);
         }
         if self.unsent.is_empty() {
-            self.unsent.shrink_to(KEEP_BYTES);
+            spare.give(mem::take(&mut self.unsent));
         } else {
             self.hand_over()?;
         }
@@ -110,13 +136,10 @@ impl<W: Wire> Lane<W> {
         }
     }
 
-    /// Handles the writer's report of a written buffer, which is reused for the next frames.
-    pub fn written(&mut self, mut buffer: Vec<u8>) {
+    /// Handles the writer's report of a written buffer.
+    pub fn written(&mut self, buffer: Vec<u8>, spare: &mut SpareBuffers) {
         self.handed_over -= buffer.len();
-        if self.unsent.capacity() == 0 && buffer.capacity() <= KEEP_BYTES {
-            buffer.clear();
-            self.unsent = buffer;
-        }
+        spare.give(buffer);
     }
 }
 
@@ -245,7 +268,7 @@ mod tests {
         if !counts {
             lane.handed_over = 0;
         }
-        lane.flush().unwrap();
+        lane.flush(&mut SpareBuffers::default()).unwrap();
         if !counts {
             lane.handed_over += handed_over;
         }
@@ -269,16 +292,16 @@ mod tests {
         let reader_thread = thread::spawn(move || reading.read_until(total));
         let mut lane = Lane::new(ModelWire { socket: Arc::clone(&socket), writer });
         for frame in frames().chunks(FRAME_BYTES) {
-            lane.unsent().extend_from_slice(frame);
+            lane.unsent(&mut SpareBuffers::default()).extend_from_slice(frame);
             flush(&mut lane, counts);
             while let Ok(buffer) = reports.try_recv() {
-                lane.written(buffer);
+                lane.written(buffer, &mut SpareBuffers::default());
             }
         }
         while !is_idle(&lane) {
             flush(&mut lane, counts);
             if lane.handed_over > 0 {
-                lane.written(reports.recv().unwrap());
+                lane.written(reports.recv().unwrap(), &mut SpareBuffers::default());
             }
             thread::yield_now();
         }
@@ -312,15 +335,15 @@ mod tests {
     fn long_output_is_handed_over_in_ordered_pieces() {
         let mut lane = Lane::new(Stuck::default());
         let all: Vec<u8> = (0..2 * HAND_OVER_BYTES + 5).map(|at| (at / 1000) as u8).collect();
-        lane.unsent().extend_from_slice(&all);
+        lane.unsent(&mut SpareBuffers::default()).extend_from_slice(&all);
         let mut written = Vec::new();
         for bytes in [HAND_OVER_BYTES, HAND_OVER_BYTES, 5] {
-            lane.flush().unwrap();
-            lane.flush().unwrap();
+            lane.flush(&mut SpareBuffers::default()).unwrap();
+            lane.flush(&mut SpareBuffers::default()).unwrap();
             assert_eq!(lane.handed_over, bytes);
             let batch = lane.wire.0.take().unwrap();
             written.extend_from_slice(&batch);
-            lane.written(batch);
+            lane.written(batch, &mut SpareBuffers::default());
         }
         assert!(is_idle(&lane) && written == all);
     }
@@ -328,16 +351,19 @@ mod tests {
     #[test]
     fn unsent_bytes_are_not_moved_for_each_piece() {
         let mut lane = Lane::new(Stuck::default());
-        lane.unsent().extend_from_slice(&vec![7; 8 * HAND_OVER_BYTES]);
-        let address = lane.unsent().as_ptr();
+        lane.unsent(&mut SpareBuffers::default()).extend_from_slice(&vec![7; 8 * HAND_OVER_BYTES]);
+        let address = lane.unsent(&mut SpareBuffers::default()).as_ptr();
         for left in (0..8).rev() {
-            lane.flush().unwrap();
+            lane.flush(&mut SpareBuffers::default()).unwrap();
             // The channel has no room for another piece.
-            lane.flush().unwrap();
+            lane.flush(&mut SpareBuffers::default()).unwrap();
             let batch = lane.wire.0.take().unwrap();
             assert_eq!(batch.len(), HAND_OVER_BYTES);
-            lane.written(batch);
-            assert!(left == 0 || lane.unsent().as_ptr() == address, "copied with {left} left");
+            lane.written(batch, &mut SpareBuffers::default());
+            assert!(
+                left == 0 || lane.unsent(&mut SpareBuffers::default()).as_ptr() == address,
+                "copied with {left} left"
+            );
         }
         assert!(is_idle(&lane));
     }

@@ -12,7 +12,7 @@ use super::{
 use proptest::prelude::*;
 use protocol::{
     code::NackCode,
-    record::{Change, Ending, Image, NoticeRecord},
+    record::{Change, Ending, Image, NoticeRecord, StreamRecord},
 };
 use std::{fs, io};
 
@@ -152,6 +152,22 @@ fn resent_messages_are_stored_although_the_disk_fails_again() {
     assert_eq!(image.messages.into_keys().collect::<Vec<_>>(), [2, 4]);
     assert_eq!(image.deliveries.into_keys().collect::<Vec<_>>(), [3, 6]);
     assert_eq!(image.dedup.into_keys().collect::<Vec<_>>(), [2, 4]);
+}
+
+#[test]
+fn agent_that_is_known_by_a_pending_message_only_is_forgotten() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    let resent = Change::AcceptedAgain(Box::new(world.accepted(4, &[1], None, "hi")));
+    live.faults.set(FAULTS[2]);
+    live.write(vec![resent]);
+    live.write(vec![Change::AgentForgotten(4)]);
+    live.faults.set(None);
+    while live.next() != Report::Health(Ok(())) {}
+    live.end();
+    let image = folder.image();
+    assert_eq!((image.messages.len(), image.dedup.len()), (1, 0));
 }
 
 /// Settings of a store of 128 pages. Each message of these tests takes about one page.
@@ -307,6 +323,32 @@ fn notices_use_the_reserve_of_a_full_store() {
     assert!((1..40).contains(&image.notices.len()), "{} are stored", image.notices.len());
     assert!(!image.deliveries.contains_key(&1));
     assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
+}
+
+#[test]
+fn what_begins_and_ends_while_the_disk_fails_leaves_nothing_to_write() {
+    let stream = |number| {
+        let (topic, reserved) = (None, 1_024);
+        Change::Stream(Box::new(StreamRecord { number, from: 1, to: 2, topic, reserved }))
+    };
+    let folder = Folder::new();
+    let mut store = folder.open().store;
+    store.0.write_changes(vec![stream(1), stream(2)]);
+    for (fault, first) in [(FaultPoint::Commit, 3), (FaultPoint::Committed, 103)] {
+        store.0.faults.set(Some((fault, broken)));
+        store.0.write_changes(vec![stream(first)]);
+        for number in first + 1..first + 90 {
+            store.0.write_changes(vec![stream(number)]);
+            store.0.write_changes(vec![Change::StreamEnded(number)]);
+        }
+        store.0.write_changes(vec![Change::StreamEnded(first), Change::StreamEnded(2)]);
+        assert_eq!(store.0.pending_streams(), 1, "the end of stream 2");
+        store.0.faults.set(None);
+        store.0.write_changes(vec![stream(first + 95)]);
+        store.0.write_changes(vec![Change::StreamEnded(first + 95)]);
+    }
+    drop(store);
+    assert_eq!(folder.image().streams.keys().collect::<Vec<_>>(), [&1]);
 }
 
 #[test]

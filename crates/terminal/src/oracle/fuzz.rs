@@ -314,12 +314,15 @@ impl World {
         self.deliver(id, urgent, 1, body);
     }
 
-    /// Delivers a message another time, as after a lost connection.
+    /// Delivers a message another time, as after it was returned or the connection was lost.
     fn deliver_again(&mut self, which: u8) {
         let id = format!("{:08}-mail", usize::from(which) % (self.messages.len() + 1));
-        if self.messages.of(&id).is_some() {
-            self.deliver(id, false, 2, "again".to_owned());
+        let Some(fate) = self.messages.of(&id) else { return };
+        if fate == Fate::Returned {
+            self.messages.deliver(&id);
+            self.usual.push_back(id.clone());
         }
+        self.deliver(id, false, 2, "again".to_owned());
     }
 
     fn deliver(&mut self, id: String, urgent: bool, attempt: u32, body: String) {
