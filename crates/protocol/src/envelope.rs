@@ -55,7 +55,7 @@ wire_enum! {
         /// A message was refused, or a delivery returned.
         ///
         /// - From the daemon: payload: `ack_id`, `code`, `message`, `to`?, `correlationId`?
-        /// - From a client: payload: `ack_id`, `code`, `message`, `retry_after_ms`?
+        /// - From a client: payload: `ack_id`, `code`?, `message`?, `retry_after_ms`?
         Nack = "NACK",
         /// A request for a sign of life.
         ///

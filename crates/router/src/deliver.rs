@@ -147,9 +147,11 @@ impl Router {
                 let sender = self.mail.message(key).map(|message| message.sent.from);
                 let may_speak = sender.is_none_or(|to| self.forbidden_answer(agent, to).is_none());
                 let name = &self.directory[agent].name;
-                let why = match may_speak {
-                    true => format!("{name} refused it: {:.200}", nack.message),
-                    false => format!("{name} refused it"),
+                let why = match nack.message.trim() {
+                    words if may_speak && !words.is_empty() => {
+                        format!("{name} refused it: {words:.200}")
+                    }
+                    _ => format!("{name} refused it"),
                 };
                 self.ctx.counts.given_back += 1;
                 self.fail(key, NackCode::Refused, why);

@@ -30,6 +30,28 @@ fn sender_gets_half_of_a_queue() {
 }
 
 #[test]
+fn busy_comes_before_the_answers_to_later_frames() {
+    check(expect![[r#"
+        limits queue_messages_max=2 window_bytes=1
+        here: ann bob
+        bob stalls
+        ann> Bob: 1
+            bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
+        ann> Bob: 2
+            ann < BUSY {"ack_id":"a2","queue_depth":1,"retry_after_ms":50}
+        disk holds
+        ann>> Ann: 3
+        ann> Bob: 4
+            ann < BUSY {"ack_id":"a4","queue_depth":1,"retry_after_ms":50}
+        ann says SUBSCRIBE topic=t {}
+        disk keeps
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            ann < DELIVER d2 Ann -> Ann seq 1 requires_ack true {"body":"3"}
+            ann < ACK {"ack_id":"x"}
+    "#]]);
+}
+
+#[test]
 fn empty_queue_accepts_one_message_of_any_size() {
     check(expect![[r#"
         limits queue_bytes_max=600

@@ -157,6 +157,18 @@ fn refusal_is_reported_to_the_sender() {
 }
 
 #[test]
+fn nack_of_a_recipient_needs_no_code() {
+    check(expect![[r#"
+        here: ann bob
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        bob says NACK {"ack_id":"d1"}
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it","to":"Bob"}
+    "#]]);
+}
+
+#[test]
 fn delivery_is_given_up_after_ten_failures() {
     check(expect![[r#"
         here: ann bob

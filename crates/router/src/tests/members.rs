@@ -177,7 +177,7 @@ fn requests() -> Vec<Shape> {
 }
 
 /// Returns values of every kind, and some that are nearly a whole number.
-fn values() -> [Value; 10] {
+fn values() -> [Value; 11] {
     [
         Value::Null,
         json!(true),
@@ -185,6 +185,7 @@ fn values() -> [Value; 10] {
         json!("5"),
         json!(-1),
         json!(1.5),
+        json!(1e3),
         json!(1e30),
         json!(7),
         json!([]),

@@ -161,6 +161,8 @@ fn invalid_send_is_refused_and_uses_no_number() {
             ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: `requires_ack` is not a boolean"}
         ann says SEND to=Bob meta={"ttl_ms":"1"} {}
             ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: `ttl_ms` is not a whole number from 0 to 18446744073709551615, in digits"}
+        ann says SEND to=Bob meta={"ttl_ms":1e3} {}
+            ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: `ttl_ms` is not a whole number from 0 to 18446744073709551615, in digits"}
         ann says SEND to=Bob meta={"sync":7} {}
             ann < NACK {"ack_id":"x","code":"INVALID","message":"SEND: `sync` is not an object"}
         ann says SEND to=Bob meta={"sync":{"timeoutMs":5}} {}
@@ -178,7 +180,7 @@ fn invalid_send_is_refused_and_uses_no_number() {
             ann < NACK {"ack_id":"x","code":"INVALID","message":"@relay answers with a DELIVER: ask it without `sync`"}
         ann says SEND to=-x {}
             ann < NACK {"ack_id":"x","code":"INVALID","message":"\"-x\" is nobody's name: a name begins and ends with a letter or a digit"}
-        ann says SEND to=Bob meta={"other":[1,2]} {"n":2}
+        ann says SEND to=Bob meta={"other":[1,2],"importance":"high","replyTo":7} {"n":2}
             bob < DELIVER d3 Ann -> Bob seq 2 {"n":2}
     "#]]);
 }

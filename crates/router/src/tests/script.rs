@@ -13,7 +13,8 @@
 //!                                   After a crash, she proves to be the owner's, so that she
 //!                                   does not wait, unless the JSON has `auth`
 //! op joins                          joins as an operator, with the operator's key
-//! ann says TYPE [HEADER] {PAYLOAD}  sends any envelope; HEADER is `key=value …`
+//! ann says TYPE [HEADER] {PAYLOAD}  sends any envelope, with ids as in the transcript; HEADER is
+//!                                   `key=value …`
 //! ann asks BODY [DATA]              sends a request to @relay, with ids as in the transcript
 //! ann raw BYTES                     sends these bytes as a frame
 //! ann> bob #topic 60ms: text        SEND at most once; `*` is everyone, only the text is required
@@ -345,14 +346,12 @@ impl World {
                 let (kind, header) =
                     head.trim().split_once(' ').unwrap_or_else(|| (head.trim(), ""));
                 let kind = Kind::parse(kind).expect("a type");
-                self.say(client, kind, "x", header, payload);
+                let payload = self.with_ids(payload);
+                self.say(client, kind, "x", header, &payload);
             }
             "asks" => {
                 let (body, data) = rest.split_once(' ').unwrap_or((rest, "{}"));
-                let mut data = data.to_owned();
-                for (id, short) in &self.ids {
-                    data = data.replace(&format!("\"{short}\""), &format!("\"{id}\""));
-                }
+                let data = self.with_ids(data);
                 let payload = format!(r#"{{"kind":"request","body":"{body}","data":{data}}}"#);
                 self.say(client, Kind::Send, "q", "to=@relay", &payload);
             }
@@ -733,6 +732,13 @@ impl World {
     fn short_id(&mut self, id: &str) -> String {
         let next = format!("d{}", self.ids.len() + 1);
         self.ids.entry(id.to_owned()).or_insert(next).clone()
+    }
+
+    /// Returns JSON with the ids of the router instead of those of the transcript.
+    fn with_ids(&self, json: &str) -> String {
+        self.ids.iter().fold(json.to_owned(), |json, (id, short)| {
+            json.replace(&format!("\"{short}\""), &format!("\"{id}\""))
+        })
     }
 
     fn real_id(&self, short: &str) -> String {
