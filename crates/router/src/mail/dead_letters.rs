@@ -2,7 +2,7 @@
 
 use crate::accounts::{Holders, size_class};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// The most dead letters that are remembered. Beyond it, the oldest one of a sender that has about
@@ -19,12 +19,14 @@ pub(super) struct DeadLetters {
     senders: Holders<u64>,
     /// The number of letters in all lists.
     listed: usize,
+    /// The place of the next letter.
+    next: u64,
 }
 
-/// A sender's letters, the oldest first.
+/// A sender's letters by their places, the oldest first.
 #[derive(Debug, Default)]
 struct Letters {
-    ids: VecDeque<Uuid>,
+    ids: BTreeMap<u64, Uuid>,
     /// The size class in which the letters are listed.
     class: usize,
 }
@@ -34,27 +36,33 @@ struct Letter {
     /// The numbers of the delivery and of its recipient.
     delivery: u64,
     to: u64,
+    /// The sender's number, and the place in its list.
+    sender: u64,
+    place: u64,
     /// Whether the letter was acknowledged. The store may not have recorded that yet.
     is_acknowledged: bool,
 }
 
 impl DeadLetters {
     pub(super) fn add(&mut self, id: Uuid, delivery: u64, to: u64, sender: u64) {
-        let letter = Letter { delivery, to, is_acknowledged: false };
-        if self.by_id.insert(id, letter).is_none() {
-            self.change(sender, |ids| ids.push_back(id));
-        }
+        self.remove(id);
+        let place = self.next;
+        self.next += 1;
+        self.by_id.insert(id, Letter { delivery, to, sender, place, is_acknowledged: false });
+        self.change(sender, |ids| {
+            ids.insert(place, id);
+        });
         while self.listed > LETTERS_MAX
             && let Some((_, sender)) = self.senders.largest()
         {
             let mut oldest = None;
-            self.change(sender, |ids| oldest = ids.pop_front());
-            self.by_id.remove(&oldest.unwrap_or_default());
+            self.change(sender, |ids| oldest = ids.pop_first());
+            self.by_id.remove(&oldest.unwrap_or_default().1);
         }
     }
 
     /// Changes a sender's list.
-    fn change(&mut self, sender: u64, change: impl FnOnce(&mut VecDeque<Uuid>)) {
+    fn change(&mut self, sender: u64, change: impl FnOnce(&mut BTreeMap<u64, Uuid>)) {
         let letters = self.by_sender.entry(sender).or_default();
         self.listed -= letters.ids.len();
         change(&mut letters.ids);
@@ -82,7 +90,11 @@ impl DeadLetters {
 
     /// Removes a letter that is redelivered.
     pub(super) fn remove(&mut self, id: Uuid) {
-        self.by_id.remove(&id);
+        if let Some(Letter { sender, place, .. }) = self.by_id.remove(&id) {
+            self.change(sender, |ids| {
+                ids.remove(&place);
+            });
+        }
     }
 }
 
@@ -113,5 +125,17 @@ mod tests {
         assert_eq!(dead.acknowledge(Uuid::from_u128(1), 1), None);
         assert_eq!(dead.acknowledge(Uuid::from_u128(2), 1), Some(2));
         assert_eq!(dead.by_id.len(), LETTERS_MAX);
+    }
+
+    #[test]
+    fn redelivered_letter_that_dies_again_is_listed_once() {
+        let mut dead = DeadLetters::default();
+        dead.add(Uuid::from_u128(2), 2, 1, 7);
+        for _ in 0..LETTERS_MAX {
+            dead.remove(Uuid::from_u128(1));
+            dead.add(Uuid::from_u128(1), 1, 1, 7);
+        }
+        assert_eq!(dead.listed, 2);
+        assert_eq!(dead.acknowledge(Uuid::from_u128(2), 1), Some(2));
     }
 }
