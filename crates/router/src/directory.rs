@@ -7,6 +7,6 @@ mod sessions;
 mod subscriptions;
 mod table;
 
-pub(super) use agent::Agent;
+pub(super) use agent::{Agent, CompanionKey};
 pub(super) use subscriptions::bytes_of;
 pub(super) use table::Directory;

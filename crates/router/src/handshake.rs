@@ -4,6 +4,7 @@ use super::{
     Router,
     accounts::{Class, Principal},
     connections::{Applicant, Membership},
+    directory::CompanionKey,
     interface::{ClientId, Output},
     keys::AgentKey,
     sender::SenderAuth,
@@ -319,10 +320,9 @@ impl Router {
         let Some(agent) = self.directory.find(name.as_str()) else {
             return refused(format!("no agent {name} was ever here, so it has no companion"));
         };
-        let known = &self.directory[agent];
-        let is_right = match (known.client, &known.companion_key) {
-            (None, None) => true,
-            (_, stated) => stated.is_some_and(|stated| hashes_equal(&stated, &key)),
+        let is_right = match self.directory[agent].companion_key {
+            CompanionKey::Unknown => true,
+            CompanionKey::Stated(stated) => stated.is_some_and(|it| hashes_equal(&it, &key)),
         };
         if !is_right {
             return refused(format!("{name} stated another key for its companions, or none"));

@@ -25,7 +25,9 @@ mod table;
 pub(super) use dedup::SendState;
 #[cfg(test)]
 pub(super) use mailbox::Mailbox;
-pub(super) use message::{HEAD_BYTES_MAX, Message, QueueState, Reliable, UnreadNotice};
+pub(super) use message::{
+    HEAD_BYTES_MAX, Message, QueueState, RECORD_BYTES, Reliable, UnreadNotice,
+};
 pub(super) use outbox::Load;
 pub(super) use sent::Sent;
 #[cfg(test)]

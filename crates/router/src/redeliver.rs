@@ -4,7 +4,7 @@
 use super::{
     Router,
     keys::{AgentKey, StreamKey},
-    mail::{HEAD_BYTES_MAX, Sent},
+    mail::{HEAD_BYTES_MAX, RECORD_BYTES, Sent},
     send_digest::SendDigest,
     send_request::Refusal,
     sender::SenderAuth,
@@ -62,15 +62,9 @@ impl Router {
         };
         let shared = Shared::read(&row.message.shared);
         let (stream, from) = self.stream_of(row, to, shared.as_ref())?;
-        let has_room = self.mail.has_room(&self.ctx, to, from, bytes)
-            && self.has_memory_for(from, bytes)
-            && self.ctx.has_share_of_mail(from, bytes);
-        if !has_room {
+        if let Some(why) = self.lack_of_room(to, from, bytes) {
             self.mail.close_if_over(&mut self.ctx, stream);
-            let waiting = self.mail.queued(to).0;
-            let message =
-                format!("{name} has no room: {waiting} messages are in its queue; try again later");
-            return Err((NackCode::Limit, message));
+            return Err((NackCode::Limit, why));
         }
         let meta = stated_meta(shared.as_ref());
         let limits = &self.ctx.limits;
@@ -87,6 +81,19 @@ impl Router {
         self.notify_redelivered(delivery.id);
         self.pump(to);
         Ok(())
+    }
+
+    /// Returns why there is no room for a message, if there is none.
+    fn lack_of_room(&mut self, to: AgentKey, from: AgentKey, bytes: usize) -> Option<String> {
+        if !self.mail.has_room(&self.ctx, to, from, bytes) {
+            let (name, waiting) = (&self.directory[to].name, self.mail.queued(to).0);
+            let words = format!("{waiting} messages are in its queue; try again later");
+            return Some(format!("{name} has no room: {words}"));
+        }
+        let has_shares = self.has_memory_for(from, bytes + RECORD_BYTES)
+            && self.ctx.has_share_of_mail(from, bytes);
+        let why = "mail of its sender has used up the sender's share; try again later";
+        (!has_shares).then(|| why.to_owned())
     }
 
     /// Returns the stream on which a dead letter is redelivered, and the stream's sender. A stream

@@ -5,7 +5,7 @@ use super::{
     frame::Frame,
     interface::ClientId,
     keys::{AgentKey, MessageKey, StreamKey},
-    mail::{HEAD_BYTES_MAX, QueueState, Reliable, SendState, Sent, UnreadNotice},
+    mail::{HEAD_BYTES_MAX, QueueState, RECORD_BYTES, Reliable, SendState, Sent, UnreadNotice},
     persist::{Reach, Recorded, acceptance_of},
     questions,
     send_digest::SendDigest,
@@ -417,7 +417,7 @@ impl Router {
             let message = format!("no more than {most} questions of one name may wait for answers");
             return Verdict::Refuse(NackCode::Limit, message);
         }
-        let bytes = send.bytes + send.asks.as_ref().map_or(0, questions::bytes_of);
+        let bytes = send.bytes + RECORD_BYTES + send.asks.as_ref().map_or(0, questions::bytes_of);
         if !self.mail.has_room(&self.ctx, to, send.from, send.bytes)
             || !self.has_memory_for(send.from, bytes)
             || send.requires_ack && !self.ctx.has_share_of_mail(send.from, send.bytes)

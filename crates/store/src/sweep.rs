@@ -309,7 +309,10 @@ impl Sweep {
             let missing = (used + needed + reserve - pages) * PAGE_BYTES;
             // Rows come into the history only while the file has pages for them.
             let has_moved = used + MOVE_PAGES <= pages && self.move_some(connection, now)?;
-            if !self.delete_oldest(connection, missing)? && !has_moved {
+            if !self.delete_oldest(connection, missing)?
+                && !has_moved
+                && !self.delete_ended(connection)?
+            {
                 return Ok(false);
             }
         }
@@ -471,6 +474,27 @@ impl Sweep {
         self.has_deleted = true;
         delete(connection, &oldest)?;
         Ok(!oldest.is_empty())
+    }
+
+    /// Deletes some ended deliveries for which the history has no space. Returns false if there are
+    /// none.
+    fn delete_ended(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
+        let Some(ended) = self.take_ended(connection)? else { return Ok(false) };
+        let transaction = connection.transaction()?;
+        for delivery in ended {
+            let message: Option<i64> = transaction
+                .prepare_cached(
+                    "DELETE FROM delivery WHERE number = ? AND ending <> 0 RETURNING message",
+                )?
+                .query_map([signed(delivery)], |row| row.get(0))?
+                .next()
+                .transpose()?;
+            if let Some(message) = message {
+                write::release(&transaction, message.cast_unsigned(), 0, 1)?;
+            }
+        }
+        transaction.commit()?;
+        Ok(true)
     }
 }
 

@@ -21,13 +21,20 @@ pub(crate) struct Agent {
     pub(crate) is_expected: bool,
     /// The moment at which the name is forgotten, while the agent is away.
     pub(crate) forget_at: Option<Moment>,
-    /// The hash of the companion key that the agent's last HELLO stated; `None` if it stated none,
-    /// or has not been here since the daemon started.
-    pub(crate) companion_key: Option<Hash>,
+    pub(crate) companion_key: CompanionKey,
     /// The hash of a guest's key, by which it is known when it returns.
     pub(crate) guest_key: Option<Hash>,
     /// Whether the store has the agent. It has a guest only if that sent a message at least once.
     pub(crate) is_recorded: bool,
+}
+
+/// What an agent stated about its companions when it came last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CompanionKey {
+    /// It has not been here since the daemon started.
+    Unknown,
+    /// The hash of their key, if it has any. RESUME as the first frame states none.
+    Stated(Option<Hash>),
 }
 
 impl Agent {

@@ -1,6 +1,10 @@
 //! The table of known agents, by key and by name.
 
-use super::{agent::Agent, session::Session, subscriptions::Subscriptions};
+use super::{
+    agent::{Agent, CompanionKey},
+    session::Session,
+    subscriptions::Subscriptions,
+};
 use crate::{
     context::Context,
     hash::{HashKey, KeyedMap},
@@ -89,7 +93,7 @@ impl Directory {
             since_unix_ms: 0,
             is_expected: false,
             forget_at: None,
-            companion_key: None,
+            companion_key: CompanionKey::Unknown,
             guest_key: None,
             is_recorded: false,
         }));
@@ -159,7 +163,7 @@ impl Directory {
     ) {
         let arrived = &mut self.agents[agent.0];
         arrived.name = name;
-        arrived.companion_key = companion_key;
+        arrived.companion_key = CompanionKey::Stated(companion_key);
         arrived.client = Some(client);
         arrived.is_expected = false;
         arrived.since_unix_ms = ctx.now.unix_ms;

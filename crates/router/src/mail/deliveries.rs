@@ -41,8 +41,8 @@ impl Mail {
         from: AgentKey,
         bytes: usize,
     ) -> bool {
-        let payer = ctx.accounts.listed_as(from);
-        let has_room = self.mailboxes[to.0].outbox.has_room(&ctx.limits, payer, bytes);
+        let (outbox, listed) = (&self.mailboxes[to.0].outbox, ctx.accounts.listed_as(from));
+        let has_room = outbox.has_room(&ctx.limits, from, listed, bytes);
         ctx.planted.has_room(has_room)
     }
 

@@ -18,6 +18,9 @@ use uuid::Uuid;
 /// The longest head of a DELIVER: the part that is not shared, with every number at its longest.
 pub(crate) const HEAD_BYTES_MAX: usize = 512;
 
+/// The memory that a message takes besides its text: itself, and its places in the tables.
+pub(crate) const RECORD_BYTES: usize = 512;
+
 /// The longest shared part that is copied into each frame. For short parts, copying costs less than
 /// counting references.
 const COPIED_BYTES_MAX: usize = 2048;
@@ -49,6 +52,11 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    /// The bytes that count in the memory.
+    pub(crate) const fn memory_bytes(&self) -> usize {
+        self.bytes + RECORD_BYTES
+    }
+
     pub(crate) fn reliable(&self) -> Option<&Reliable> {
         self.reliable.as_deref()
     }

@@ -5,7 +5,7 @@
 //! yet. The messages themselves are in their streams; the outbox only knows which stream's turn it
 //! is.
 
-use super::report_counts::ReportCounts;
+use super::{message::RECORD_BYTES, report_counts::ReportCounts};
 use crate::{
     accounts::nameless,
     keys::{AgentKey, StreamKey},
@@ -22,6 +22,11 @@ pub(crate) struct Load {
 }
 
 impl Load {
+    /// The bytes that count in the memory.
+    pub(crate) const fn memory_bytes(self) -> usize {
+        self.bytes + self.messages * RECORD_BYTES
+    }
+
     pub(crate) const fn add(&mut self, bytes: usize) {
         self.messages += 1;
         self.bytes += bytes;
@@ -67,24 +72,32 @@ impl Outbox {
         self.total
     }
 
-    /// Whether the queue has room for another message of a sender, listed as `payer`. An empty
-    /// queue has room for any message. A sender may use at most half of the queue.
-    pub(super) fn has_room(&self, limits: &Limits, payer: AgentKey, bytes: usize) -> bool {
+    /// Whether the queue has room for another message of a sender, which the accounts list as
+    /// `listed`. An empty queue has room for any message. A sender may use at most half of the
+    /// queue.
+    pub(super) fn has_room(
+        &self,
+        limits: &Limits,
+        from: AgentKey,
+        listed: AgentKey,
+        bytes: usize,
+    ) -> bool {
         if self.total.messages == 0 {
             return true;
         }
-        let share = self.shares.get(&payer).copied().unwrap_or_default();
+        let share = self.shares.get(&self.payer(from, listed)).copied().unwrap_or_default();
         let (messages, most) = (limits.queue_messages_max, limits.queue_bytes_max);
         self.total.fits(bytes, messages, most) && share.fits(bytes, messages / 2, most / 2)
     }
 
-    pub(super) fn charge(&mut self, payer: AgentKey, bytes: usize) {
+    pub(super) fn charge(&mut self, from: AgentKey, listed: AgentKey, bytes: usize) {
+        let payer = self.payer(from, listed);
         self.total.add(bytes);
         self.shares.entry(payer).or_default().add(bytes);
     }
 
     pub(super) fn release(&mut self, from: AgentKey, load: Load) {
-        let payer = self.payer(from);
+        let payer = self.payer(from, nameless());
         self.total.subtract(load);
         let share = self.shares.get_mut(&payer).expect("only charged bytes are released");
         share.subtract(load);
@@ -93,10 +106,10 @@ impl Outbox {
         }
     }
 
-    /// Returns the key that a sender was charged as. One whose name was forgotten since is still
-    /// listed as itself.
-    fn payer(&self, from: AgentKey) -> AgentKey {
-        if self.shares.contains_key(&from) { from } else { nameless() }
+    /// Returns the key that a sender is charged as. One whose name was forgotten since stays itself
+    /// while the queue has messages of it.
+    fn payer(&self, from: AgentKey, listed: AgentKey) -> AgentKey {
+        if self.shares.contains_key(&from) { from } else { listed }
     }
 
     /// Returns the part of each sender in the total.
@@ -150,7 +163,7 @@ mod inspect {
 
         /// Returns the key that a sender was charged as.
         pub(crate) fn payer_of(&self, from: AgentKey) -> AgentKey {
-            self.payer(from)
+            self.payer(from, nameless())
         }
     }
 }

@@ -26,11 +26,11 @@ impl Mail {
         let Some(mailbox) = mailbox else {
             return self.note_gone(message.stream, message.seq);
         };
-        ctx.memory.charge_replay(message.bytes);
+        ctx.memory.charge_replay(message.memory_bytes());
         let agent = message.to;
         mailbox.replay.put(message);
         while let Some(oldest) = mailbox.replay.pop_beyond(messages_max, bytes_max) {
-            ctx.memory.release_replay(oldest.bytes);
+            ctx.memory.release_replay(oldest.memory_bytes());
             note_gone(&mut self.streams, oldest.stream, oldest.seq);
         }
         mailbox.replay.list(agent, &mut self.replays);
@@ -57,7 +57,7 @@ impl Mail {
     pub(crate) fn drop_replay(&mut self, ctx: &mut Context, agent: AgentKey) {
         let Some(mailbox) = self.mailboxes.get_mut(agent.0) else { return };
         while let Some(message) = mailbox.replay.pop_beyond(0, 0) {
-            ctx.memory.release_replay(message.bytes);
+            ctx.memory.release_replay(message.memory_bytes());
             note_gone(&mut self.streams, message.stream, message.seq);
         }
         mailbox.replay.list(agent, &mut self.replays);
@@ -73,7 +73,7 @@ impl Mail {
         let replay = &mut self.mailboxes.get_mut(agent.0)?.replay;
         let message = replay.take(order, &self.streams)?;
         replay.list(agent, &mut self.replays);
-        ctx.memory.release_replay(message.bytes);
+        ctx.memory.release_replay(message.memory_bytes());
         Some(message)
     }
 

@@ -3,7 +3,7 @@
 use super::{
     dead_letters::DeadLetters,
     mailbox::Mailbox,
-    message::{Message, QueueState, UnreadNotice},
+    message::{Message, QueueState, RECORD_BYTES, UnreadNotice},
     messages::Messages,
     outbox::{Load, Turn},
     stream::{Stream, Streams},
@@ -59,7 +59,7 @@ impl Mail {
     pub(crate) fn insert(&mut self, ctx: &mut Context, mut message: Message) -> MessageKey {
         let Message { id, to, stream, seq, order, bytes, expires, .. } = message;
         if message.is_replay {
-            ctx.charge_memory(to, bytes);
+            ctx.charge_memory(to, message.memory_bytes());
         } else {
             self.charge(ctx, to, message.sent.from, bytes);
         }
@@ -119,15 +119,15 @@ impl Mail {
             recipient.index(message.reliable().is_some()).remove(&message.order);
         }
         if message.is_replay {
-            ctx.release_memory(message.to, message.bytes);
+            ctx.release_memory(message.to, message.memory_bytes());
         }
         Some(message)
     }
 
     /// Charges an agent's queue, and the sender's share of the memory, for a message.
     pub(crate) fn charge(&mut self, ctx: &mut Context, to: AgentKey, from: AgentKey, bytes: usize) {
-        self.mailboxes[to.0].outbox.charge(ctx.accounts.listed_as(from), bytes);
-        ctx.charge_memory(from, bytes);
+        self.mailboxes[to.0].outbox.charge(from, ctx.accounts.listed_as(from), bytes);
+        ctx.charge_memory(from, bytes + RECORD_BYTES);
     }
 
     /// Releases an agent's queue from the charge for a message, unless the agent is forgotten.
@@ -153,7 +153,7 @@ impl Mail {
             && let Some(mailbox) = self.mailboxes.get_mut(to.0)
         {
             mailbox.outbox.release(from, load);
-            ctx.release_memory(from, load.bytes);
+            ctx.release_memory(from, load.memory_bytes());
         }
     }
 
@@ -257,7 +257,7 @@ impl Mail {
         // Only unwritten frames of a connection that has not ended can still be charged here.
         ctx.release_memory(agent, mailbox.dedup.left_bytes());
         for (from, load) in mailbox.outbox.shares() {
-            ctx.release_memory(from, load.bytes);
+            ctx.release_memory(from, load.memory_bytes());
         }
         ctx.accounts.close(agent);
         self.dedup_entries -= mailbox.dedup.len();

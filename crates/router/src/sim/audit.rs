@@ -10,7 +10,7 @@ use crate::{
     connections::{Client, Content, Stage},
     directory::bytes_of,
     keys::AgentKey,
-    mail::{Load, Mailbox, Message, QueueState, Stream},
+    mail::{Load, Mailbox, Message, QueueState, RECORD_BYTES, Stream},
     oracle::{Checked, ensure},
 };
 use protocol::{name::OPERATOR, relay::Reported};
@@ -129,7 +129,7 @@ impl Router {
             ensure(count <= self.ctx.limits.replay_messages_max, || {
                 format!("a replay buffer has {count} messages")
             })?;
-            replay += bytes;
+            replay += bytes + count * RECORD_BYTES;
         }
         let listed =
             self.mail.all_mailboxes().map(|(agent, mailbox)| (agent, mailbox.replay.bytes()));
@@ -164,7 +164,7 @@ impl Router {
         for message in queued {
             add(message.to, message.sent.from, message.bytes);
         }
-        let mut inside: usize = again.iter().map(|message| message.bytes).sum();
+        let mut inside: usize = again.iter().map(|message| message.memory_bytes()).sum();
         let charged = self.questions.charged().chain(self.notices.charged());
         inside += charged.map(|(_, bytes)| bytes).sum::<usize>();
         inside += self.ctx.accounts.total(Class::Subscriptions);
@@ -196,7 +196,7 @@ impl Router {
             ensure(is_half || load.messages == 1, || {
                 format!("one sender has {load:?} in a queue")
             })?;
-            inside += load.bytes;
+            inside += load.memory_bytes();
         }
         let queued: usize = mailboxes.values().map(|mailbox| mailbox.outbox.total().messages).sum();
         let there: usize = loads.values().map(|load| load.messages).sum();
@@ -231,7 +231,7 @@ impl Router {
         }
         for message in self.mail.all_messages() {
             let payer = if message.is_replay { message.to } else { message.sent.from };
-            add(Class::Memory, payer, message.bytes);
+            add(Class::Memory, payer, message.memory_bytes());
             if message.reliable().is_some() {
                 add(Class::Mail, payer, message.bytes);
             }
@@ -245,7 +245,7 @@ impl Router {
             }
             for handed in client.window.frames() {
                 if let Content::AtMostOnce { sent, charged, .. } = &handed.content {
-                    add(Class::Memory, sent.from, *charged);
+                    add(Class::Memory, sent.from, *charged + RECORD_BYTES);
                 }
             }
         }

@@ -153,7 +153,7 @@ fn broadcast_without_free_recipient_is_not_accepted() {
 #[test]
 fn memory_is_bounded_over_all_queues() {
     check(expect![[r#"
-        limits memory_bytes_max=4000
+        limits memory_bytes_max=6300
         here: ann bob
         outside 1000
         bob stalls
@@ -166,7 +166,7 @@ fn memory_is_bounded_over_all_queues() {
         bob reads
         ann> Bob: 4
             bob < DELIVER d3 Ann -> Bob seq 3 {"body":"4"}
-        outside 3500
+        outside 5800
         ann>> Bob: 5
             ann < BUSY {"ack_id":"a5","queue_depth":0,"retry_after_ms":50}
         outside 0

@@ -134,7 +134,7 @@ fn rate_limit_stops_two_agents_that_answer_each_other() {
         ann> Bob: 4
             bob < DELIVER d5 Ann -> Bob seq 3 {"body":"4"}
         ann asks status
-            ann < DELIVER d6 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":5,"expired":0,"gave_up":0,"given_back":0,"refused":4,"taken":5},"guests":0,"memory_bytes":585,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":3,"too_often":{"at":1030999,"from":"Ann","refused":3,"to":"Bob"},"uptime_ms":30000,"version":"0.1.0"},"kind":"response"}
+            ann < DELIVER d6 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":5,"expired":0,"gave_up":0,"given_back":0,"refused":4,"taken":5},"guests":0,"memory_bytes":1097,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":3,"too_often":{"at":1030999,"from":"Ann","refused":3,"to":"Bob"},"uptime_ms":30000,"version":"0.1.0"},"kind":"response"}
     "#]]);
 }
 

@@ -311,6 +311,31 @@ fn redelivered_dead_letter_of_a_gone_guest_ends_its_stream() {
 }
 
 #[test]
+fn redelivered_dead_letter_of_a_forgotten_name_leaves_the_queue_as_it_came() {
+    check(expect![[r#"
+        here: ann bob op
+        bob>> Ann: 1
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 Bob -> Ann seq 1 requires_ack true {"body":"1"}
+        bob>> Ann: a longer one
+            bob < ACK {"ack_id":"b2","durability":"disk","state":"accepted"}
+            ann < DELIVER d2 Bob -> Ann seq 2 requires_ack true {"body":"a longer one"}
+        ann nacks d2
+            bob < NACK {"ack_id":"b2","code":"REFUSED","message":"Ann refused it: no","to":"Ann"}
+        bob goes
+        op asks forget {"name":"Bob"}
+            op < DELIVER d3 @relay -> @operator seq 1 {"body":"forget","data":{},"kind":"response"}
+        op asks redeliver {"id":"b2"}
+            ann < DELIVER d2 Bob -> Ann seq 2 requires_ack true {"body":"a longer one"}
+            op < DELIVER d4 @relay -> @operator seq 2 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+        ann acks d2
+        ann acks d1
+        op asks status
+            op < DELIVER d5 @relay -> @operator seq 3 {"body":"status","data":{"agents_here":1,"agents_known":1,"connections":2,"counts":{"acknowledged":2,"busy":0,"delivered":3,"expired":0,"gave_up":0,"given_back":1,"refused":0,"taken":2},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":0,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+    "#]]);
+}
+
+#[test]
 fn redelivery_needs_its_recipient_and_space() {
     check(expect![[r#"
         limits queue_messages_max=2

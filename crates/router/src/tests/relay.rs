@@ -15,10 +15,10 @@ fn status_shows_counts_and_limits() {
         ann>> Bob: waits
             ann < ACK {"ack_id":"a1","away":true,"durability":"disk","state":"accepted"}
         ann says SEND id=q to=@relay {"kind":"request","body":"status"}
-            ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            ann < DELIVER d1 @relay -> Ann seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":1101,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         gus says SEND id=r to=@RELAY meta={"requires_ack":true} {"kind":"request","body":"status"}
             gus < ACK {"ack_id":"r","state":"accepted"}
-            gus < DELIVER d2 @relay -> @guest-ef842070 seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":589,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            gus < DELIVER d2 @relay -> @guest-ef842070 seq 1 {"body":"status","data":{"agents_here":1,"agents_known":2,"connections":2,"counts":{"acknowledged":0,"busy":0,"delivered":0,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":1,"memory_bytes":1101,"memory_bytes_max":536870912,"messages":1,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
     "#]]);
 }
 
@@ -367,7 +367,7 @@ fn taps_and_counters_show_only_what_the_store_keeps() {
             ann < ACK {"ack_id":"a4","durability":"disk","recipients":1,"state":"accepted"}
             bob < DELIVER d5 Ann -> Bob seq 4 originalTo "*" requires_ack true {"body":"kept, too"}
         op asks status
-            op < DELIVER d6 @relay -> @operator seq 4 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":2},"guests":0,"memory_bytes":1181,"memory_bytes_max":536870912,"messages":2,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op < DELIVER d6 @relay -> @operator seq 4 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":2},"guests":0,"memory_bytes":2205,"memory_bytes_max":536870912,"messages":2,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
     "#]]);
 }
 

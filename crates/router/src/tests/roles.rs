@@ -48,7 +48,7 @@ fn operators_share_a_name_and_get_their_own_answers() {
         op asks agents
             op < DELIVER d4 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":true,"in_flight":1,"name":"Ann","queued":1,"queued_bytes":607,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
         op asks status
-            op < DELIVER d5 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":1,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":3,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":5},"guests":0,"mailbox":1,"memory_bytes":1193,"memory_bytes_max":536870912,"messages":2,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op < DELIVER d5 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":1,"agents_known":1,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":3,"expired":0,"gave_up":0,"given_back":0,"refused":2,"taken":5},"guests":0,"mailbox":1,"memory_bytes":2217,"memory_bytes_max":536870912,"messages":2,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         wait 50
             op < NACK {"ack_id":"o2","code":"EXPIRED","message":"its time to live ran out","to":"Ann"}
         op goes
@@ -180,6 +180,13 @@ fn companion_without_the_key_of_its_agent_is_refused() {
         f joins {"agent":"@operator","mode":"companion","companion_key":"k"}
             f < ERROR {"code":"INVALID_NAME","fatal":true,"message":"\"@operator\": a name is made of the letters A-Z and a-z, digits, '.', '_' and '-'","ref":"h"}
             f close Fault(InvalidName)
+        bob goes
+        g joins {"agent":"Bob","mode":"companion","companion_key":"k"}
+            g < ERROR {"code":"UNAUTHORIZED","fatal":true,"message":"Bob stated another key for its companions, or none","ref":"h"}
+            g close Fault(Unauthorized)
+        crash
+        i joins {"agent":"Bob","mode":"companion","companion_key":"k"}
+            i < WELCOME {"agent":"Bob","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
     "#]]);
 }
 

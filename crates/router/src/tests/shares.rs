@@ -87,7 +87,7 @@ fn sender_that_fills_streams_with_mail_leaves_room_for_others() {
 #[test]
 fn sender_with_mail_for_absent_agents_leaves_memory_to_others() {
     check(expect![[r#"
-        limits memory_bytes_max=9142
+        limits memory_bytes_max=12800
         here: ann bob cid dan
         dan goes
         cid goes
@@ -127,7 +127,7 @@ fn sender_with_mail_for_absent_agents_leaves_memory_to_others() {
 #[test]
 fn lone_sender_may_fill_half_of_the_memory_and_send_one_message_of_any_size() {
     check(expect![[r#"
-        limits memory_bytes_max=4571
+        limits memory_bytes_max=7000
         here: ann bob
         bob goes
         ann>> Bob: x*400
@@ -148,7 +148,7 @@ fn lone_sender_may_fill_half_of_the_memory_and_send_one_message_of_any_size() {
         ann>> Bob: refused
             ann < BUSY {"ack_id":"a5","queue_depth":1,"retry_after_ms":50}
         bob acks d3
-        ann>> Bob: x*4000
+        ann>> Bob: x*6000
             ann < BUSY {"ack_id":"a6","queue_depth":0,"retry_after_ms":50}
     "#]]);
 }
@@ -156,7 +156,7 @@ fn lone_sender_may_fill_half_of_the_memory_and_send_one_message_of_any_size() {
 #[test]
 fn open_questions_count_in_the_share_of_their_sender() {
     check(expect![[r#"
-        limits memory_bytes_max=4571
+        limits memory_bytes_max=6016
         here: ann bob cid
         ann says SEND to=Bob meta={"sync":{"correlationId":"c*250"}} {"body":"1"}
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
@@ -301,12 +301,12 @@ fn recipients_left_by_broadcasts_count_in_the_share_of_their_sender() {
         ann> Bob: 1
             bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
         op asks status
-            op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":548,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":1060,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         ann> *: 2
             ann < BUSY {"ack_id":"a2","busy":["Bob"],"queue_depth":1,"retry_after_ms":50}
             cid < DELIVER d3 Ann -> Cid seq 1 originalTo "*" {"body":"2"}
         op asks status
-            op < DELIVER d4 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":1,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":556,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op < DELIVER d4 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":1,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":1068,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         bob reads
         ann again
             bob < DELIVER d5 Ann -> Bob seq 2 originalTo "*" {"body":"2"}

@@ -211,6 +211,26 @@ fn full_store_refuses_messages_and_stores_endings() {
 }
 
 #[test]
+fn store_above_a_lowered_limit_takes_messages_again_once_its_own_have_ended() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let live = RunningStore::start(folder.open().store);
+    let body = "x".repeat(3_000);
+    let message =
+        |world: &mut World| Change::Accepted(Box::new(world.accepted(1, &[2], None, &body)));
+    let changes = (0..200).map(|_| message(&mut world)).collect();
+    assert_eq!(live.write(changes).0, Report::Persisted(200));
+    live.end();
+    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    assert!(matches!(live.write(vec![message(&mut world)]).0, Report::Refused { .. }));
+    let ended =
+        |delivery| Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+    live.write((1..=200).map(ended).collect());
+    assert_eq!(live.write(vec![message(&mut world)]).0, Report::Persisted(1));
+    live.end();
+}
+
+#[test]
 fn messages_accepted_before_are_stored_in_a_full_store() {
     let folder = Folder::new();
     let mut world = World::default();
