@@ -292,6 +292,13 @@ fn command_of_a_gone_agent_is_refused() {
     sandbox.join("Ann").leave();
     let _bob = sandbox.join("Bob");
     let (code, printed) = run_inside(Some(&file), &line);
+    assert!(code == FAILED && printed.contains("stated another key"), "{printed}");
+    let mut ann = sandbox.connect();
+    ann.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0,
+        "payload": {"agent": "Ann", "companion_key": "2".repeat(64)}}));
+    ann.expect("WELCOME");
+    ann.leave();
+    let (code, printed) = run_inside(Some(&file), &line);
     assert!(code == 3 && printed.contains("in whose name you would speak is away"), "{printed}");
     let (code, printed) = run_inside(Some(&file), &["send", "--as", "Bob", "Bob", "hello"]);
     assert!(code == USAGE && printed.contains("can only send as that agent"), "{printed}");

@@ -33,10 +33,11 @@ const CHECKS: usize = 3;
 const ROUNDS: usize = 3;
 const NEWCOMERS: usize = 4;
 
-/// The most answers that the attackers get for each of their unanswered requests during a
-/// newcomer's handshake. A handshake passes about ten threads and queues, and at each of them an
-/// attacker may be ahead once or twice; a daemon that starves newcomers answers without end. The
-/// limit holds for the median, since the system may schedule one thread late.
+/// The most answers that the attackers get for each of their unanswered requests during an
+/// operator's handshake. An agent's also waits for the disk, of any speed. A handshake passes about
+/// ten threads and queues, and at each of them an attacker may be ahead once or twice; a daemon
+/// that starves newcomers answers without end. The limit holds for the median, since the system may
+/// schedule one thread late.
 const TURNS_MAX: usize = 24;
 
 /// The pause between two rounds of messages while the attackers start.
@@ -76,8 +77,9 @@ pub(super) fn check_under_attack(
             pair.check_memory();
             for _ in 0..NEWCOMERS {
                 pair.talk(1);
-                let before = attack.answers();
                 join_and_leave(sandbox);
+                let before = attack.answers();
+                sandbox.operator().leave();
                 counts.push(attack.answers() - before);
             }
         }
