@@ -85,6 +85,8 @@ fn token_shown_twice_at_once_resumes_one_session() {
         };
         assert!(heard.contains(&round.to_string()), "{heard:?}");
         welcome = won["payload"].take();
+        // The winner's proof followed the fence of `read_on`.
+        winner.drain();
         let mut thief = sandbox.connect();
         thief.send_json(&hello(Some(&token)));
         thief.expect_code("ERROR", "RESUME_REJECTED");
