@@ -1,15 +1,17 @@
 //! The daemon: threads that wait for the system, around a router that never waits.
 //!
 //! ```text
-//!   acceptor --- a stream ---> reader ----+
-//!                              reader ----+--> inbox --> router's thread --> lane --> stream
-//!                              writer ----+ "written"                          \--> writer
+//!   acceptor --- a stream ---> starter --- a stream ---> reader ----+
+//!                                                        reader ----+--> inbox --> router's thread
+//!                                                        writer ----+ "written"      |
+//!                                              stream <-- lane, perhaps through a writer
 //! ```
 //!
 //! [`run`] takes the locks, starts the threads, supervises the socket, and ends everything in
 //! order. The waiting table of ARCHITECTURE.md says which thread waits for which.
 
 mod acceptor;
+mod arrivals;
 mod client_handle;
 mod client_table;
 mod client_threads;
@@ -21,6 +23,7 @@ mod instance_lock;
 pub(crate) mod mark;
 mod operator_key;
 mod policy_thread;
+mod readers;
 mod router_thread;
 mod settings;
 mod spin;
@@ -33,7 +36,8 @@ pub(crate) use policy_thread::load as load_policy;
 pub(crate) use settings::Settings;
 pub use settings::limits;
 
-use acceptor::{Acceptor, Readers};
+use acceptor::Acceptor;
+use arrivals::WAITING_MAX;
 use client::link::{BufferedBytes, HalfRead};
 use client_threads::ReaderContext;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
@@ -47,6 +51,7 @@ use platform::{
 };
 use policy_thread::PolicyReloader;
 use protocol::{relay::Process, secret::Secret};
+use readers::{Arriving, Starter};
 use router::{Limits, policy::Policy};
 use router_thread::{RouterThread, Start};
 use std::{io, mem, path::Path, process, sync::Arc, thread, time::Duration};
@@ -131,19 +136,19 @@ fn run_with(
     };
     let router = RouterThread::new(start, events, buffered, store, reloader.clone());
     let router = thread::Builder::new().name("router".into()).spawn(move || router.run(ended))?;
-    let readers = Readers::default();
-    let mut acceptor = Acceptor::start(listener, readers.clone(), context.clone())?;
+    let starter = Starter::start(context.clone())?;
+    let acceptor = Acceptor::start(listener, starter.arriving.clone())?;
     tracing::info!("listening at {}", lock.endpoint);
     ready(&lock.endpoint);
     let keeper = Keeper {
         lock: &mut lock,
         operator_key: &operator_key,
         reloader: &reloader,
-        readers: &readers,
+        arriving: &starter.arriving,
         context: &context,
     };
-    acceptor = keeper.supervise(acceptor);
-    acceptor.stop();
+    keeper.supervise(acceptor).stop();
+    let readers = starter.stop();
     // The router's thread ends when the last sender of its inbox is dropped.
     drop((signals, context, reloader));
     let reason = router.join().map_err(|_| DaemonError::Panicked("router"))?;
@@ -198,7 +203,8 @@ fn half_read(limits: &Limits) -> HalfRead {
 
 /// Raises the limit of open files to the number of clients allowed.
 fn allow_clients(limits: &Limits) {
-    let wanted = (limits.clients_max + limits.unauthenticated_max) as u64 + FILES_OF_OWN;
+    let clients = limits.clients_max + limits.unauthenticated_max + WAITING_MAX;
+    let wanted = clients as u64 + FILES_OF_OWN;
     match platform::process::allow_open_files(wanted) {
         Ok(files) if files < wanted => {
             tracing::warn!("the system allows {files} open files; max_clients needs {wanted}");
@@ -239,7 +245,7 @@ struct Keeper<'a> {
     lock: &'a mut InstanceLock,
     operator_key: &'a Secret,
     reloader: &'a PolicyReloader,
-    readers: &'a Readers,
+    arriving: &'a Arriving,
     context: &'a ReaderContext,
 }
 
@@ -357,7 +363,7 @@ impl Keeper<'_> {
     fn listen_again(&self) -> io::Result<Acceptor> {
         let listener = Listener::bind_for(&self.lock.endpoint, &self.context.owner)?;
         self.lock.write_endpoint_file()?;
-        Acceptor::start(listener, self.readers.clone(), self.context.clone())
+        Acceptor::start(listener, self.arriving.clone())
     }
 }
 

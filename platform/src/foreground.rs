@@ -1,5 +1,5 @@
-//! Facts about the programs that would read input typed into a pseudo-terminal. The caller decides
-//! what follows from them.
+//! Facts about other processes, most of all about the programs that would read input typed into a
+//! pseudo-terminal. The caller decides what follows from them.
 //!
 //! Every fact holds only for the moment of its query, [`Observer::look`]. A program may come to the
 //! foreground between the query and the typing, so a caller queries again directly before it types.
@@ -44,6 +44,13 @@ const FIRST_ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 /// The bytes that [`same_content`] reads at once.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// The time at which a process started, in units of the system, which tells it apart from an
+/// earlier process with the same id. `None` if it has ended, or the system does not tell.
+#[must_use]
+pub fn start_time(pid: u32) -> Option<u64> {
+    imp::start_time(pid)
+}
 
 /// A file's identity (Unix: device and inode; Windows: volume serial number and file id).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! The identity of the other end of a stream, as the system states it.
+//! Who is at the other end of a stream, as the system states it.
 
 #[cfg(unix)]
 #[path = "peer/unix.rs"]
@@ -10,16 +10,6 @@ mod imp;
 use std::{fmt, io};
 
 use crate::refusal;
-
-/// The identity of the process at the other end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The user who owned the process when it connected. Decisions depend only on the user.
-    pub user: User,
-    /// The process id, where the system tells it. For display only, since the id may already belong
-    /// to another process.
-    pub pid: Option<u32>,
-}
 
 /// A user of this machine: a user id on Unix, a SID on Windows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

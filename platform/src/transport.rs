@@ -21,12 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    endpoint::Endpoint,
-    naming,
-    peer::{Peer, User},
-    refusal,
-};
+use crate::{endpoint::Endpoint, naming, peer::User, refusal};
 
 /// The kind of object at a listener's endpoint; see [`Listener::endpoint_state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +149,7 @@ impl Stream {
     pub fn connect_among(endpoint: &Endpoint, users: &[User]) -> io::Result<Self> {
         let stream =
             imp::Stream::connect(endpoint).map_err(naming(format!("connect to {endpoint}")))?;
-        let server = stream.server().map_err(naming(format!("ask who runs {endpoint}")))?;
+        let server = stream.peer().map_err(naming(format!("ask who runs {endpoint}")))?;
         if !server.is_trusted_server() && !users.contains(&server) {
             return Err(refusal(
                 io::ErrorKind::PermissionDenied,
@@ -181,13 +176,20 @@ impl Stream {
         self.0.write_now(bytes)
     }
 
-    /// The identity of the other end. A pipe's server can call this only after it has read
-    /// something.
+    /// The user who owned the process at the other end when it connected. A pipe's server can call
+    /// this only after it has read something.
     ///
     /// # Errors
-    /// If the system does not tell the identity. The caller must not trust the peer then.
-    pub fn peer(&self) -> io::Result<Peer> {
+    /// If the system does not tell the user. The caller must not trust the peer then.
+    pub fn peer(&self) -> io::Result<User> {
         self.0.peer().map_err(naming("ask who is at the other end"))
+    }
+
+    /// The id of the process at the other end when it connected, where the system tells it. The id
+    /// may already belong to another process, so no trust depends on it.
+    #[must_use]
+    pub fn peer_pid(&self) -> Option<u32> {
+        self.0.peer_pid()
     }
 
     fn new(stream: imp::Stream) -> Self {

@@ -94,7 +94,7 @@ mod tests {
         };
         let reader = start(ClientId(1), listener.accept().unwrap(), &context).unwrap();
         drop(context);
-        let Ok(Event::Accepted(_, client)) = events.recv() else {
+        let Ok(Event::Accepted(.., client)) = events.recv() else {
             panic!("the client is accepted")
         };
         // The first frame uses the quota up, so that the reader waits with the second one.

@@ -10,13 +10,13 @@ use client::link::{
     BufferedBytes, End, HalfRead, Lane, ReadQuota, Reading, STACK_BYTES, read_frames,
 };
 use crossbeam_channel::{Receiver, Sender};
-use platform::{peer::User, transport::Stream};
+use platform::{foreground::start_time, peer::User, transport::Stream};
 use protocol::{
     client_frame::ClientBatch,
     code::{ErrorCode, Violation},
     frame::Frames,
 };
-use router::ClientId;
+use router::{ClientId, PeerProcess};
 use std::{
     io::{self, Read},
     ops::ControlFlow,
@@ -70,7 +70,7 @@ pub(super) fn start(
         let client = ClientHandle::new(stream.clone(), lane, Arc::clone(&quota), half_read);
         {
             let guard = EndGuard { id, inbox: &context.inbox };
-            guard.send(Event::Accepted(id, Box::new(client)));
+            guard.send(Event::Accepted(id, process_of(&stream), Box::new(client)));
             read(id, &stream, &reading, &quota, &context);
         }
         // The guard has reported the end, so the router's thread drops the lane, which ends the
@@ -122,14 +122,18 @@ fn read(
     }
 }
 
+fn process_of(stream: &Stream) -> PeerProcess {
+    let pid = stream.peer_pid().unwrap_or_default();
+    PeerProcess { pid, start: start_time(pid).unwrap_or_default() }
+}
+
 /// Checks the peer's user before the first frame is handled.
 fn check_peer(stream: &Stream, owner: &User) -> Result<(), Violation> {
     let unauthorized = |message: String| Violation::new(ErrorCode::Unauthorized, message);
     match stream.peer() {
-        Ok(peer) if peer.user == *owner => Ok(()),
-        Ok(peer) => Err(unauthorized(format!(
-            "this daemon belongs to user {owner}; user {} cannot use it",
-            peer.user
+        Ok(user) if user == *owner => Ok(()),
+        Ok(user) => Err(unauthorized(format!(
+            "this daemon belongs to user {owner}; user {user} cannot use it"
         ))),
         Err(error) => Err(unauthorized(format!("the system does not tell your user: {error}"))),
     }

@@ -2,14 +2,14 @@
 
 use super::{client_handle::ClientHandle, entry::QueuedFrames};
 use protocol::{code::Violation, relay::Process};
-use router::{ClientId, policy::Policy};
+use router::{ClientId, PeerProcess, policy::Policy};
 use std::sync::Arc;
 
 /// An event from another thread for the router's thread.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A client has connected, and its reader has started.
-    Accepted(ClientId, Box<ClientHandle>),
+    /// A client has connected, from this process, and its reader has started.
+    Accepted(ClientId, PeerProcess, Box<ClientHandle>),
     /// The client's reader read whole frames.
     Frames(ClientId, QueuedFrames),
     /// The client's reader read something else than frames, or the client is another user's.

@@ -160,9 +160,9 @@ impl RouterThread {
 
     fn handle_event(&mut self, now: Now, event: Event) {
         match event {
-            Event::Accepted(id, client) => {
+            Event::Accepted(id, process, client) => {
                 self.clients.add(id, client);
-                self.handle(now, Input::Connected(id));
+                self.handle(now, Input::Connected(id, process));
             }
             Event::Frames(id, frames) => {
                 self.clients.schedule.push(id, Entry::Frames(frames));
@@ -365,7 +365,7 @@ fn add_remark(remarks: &mut Vec<String>, former: Option<String>, why: String) {
 /// store could not put into its place is logged.
 fn reject(event: Event) {
     match event {
-        Event::Accepted(_, client) => client.hang_up(),
+        Event::Accepted(.., client) => client.hang_up(),
         Event::Stored(store::Report::Ousted(why)) => tracing::error!("{why}"),
         _ => {}
     }

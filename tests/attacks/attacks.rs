@@ -2,12 +2,16 @@
 
 use super::site::{Site, Stage};
 use agent_relay::cli::bench::route::End;
+use platform::transport::Stream;
 use protocol::{
     frame,
     payload::{Auth, Capabilities, Hello},
 };
 use serde_json::{Value, json};
-use std::io;
+use std::{
+    io::{self, Write},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// The frames that an attacker writes at once.
 const BATCH: u64 = 64;
@@ -39,7 +43,7 @@ const PLAIN: Attack = Attack {
 };
 
 /// All attacks.
-pub(super) const ATTACKS: [Attack; 10] = [
+pub(super) const ATTACKS: [Attack; 15] = [
     Attack {
         name: "topic floods, 25,600 patterns",
         prepare: subscribe_to_patterns,
@@ -98,6 +102,49 @@ pub(super) const ATTACKS: [Attack; 10] = [
         ..PLAIN
     },
     Attack {
+        name: "subscriptions that come and go",
+        frames: |_, _, from| {
+            batch(from, |id| {
+                let kind = if id.ends_with(['0', '2', '4', '6', '8']) { "" } else { "UN" };
+                json!({"v": 1, "type": format!("{kind}SUBSCRIBE"), "id": id, "ts": 0,
+                    "topic": "a.b", "payload": {}})
+            })
+        },
+        ..PLAIN
+    },
+    Attack {
+        name: "names with mail to themselves",
+        join: join_by_a_new_name,
+        reconnects: true,
+        ..PLAIN
+    },
+    Attack {
+        name: "guests that fill a queue",
+        prepare: know_away,
+        frames: |_, stage, from| {
+            batch(from, |id| {
+                let id = format!("{}-{id}", stage.attacker);
+                let mut send = send(&id, json!({"to": "Away"}));
+                send["payload_meta"] = json!({"requires_ack": true});
+                send
+            })
+        },
+        join: join_as_guest,
+        ..PLAIN
+    },
+    Attack {
+        name: "connections",
+        join: |site, stage| connect_and_join(site, stage, &[]),
+        reconnects: true,
+        ..PLAIN
+    },
+    Attack {
+        name: "connections that begin a frame",
+        join: |site, stage| connect_and_join(site, stage, &[0, 1, 0, 0, b'{']),
+        reconnects: true,
+        ..PLAIN
+    },
+    Attack {
         name: "reconnects to 64,000 streams",
         prepare: open_streams,
         reconnects: true,
@@ -105,10 +152,7 @@ pub(super) const ATTACKS: [Attack; 10] = [
     },
     Attack {
         name: "at least once, ttl 1",
-        prepare: |site, _| {
-            End::join(&site.daemon, "Away", 64)?.leave()?;
-            Ok(Vec::new())
-        },
+        prepare: know_away,
         frames: |_, stage, from| {
             batch(from, |id| {
                 let id = format!("{}-{id}", stage.attacker);
@@ -169,6 +213,35 @@ fn join_as_operator(site: &Site, _: Stage) -> io::Result<End> {
     End::join_with(&site.daemon, &hello)
 }
 
+fn join_as_guest(site: &Site, _: Stage) -> io::Result<End> {
+    let mode = Some("guest".to_owned());
+    End::join_with(&site.daemon, &Hello { mode, ..Hello::default() })
+}
+
+/// Joins by a name that nobody had, and sends a message to itself.
+fn join_by_a_new_name(site: &Site, _: Stage) -> io::Result<End> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("new-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut end = End::join(&site.daemon, &name, 64)?;
+    let mut send = send("own", json!({"to": name}));
+    send["payload_meta"] = json!({"requires_ack": true});
+    exchange(&mut end, [send].into_iter())?;
+    Ok(end)
+}
+
+/// Opens connections that write these bytes only, and joins.
+fn connect_and_join(site: &Site, stage: Stage, bytes: &[u8]) -> io::Result<End> {
+    let connect = |_| {
+        let stream = Stream::connect(&site.daemon.endpoint)?;
+        (&stream).write_all(bytes)?;
+        Ok(stream)
+    };
+    let streams: io::Result<Vec<_>> = (0..BATCH).map(connect).collect();
+    let end = join_as_agent(site, stage);
+    drop(streams?);
+    end
+}
+
 /// Writes the frames, and waits for as many answers.
 fn exchange(end: &mut End, frames: impl Iterator<Item = Value>) -> io::Result<()> {
     let mut frames = frames.peekable();
@@ -197,6 +270,12 @@ pub(super) fn leave_and_wait(end: &mut End) -> io::Result<()> {
     end.write(&encoded(&[json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}})]))?;
     while end.discard().is_ok() {}
     Ok(())
+}
+
+/// Makes a name known whose agent is away.
+fn know_away(site: &Site, _: Stage) -> io::Result<Vec<End>> {
+    End::join(&site.daemon, "Away", 64)?.leave()?;
+    Ok(Vec::new())
 }
 
 fn subscribe_to_patterns(site: &Site, stage: Stage) -> io::Result<Vec<End>> {

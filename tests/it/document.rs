@@ -485,6 +485,10 @@ fn private_limits() -> BTreeMap<String, u64> {
             constant(include_str!("../../crates/router/src/mail/deliveries.rs"), "FAILURES_MAX"),
         ),
         (
+            "connections that nothing is read from yet",
+            constant(include_str!("../../src/daemon/arrivals.rs"), "WAITING_MAX"),
+        ),
+        (
             "shortest retry_after_ms",
             constant(include_str!("../../crates/router/src/deliver.rs"), "DELAY_MS_MIN"),
         ),

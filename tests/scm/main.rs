@@ -289,9 +289,8 @@ fn service_runs_under_its_own_account_and_serves_its_owner() {
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains(account()), "{error}");
     let account = User::parse(account()).unwrap();
-    let peer =
-        Stream::connect_among(&endpoint, std::slice::from_ref(&account)).unwrap().peer().unwrap();
-    assert_eq!(peer.user, account);
+    let stream = Stream::connect_among(&endpoint, std::slice::from_ref(&account)).unwrap();
+    assert_eq!(stream.peer().unwrap(), account);
     let config = stage.tool("sc.exe", &["qc", NAME]);
     assert!(config.contains(r"NT SERVICE\agent-relay"), "{config}");
     // Authenticated users who are not at the machine may query the service.

@@ -122,7 +122,7 @@ pub(super) fn nameless() -> AgentKey {
 /// Returns by how much a principal that holds `own` of `total` would exceed its share of `most` if
 /// it held `more`. A small holder, and a principal that holds nothing and wants one thing, only
 /// need what is left.
-fn excess(own: usize, total: usize, more: usize, most: usize) -> usize {
+pub(super) fn excess(own: usize, total: usize, more: usize, most: usize) -> usize {
     let (others, wanted) = (total - own, own + more);
     let left = (most - most / PER_RESERVE).saturating_sub(others);
     let beyond_half = wanted.saturating_sub(left.div_ceil(2));

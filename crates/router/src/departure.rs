@@ -1,13 +1,12 @@
-//! Departures: ends of connections and sessions, forgotten names, and the effects on their mail.
+//! Departures: ends of connections and sessions, and the effects on their mail.
 
 use super::{
     Router,
     connections::Content,
     interface::{ClientId, CloseReason, Output},
     keys::AgentKey,
-    mail::{DetachedStreams, Sent},
+    mail::Sent,
     notices,
-    work::NODE_WORK,
 };
 use protocol::{
     code::{ErrorCode, NackCode, Violation},
@@ -15,22 +14,6 @@ use protocol::{
     payload::{ErrorPayload, Nack},
     record::Change,
 };
-
-/// The most names divided by this number is how many names are forgotten at once: a search is too
-/// expensive to forget only one.
-const NAME_PARTS: usize = 64;
-
-/// The use of an absent agent's name. Names of the least use are forgotten first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum NameUse {
-    /// A guest that may return.
-    Guest,
-    None,
-    /// The agent's SENDs are remembered.
-    Dedup,
-    /// The agent has a session, and has never sent or received anything.
-    BlankSession,
-}
 
 /// The reason why a member leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,92 +241,6 @@ impl Router {
     pub(super) fn on_agent_timer(&mut self, agent: AgentKey) {
         if self.directory.get(agent).is_some_and(|agent| agent.client.is_none()) {
             self.forget(agent);
-        }
-    }
-
-    /// Whether another name may be added. If the table is full, forgets names that are not needed.
-    pub(super) fn has_room_for_name(&mut self) -> bool {
-        let most = self.ctx.limits.names_max;
-        if self.directory.len() >= most {
-            self.forget_unneeded_names();
-        }
-        self.directory.len() < most
-    }
-
-    /// Forgets some names of the least use, those of the agents that have been away longest first.
-    /// Does nothing if a search has found none shortly before.
-    pub(super) fn forget_unneeded_names(&mut self) {
-        if !self.directory.may_search(&self.ctx) {
-            return;
-        }
-        self.ctx.spend(NODE_WORK * self.directory.len() as u64);
-        let absent = self.directory.absent();
-        let unneeded = absent.filter_map(|agent| {
-            Some((self.use_of_name(agent)?, self.directory[agent].forget_at, agent))
-        });
-        let mut unneeded: Vec<_> = unneeded.collect();
-        unneeded.sort();
-        let least = unneeded.first().map(|(use_of_it, ..)| *use_of_it);
-        unneeded.retain(|(use_of_it, ..)| Some(*use_of_it) == least);
-        unneeded.truncate(self.ctx.limits.names_max.div_ceil(NAME_PARTS));
-        if unneeded.is_empty() {
-            self.directory.put_off_search(&self.ctx);
-        }
-        for (.., agent) in unneeded {
-            self.forget(agent);
-        }
-    }
-
-    /// Returns the use of an absent agent's name, or `None` if something would be lost with it:
-    /// mail, a question, a key, or a session that had any mail or subscription.
-    fn use_of_name(&self, agent: AgentKey) -> Option<NameUse> {
-        let known = &self.directory[agent];
-        if known.is_guest() {
-            return known.forget_at.map(|_| NameUse::Guest);
-        }
-        let is_needed = self.mail.queued(agent).0 > 0
-            || self.questions.count(agent) > 0
-            || self.enforcement.has_key(&known.name);
-        if is_needed {
-            return None;
-        }
-        match self.directory.session(agent) {
-            // A name that sent nothing at least once has no SENDs that could be repeated.
-            None if self.mail.remembers_sends_of(agent) => Some(NameUse::Dedup),
-            None => Some(NameUse::None),
-            Some(session) => {
-                let is_blank = session.subscriptions.is_empty() && !self.mail.has_had_mail(agent);
-                is_blank.then_some(NameUse::BlankSession)
-            }
-        }
-    }
-
-    /// Forgets an agent's name. Messages to the agent expire at once; streams from the agent close
-    /// after their last message.
-    pub(super) fn forget(&mut self, agent: AgentKey) {
-        self.directory.cancel_forgetting(&mut self.ctx, agent);
-        self.drop_session(agent);
-        self.questions.close_all_of(&mut self.ctx, agent);
-        let DetachedStreams { receives, sends } = self.mail.detach_streams(agent);
-        for stream in receives {
-            for message in self.mail.waiting_in(stream) {
-                self.expire(message, "the name of its recipient was forgotten");
-            }
-            self.mail.close_detached(&mut self.ctx, stream);
-        }
-        for stream in sends {
-            self.mail.orphan(&mut self.ctx, stream);
-        }
-        self.requests.forget(agent);
-        let (floor, has_sent) = self.mail.remove_mailbox(&mut self.ctx, agent);
-        if let Some(removed) = self.directory.remove(agent) {
-            if floor > 0 {
-                self.ctx.record(Change::StreamEnded(floor));
-            }
-            // The store knows a guest only if it has sent messages at least once.
-            if !removed.is_guest() || removed.is_recorded || has_sent {
-                self.ctx.record(Change::AgentForgotten(removed.number));
-            }
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     accounts::{Class, Principal},
     connections::{Applicant, Membership},
     directory::CompanionKey,
-    interface::{ClientId, Output},
+    interface::{ClientId, Output, PeerProcess},
     keys::AgentKey,
     sender::SenderAuth,
 };
@@ -49,16 +49,16 @@ const OPERATOR_PLACES: usize = 16;
 pub(super) type Refusal = (ErrorCode, String);
 
 impl Router {
-    pub(super) fn connected(&mut self, id: ClientId) {
-        self.connections.add(&self.ctx, id);
+    pub(super) fn connected(&mut self, id: ClientId, process: PeerProcess) {
+        self.connections.add(&self.ctx, id, process);
         if self.lifecycle.is_stopping() {
             let stopping = Violation::new(ErrorCode::ShuttingDown, "the daemon is going down");
             return self.violated(id, stopping);
         }
-        if let Some(oldest) = self.connections.await_handshake(&mut self.ctx, id) {
+        if let Some(loser) = self.connections.await_handshake(&mut self.ctx, id) {
             let most = self.ctx.limits.unauthenticated_max;
             let message = format!("more than {most} connections are without a handshake");
-            self.violated(oldest, Violation::new(ErrorCode::TooManyClients, message));
+            self.violated(loser, Violation::new(ErrorCode::TooManyClients, message));
         }
     }
 
@@ -363,18 +363,21 @@ impl Router {
     fn join(&mut self, id: ClientId, applicant: Applicant, resumes: bool) -> Result<(), Refusal> {
         self.check_room_for_member(0)?;
         let Applicant { name, capabilities, proof, companion_key, token } = applicant;
+        let process = self.connections.process(id);
         let known = self.directory.find(name.as_str());
         if proof == Proof::Guest {
             self.check_room_for_guest(known.is_some())?;
         }
         let agent = match known {
             Some(agent) => agent,
-            None if proof != Proof::Guest && !self.has_room_for_name() => {
-                return Err(too_many(self.directory.len(), "names are known"));
+            None => {
+                if proof != Proof::Guest {
+                    self.check_room_for_name(&name, process)?;
+                }
+                self.add_agent(name.clone())
             }
-            None => self.add_agent(name.clone()),
         };
-        self.directory.arrive(&mut self.ctx, agent, id, name, companion_key);
+        self.directory.arrive(&mut self.ctx, agent, (id, process), name, companion_key);
         let (session, next_token) = match proof {
             Proof::Guest => self.draw_session(),
             _ => {
@@ -444,20 +447,10 @@ impl Router {
     /// Checks whether another guest may join: its connection has a place, and so has its name.
     fn check_room_for_guest(&mut self, is_known: bool) -> Result<(), Refusal> {
         self.check_share_of_members(None)?;
-        if !is_known && !self.has_share_of_names() {
-            self.forget_unneeded_names();
-        }
-        if is_known || self.has_share_of_names() {
+        if is_known || self.has_room_for_guest_name() {
             return Ok(());
         }
         Err(too_many(self.directory.len(), "names are known"))
-    }
-
-    /// Whether guests, all together, may have another name: half of what the others leave.
-    fn has_share_of_names(&self) -> bool {
-        let guests = self.directory.guests();
-        let others = self.directory.len() - guests;
-        guests < self.ctx.limits.names_max.saturating_sub(others).div_ceil(2)
     }
 
     pub(super) fn add_agent(&mut self, name: Name) -> AgentKey {
@@ -554,6 +547,6 @@ fn companion_key_in(hello: &Hello) -> Option<Hash> {
     key.map(|key| Secret::stated(key).hash())
 }
 
-fn too_many(count: usize, what: &str) -> Refusal {
+pub(super) fn too_many(count: usize, what: &str) -> Refusal {
     (ErrorCode::TooManyClients, format!("{count} {what} already"))
 }

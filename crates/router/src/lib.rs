@@ -46,6 +46,7 @@ mod lifecycle;
 mod limits;
 mod mail;
 mod memory;
+mod names;
 mod notices;
 mod operator_mail;
 #[cfg(any(test, feature = "testing"))]
@@ -75,7 +76,7 @@ mod timers;
 mod unread;
 mod work;
 
-pub use interface::{ClientId, CloseReason, Frame, Input, Output};
+pub use interface::{ClientId, CloseReason, Frame, Input, Output, PeerProcess};
 pub use limits::Limits;
 
 use connections::Connections;
@@ -182,7 +183,7 @@ impl Router {
         let (begun, payer) = (self.ctx.work, Payer::of(&input));
         let agent = payer.client().and_then(|client| self.connections.agent_of(client));
         match input {
-            Input::Connected(client) => self.connected(client),
+            Input::Connected(client, process) => self.connected(client, process),
             Input::Arrived(client) => self.connections.note_arrival(&mut self.ctx, client),
             Input::Frame(client, frame) => self.frame(client, &frame),
             Input::Violated(client, violation) => self.violated(client, violation),

@@ -460,7 +460,8 @@ impl Router {
         let topic = send.envelope.topic.as_deref();
         let stream =
             stream.unwrap_or_else(|| self.mail.open_stream(&mut self.ctx, send.from, to, topic));
-        let seq = self.mail.next_seq(&mut self.ctx, stream);
+        let process = self.connections.process(send.client);
+        let seq = self.mail.next_seq(&mut self.ctx, stream, process);
         let order = self.mail.next_order(&mut self.ctx, stream);
         let numbers = Numbers { id: self.ctx.new_id(), to, stream, seq, order };
         let number = |agent| self.directory[agent].number;

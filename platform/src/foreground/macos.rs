@@ -58,7 +58,7 @@ pub(super) struct Stamp {
 }
 
 /// The start time, in seconds and microseconds.
-pub(super) type Start = (u64, u64);
+pub(super) type Start = u64;
 
 /// Always true: a member of the group may be another user's process, for example below sudo, and
 /// unreadable.
@@ -104,7 +104,7 @@ impl ProcessState {
     }
 
     pub(super) fn start(&self) -> Start {
-        (self.basics.pbi_start_tvsec, self.basics.pbi_start_tvusec)
+        self.basics.pbi_start_tvsec * 1_000_000 + self.basics.pbi_start_tvusec
     }
 
     pub(super) fn stamp(&self) -> Stamp {

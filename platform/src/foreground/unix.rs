@@ -33,6 +33,10 @@ pub(super) struct Mark {
     leader: Option<(Start, Stamp)>,
 }
 
+pub(super) fn start_time(pid: u32) -> Option<u64> {
+    ProcessState::read(pid).ok().map(|state| state.start())
+}
+
 #[derive(Debug)]
 pub(super) struct Observer {
     pty: WeakPty,

@@ -27,6 +27,11 @@ struct Image {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {}
 
+pub(super) fn start_time(pid: u32) -> Option<u64> {
+    let process::Found::Open(process) = process::open(pid) else { return None };
+    process.start()
+}
+
 #[derive(Debug)]
 pub(super) struct Observer {
     pty: WeakPty,

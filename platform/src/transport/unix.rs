@@ -21,13 +21,7 @@ use interprocess::{
 };
 
 use super::{EndpointState, Written};
-use crate::{
-    endpoint::Endpoint,
-    naming, paths,
-    peer::{Peer, User},
-    poll::Stop,
-    refusal,
-};
+use crate::{endpoint::Endpoint, naming, paths, peer::User, poll::Stop, refusal};
 
 /// The listening socket, and the identity of its file.
 #[derive(Debug)]
@@ -172,15 +166,26 @@ impl Stream {
         }
     }
 
-    pub(crate) fn peer(&self) -> io::Result<Peer> {
-        let credentials = self.0.peer_creds()?;
-        let uid = credentials.euid().ok_or(io::ErrorKind::Unsupported)?;
-        let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok());
-        Ok(Peer { user: User::of_uid(uid), pid })
+    pub(crate) fn peer(&self) -> io::Result<User> {
+        let uid = self.0.peer_creds()?.euid().ok_or(io::ErrorKind::Unsupported)?;
+        Ok(User::of_uid(uid))
     }
 
-    pub(crate) fn server(&self) -> io::Result<User> {
-        Ok(self.peer()?.user)
+    #[cfg(not(target_os = "macos"))]
+    pub(crate) fn peer_pid(&self) -> Option<u32> {
+        self.0.peer_creds().ok()?.pid()?.try_into().ok()
+    }
+
+    #[cfg(target_os = "macos")]
+    pub(crate) fn peer_pid(&self) -> Option<u32> {
+        let (mut pid, mut bytes) = (0, size_of::<libc::pid_t>() as libc::socklen_t);
+        // SAFETY: the socket is open, and the pointers are to values of ours, the length being that
+        // of the first.
+        let asked = unsafe {
+            let (socket, into) = (self.0.as_fd().as_raw_fd(), (&raw mut pid).cast());
+            libc::getsockopt(socket, libc::SOL_LOCAL, libc::LOCAL_PEERPID, into, &mut bytes)
+        };
+        (asked == 0).then_some(pid).and_then(|pid: libc::pid_t| pid.try_into().ok())
     }
 
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -47,7 +47,7 @@ use super::{
 use crate::{
     endpoint::Endpoint,
     locked, naming,
-    peer::{Peer, User},
+    peer::User,
     refusal,
     security::{self, Descriptor, wide},
 };
@@ -199,7 +199,7 @@ impl Stream {
     pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         let stream = Self::new(open(endpoint)?)?;
         if let Some(pipe) = stream.pipe() {
-            pipe::check_integrity(pipe.handle(), pipe.0.peer_process_id().ok())?;
+            pipe::check_integrity(pipe.handle(), stream.peer_pid())?;
         }
         Ok(stream)
     }
@@ -220,18 +220,18 @@ impl Stream {
         Ok(Written::Unsupported)
     }
 
-    pub(crate) fn peer(&self) -> io::Result<Peer> {
+    pub(crate) fn peer(&self) -> io::Result<User> {
         let pipe = self.pipe().ok_or(io::ErrorKind::NotConnected)?;
         let sid = if pipe.0.is_server() {
             security::client_sid(pipe.handle())?
         } else {
             security::owner_sid(pipe.handle())?
         };
-        Ok(Peer { user: User::of_sid(sid), pid: pipe.0.peer_process_id().ok() })
+        Ok(User::of_sid(sid))
     }
 
-    pub(crate) fn server(&self) -> io::Result<User> {
-        Ok(self.peer()?.user)
+    pub(crate) fn peer_pid(&self) -> Option<u32> {
+        self.pipe()?.0.peer_process_id().ok()
     }
 
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {

@@ -10,6 +10,7 @@ use std::{
 
 use platform::{
     endpoint::Endpoint,
+    foreground::start_time,
     peer::User,
     transport::{Listener, Stream},
 };
@@ -27,10 +28,11 @@ pub(crate) fn own_peer_is_this_user() {
     (&client).write_all(b"x").unwrap();
     read_exactly(&server, 1);
     for end in [client, server] {
-        let peer = end.peer().unwrap();
-        assert_eq!(peer.user, User::me().unwrap());
-        assert!(peer.user.is_trusted_server());
-        assert!(peer.pid.is_none_or(|pid| pid == process::id()), "{peer:?}");
+        let user = end.peer().unwrap();
+        assert_eq!(user, User::me().unwrap());
+        assert!(user.is_trusted_server());
+        assert_eq!(end.peer_pid(), Some(process::id()));
+        assert!(start_time(process::id()).is_some());
     }
 }
 
@@ -58,10 +60,10 @@ pub(crate) fn another_user_is_recognized() {
     let mut client = another.play("greet", &[endpoint.as_text().as_ref()]).spawn().unwrap();
     let server = listener.accept().unwrap();
     read_exactly(&server, 1);
-    let peer = server.peer().unwrap();
-    assert_ne!(peer.user, User::me().unwrap());
-    assert_eq!(peer.user.to_string(), another.name());
-    assert!(!peer.user.is_trusted_server());
+    let user = server.peer().unwrap();
+    assert_ne!(user, User::me().unwrap());
+    assert_eq!(user.to_string(), another.name());
+    assert!(!user.is_trusted_server());
     drop(server);
     client.wait().unwrap();
 }
@@ -111,8 +113,8 @@ pub(crate) fn listener_for_another_user_admits_its_own_user() {
         let server = listener.accept().unwrap();
         (&client).write_all(b"x").unwrap();
         read_exactly(&server, 1);
-        assert_eq!(server.peer().unwrap().user, User::me().unwrap());
-        assert_eq!(client.peer().unwrap().user, User::me().unwrap());
+        assert_eq!(server.peer().unwrap(), User::me().unwrap());
+        assert_eq!(client.peer().unwrap(), User::me().unwrap());
     }
 }
 

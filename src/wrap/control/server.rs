@@ -279,10 +279,8 @@ fn read(
 /// Checks that the client runs as the wrapper's user, before its first request is decoded.
 fn check(stream: &transport::Stream, owner: &User) -> Result<(), String> {
     match stream.peer() {
-        Ok(peer) if peer.user == *owner => Ok(()),
-        Ok(peer) => {
-            Err(format!("this wrapper belongs to user {owner}; user {} cannot use it", peer.user))
-        }
+        Ok(user) if user == *owner => Ok(()),
+        Ok(user) => Err(format!("this wrapper belongs to user {owner}; user {user} cannot use it")),
         Err(error) => Err(format!("the system does not say who you are: {error}")),
     }
 }

@@ -2,16 +2,18 @@
 
 use super::attack::{Attack, HostileClient, SMALL_LIMITS, check_under_attack, frame, hello};
 use parking_lot::Mutex;
+use platform::transport::Stream;
 use serde_json::{Value, json};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 use testkit::{
     raw::{Raw, session},
     sandbox::Sandbox,
-    waiting::until,
+    waiting::{WATCHDOG, until},
 };
 
 /// Connections that never finish their handshake.
@@ -40,6 +42,37 @@ fn half_open_connections_affect_no_other_client() {
         attack.wait_for_end();
     };
     check_under_attack(&mut sandbox, &[&half_open]);
+}
+
+/// Connections that come as fast as they can, the newest of which stay open.
+#[test]
+fn flood_of_connections_affects_no_other_process() {
+    const OPEN: usize = 300;
+    const COMMANDS: usize = 20;
+    let sandbox = Sandbox::with_config(SMALL_LIMITS);
+    let is_over = AtomicBool::new(false);
+    let (begun, has_begun) = crossbeam_channel::bounded(1);
+    let outputs: Vec<_> = thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut open = VecDeque::new();
+            while !is_over.load(Ordering::Relaxed) {
+                // The daemon may have no descriptor left for a moment.
+                open.extend(Stream::connect(&sandbox.endpoint()));
+                if open.len() > OPEN {
+                    open.pop_front();
+                    let _ = begun.try_send(());
+                }
+            }
+        });
+        let begun = has_begun.recv_timeout(WATCHDOG);
+        let outputs = (0..COMMANDS).map(|_| sandbox.run(["status"])).collect();
+        is_over.store(true, Ordering::Relaxed);
+        begun.expect("the flood begins");
+        outputs
+    });
+    for output in outputs {
+        assert!(output.status.success(), "{output:?}");
+    }
 }
 
 /// RESUMEs of a name that has no session: each is answered, and none completes a handshake.

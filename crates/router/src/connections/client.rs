@@ -4,7 +4,7 @@ use super::send_window::Window;
 use crate::{
     context::Context,
     frame::Frame,
-    interface::{ClientId, Output},
+    interface::{ClientId, Output, PeerProcess},
     keys::AgentKey,
     sender::SenderAuth,
 };
@@ -28,6 +28,7 @@ const STRANGER_ANSWERS_BYTES: usize = 32 << 10;
 /// A connection to one client.
 #[derive(Debug)]
 pub(crate) struct Client {
+    pub(crate) process: PeerProcess,
     pub(crate) stage: Stage,
     /// The agent in whose name the client sends, from WELCOME to the end of the connection.
     pub(crate) agent: Option<AgentKey>,
@@ -49,8 +50,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(since: Moment) -> Self {
+    pub(super) fn new(process: PeerProcess, since: Moment) -> Self {
         Self {
+            process,
             stage: Stage::Unauthenticated { since },
             agent: None,
             window: Window::default(),

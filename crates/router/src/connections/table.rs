@@ -9,7 +9,7 @@ use crate::{
     accounts::Class,
     context::Context,
     frame::Frame,
-    interface::{ClientId, Output},
+    interface::{ClientId, Output, PeerProcess},
     keys::AgentKey,
     mail::Message,
     timers::Timer,
@@ -48,17 +48,30 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Adds a connection.
-    pub(crate) fn add(&mut self, ctx: &Context, id: ClientId) {
-        self.clients.insert(id, Client::new(ctx.now.monotonic));
+    pub(crate) fn add(&mut self, ctx: &Context, id: ClientId, process: PeerProcess) {
+        self.clients.insert(id, Client::new(process, ctx.now.monotonic));
     }
 
     /// Begins to wait for a connection's handshake. If too many connections wait, returns the
-    /// oldest of them.
+    /// oldest of the process that has most of them, or of any such process.
     pub(crate) fn await_handshake(&mut self, ctx: &mut Context, id: ClientId) -> Option<ClientId> {
         self.set_timer(ctx, id);
         self.unauthenticated.insert(id);
-        let is_over = self.unauthenticated.len() > ctx.limits.unauthenticated_max;
-        self.unauthenticated.first().copied().filter(|_| is_over)
+        if self.unauthenticated.len() <= ctx.limits.unauthenticated_max {
+            return None;
+        }
+        let mut counts = FxHashMap::<PeerProcess, usize>::default();
+        for id in &self.unauthenticated {
+            *counts.entry(self.process(*id)).or_default() += 1;
+        }
+        let most = counts.values().copied().max();
+        let mut waiting = self.unauthenticated.iter().copied();
+        waiting.find(|id| counts.get(&self.process(*id)).copied() == most)
+    }
+
+    /// Returns the process at the other end of a connection that is in the table.
+    pub(crate) fn process(&self, id: ClientId) -> PeerProcess {
+        self.clients.get(&id).map(|client| client.process).unwrap_or_default()
     }
 
     /// Notes the arrival of frames, which is a sign of life.

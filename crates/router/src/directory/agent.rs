@@ -1,6 +1,6 @@
 //! A known agent.
 
-use super::session::Session;
+use super::{origin::Origin, session::Session};
 use crate::interface::ClientId;
 use protocol::{Moment, name::Name, secret::Hash};
 
@@ -11,6 +11,9 @@ pub(crate) struct Agent {
     pub(crate) number: u64,
     /// The name in its latest spelling.
     pub(crate) name: Name,
+    /// Who is charged for the name; `None` for a name of this machine that has not been here since
+    /// the daemon started, and for guests and operators.
+    pub(crate) origin: Option<Origin>,
     /// The agent's connection, while the agent is connected.
     pub(crate) client: Option<ClientId>,
     /// The agent's session. A guest has none.

@@ -2,13 +2,14 @@
 
 use super::{
     agent::{Agent, CompanionKey},
+    origin::Origin,
     session::Session,
     subscriptions::Subscriptions,
 };
 use crate::{
     context::Context,
     hash::{HashKey, KeyedMap},
-    interface::ClientId,
+    interface::{ClientId, PeerProcess},
     keys::{AgentKey, AgentSlot, count_step},
     timers::Timer,
     work::NODE_WORK,
@@ -22,7 +23,8 @@ use protocol::{
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, hash_map::Entry},
+    mem,
     ops::{Bound, Index},
 };
 
@@ -49,8 +51,11 @@ pub(crate) struct Directory {
     pub(super) tokens: FxHashMap<Hash, AgentKey>,
     guest_keys: FxHashMap<Hash, AgentKey>,
     pub(super) subscriptions: Subscriptions,
-    /// The moment until which the next search for names that are not needed is put off.
-    search_after: Moment,
+    /// The number of names of each origin.
+    by_origin: KeyedMap<Origin, usize>,
+    /// The moments until which searches for names that are not needed are put off, of an origin's
+    /// names or of all.
+    search_after: KeyedMap<Option<Origin>, Moment>,
     /// Names that became free while the current input is handled.
     freed: Vec<AgentKey>,
 }
@@ -67,7 +72,8 @@ impl Directory {
             tokens: FxHashMap::default(),
             guest_keys: FxHashMap::default(),
             subscriptions: Subscriptions::new(hash_key),
-            search_after: Moment(0),
+            by_origin: KeyedMap::with_hasher(hash_key),
+            search_after: KeyedMap::with_hasher(hash_key),
             freed: Vec::new(),
         }
     }
@@ -85,9 +91,11 @@ impl Directory {
     pub(crate) fn add(&mut self, name: Name, number: u64) -> AgentKey {
         let folded = name.folded().into_bytes().into_boxed_slice();
         let (is_daemons, is_guest) = (name.is_daemons(), name.is_guests());
+        let origin = Origin::of_remote(&name);
         let agent = AgentKey(self.agents.insert(Agent {
             number,
             name,
+            origin: None,
             client: None,
             session: None,
             since_unix_ms: 0,
@@ -102,7 +110,29 @@ impl Directory {
             self.by_name.insert(folded.clone(), agent);
         }
         self.names.insert(folded, agent);
+        self.set_origin(agent, origin);
         agent
+    }
+
+    /// Charges an origin for a name, in place of the one before.
+    fn set_origin(&mut self, agent: AgentKey, origin: Option<Origin>) {
+        if let Some(origin) = &origin {
+            *self.by_origin.entry(origin.clone()).or_default() += 1;
+        }
+        let before = mem::replace(&mut self.agent_mut(agent).origin, origin);
+        if let Some(before) = before
+            && let Entry::Occupied(mut names) = self.by_origin.entry(before)
+        {
+            *names.get_mut() -= 1;
+            if *names.get() == 0 {
+                names.remove();
+            }
+        }
+    }
+
+    /// Returns the number of names for which an origin is charged.
+    pub(crate) fn names_of(&self, origin: &Origin) -> usize {
+        self.by_origin.get(origin).copied().unwrap_or(0)
     }
 
     /// Returns a key that finds nothing, for an agent that is forgotten.
@@ -114,6 +144,9 @@ impl Directory {
 
     /// Removes a name.
     pub(crate) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {
+        if self.agents.contains_key(agent.0) {
+            self.set_origin(agent, None);
+        }
         let removed = self.agents.remove(agent.0)?;
         let folded = removed.name.folded();
         self.names.remove(folded.as_bytes());
@@ -151,16 +184,17 @@ impl Directory {
         }
     }
 
-    /// Notes that an agent is connected, with its name in this spelling and this key for its
-    /// companions.
+    /// Notes that an agent is connected, from this process, with its name in this spelling and this
+    /// key for its companions.
     pub(crate) fn arrive(
         &mut self,
         ctx: &mut Context,
         agent: AgentKey,
-        client: ClientId,
+        (client, process): (ClientId, PeerProcess),
         name: Name,
         companion_key: Option<Hash>,
     ) {
+        self.set_origin(agent, Origin::of(&name, process));
         let arrived = &mut self.agents[agent.0];
         arrived.name = name;
         arrived.companion_key = CompanionKey::Stated(companion_key);
@@ -323,14 +357,17 @@ impl Directory {
         absent.map(|(slot, _)| AgentKey(slot))
     }
 
-    /// Whether names that are not needed may be searched now.
-    pub(crate) fn may_search(&self, ctx: &Context) -> bool {
-        ctx.now.monotonic >= self.search_after
+    /// Whether names of an origin, or of any, that are not needed may be searched now.
+    pub(crate) fn may_search(&self, ctx: &Context, origin: Option<&Origin>) -> bool {
+        let after = self.search_after.get(&origin.cloned());
+        after.is_none_or(|after| ctx.now.monotonic >= *after)
     }
 
-    /// Puts off the next search, because this one found nothing.
-    pub(crate) const fn put_off_search(&mut self, ctx: &Context) {
-        self.search_after = ctx.now.monotonic.plus(SEARCH_INTERVAL_MS);
+    /// Puts off the next search of this kind, because this one found nothing.
+    pub(crate) fn put_off_search(&mut self, ctx: &Context, origin: Option<&Origin>) {
+        let now = ctx.now.monotonic;
+        self.search_after.retain(|_, after| *after > now);
+        self.search_after.insert(origin.cloned(), now.plus(SEARCH_INTERVAL_MS));
     }
 
     /// Returns the agents after a name in lower case, by name, without guests and operators.
@@ -363,6 +400,11 @@ mod inspect {
     impl Directory {
         pub(crate) fn token_owner(&self, hash: &Hash) -> Option<AgentKey> {
             self.tokens.get(hash).copied()
+        }
+
+        /// Returns the number of names of each origin.
+        pub(crate) fn by_origin(&self) -> impl Iterator<Item = (&Origin, &usize)> {
+            self.by_origin.iter()
         }
 
         pub(crate) fn tokens(&self) -> usize {

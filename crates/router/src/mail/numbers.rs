@@ -7,6 +7,7 @@
 use super::table::Mail;
 use crate::{
     context::Context,
+    interface::PeerProcess,
     journal::Continuation,
     keys::{AgentKey, StreamKey},
 };
@@ -25,10 +26,16 @@ fn ahead(seq: u64) -> u64 {
 }
 
 impl Mail {
-    /// Assigns the sequence number of a new message in its stream. The message goes out once its
-    /// number is reserved.
-    pub(crate) fn next_seq(&mut self, ctx: &mut Context, key: StreamKey) -> u64 {
+    /// Assigns the sequence number of a new message of this process in its stream. The message goes
+    /// out once its number is reserved.
+    pub(crate) fn next_seq(
+        &mut self,
+        ctx: &mut Context,
+        key: StreamKey,
+        process: PeerProcess,
+    ) -> u64 {
         let stream = &mut self.streams[key];
+        stream.note_sender(process);
         let seq = stream.next_seq();
         let ahead = ahead(seq);
         if seq + ahead / 2 > stream.reserving {

@@ -3,6 +3,7 @@
 use super::outbox::Turn;
 use crate::{
     hash::{HashKey, KeyedMap},
+    interface::PeerProcess,
     keys::{AgentKey, MessageKey, StreamKey, StreamSlot, count_step},
 };
 use protocol::Moment;
@@ -24,6 +25,9 @@ const CLOSED_MAX: usize = 1 << 16;
 pub(crate) struct Stream {
     identity: Identity,
     from: AgentKey,
+    /// The process that sent all messages of the stream that have not ended; `None` if there are
+    /// several, or an earlier daemon got any of them.
+    sender_process: Option<PeerProcess>,
     /// The stream's own number in records.
     pub(crate) number: u64,
     /// Whether the store has a record of the stream.
@@ -60,6 +64,21 @@ impl Stream {
 
     pub(crate) const fn from(&self) -> AgentKey {
         self.from
+    }
+
+    pub(crate) const fn sender_process(&self) -> Option<PeerProcess> {
+        self.sender_process
+    }
+
+    /// Notes which process sends the next message.
+    pub(super) fn note_sender(&mut self, process: PeerProcess) {
+        let is_only = self.is_empty() || self.sender_process == Some(process);
+        self.sender_process = is_only.then_some(process);
+    }
+
+    /// Notes that nobody knows which process sent the next message.
+    pub(super) const fn forget_sender_process(&mut self) {
+        self.sender_process = None;
     }
 
     /// Returns the sender's number in records.
@@ -255,6 +274,7 @@ impl Streams {
         let stream = StreamKey(self.streams.insert(Stream {
             identity: identity.clone(),
             from,
+            sender_process: None,
             number: 0,
             is_recorded: false,
             last_order: 0,

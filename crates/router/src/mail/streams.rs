@@ -92,6 +92,7 @@ impl Mail {
         attempts: u32,
         digest: SendDigest,
     ) -> MessageKey {
+        self.streams[stream].forget_sender_process();
         let restored = Message {
             to: self.streams[stream].to(),
             stream,

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a fuzz target panics when what it checks is wrong")]
 
 use crate::{
-    ClientId, Input, Limits, Output,
+    ClientId, Input, Limits, Output, PeerProcess,
     oracle::{Arrival, Event, Testbed},
 };
 use protocol::{
@@ -161,7 +161,7 @@ impl World {
     fn connect(&mut self) -> ClientId {
         let id = self.bed.new_end();
         self.peers.insert(id, Peer::default());
-        self.handle(Input::Connected(id));
+        self.handle(Input::Connected(id, PeerProcess { pid: id.0 as u32 % 3, start: 0 }));
         id
     }
 

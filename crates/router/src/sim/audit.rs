@@ -88,6 +88,15 @@ impl Router {
         all.sort_unstable();
         let listed = self.directory.after(b"").map(|agent| self.directory[agent].name.folded());
         ensure(all == listed.collect::<Vec<_>>(), || "the list of names is wrong".into())?;
+        let mut origins = BTreeMap::new();
+        for origin in
+            self.directory.keys().iter().filter_map(|key| self.directory[*key].origin.as_ref())
+        {
+            *origins.entry(format!("{origin:?}")).or_default() += 1_usize;
+        }
+        let charged =
+            self.directory.by_origin().map(|(origin, names)| (format!("{origin:?}"), *names));
+        ensure(origins == charged.collect(), || format!("{origins:?} are the names by origin"))?;
         let counted = (self.directory.agents(), self.directory.guests());
         ensure(counted == (all.len(), guests), || format!("{counted:?} agents and guests"))?;
         let keys = self.directory.keys().into_iter();

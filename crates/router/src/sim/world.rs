@@ -15,7 +15,7 @@ use super::{
     seeds::{self, Trace},
 };
 use crate::{
-    ClientId, Input, Output,
+    ClientId, Input, Output, PeerProcess,
     oracle::{Arrival, Checked, Event, Testbed, ensure},
     planted::Bug,
 };
@@ -146,7 +146,9 @@ impl World {
     ) -> Result<ClientId, String> {
         let id = self.bed.new_end();
         self.connections.insert(id, Connection { owner, name, ..Connection::default() });
-        self.handle(Input::Connected(id))?;
+        // All intruders are of one process.
+        let pid = owner.map_or(1, |owner| owner as u32 + 2);
+        self.handle(Input::Connected(id, PeerProcess { pid, start: 0 }))?;
         Ok(id)
     }
 

@@ -2,7 +2,7 @@
 //! is bounded by its bytes and those of its answer, or is charged to the client that caused it.
 
 use crate::{
-    ClientId, Input, Limits, Output, keys,
+    ClientId, Input, Limits, Output, PeerProcess, keys,
     oracle::{Arrival, Event, QUANTUM, Testbed},
     policy::{Glob, Policy, Rule},
     timers::TIMERS_PER_TICK,
@@ -63,7 +63,7 @@ impl Stage {
 
     fn connect(&mut self) -> ClientId {
         let id = self.bed.new_end();
-        self.run(Input::Connected(id));
+        self.run(Input::Connected(id, PeerProcess { pid: id.0 as u32, start: 0 }));
         id
     }
 

@@ -155,6 +155,25 @@ fn oldest_unauthenticated_connection_gives_way() {
 }
 
 #[test]
+fn process_with_most_unauthenticated_connections_gives_way() {
+    check(expect![[r#"
+        limits unauthenticated_max=3
+        process 7: e1 e2 e3 e4
+        a connects
+        e1 connects
+        e2 connects
+        e3 connects
+            e1 < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"more than 3 connections are without a handshake"}
+            e1 close Fault(TooManyClients)
+        e4 connects
+            e2 < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"more than 3 connections are without a handshake"}
+            e2 close Fault(TooManyClients)
+        a says HELLO {"agent":"A"}
+            a < WELCOME {"agent":"A"}
+    "#]]);
+}
+
+#[test]
 fn clients_and_names_are_bounded() {
     check(expect![[r#"
         limits clients_max=2 names_max=3

@@ -8,6 +8,7 @@
 //! limits NAME=NUMBER …              for the router that begins here, or after the next crash
 //! here: ann bob                     all of them have joined; the transcript omits that
 //! begin STATE                       reaches a state of `beginnings`; the transcript omits that
+//! process 7: ann bob                they connect from this process, and not each from its own
 //! ann connects                      opens a connection and sends nothing
 //! ann joins [JSON]                  connects and sends HELLO; JSON is merged into the payload.
 //!                                   After a crash, she proves to be the owner's, so that she
@@ -49,7 +50,7 @@
 
 use super::beginnings::BEGINNINGS;
 use crate::{
-    ClientId, Input, Limits, Output, keys,
+    ClientId, Input, Limits, Output, PeerProcess, keys,
     oracle::{Arrival, End, Event, Testbed},
     policy::{Glob, Policy, Rule},
 };
@@ -179,6 +180,7 @@ struct World {
     /// Clients by their names in the script, each with its last connection.
     clients: BTreeMap<String, Actor>,
     names: BTreeMap<ClientId, String>,
+    processes: BTreeMap<String, u32>,
     last_sends: BTreeMap<String, Vec<u8>>,
     ids: BTreeMap<String, String>,
     sessions: BTreeMap<String, String>,
@@ -272,6 +274,7 @@ impl World {
             bed: testbed(&limits, 7, now),
             clients: BTreeMap::new(),
             names: BTreeMap::new(),
+            processes: BTreeMap::new(),
             last_sends: BTreeMap::new(),
             ids: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -306,6 +309,11 @@ impl World {
         let (subject, rest) = line.split_once(' ').unwrap_or((line, ""));
         match subject {
             "begin" => self.begin(rest),
+            "process" => {
+                let (pid, clients) = rest.split_once(": ").expect("PID: CLIENT …");
+                let of_client = |client: &str| (client.to_owned(), pid.parse().unwrap());
+                self.processes.extend(clients.split(' ').map(of_client));
+            }
             "here:" => rest.split(' ').for_each(|client| self.join_silently(client)),
             "wait" => self.wait(rest.parse().unwrap()),
             "sleep" => {
@@ -438,7 +446,8 @@ impl World {
         let actor = Actor { id, stalls: false, sends };
         self.clients.insert(client.to_owned(), actor);
         self.names.insert(id, client.to_owned());
-        self.handle(Input::Connected(id));
+        let pid = self.processes.get(client).copied().unwrap_or(1_000 + id.0 as u32);
+        self.handle(Input::Connected(id, PeerProcess { pid, start: 0 }));
     }
 
     fn send(&mut self, client: &str, line: &str, requires_ack: bool) {

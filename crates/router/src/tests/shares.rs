@@ -600,3 +600,140 @@ fn sender_that_fills_the_store_with_mail_leaves_room_for_others() {
             bob < DELIVER d5 Ann -> Bob seq 2 requires_ack true {"body":"accepted"}
     "#]]);
 }
+
+#[test]
+fn names_of_one_process_leave_room_for_others() {
+    check(expect![[r#"
+        limits names_max=16
+        process 7: fae gil hal ida jan kim lea mia ned oli
+        here: fae gil hal ida jan kim lea mia
+        ned joins
+            ned < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"8 names of process 7 are known already","ref":"h"}
+            ned close Fault(TooManyClients)
+        fae says BYE {"reason":"done"}
+            fae close Bye
+        wait 1000
+            fae hang up
+            ned hang up
+        ned joins
+            ned < WELCOME {"agent":"Ned"}
+        here: ann bob
+        oli joins
+            oli < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"8 names of process 7 are known already","ref":"h"}
+            oli close Fault(TooManyClients)
+        fae joins
+            fae < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"8 names of process 7 are known already","ref":"h"}
+            fae close Fault(TooManyClients)
+        here: cid dan eve pia quy
+    "#]]);
+}
+
+#[test]
+fn own_mail_holds_no_name() {
+    check(expect![[r#"
+        limits names_max=6
+        process 7: ann bob cid
+        here: ann bob cid dan hal ida
+        ann>> Ann: to itself
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 Ann -> Ann seq 1 requires_ack true {"body":"to itself"}
+        bob>> Cid: of the same process
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            cid < DELIVER d2 Bob -> Cid seq 1 requires_ack true {"body":"of the same process"}
+        dan>> Bob: of another process
+            dan < ACK {"ack_id":"d1","durability":"disk","state":"accepted"}
+            bob < DELIVER d3 Dan -> Bob seq 1 requires_ack true {"body":"of another process"}
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        bob says BYE {"reason":"done"}
+            bob close Bye
+        cid says BYE {"reason":"done"}
+            cid close Bye
+        eve joins
+            eve < WELCOME {"agent":"Eve"}
+        wait 1
+        fay joins
+            fay < WELCOME {"agent":"Fay"}
+        guy joins
+            guy < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"6 names are known already","ref":"h"}
+            guy close Fault(TooManyClients)
+        bob joins
+            bob < WELCOME {"agent":"Bob"}
+            bob < DELIVER d3 Dan -> Bob seq 1 attempt 2 requires_ack true {"body":"of another process"}
+    "#]]);
+}
+
+#[test]
+fn mail_that_a_guest_of_the_same_process_sent_holds_no_name() {
+    check(expect![[r#"
+        limits names_max=3
+        process 7: ann gus
+        here: ann
+        gus joins {"mode":"guest"}
+            gus < WELCOME {"agent":"@guest-ef842070","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Ann: to a neighbour
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 @guest-ef842070 -> Ann seq 1 requires_ack true {"body":"to a neighbour"}
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        gus says BYE {"reason":"done"}
+            gus close Bye
+        gus goes
+        here: bob cid
+        dan joins
+            dan < WELCOME {"agent":"Dan"}
+    "#]]);
+}
+
+#[test]
+fn mail_of_an_earlier_daemon_holds_a_name_but_its_own_does_not() {
+    check(expect![[r#"
+        limits names_max=2
+        here: ann bob
+        ann>> Ann: to itself
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            ann < DELIVER d1 Ann -> Ann seq 1 requires_ack true {"body":"to itself"}
+        ann>> Bob: from Ann
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Ann -> Bob seq 1 requires_ack true {"body":"from Ann"}
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        bob says BYE {"reason":"done"}
+            bob close Bye
+        crash
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        dan joins
+            dan < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 names are known already","ref":"h"}
+            dan close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn names_of_another_machine_have_a_share_and_go_first() {
+    check(expect![[r#"
+        limits names_max=8
+        process 7: e1 e2 e3 e4 e5 f1 f2
+        here: ann bob
+        e1 joins {"agent":"E1@pi","mode":"bridge","auth":{"key":"open"}}
+            e1 < WELCOME {"agent":"E1@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        e2 joins {"agent":"E2@pi","mode":"bridge","auth":{"key":"open"}}
+            e2 < WELCOME {"agent":"E2@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        e3 joins {"agent":"E3@PI","mode":"bridge","auth":{"key":"open"}}
+            e3 < WELCOME {"agent":"E3@PI","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        e4 joins {"agent":"E4@pi","mode":"bridge","auth":{"key":"open"}}
+            e4 < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names of machine pi are known already","ref":"h"}
+            e4 close Fault(TooManyClients)
+        f1 joins {"agent":"F1@pc","mode":"bridge","auth":{"key":"open"}}
+            f1 < WELCOME {"agent":"F1@pc","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        e2 says BYE {"reason":"done"}
+            e2 close Bye
+        here: cid dan eve
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks agents
+            op < DELIVER d1 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Cid","queued":0,"queued_bytes":0,"session":"s-1a131cb2f3b88acd","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"session":"s-de63edd1c8f9ac8f","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"host":"pi","in_flight":0,"name":"E1@pi","queued":0,"queued_bytes":0,"session":"s-3f55abebab4afccc","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"host":"PI","in_flight":0,"name":"E3@PI","queued":0,"queued_bytes":0,"session":"s-a6d97e146304f381","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Eve","queued":0,"queued_bytes":0,"session":"s-5a4fab611fe8fe85","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"host":"pc","in_flight":0,"name":"F1@pc","queued":0,"queued_bytes":0,"session":"s-f3a182daf9880bd2","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
+    "#]]);
+}

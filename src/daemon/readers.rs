@@ -1,0 +1,160 @@
+//! The readers of all clients: their start, in turns of the connecting processes, and their end.
+
+use super::{
+    arrivals::{Arrivals, WAITING_MAX},
+    client_threads::{self, ReaderContext},
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, tick};
+use parking_lot::Mutex;
+use platform::transport::Stream;
+use router::ClientId;
+use std::{
+    io,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// The first and the longest pause after an error of the system, such as too many open files.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// The interval at which the readers of a process that floods the daemon are started.
+const FLOOD_PACE: Duration = Duration::from_millis(1);
+
+/// The pauses after errors that follow each other.
+pub(super) struct Pause(Duration);
+
+/// The accepted connections whose readers are not started yet.
+#[derive(Clone, Debug)]
+pub(super) struct Arriving {
+    arrivals: Arc<Mutex<Arrivals<Stream>>>,
+    /// Holds a token while there may be a connection that the starter has not seen.
+    wake: Sender<()>,
+}
+
+/// The thread that starts a reader for each connection that arrives.
+#[derive(Debug)]
+pub(super) struct Starter {
+    pub(super) arriving: Arriving,
+    stop: Sender<()>,
+    thread: JoinHandle<Readers>,
+}
+
+/// Reader threads that are not joined yet.
+#[derive(Debug, Default)]
+pub(super) struct Readers(Vec<JoinHandle<()>>);
+
+impl Pause {
+    pub(super) const fn new() -> Self {
+        Self(PAUSES[0])
+    }
+
+    /// Logs an error, and waits for some time. Returns false if the thread is to stop.
+    pub(super) fn after(&mut self, error: &io::Error, stopped: &Receiver<()>) -> bool {
+        if !is_running(stopped, Duration::ZERO) {
+            return false;
+        }
+        tracing::warn!("cannot accept a connection: {error}; trying again in {:?}", self.0);
+        let pause = self.0;
+        self.0 = (pause * 2).min(PAUSES[1]);
+        is_running(stopped, pause)
+    }
+}
+
+/// Waits at most `time` for the stop of a thread. Returns true if it goes on.
+fn is_running(stopped: &Receiver<()>, time: Duration) -> bool {
+    matches!(stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
+}
+
+impl Arriving {
+    /// Lets a connection wait for its reader. If too many wait, one is closed.
+    pub(super) fn add(&self, stream: Stream) {
+        let pid = stream.peer_pid();
+        let (lost, is_flood) = {
+            let mut arrivals = self.arrivals.lock();
+            (arrivals.push(pid, stream), arrivals.is_flood(pid))
+        };
+        if lost.is_some() {
+            tracing::debug!("closed a connection, since {WAITING_MAX} wait for their readers");
+        }
+        if !is_flood {
+            // If there is a token already, the starter is going to look.
+            let _ = self.wake.try_send(());
+        }
+    }
+}
+
+impl Starter {
+    pub(super) fn start(context: ReaderContext) -> io::Result<Self> {
+        let arrivals = Arc::new(Mutex::new(Arrivals::new(WAITING_MAX)));
+        let ((wake, woken), (stop, stopped)) = (bounded(1), bounded(0));
+        let arriving = Arriving { arrivals: Arc::clone(&arrivals), wake };
+        let thread = thread::Builder::new()
+            .name("starter".into())
+            .spawn(move || start_readers(&arrivals, &woken, &stopped, &context))?;
+        Ok(Self { arriving, stop, thread })
+    }
+
+    /// Starts no more readers. Closes the connections that wait for one.
+    pub(super) fn stop(self) -> Readers {
+        drop(self.stop);
+        self.thread.join().unwrap_or_else(|_| {
+            tracing::error!("the starter panicked");
+            Readers::default()
+        })
+    }
+}
+
+fn start_readers(
+    arrivals: &Mutex<Arrivals<Stream>>,
+    woken: &Receiver<()>,
+    stopped: &Receiver<()>,
+    context: &ReaderContext,
+) -> Readers {
+    let mut readers = Readers::default();
+    let mut pause = Pause::new();
+    let pace = tick(FLOOD_PACE);
+    for id in (0..).map(ClientId) {
+        let stream = loop {
+            if let Some(stream) = arrivals.lock().pop(false) {
+                break stream;
+            }
+            let pace = if arrivals.lock().is_empty() { &never() } else { &pace };
+            select! {
+                recv(woken) -> _ => {}
+                recv(pace) -> _ => if let Some(stream) = arrivals.lock().pop(true) {
+                    break stream;
+                },
+                recv(stopped) -> _ => return readers,
+            }
+        };
+        match client_threads::start(id, stream, context) {
+            Ok(reader) => {
+                readers.add(reader);
+                pause = Pause::new();
+            }
+            Err(error) if pause.after(&error, stopped) => {}
+            Err(_) => break,
+        }
+    }
+    readers
+}
+
+impl Readers {
+    /// Joins all reader threads. Their streams must be closed.
+    pub(super) fn join(self) {
+        self.0.into_iter().for_each(join);
+    }
+
+    fn add(&mut self, thread: JoinHandle<()>) {
+        self.0.extract_if(.., |thread| thread.is_finished()).for_each(join);
+        self.0.push(thread);
+    }
+}
+
+fn join(reader: JoinHandle<()>) {
+    let name = reader.thread().name().unwrap_or("reader").to_owned();
+    if reader.join().is_err() {
+        tracing::error!("{name} panicked");
+    }
+}
