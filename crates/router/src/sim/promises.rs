@@ -132,13 +132,17 @@ impl Promises {
                 self.streams.insert(stream.number, names);
             }
             Change::Ended { delivery, ending, .. } => {
-                let Accepted { id, expires, .. } = self
+                let Accepted { id, expires, key } = self
                     .accepted
                     .get(delivery)
                     .ok_or_else(|| format!("{delivery} ends and was not accepted"))?;
                 let is_right = match ending {
                     Ending::Acknowledged => self.acknowledged.contains(id),
-                    Ending::Dead { code: NackCode::Expired, .. } => *expires <= now,
+                    // The mail that an application sends itself does not hold its name.
+                    Ending::Dead { code: NackCode::Expired, why } => {
+                        *expires <= now
+                            || why.contains("forgotten") && key.1 == self.sends[key.0].app
+                    }
                     Ending::Dead { code: NackCode::Refused, .. } => self.given_up.contains(id),
                     Ending::Dead { code: NackCode::GaveUp, .. } => {
                         self.failures.get(id).is_some_and(|count| *count >= FAILURES_MAX)

@@ -11,6 +11,8 @@ pub(super) type Key = (usize, String);
 /// A SEND, by its number in this world.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
+    /// The name of the application, also if a guest sends the message.
+    pub(super) app: &'static str,
     /// The agent that first sends the message; none if a guest does.
     pub(super) by: Option<&'static str>,
     pub(super) to: Option<&'static str>,

@@ -121,6 +121,7 @@ impl World {
         let length = if self.one_in(10) { 900 } else { self.below(40) };
         let asks = self.one_in(4) && !is_for_operator;
         let sent = Sent {
+            app: NAMES[index],
             by: (!self.apps[index].is_guest).then_some(NAMES[index]),
             to,
             topic,
