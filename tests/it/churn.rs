@@ -132,9 +132,10 @@ impl Tally {
     }
 }
 
-/// Leaves the daemon with BYE, or hangs up.
-fn leave(mut client: FallibleClient, is_polite: bool) {
+/// Leaves the daemon with BYE, which ends the session, or hangs up.
+fn leave(mut client: FallibleClient, token: &mut Option<String>, is_polite: bool) {
     if is_polite {
+        *token = None;
         // The connection may be over, which is as good.
         client.send_json(&json!({"v": 1, "type": "BYE", "id": "bye", "ts": 0, "payload": {}}));
         while client.receive().is_some() {}
@@ -142,7 +143,8 @@ fn leave(mut client: FallibleClient, is_polite: bool) {
 }
 
 fn send(endpoint: &Endpoint, extent: &Extent, tally: &Tally, own: u64) {
-    let (mut client, mut due) = (None, Instant::now());
+    let (mut client, mut token, mut due) = (None, None, Instant::now());
+    let from = format!("churn-from-{own}");
     for message in 0_u64.. {
         let to = (own + message % PEERS) % extent.receivers;
         let number = message / PEERS;
@@ -150,7 +152,7 @@ fn send(endpoint: &Endpoint, extent: &Extent, tally: &Tally, own: u64) {
         let name = format!("churn-to-{to}");
         loop {
             if client.is_none() {
-                client = join(endpoint, &format!("churn-from-{own}"), &tally.is_over);
+                client = join(endpoint, &from, &mut token, &tally.is_over);
             }
             let Some(connected) = &mut client else { return };
             match connected.send(&id, &name, &body).and_then(|()| connected.receive()) {
@@ -171,7 +173,7 @@ fn send(endpoint: &Endpoint, extent: &Extent, tally: &Tally, own: u64) {
         if message % STAY == STAY - 1
             && let Some(client) = client.take()
         {
-            leave(client, (message / STAY).is_multiple_of(2));
+            leave(client, &mut token, (message / STAY).is_multiple_of(2));
         }
         // A sender that is late does not catch up by more than a second.
         let earliest = Instant::now().checked_sub(Duration::from_secs(1)).unwrap_or(due);
@@ -181,8 +183,8 @@ fn send(endpoint: &Endpoint, extent: &Extent, tally: &Tally, own: u64) {
 }
 
 fn receive(endpoint: &Endpoint, tally: &Tally, own: u64) {
-    let mut count = 0;
-    while let Some(mut client) = join(endpoint, &format!("churn-to-{own}"), &tally.is_over) {
+    let (mut count, mut token, name) = (0, None, format!("churn-to-{own}"));
+    while let Some(mut client) = join(endpoint, &name, &mut token, &tally.is_over) {
         while let Some(deliver) = client.receive() {
             assert_eq!(deliver["type"], "DELIVER", "{deliver}");
             if tally.is_over.load(Ordering::Acquire) {
@@ -194,7 +196,7 @@ fn receive(endpoint: &Endpoint, tally: &Tally, own: u64) {
                 break;
             }
             if count % STAY == 0 {
-                leave(client, (count / STAY).is_multiple_of(2));
+                leave(client, &mut token, (count / STAY).is_multiple_of(2));
                 break;
             }
         }

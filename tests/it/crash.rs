@@ -30,18 +30,22 @@ pub(crate) fn crashes() -> usize {
     setting.map_or(CRASHES, |text| text.parse().expect("AGENT_RELAY_CRASHES is a number"))
 }
 
-/// Joins once a daemon accepts the name. Returns `None` if the test ends before.
+/// Joins once a daemon accepts the name, and continues the session of `token`. Returns `None` if
+/// the test ends before.
 pub(crate) fn join(
     endpoint: &Endpoint,
     name: &str,
+    token: &mut Option<String>,
     is_over: &AtomicBool,
 ) -> Option<FallibleClient> {
     let end = Instant::now() + WATCHDOG;
     while !is_over.load(Ordering::Acquire) {
         assert!(Instant::now() < end, "{name} finds no daemon");
+        let had_token = token.is_some();
         if let Some(mut client) = FallibleClient::connect(endpoint)
-            && client.join(name).is_some()
+            && let Some(goes_on) = client.join(name, token)
         {
+            assert_eq!(goes_on, had_token, "the session of {name}");
             return Some(client);
         }
         // No event shows that a killed daemon has been replaced.
@@ -107,14 +111,14 @@ impl SharedRecord {
 
 /// Sends numbered messages to the readers in turn, and repeats each one until it is accepted.
 fn send(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
-    let mut client = None;
+    let (mut client, mut token) = (None, None);
     for number in 1_u64.. {
         let to = READERS[number as usize % READERS.len()];
         let body = format!("{name}>{to}:{number}");
         let id = format!("{name}-{number}");
         loop {
             if client.is_none() {
-                client = join(endpoint, name, &shared.is_over);
+                client = join(endpoint, name, &mut token, &shared.is_over);
             }
             let Some(connected) = &mut client else { return };
             match connected.send(&id, to, &body).and_then(|()| connected.receive()) {
@@ -137,7 +141,8 @@ fn send(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
 
 /// Receives and acknowledges messages.
 fn read(endpoint: &Endpoint, shared: &SharedRecord, name: &str) {
-    while let Some(mut client) = join(endpoint, name, &shared.is_over) {
+    let mut token = None;
+    while let Some(mut client) = join(endpoint, name, &mut token, &shared.is_over) {
         while let Some(deliver) = client.receive() {
             shared.update(|record| record.receive(name, &deliver));
             if client.acknowledge(&deliver).is_none() {

@@ -21,12 +21,22 @@ impl FallibleClient {
         Some(Self { stream, decoder: Decoder::new(FRAME_BYTES_MAX), received: VecDeque::new() })
     }
 
-    /// Sends HELLO. Returns `None` if the daemon does not welcome the client.
-    pub(crate) fn join(&mut self, name: &str) -> Option<()> {
-        self.send_json(
-            &json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": {"agent": name}}),
-        )?;
-        self.receive().filter(|answer| answer["type"] == "WELCOME").map(drop)
+    /// Sends HELLO, with the token of the last session if there is one, and takes the next token.
+    /// Returns whether that session goes on, or `None` if the daemon does not welcome the client.
+    pub(crate) fn join(&mut self, name: &str, token: &mut Option<String>) -> Option<bool> {
+        let mut payload = json!({"agent": name});
+        if let Some(token) = token {
+            payload["session"] = json!({"resume_token": token});
+        }
+        self.send_json(&json!({"v": 1, "type": "HELLO", "id": "h", "ts": 0, "payload": payload}))?;
+        let mut answer = self.receive()?;
+        let is_rejected = answer["payload"]["code"] == "RESUME_REJECTED";
+        if is_rejected {
+            *token = None;
+            answer = self.receive()?;
+        }
+        let next = answer["payload"]["resume_token"].as_str()?.to_owned();
+        Some(token.replace(next).is_some() && !is_rejected)
     }
 
     pub(crate) fn send_json(&mut self, envelope: &Value) -> Option<()> {

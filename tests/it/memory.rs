@@ -28,7 +28,7 @@ fn limit_memory(sandbox: &Sandbox) {
 fn accepted_messages_outlive_a_daemon_without_memory() {
     let mut sandbox = Sandbox::new();
     let mut ann = FallibleClient::connect(&sandbox.endpoint()).unwrap();
-    ann.join("Ann").unwrap();
+    ann.join("Ann", &mut None).unwrap();
     sandbox.join("Bob").leave();
     limit_memory(&sandbox);
     let mut accepted = BTreeSet::new();

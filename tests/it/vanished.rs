@@ -155,7 +155,7 @@ fn clients_that_reconnect_all_the_time_leave_nothing() {
                 scope.spawn(move || {
                     let name = format!("client-{number}");
                     for _ in 0..TIMES {
-                        crash::join(endpoint, &name, is_over).expect("the daemon is up");
+                        crash::join(endpoint, &name, &mut None, is_over).expect("the daemon is up");
                     }
                 });
             }

@@ -38,7 +38,7 @@ fn stop(sandbox: &mut Sandbox) {
 /// without their padding.
 fn send(sandbox: &Sandbox, prefix: &str, count: usize, length: usize) -> BTreeSet<String> {
     let mut ann = FallibleClient::connect(&sandbox.endpoint()).unwrap();
-    ann.join("Ann").unwrap();
+    ann.join("Ann", &mut None).unwrap();
     let mut accepted = BTreeSet::new();
     for number in 0..count {
         let (to, id) = (AWAY[number % AWAY.len()], format!("{prefix}{number}"));

@@ -105,6 +105,8 @@ pub(super) struct Messages {
     next: u64,
     /// The number of sends refused with STORE_FAILED.
     pub(super) refused: usize,
+    /// The last token of each agent.
+    tokens: BTreeMap<&'static str, Option<String>>,
 }
 
 /// A conversation with one daemon.
@@ -230,12 +232,13 @@ impl<'a> Conversation<'a> {
         self.rob.as_mut()
     }
 
-    fn join(&self, name: &str) -> Option<FallibleClient> {
+    fn join(&mut self, name: &'static str) -> Option<FallibleClient> {
         // After a failed call the daemon may have to listen again first.
         while self.watchdog.is_running() {
             if let Some(mut client) = FallibleClient::connect(self.endpoint) {
                 self.watchdog.add_stream(client.stream());
-                if client.join(name).is_some() {
+                let token = self.messages.tokens.entry(name).or_default();
+                if client.join(name, token).is_some() {
                     return Some(client);
                 }
             }
