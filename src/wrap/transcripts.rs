@@ -285,14 +285,20 @@ mod tests {
             let (wake, _woken) = bounded(1);
             let (alive, _ended) = bounded(0);
             let (sender, events) = bounded(EVENTS_MAX);
+            let (begin, begun) = bounded(1);
             let (stop, stopped) = bounded::<()>(0);
             let record = || Event::Recorded(TranscriptId(0), Record::TurnOver);
             let thread = spawn("transcript", move || {
+                if grows {
+                    sender.send(record()).unwrap();
+                }
+                begin.send(()).unwrap();
                 while grows && sender.send(record()).is_ok() {}
                 assert!(stopped.recv().is_err());
                 drop(sender);
             });
             let (follower, _names) = follower("claude", (wake, alive), (events, thread.unwrap()));
+            begun.recv().unwrap();
             let mut received = 0;
             follower.finish(50, |_| received += 1);
             assert_eq!(received > 0, grows);

@@ -19,7 +19,7 @@ pub(super) struct Backlog {
     uncharged: usize,
 }
 
-/// What an input handed to the store.
+/// The changes of one input that the store has not handled, and who pays for them.
 #[derive(Debug)]
 pub(super) struct Charge {
     pub(super) payer: AgentKey,

@@ -17,7 +17,7 @@ use protocol::{
     envelope::{Envelope, Kind},
     name::{GUEST, GUEST_DIGITS, Name, NameError},
     payload::{Auth, Capabilities, Hello, Server, Welcome},
-    secret::{Hash, Secret, hashes_equal},
+    secret::{Hash, Secret},
     text::Quoted,
 };
 use std::{ops::RangeInclusive, sync::Arc};
@@ -320,11 +320,8 @@ impl Router {
         let Some(agent) = self.directory.find(name.as_str()) else {
             return refused(format!("no agent {name} was ever here, so it has no companion"));
         };
-        let is_right = match self.directory[agent].companion_key {
-            CompanionKey::Unknown => true,
-            CompanionKey::Stated(stated) => stated.is_some_and(|it| hashes_equal(&it, &key)),
-        };
-        if !is_right {
+        let stated = self.directory[agent].companion_key;
+        if !matches!(stated, CompanionKey::Unknown) && !stated.is(&key) {
             return refused(format!("{name} stated another key for its companions, or none"));
         }
         self.join_beside(id, agent, Proof::Companion, Some(key))
@@ -332,9 +329,8 @@ impl Router {
 
     /// Whether an agent is here and stated this companion key in its HELLO.
     pub(super) fn has_companion(&self, agent: AgentKey, key: &Hash) -> bool {
-        let client = self.directory.client(agent);
-        let stated = client.and_then(|client| self.connections.membership(client)?.companion_key);
-        stated.is_some_and(|stated| hashes_equal(&stated, key))
+        let agent = self.directory.get(agent).filter(|agent| agent.client.is_some());
+        agent.is_some_and(|agent| agent.companion_key.is(key))
     }
 
     /// Gives each name that became free to the first client that waits for it.
@@ -394,7 +390,7 @@ impl Router {
         };
         let auth = SenderAuth::new(session, proof);
         let name = &self.directory[agent].name;
-        let mut membership = Membership::new(name, auth, capabilities, companion_key);
+        let mut membership = Membership::new(name, auth, capabilities);
         membership.knows_session = !resumes || proof == Proof::Guest;
         self.welcome(id, agent, membership, &next_token);
         Ok(())
@@ -417,7 +413,8 @@ impl Router {
         let (session, token) = self.draw_session();
         let auth = SenderAuth::new(session, proof);
         let name = &self.directory[agent].name;
-        let membership = Membership::new(name, auth, SENDS_ONLY, companion_key);
+        let mut membership = Membership::new(name, auth, SENDS_ONLY);
+        membership.companion_key = companion_key;
         self.welcome(id, agent, membership, &token);
         Ok(())
     }

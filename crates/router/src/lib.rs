@@ -18,10 +18,10 @@
 //! The driver hands over frames in the order of the `schedule`, which is pure, too.
 //!
 //! All components work in a `context`: limits, the time, timers, random numbers, memory accounting,
-//! outputs, the `journal` of the changes handed to the store, and who pays for them (`backlog`). Each file with an `impl Router`
-//! is a flow through several components: `handshake`, `receive`, `send`, `persist`, `deliver`,
-//! `report`, `operator_mail`, `resume`, `redeliver`, `unread`, `departure`, `restore`, `rerecord`,
-//! `stop`.
+//! outputs, the `journal` of the changes handed to the store, and who pays for them (`backlog`).
+//! Each file with an `impl Router` is a flow through several components: `handshake`, `names`,
+//! `receive`, `send`, `persist`, `deliver`, `report`, `operator_mail`, `resume`, `redeliver`,
+//! `unread`, `departure`, `restore`, `rerecord`, `stop`.
 
 #![cfg_attr(
     test,

@@ -2,7 +2,7 @@
 
 use protocol::Moment;
 
-/// The time after a start for which a name is kept for who can resume its session.
+/// How long after a start a name is reserved for a client that can resume its session.
 const RETURN_MS: u64 = 3_000;
 
 /// The progress of the router's stop.

@@ -79,10 +79,7 @@ impl Router {
     /// Hands a notice to a sender, on its connection or when its session is resumed.
     pub(super) fn inform_agent(&mut self, sender: AgentKey, notice: Notice) {
         let client = self.directory.client(sender);
-        let knows_session = |client: &ClientId| {
-            self.connections.membership(*client).is_some_and(|it| it.knows_session)
-        };
-        match client.filter(knows_session) {
+        match client.filter(|client| self.connections.knows_session(*client)) {
             Some(client) => self.connections.hand_notice(&mut self.ctx, client, notice),
             None => self.hold_notice(sender, notice),
         }

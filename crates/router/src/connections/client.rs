@@ -158,7 +158,7 @@ pub(crate) struct Membership {
     pub(crate) knows_session: bool,
     /// The nonce of the PING whose PONG proves that; empty before that PING.
     pub(super) receipt_nonce: String,
-    /// The hash of the companion key that the client stated, as an agent or as a companion.
+    /// The hash of the key that a companion showed.
     pub(crate) companion_key: Option<Hash>,
     /// The agent's activity, as it has reported it.
     pub(crate) doing: Option<Doing>,
@@ -174,12 +174,7 @@ pub(crate) struct Doing {
 }
 
 impl Membership {
-    pub(crate) fn new(
-        name: &Name,
-        auth: SenderAuth,
-        capabilities: Capabilities,
-        companion_key: Option<Hash>,
-    ) -> Self {
+    pub(crate) fn new(name: &Name, auth: SenderAuth, capabilities: Capabilities) -> Self {
         let text = RecipientText::new(name.as_str(), &auth.session);
         let auth = Arc::new(auth);
         Self {
@@ -189,7 +184,7 @@ impl Membership {
             is_recorded: false,
             knows_session: true,
             receipt_nonce: String::new(),
-            companion_key,
+            companion_key: None,
             doing: None,
         }
     }

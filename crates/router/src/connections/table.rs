@@ -458,6 +458,11 @@ impl Connections {
         }
     }
 
+    /// Whether it is known that a member got its WELCOME.
+    pub(crate) fn knows_session(&self, id: ClientId) -> bool {
+        self.membership(id).is_some_and(|membership| membership.knows_session)
+    }
+
     /// Returns the agent in whose name a client sends or has sent.
     pub(crate) fn agent_of(&self, id: ClientId) -> Option<AgentKey> {
         self.clients.get(&id)?.agent

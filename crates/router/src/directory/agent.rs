@@ -2,7 +2,11 @@
 
 use super::{origin::Origin, session::Session};
 use crate::interface::ClientId;
-use protocol::{Moment, name::Name, secret::Hash};
+use protocol::{
+    Moment,
+    name::Name,
+    secret::{Hash, hashes_equal},
+};
 
 /// A known name with its connection and session.
 #[derive(Debug)]
@@ -25,7 +29,7 @@ pub(crate) struct Agent {
     /// The moment at which the name is forgotten, while the agent is away.
     pub(crate) forget_at: Option<Moment>,
     pub(crate) companion_key: CompanionKey,
-    /// The hash of a guest's key, by which it is known when it returns.
+    /// The hash of the key that identifies a guest when it returns.
     pub(crate) guest_key: Option<Hash>,
     /// Whether the store has the agent. It has a guest only if that sent a message at least once.
     pub(crate) is_recorded: bool,
@@ -38,6 +42,13 @@ pub(crate) enum CompanionKey {
     Unknown,
     /// The hash of their key, if it has any. RESUME as the first frame states none.
     Stated(Option<Hash>),
+}
+
+impl CompanionKey {
+    /// Whether the agent has stated this key.
+    pub(crate) fn is(&self, key: &Hash) -> bool {
+        matches!(self, Self::Stated(Some(stated)) if hashes_equal(stated, key))
+    }
 }
 
 impl Agent {

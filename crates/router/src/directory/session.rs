@@ -46,10 +46,9 @@ impl Session {
         self.spent.iter().chain(&self.former).chain([&self.token])
     }
 
-    /// Returns the valid token with this hash.
-    pub(super) fn valid_token(&self, hash: &Hash) -> Option<Hash> {
-        let valid = self.former.iter().chain([&self.token]);
-        valid.copied().find(|valid| hashes_equal(valid, hash))
+    /// Whether the token with this hash is valid.
+    pub(super) fn accepts(&self, hash: &Hash) -> bool {
+        self.former.iter().chain([&self.token]).any(|valid| hashes_equal(valid, hash))
     }
 
     /// Whether the session can be resumed.

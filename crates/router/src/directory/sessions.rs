@@ -26,7 +26,7 @@ impl Directory {
         let agent = *self.tokens.get(&hash)?;
         let owner = &self[agent];
         let session = owner.session.as_deref()?;
-        if session.valid_token(&hash).is_none() {
+        if !session.accepts(&hash) {
             let name = &owner.name;
             let line = format!("{name}: a token that was used came again; it may have been stolen");
             ctx.emit(Output::Log(line));

@@ -146,15 +146,13 @@ impl Directory {
     pub(crate) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {
         if self.agents.contains_key(agent.0) {
             self.set_origin(agent, None);
+            self.drop_guest_key(agent);
         }
         let removed = self.agents.remove(agent.0)?;
         let folded = removed.name.folded();
         self.names.remove(folded.as_bytes());
         self.by_name.remove(folded.as_bytes());
         self.guests -= usize::from(removed.is_guest());
-        if let Some(key) = removed.guest_key {
-            self.guest_keys.remove(&key);
-        }
         Some(removed)
     }
 
@@ -163,7 +161,7 @@ impl Directory {
         self.guest_keys.get(key).copied()
     }
 
-    /// Notes the key by which a guest is known when it returns.
+    /// Notes the key that identifies a guest when it returns.
     pub(crate) fn set_guest_key(&mut self, agent: AgentKey, key: Hash) {
         self.agent_mut(agent).guest_key = Some(key);
         self.guest_keys.insert(key, agent);

@@ -5,7 +5,7 @@ use super::{
     sends::{Key, number_of},
 };
 use crate::{
-    ClientId, Router,
+    Router,
     accounts::{Class, Principal, size_class},
     connections::{Client, Content, Stage},
     directory::bytes_of,
@@ -403,11 +403,6 @@ impl Router {
             Some(((number_of(id)?, name(to)?), name(from).unwrap_or_default()))
         });
         keyed.collect()
-    }
-
-    /// Whether it is known that a member got its WELCOME.
-    pub(super) fn knows_session(&self, id: ClientId) -> bool {
-        self.connections.membership(id).is_some_and(|membership| membership.knows_session)
     }
 
     /// Returns a list of all state that the router still holds.

@@ -335,7 +335,7 @@ impl World {
         self.judge(&events)?;
         // Notices wait until it is known that their recipient got its WELCOME.
         let stays = |name: &String, id: &ClientId| {
-            self.members.get(name) == Some(id) && self.bed.router.knows_session(*id)
+            self.members.get(name) == Some(id) && self.bed.router.connections.knows_session(*id)
         };
         let stayed = before.into_iter().filter(|(name, id)| stays(name, id));
         let stayed = stayed.map(|(name, _)| name).collect();
