@@ -1,6 +1,7 @@
 //! Measures an innocent pair's latency while other clients attack their daemon.
 //!
-//!     cargo build --profile dist && cargo run --profile dist --example attacks [-- --quick] [--json]
+//!     cargo build --profile dist
+//!     cargo run --profile dist --example attacks -- [--quick] [--json] [WORD]
 //!
 //! Each attack has a daemon of its own. A second pair talks through a second daemon, which nobody
 //! attacks, so that what the attack takes from the machine is told from what it takes from the
@@ -38,11 +39,15 @@ struct Options {
     /// print one JSON object
     #[argh(switch)]
     json: bool,
+
+    /// measure only the attacks with this word in their names
+    #[argh(positional, default = "String::new()")]
+    word: String,
 }
 
 fn main() -> io::Result<()> {
     let options: Options = argh::from_env();
-    let report = measure_attacks(options.quick)?;
+    let report = measure_attacks(options.quick, &options.word)?;
     match options.json {
         true => println!("{}", serde_json::to_string(&report)?),
         false => print!("{report}"),
@@ -143,11 +148,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// Measures all attacks, and prints the name of each.
-fn measure_attacks(is_quick: bool) -> io::Result<Report> {
+/// Measures the attacks with this word in their names, and prints the name of each.
+fn measure_attacks(is_quick: bool, word: &str) -> io::Result<Report> {
     let (quiet, _sandbox) = Site::start("", 0)?;
     let mut rows = Vec::new();
-    for attack in &ATTACKS {
+    for attack in ATTACKS.iter().filter(|attack| attack.name.contains(word)) {
         for attackers in [1, 20] {
             let clients = if attackers == 1 { "1 client" } else { "20 clients" };
             eprintln!("{}, {clients} …", attack.name);
@@ -249,13 +254,14 @@ impl Drop for EndOnDrop<'_> {
 fn attack_until_end(attack: &Attack, site: &Site, stage: Stage, progress: &Progress) {
     let mut number = 0;
     while !progress.is_over() {
-        let Ok(mut end) = (attack.join)(site, stage) else { continue };
+        let joined = (attack.join)(site, stage);
         if attack.reconnects {
+            // The daemon may refuse the attacker, or may have ended the connection already.
             progress.batches.fetch_add(1, Ordering::Release);
-            // The daemon may have ended the connection already.
-            drop(leave_and_wait(&mut end));
+            drop(joined.and_then(|mut end| leave_and_wait(&mut end)));
             continue;
         }
+        let Ok(mut end) = joined else { continue };
         let (write, hang_up) = (end.writer(), end.hang_up());
         thread::scope(|scope| {
             scope.spawn(move || while end.discard().is_ok() {});

@@ -34,11 +34,16 @@ fn stop(sandbox: &mut Sandbox) {
     assert!(sandbox.await_daemon_end().success());
 }
 
-/// Sends this many messages of a length, or fewer if the daemon dies. Returns the accepted bodies,
-/// without their padding.
-fn send(sandbox: &Sandbox, prefix: &str, count: usize, length: usize) -> BTreeSet<String> {
+/// Ann, who sends to the agents of [`AWAY`].
+fn join(sandbox: &Sandbox) -> FallibleClient {
     let mut ann = FallibleClient::connect(&sandbox.endpoint()).unwrap();
     ann.join("Ann", &mut None).unwrap();
+    ann
+}
+
+/// Sends this many messages of a length, or fewer if the daemon dies. Returns the accepted bodies,
+/// without their padding.
+fn send(ann: &mut FallibleClient, prefix: &str, count: usize, length: usize) -> BTreeSet<String> {
     let mut accepted = BTreeSet::new();
     for number in 0..count {
         let (to, id) = (AWAY[number % AWAY.len()], format!("{prefix}{number}"));
@@ -102,15 +107,15 @@ fn kill_in_checkpoint(write: usize) {
     sandbox.start();
     let path = sandbox.home().join(STORE[1]);
     let log = || path.metadata().unwrap().len();
-    let mut accepted = BTreeSet::new();
+    let (mut ann, mut accepted) = (join(&sandbox), BTreeSet::new());
     // A store begins with a short checkpoint. It is over once the log is that long.
     while log() < BEFORE_BYTES {
-        accepted.append(&mut send(&sandbox, &format!("{}-", accepted.len()), 20, LENGTH));
+        accepted.append(&mut send(&mut ann, &format!("{}-", accepted.len()), 20, LENGTH));
     }
     let kill = format!("pwrite64:signal=KILL:when={write}");
     let injected = injected(&sandbox, &kill, &STORE[..1]);
     let _strace = Attached::to(&sandbox, sandbox.daemon_pid(), injected);
-    let last = send(&sandbox, "last", 400, LENGTH);
+    let last = send(&mut ann, "last", 400, LENGTH);
     assert!(last.len() < 400, "the daemon was not killed");
     assert_eq!(sandbox.await_daemon_end().code(), None, "killed");
     assert!(log() > CHECKPOINT_BYTES, "the checkpoint of a long log");
@@ -126,7 +131,7 @@ fn daemon_killed_at_each_of_ten_starts_loses_nothing() {
     }
     let mut sandbox = known();
     sandbox.start();
-    let accepted = send(&sandbox, "", 200, 1_000);
+    let accepted = send(&mut join(&sandbox), "", 200, 1_000);
     assert_eq!(accepted.len(), 200);
     sandbox.kill();
     let mut killed = 0;
@@ -186,7 +191,7 @@ fn daemon_killed_during_a_migration_leaves_the_old_or_the_new_version() {
     }
     let mut sandbox = known();
     sandbox.start();
-    let accepted = send(&sandbox, "", MESSAGES as usize, 1_000);
+    let accepted = send(&mut join(&sandbox), "", MESSAGES as usize, 1_000);
     stop(&mut sandbox);
     let (home, saved) = (sandbox.home(), sandbox.directory().join("saved"));
     let old = rusqlite::Connection::open(home.join("relay.db")).unwrap();
@@ -258,7 +263,7 @@ fn failed_read_of_the_store_loses_nothing() {
     let (mut accepted, mut injected_count) = (BTreeSet::new(), 0);
     for number in (1..40).step_by(4) {
         sandbox.start();
-        accepted.extend(send(&sandbox, &format!("{number}-"), 10, 4_000));
+        accepted.extend(send(&mut join(&sandbox), &format!("{number}-"), 10, 4_000));
         sandbox.kill();
         let fails = format!("pread64:error=EIO:when={number}");
         let mut arguments = injected(&sandbox, &fails, &STORE);
