@@ -100,7 +100,7 @@ fn run_with(
     }
     // Each client has a reader, which allocates what it has read.
     platform::process::limit_arenas();
-    allow_clients(&settings.limits);
+    let waiting_max = allow_clients(&settings.limits);
     #[expect(
         clippy::disallowed_methods,
         reason = "each sender's part of the inbox is bounded, a client's by its reader's quota"
@@ -136,7 +136,7 @@ fn run_with(
     };
     let router = RouterThread::new(start, events, buffered, store, reloader.clone());
     let router = thread::Builder::new().name("router".into()).spawn(move || router.run(ended))?;
-    let starter = Starter::start(context.clone())?;
+    let starter = Starter::start(waiting_max, context.clone())?;
     let acceptor = Acceptor::start(listener, starter.arriving.clone())?;
     tracing::info!("listening at {}", lock.endpoint);
     ready(&lock.endpoint);
@@ -201,17 +201,19 @@ fn half_read(limits: &Limits) -> HalfRead {
     HalfRead::new(memory_bytes_max / 2, (memory_bytes_max / 16).max(2 * frame_bytes_max))
 }
 
-/// Raises the limit of open files to the number of clients allowed.
-fn allow_clients(limits: &Limits) {
+/// Raises the limit of open files to the number of clients allowed. Returns how many connections
+/// may wait for their readers: at most a quarter of what this process may open.
+fn allow_clients(limits: &Limits) -> usize {
     let clients = limits.clients_max + limits.unauthenticated_max + WAITING_MAX;
     let wanted = clients as u64 + FILES_OF_OWN;
-    match platform::process::allow_open_files(wanted) {
-        Ok(files) if files < wanted => {
-            tracing::warn!("the system allows {files} open files; max_clients needs {wanted}");
-        }
-        Ok(_) => {}
-        Err(error) => tracing::warn!("{error}"),
+    let files = platform::process::allow_open_files(wanted).unwrap_or_else(|error| {
+        tracing::warn!("{error}");
+        wanted
+    });
+    if files < wanted {
+        tracing::warn!("the system allows {files} open files; max_clients needs {wanted}");
     }
+    usize::try_from(files / 4).map_or(WAITING_MAX, |quarter| quarter.clamp(1, WAITING_MAX))
 }
 
 /// The description of this process in `status`.

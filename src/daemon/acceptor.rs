@@ -44,7 +44,7 @@ fn accept(listener: &Listener, stopped: &Receiver<()>, arriving: &Arriving) {
         match listener.accept() {
             Ok(stream) => {
                 arriving.add(stream);
-                pause = Pause::new();
+                pause.reset();
             }
             Err(error) if pause.after(&error, stopped) => {}
             Err(_) => return,

@@ -56,10 +56,10 @@ impl<T> Arrivals<T> {
         lost
     }
 
-    /// Removes the oldest connection of the process whose turn it is; of one that floods the
-    /// daemon only if `floods`.
+    /// Removes the oldest connection of the process whose turn it is, among those that flood the
+    /// daemon or among the others.
     pub(super) fn pop(&mut self, floods: bool) -> Option<T> {
-        let turn = self.turns.iter().position(|pid| floods || !self.is_flood(*pid))?;
+        let turn = self.turns.iter().position(|pid| self.is_flood(*pid) == floods)?;
         let pid = self.turns.remove(turn)?;
         let connection = self.take(pid, VecDeque::pop_front);
         if self.queues.contains_key(&pid) {
@@ -95,7 +95,7 @@ mod tests {
     const FLOODER: Pid = Some(1);
 
     fn all(arrivals: &mut Arrivals<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| arrivals.pop(true)).collect()
+        std::iter::from_fn(|| arrivals.pop(false)).collect()
     }
 
     #[test]
@@ -113,16 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn flood_is_served_only_if_asked_for_and_until_it_ends() {
+    fn floods_and_others_are_served_apart() {
         let mut arrivals = Arrivals::new(WAITING_MAX);
         for number in 0..FLOOD as u32 + 2 {
             arrivals.push(FLOODER, number);
         }
         assert_eq!(arrivals.pop(false), None);
         arrivals.push(Some(2), 1_000);
-        assert_eq!(arrivals.pop(false), Some(1_000));
         assert_eq!([arrivals.pop(true), arrivals.pop(true)], [Some(0), Some(1)]);
-        assert_eq!(arrivals.pop(false), Some(2), "the others are no flood");
+        assert_eq!(arrivals.pop(true), None, "the rest is no flood");
+        assert_eq!([arrivals.pop(false), arrivals.pop(false)], [Some(1_000), Some(2)]);
     }
 
     #[test]

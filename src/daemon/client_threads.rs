@@ -122,9 +122,9 @@ fn read(
     }
 }
 
-fn process_of(stream: &Stream) -> PeerProcess {
-    let pid = stream.peer_pid().unwrap_or_default();
-    PeerProcess { pid, start: start_time(pid).unwrap_or_default() }
+fn process_of(stream: &Stream) -> Option<PeerProcess> {
+    let pid = stream.peer_pid()?;
+    Some(PeerProcess { pid, start: start_time(pid).unwrap_or_default() })
 }
 
 /// Checks the peer's user before the first frame is handled.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Event {
     /// A client has connected, from this process, and its reader has started.
-    Accepted(ClientId, PeerProcess, Box<ClientHandle>),
+    Accepted(ClientId, Option<PeerProcess>, Box<ClientHandle>),
     /// The client's reader read whole frames.
     Frames(ClientId, QueuedFrames),
     /// The client's reader read something else than frames, or the client is another user's.

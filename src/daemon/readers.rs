@@ -1,10 +1,10 @@
 //! The readers of all clients: their start, in turns of the connecting processes, and their end.
 
 use super::{
-    arrivals::{Arrivals, WAITING_MAX},
+    arrivals::Arrivals,
     client_threads::{self, ReaderContext},
 };
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never, select, tick};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender, bounded, tick};
 use parking_lot::Mutex;
 use platform::transport::Stream;
 use router::ClientId;
@@ -12,7 +12,7 @@ use std::{
     io,
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The first and the longest pause after an error of the system, such as too many open files.
@@ -21,14 +21,21 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 /// The interval at which the readers of a process that floods the daemon are started.
 const FLOOD_PACE: Duration = Duration::from_millis(1);
 
+/// The shortest time between two lines in the log about errors that do not follow each other.
+const LOGGED_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The pauses after errors that follow each other.
-pub(super) struct Pause(Duration);
+pub(super) struct Pause {
+    next: Duration,
+    logged: Option<Instant>,
+}
 
 /// The accepted connections whose readers are not started yet.
 #[derive(Clone, Debug)]
 pub(super) struct Arriving {
     arrivals: Arc<Mutex<Arrivals<Stream>>>,
-    /// Holds a token while there may be a connection that the starter has not seen.
+    /// Holds a token while a process that floods nobody may have a connection that the starter has
+    /// not seen.
     wake: Sender<()>,
 }
 
@@ -46,7 +53,12 @@ pub(super) struct Readers(Vec<JoinHandle<()>>);
 
 impl Pause {
     pub(super) const fn new() -> Self {
-        Self(PAUSES[0])
+        Self { next: PAUSES[0], logged: None }
+    }
+
+    /// Begins again with the shortest pause, because there was no error.
+    pub(super) const fn reset(&mut self) {
+        self.next = PAUSES[0];
     }
 
     /// Logs an error, and waits for some time. Returns false if the thread is to stop.
@@ -54,9 +66,13 @@ impl Pause {
         if !is_running(stopped, Duration::ZERO) {
             return false;
         }
-        tracing::warn!("cannot accept a connection: {error}; trying again in {:?}", self.0);
-        let pause = self.0;
-        self.0 = (pause * 2).min(PAUSES[1]);
+        let pause = self.next;
+        let is_recent = self.logged.is_some_and(|logged| logged.elapsed() < LOGGED_INTERVAL);
+        if pause > PAUSES[0] || !is_recent {
+            tracing::warn!("cannot accept a connection: {error}; trying again in {pause:?}");
+            self.logged = Some(Instant::now());
+        }
+        self.next = (pause * 2).min(PAUSES[1]);
         is_running(stopped, pause)
     }
 }
@@ -67,7 +83,7 @@ fn is_running(stopped: &Receiver<()>, time: Duration) -> bool {
 }
 
 impl Arriving {
-    /// Lets a connection wait for its reader. If too many wait, one is closed.
+    /// Lets a connection wait for its reader. If too many wait, closes one.
     pub(super) fn add(&self, stream: Stream) {
         let pid = stream.peer_pid();
         let (lost, is_flood) = {
@@ -75,7 +91,7 @@ impl Arriving {
             (arrivals.push(pid, stream), arrivals.is_flood(pid))
         };
         if lost.is_some() {
-            tracing::debug!("closed a connection, since {WAITING_MAX} wait for their readers");
+            tracing::debug!("closed a connection, since too many wait for their readers");
         }
         if !is_flood {
             // If there is a token already, the starter is going to look.
@@ -85,8 +101,9 @@ impl Arriving {
 }
 
 impl Starter {
-    pub(super) fn start(context: ReaderContext) -> io::Result<Self> {
-        let arrivals = Arc::new(Mutex::new(Arrivals::new(WAITING_MAX)));
+    /// Starts the thread. `most` connections may wait for their readers.
+    pub(super) fn start(most: usize, context: ReaderContext) -> io::Result<Self> {
+        let arrivals = Arc::new(Mutex::new(Arrivals::new(most)));
         let ((wake, woken), (stop, stopped)) = (bounded(1), bounded(0));
         let arriving = Arriving { arrivals: Arc::clone(&arrivals), wake };
         let thread = thread::Builder::new()
@@ -115,29 +132,48 @@ fn start_readers(
     let mut pause = Pause::new();
     let pace = tick(FLOOD_PACE);
     for id in (0..).map(ClientId) {
-        let stream = loop {
-            if let Some(stream) = arrivals.lock().pop(false) {
-                break stream;
-            }
-            let pace = if arrivals.lock().is_empty() { &never() } else { &pace };
-            select! {
-                recv(woken) -> _ => {}
-                recv(pace) -> _ => if let Some(stream) = arrivals.lock().pop(true) {
-                    break stream;
-                },
-                recv(stopped) -> _ => return readers,
-            }
-        };
+        let Some(stream) = next(arrivals, woken, &pace, stopped) else { break };
         match client_threads::start(id, stream, context) {
             Ok(reader) => {
                 readers.add(reader);
-                pause = Pause::new();
+                pause.reset();
             }
             Err(error) if pause.after(&error, stopped) => {}
             Err(_) => break,
         }
     }
     readers
+}
+
+/// Waits for the next connection: with each tick of `pace` one of a process that floods the daemon,
+/// and else one of the others. Returns `None` if the thread is to stop.
+fn next(
+    arrivals: &Mutex<Arrivals<Stream>>,
+    woken: &Receiver<()>,
+    pace: &Receiver<Instant>,
+    stopped: &Receiver<()>,
+) -> Option<Stream> {
+    while is_running(stopped, Duration::ZERO) {
+        let is_paced = pace.try_recv().is_ok();
+        let (next, is_flooded) = {
+            let mut arrivals = arrivals.lock();
+            let flood = if is_paced { arrivals.pop(true) } else { None };
+            (flood.or_else(|| arrivals.pop(false)), !arrivals.is_empty())
+        };
+        if next.is_some() {
+            return next;
+        }
+        let mut waiting = Select::new();
+        waiting.recv(woken);
+        waiting.recv(stopped);
+        if is_flooded {
+            waiting.recv(pace);
+        }
+        waiting.ready();
+        // The token is taken before the next look, so that no connection after that look is missed.
+        let _ = woken.try_recv();
+    }
+    None
 }
 
 impl Readers {

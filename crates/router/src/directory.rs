@@ -10,6 +10,5 @@ mod table;
 
 pub(super) use agent::{Agent, CompanionKey};
 pub(super) use origin::Origin;
-pub(super) use session::Session;
 pub(super) use subscriptions::bytes_of;
 pub(super) use table::Directory;

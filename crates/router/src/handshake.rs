@@ -4,7 +4,7 @@ use super::{
     Router,
     accounts::{Class, Principal},
     connections::{Applicant, Membership},
-    directory::CompanionKey,
+    directory::{CompanionKey, Origin},
     interface::{ClientId, Output, PeerProcess},
     keys::AgentKey,
     sender::SenderAuth,
@@ -49,7 +49,7 @@ const OPERATOR_PLACES: usize = 16;
 pub(super) type Refusal = (ErrorCode, String);
 
 impl Router {
-    pub(super) fn connected(&mut self, id: ClientId, process: PeerProcess) {
+    pub(super) fn connected(&mut self, id: ClientId, process: Option<PeerProcess>) {
         self.connections.add(&self.ctx, id, process);
         if self.lifecycle.is_stopping() {
             let stopping = Violation::new(ErrorCode::ShuttingDown, "the daemon is going down");
@@ -362,15 +362,16 @@ impl Router {
         let process = self.connections.process(id);
         let known = self.directory.find(name.as_str());
         if proof == Proof::Guest {
-            self.check_room_for_guest(known.is_some())?;
+            self.check_share_of_members(None)?;
         }
         let agent = match known {
             Some(agent) => agent,
             None => {
-                if proof != Proof::Guest {
-                    self.check_room_for_name(&name, process)?;
+                let origin = Origin::of(&name, process);
+                if let Some(origin) = &origin {
+                    self.check_room_for_name(origin)?;
                 }
-                self.add_agent(name.clone())
+                self.add_agent(name.clone(), origin)
             }
         };
         self.directory.arrive(&mut self.ctx, agent, (id, process), name, companion_key);
@@ -441,18 +442,9 @@ impl Router {
         Err(too_many(own, &format!("connections of {of} are open")))
     }
 
-    /// Checks whether another guest may join: its connection has a place, and so has its name.
-    fn check_room_for_guest(&mut self, is_known: bool) -> Result<(), Refusal> {
-        self.check_share_of_members(None)?;
-        if is_known || self.has_room_for_guest_name() {
-            return Ok(());
-        }
-        Err(too_many(self.directory.len(), "names are known"))
-    }
-
-    pub(super) fn add_agent(&mut self, name: Name) -> AgentKey {
+    pub(super) fn add_agent(&mut self, name: Name, origin: Option<Origin>) -> AgentKey {
         let (number, is_guest) = (self.ctx.journal.next_agent(), name.is_guests());
-        let agent = self.directory.add(name, number);
+        let agent = self.directory.add(name, number, origin);
         self.mail.open_mailbox(&mut self.ctx, agent, number, is_guest);
         agent
     }

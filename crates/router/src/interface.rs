@@ -13,10 +13,10 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// A process at the other end of connections, as long as it lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A process at the other end of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerProcess {
-    /// The process id; 0 for all processes whose id the system does not tell.
+    /// The process id.
     pub pid: u32,
     /// The time of its start, in the system's units; 0 if the system does not tell it.
     pub start: u64,
@@ -25,8 +25,9 @@ pub struct PeerProcess {
 /// An event for the router.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A connection of this process was accepted. Nothing has been received yet.
-    Connected(ClientId, PeerProcess),
+    /// A connection of this process, if the system tells it, was accepted. Nothing has been received
+    /// yet.
+    Connected(ClientId, Option<PeerProcess>),
     /// Frames of the client arrived, and wait for the client's turn. Arrival counts as a sign of
     /// life, whenever the frames are handled.
     Arrived(ClientId),

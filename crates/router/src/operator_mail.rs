@@ -51,7 +51,7 @@ impl Router {
     /// the owner must always be admitted.
     pub(super) fn operator(&mut self) -> AgentKey {
         self.directory.find(OPERATOR).unwrap_or_else(|| {
-            let agent = self.add_agent(Name::made_by_daemon(OPERATOR));
+            let agent = self.add_agent(Name::made_by_daemon(OPERATOR), None);
             self.directory.record_agent(&mut self.ctx, agent);
             agent
         })

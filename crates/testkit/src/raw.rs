@@ -82,10 +82,18 @@ impl Raw {
     /// Joins as an agent. Returns WELCOME's payload.
     #[track_caller]
     pub fn hello(&mut self, name: &str) -> Value {
+        let mut answer = self.try_hello(name);
+        assert_eq!(answer["type"], "WELCOME", "{answer}");
+        answer["payload"].take()
+    }
+
+    /// Asks to join as an agent. Returns the answer.
+    #[track_caller]
+    pub fn try_hello(&mut self, name: &str) -> Value {
         self.send_json(
             &json!({"v": 1, "type": "HELLO", "id": "hello", "ts": 0, "payload": {"agent": name}}),
         );
-        self.expect("WELCOME")["payload"].take()
+        self.receive().expect("an answer to HELLO, not the end")
     }
 
     /// Sends one frame with this envelope.

@@ -9,7 +9,7 @@ use protocol::{
     payload::Durability,
     record::{Change, Clock, Filter, Query},
 };
-use router::{ClientId, Input, Limits, Output, PeerProcess, Router};
+use router::{ClientId, Input, Limits, Output, Router};
 use rusqlite::{Connection, params_from_iter, types::Value};
 use std::{
     env, fs, io,
@@ -126,11 +126,7 @@ fn template() -> &'static [u8] {
         let mut changes = Changes::default();
         changes.restore(&mut router, now, opened);
         for (id, frames) in [(1, BOB), (2, ANN)] {
-            changes.handle(
-                &mut router,
-                now,
-                Input::Connected(ClientId(id), PeerProcess::default()),
-            );
+            changes.handle(&mut router, now, Input::Connected(ClientId(id), None));
             for frame in frames {
                 let batch = ClientBatch::of_frame(frame.as_bytes());
                 let input = Input::Frame(ClientId(id), batch.frame(0));

@@ -1,12 +1,13 @@
 //! A daemon that is killed, or cannot read or lock its files, at awkward moments.
 
 use super::traced::{Attached, has_strace, injected, traced};
-use crate::{fallible_client::FallibleClient, hostile::Pair};
+use crate::{crash, fallible_client::FallibleClient, hostile::Pair};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    sync::atomic::AtomicBool,
 };
 use testkit::{
     sandbox::{Daemon, Sandbox},
@@ -36,9 +37,7 @@ fn stop(sandbox: &mut Sandbox) {
 
 /// Ann, who sends to the agents of [`AWAY`].
 fn join(sandbox: &Sandbox) -> FallibleClient {
-    let mut ann = FallibleClient::connect(&sandbox.endpoint()).unwrap();
-    ann.join("Ann", &mut None).unwrap();
-    ann
+    crash::join(&sandbox.endpoint(), "Ann", &mut None, &AtomicBool::new(false)).unwrap()
 }
 
 /// Sends this many messages of a length, or fewer if the daemon dies. Returns the accepted bodies,

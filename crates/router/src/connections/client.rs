@@ -28,7 +28,7 @@ const STRANGER_ANSWERS_BYTES: usize = 32 << 10;
 /// A connection to one client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) process: PeerProcess,
+    pub(crate) process: Option<PeerProcess>,
     pub(crate) stage: Stage,
     /// The agent in whose name the client sends, from WELCOME to the end of the connection.
     pub(crate) agent: Option<AgentKey>,
@@ -50,7 +50,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(process: PeerProcess, since: Moment) -> Self {
+    pub(super) fn new(process: Option<PeerProcess>, since: Moment) -> Self {
         Self {
             process,
             stage: Stage::Unauthenticated { since },

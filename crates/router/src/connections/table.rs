@@ -48,30 +48,31 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Adds a connection.
-    pub(crate) fn add(&mut self, ctx: &Context, id: ClientId, process: PeerProcess) {
+    pub(crate) fn add(&mut self, ctx: &Context, id: ClientId, process: Option<PeerProcess>) {
         self.clients.insert(id, Client::new(process, ctx.now.monotonic));
     }
 
-    /// Begins to wait for a connection's handshake. If too many connections wait, returns the
-    /// oldest of the process that has most of them, or of any such process.
+    /// Begins to wait for a connection's handshake. If too many connections wait, returns one of the
+    /// process that has most of them: the oldest from which no frame has arrived, or the oldest.
     pub(crate) fn await_handshake(&mut self, ctx: &mut Context, id: ClientId) -> Option<ClientId> {
         self.set_timer(ctx, id);
         self.unauthenticated.insert(id);
         if self.unauthenticated.len() <= ctx.limits.unauthenticated_max {
             return None;
         }
-        let mut counts = FxHashMap::<PeerProcess, usize>::default();
+        let mut counts = FxHashMap::<Option<PeerProcess>, usize>::default();
         for id in &self.unauthenticated {
             *counts.entry(self.process(*id)).or_default() += 1;
         }
         let most = counts.values().copied().max();
-        let mut waiting = self.unauthenticated.iter().copied();
-        waiting.find(|id| counts.get(&self.process(*id)).copied() == most)
+        let has_most = |id: &&ClientId| counts.get(&self.process(**id)).copied() == most;
+        let of_most = || self.unauthenticated.iter().filter(has_most).copied();
+        of_most().find(|id| !self.clients[id].has_spoken).or_else(|| of_most().next())
     }
 
-    /// Returns the process at the other end of a connection that is in the table.
-    pub(crate) fn process(&self, id: ClientId) -> PeerProcess {
-        self.clients.get(&id).map(|client| client.process).unwrap_or_default()
+    /// Returns the process at the other end of a connection, if the system tells it.
+    pub(crate) fn process(&self, id: ClientId) -> Option<PeerProcess> {
+        self.clients.get(&id)?.process
     }
 
     /// Notes the arrival of frames, which is a sign of life.

@@ -1,7 +1,7 @@
 //! A known agent.
 
 use super::{origin::Origin, session::Session};
-use crate::interface::ClientId;
+use crate::interface::{ClientId, PeerProcess};
 use protocol::{
     Moment,
     name::Name,
@@ -15,9 +15,12 @@ pub(crate) struct Agent {
     pub(crate) number: u64,
     /// The name in its latest spelling.
     pub(crate) name: Name,
-    /// Who is charged for the name; `None` for a name of this machine that has not been here since
-    /// the daemon started, and for guests and operators.
+    /// Who is charged for the name; `None` for the operators' name, and for one of this machine that
+    /// has not been here since the daemon started.
     pub(crate) origin: Option<Origin>,
+    /// The process of the agent's last connection, if there was one since the daemon started and
+    /// the system tells it.
+    pub(crate) process: Option<PeerProcess>,
     /// The agent's connection, while the agent is connected.
     pub(crate) client: Option<ClientId>,
     /// The agent's session. A guest has none.

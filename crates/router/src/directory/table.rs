@@ -7,6 +7,7 @@ use super::{
     subscriptions::Subscriptions,
 };
 use crate::{
+    accounts,
     context::Context,
     hash::{HashKey, KeyedMap},
     interface::{ClientId, PeerProcess},
@@ -30,6 +31,9 @@ use std::{
 
 const DAY_MS: u64 = 86_400_000;
 
+/// The most names divided by this number is how many names are forgotten at once.
+const NAME_PARTS: usize = 64;
+
 /// The shortest time from a search that found no name to forget to the next search.
 const SEARCH_INTERVAL_MS: u64 = 1_000;
 
@@ -45,7 +49,6 @@ pub(crate) struct Directory {
     by_name: ByName,
     /// Connected agents by their names in lower case, without guests.
     here: ByName,
-    guests: usize,
     guests_here: usize,
     /// The agent of each known token, used or not.
     pub(super) tokens: FxHashMap<Hash, AgentKey>,
@@ -67,7 +70,6 @@ impl Directory {
             names: KeyedMap::with_hasher(hash_key),
             by_name: BTreeMap::new(),
             here: BTreeMap::new(),
-            guests: 0,
             guests_here: 0,
             tokens: FxHashMap::default(),
             guest_keys: FxHashMap::default(),
@@ -87,15 +89,15 @@ impl Directory {
         self.names.get(&*folded).copied()
     }
 
-    /// Adds a name.
-    pub(crate) fn add(&mut self, name: Name, number: u64) -> AgentKey {
+    /// Adds a name, for which an origin is charged.
+    pub(crate) fn add(&mut self, name: Name, number: u64, origin: Option<Origin>) -> AgentKey {
         let folded = name.folded().into_bytes().into_boxed_slice();
-        let (is_daemons, is_guest) = (name.is_daemons(), name.is_guests());
-        let origin = Origin::of_remote(&name);
+        let is_daemons = name.is_daemons();
         let agent = AgentKey(self.agents.insert(Agent {
             number,
             name,
             origin: None,
+            process: None,
             client: None,
             session: None,
             since_unix_ms: 0,
@@ -105,7 +107,6 @@ impl Directory {
             guest_key: None,
             is_recorded: false,
         }));
-        self.guests += usize::from(is_guest);
         if !is_daemons {
             self.by_name.insert(folded.clone(), agent);
         }
@@ -130,6 +131,23 @@ impl Directory {
         }
     }
 
+    /// Whether another name is within its origin's share, in a table that has room. Guests may have
+    /// half of what the others leave. The others have no shares while the table is less than half
+    /// full.
+    pub(crate) fn has_share_of_names(&self, ctx: &Context, origin: &Origin) -> bool {
+        let (held, most) = (self.names_of(origin), ctx.limits.names_max);
+        if *origin == Origin::Guests {
+            return held < most.saturating_sub(self.len() - held).div_ceil(2);
+        }
+        let known = self.len().min(most - self.forgotten_at_once(ctx)).max(held);
+        self.len() < most / 2 || accounts::excess(held, known, 1, most) == 0
+    }
+
+    /// The most names that are forgotten at once: a search is too expensive to forget only one.
+    pub(crate) const fn forgotten_at_once(&self, ctx: &Context) -> usize {
+        ctx.limits.names_max.div_ceil(NAME_PARTS)
+    }
+
     /// Returns the number of names for which an origin is charged.
     pub(crate) fn names_of(&self, origin: &Origin) -> usize {
         self.by_origin.get(origin).copied().unwrap_or(0)
@@ -137,22 +155,20 @@ impl Directory {
 
     /// Returns a key that finds nothing, for an agent that is forgotten.
     pub(crate) fn unused_key(&mut self) -> AgentKey {
-        let ghost = self.add(Name::made_by_daemon("@ghost"), 0);
+        let ghost = self.add(Name::made_by_daemon("@ghost"), 0, None);
         self.remove(ghost);
         ghost
     }
 
     /// Removes a name.
     pub(crate) fn remove(&mut self, agent: AgentKey) -> Option<Agent> {
-        if self.agents.contains_key(agent.0) {
-            self.set_origin(agent, None);
-            self.drop_guest_key(agent);
-        }
+        self.get(agent)?;
+        self.set_origin(agent, None);
+        self.drop_guest_key(agent);
         let removed = self.agents.remove(agent.0)?;
         let folded = removed.name.folded();
         self.names.remove(folded.as_bytes());
         self.by_name.remove(folded.as_bytes());
-        self.guests -= usize::from(removed.is_guest());
         Some(removed)
     }
 
@@ -183,16 +199,23 @@ impl Directory {
     }
 
     /// Notes that an agent is connected, from this process, with its name in this spelling and this
-    /// key for its companions.
+    /// key for its companions. The process is charged for the name from now on, if it may hold
+    /// another one.
     pub(crate) fn arrive(
         &mut self,
         ctx: &mut Context,
         agent: AgentKey,
-        (client, process): (ClientId, PeerProcess),
+        (client, process): (ClientId, Option<PeerProcess>),
         name: Name,
         companion_key: Option<Hash>,
     ) {
-        self.set_origin(agent, Origin::of(&name, process));
+        let origin = Origin::of(&name, process);
+        if self[agent].origin != origin
+            && origin.as_ref().is_none_or(|origin| self.has_share_of_names(ctx, origin))
+        {
+            self.set_origin(agent, origin);
+        }
+        self.agent_mut(agent).process = process;
         let arrived = &mut self.agents[agent.0];
         arrived.name = name;
         arrived.companion_key = CompanionKey::Stated(companion_key);
@@ -252,7 +275,8 @@ impl Directory {
 
     /// Restores an agent, which counts as away.
     pub(crate) fn restore_agent(&mut self, ctx: &mut Context, record: AgentRecord) -> AgentKey {
-        let key = self.add(record.name, record.number);
+        let origin = Origin::of_recorded(&record.name);
+        let key = self.add(record.name, record.number, origin);
         if let Some(guest_key) = record.guest_key {
             self.set_guest_key(key, guest_key);
         }
@@ -302,8 +326,8 @@ impl Directory {
     }
 
     /// Returns the number of guests, with those that may return.
-    pub(crate) const fn guests(&self) -> usize {
-        self.guests
+    pub(crate) fn guests(&self) -> usize {
+        self.names_of(&Origin::Guests)
     }
 
     /// Returns the number of connected guests.
@@ -313,7 +337,7 @@ impl Directory {
 
     /// Returns the number of known names, without the operators'.
     pub(crate) fn len(&self) -> usize {
-        self.agents() + self.guests
+        self.agents() + self.guests()
     }
 
     pub(crate) fn get(&self, agent: AgentKey) -> Option<&Agent> {

@@ -32,7 +32,7 @@ impl Mail {
         &mut self,
         ctx: &mut Context,
         key: StreamKey,
-        process: PeerProcess,
+        process: Option<PeerProcess>,
     ) -> u64 {
         let stream = &mut self.streams[key];
         stream.note_sender(process);

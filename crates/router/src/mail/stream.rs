@@ -71,9 +71,9 @@ impl Stream {
     }
 
     /// Notes which process sends the next message.
-    pub(super) fn note_sender(&mut self, process: PeerProcess) {
-        let is_only = self.is_empty() || self.sender_process == Some(process);
-        self.sender_process = is_only.then_some(process);
+    pub(super) fn note_sender(&mut self, process: Option<PeerProcess>) {
+        let is_only = self.is_empty() || self.sender_process == process;
+        self.sender_process = process.filter(|_| is_only);
     }
 
     /// Notes that nobody knows which process sent the next message.

@@ -161,7 +161,7 @@ impl World {
     fn connect(&mut self) -> ClientId {
         let id = self.bed.new_end();
         self.peers.insert(id, Peer::default());
-        self.handle(Input::Connected(id, PeerProcess { pid: id.0 as u32 % 3, start: 0 }));
+        self.handle(Input::Connected(id, Some(PeerProcess { pid: id.0 as u32 % 3, start: 0 })));
         id
     }
 

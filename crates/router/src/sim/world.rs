@@ -148,7 +148,7 @@ impl World {
         self.connections.insert(id, Connection { owner, name, ..Connection::default() });
         // All intruders are of one process.
         let pid = owner.map_or(1, |owner| owner as u32 + 2);
-        self.handle(Input::Connected(id, PeerProcess { pid, start: 0 }))?;
+        self.handle(Input::Connected(id, Some(PeerProcess { pid, start: 0 })))?;
         Ok(id)
     }
 

@@ -63,7 +63,7 @@ impl Stage {
 
     fn connect(&mut self) -> ClientId {
         let id = self.bed.new_end();
-        self.run(Input::Connected(id, PeerProcess { pid: id.0 as u32, start: 0 }));
+        self.run(Input::Connected(id, Some(PeerProcess { pid: id.0 as u32, start: 0 })));
         id
     }
 

@@ -433,7 +433,7 @@ fn guests_that_may_return_make_room_for_others() {
         gil joins {"mode":"guest","guest_key":"123456789abcdef0"}
             gil < WELCOME {"agent":"@guest-1a753c74","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
-            gus < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
+            gus < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 names of guests are known already","ref":"h"}
             gus close Fault(TooManyClients)
     "#]]);
 }

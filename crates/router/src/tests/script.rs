@@ -447,7 +447,7 @@ impl World {
         self.clients.insert(client.to_owned(), actor);
         self.names.insert(id, client.to_owned());
         let pid = self.processes.get(client).copied().unwrap_or(1_000 + id.0 as u32);
-        self.handle(Input::Connected(id, PeerProcess { pid, start: 0 }));
+        self.handle(Input::Connected(id, Some(PeerProcess { pid, start: 0 })));
     }
 
     fn send(&mut self, client: &str, line: &str, requires_ack: bool) {

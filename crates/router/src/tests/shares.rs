@@ -263,7 +263,7 @@ fn guests_leave_names_for_agents() {
         gil joins {"mode":"guest"}
             gil < WELCOME {"agent":"@guest-ab4afccc","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         gwen joins {"mode":"guest"}
-            gwen < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 names are known already","ref":"h"}
+            gwen < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"2 names of guests are known already","ref":"h"}
             gwen close Fault(TooManyClients)
         bob joins
             bob < WELCOME {"agent":"Bob"}
@@ -625,6 +625,108 @@ fn names_of_one_process_leave_room_for_others() {
             fae < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"8 names of process 7 are known already","ref":"h"}
             fae close Fault(TooManyClients)
         here: cid dan eve pia quy
+    "#]]);
+}
+
+#[test]
+fn name_that_comes_by_another_process_is_charged_to_it_within_its_share() {
+    check(expect![[r#"
+        limits names_max=16
+        process 7: ann bob cid dan eve fae gil hal
+        process 8: ann2 bob2 cid2 dan2 eve2 fae2 gil2 hal2 ida2
+        here: ann bob cid dan eve fae gil hal
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        bob says BYE {"reason":"done"}
+            bob close Bye
+        cid says BYE {"reason":"done"}
+            cid close Bye
+        dan says BYE {"reason":"done"}
+            dan close Bye
+        eve says BYE {"reason":"done"}
+            eve close Bye
+        fae says BYE {"reason":"done"}
+            fae close Bye
+        gil says BYE {"reason":"done"}
+            gil close Bye
+        hal says BYE {"reason":"done"}
+            hal close Bye
+        ann2 joins
+            ann2 < WELCOME {"agent":"Ann"}
+        bob2 joins
+            bob2 < WELCOME {"agent":"Bob"}
+        cid2 joins
+            cid2 < WELCOME {"agent":"Cid"}
+        dan2 joins
+            dan2 < WELCOME {"agent":"Dan"}
+        eve2 joins
+            eve2 < WELCOME {"agent":"Eve"}
+        fae2 joins
+            fae2 < WELCOME {"agent":"Fae"}
+        gil2 joins
+            gil2 < WELCOME {"agent":"Gil"}
+        hal2 joins
+            hal2 < WELCOME {"agent":"Hal"}
+        ida2 joins
+            ida2 < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"6 names of process 8 are known already","ref":"h"}
+            ida2 close Fault(TooManyClients)
+    "#]]);
+}
+
+#[test]
+fn process_whose_share_is_used_up_displaces_no_name_of_another() {
+    check(expect![[r#"
+        limits names_max=8
+        process 7: ann bob cid dan eve
+        here: ann bob cid dan
+        here: fae gil hal ida
+        fae>> Fae: to itself
+            fae < ACK {"ack_id":"f1","durability":"disk","state":"accepted"}
+            fae < DELIVER d1 Fae -> Fae seq 1 requires_ack true {"body":"to itself"}
+        fae says BYE {"reason":"done"}
+            fae close Bye
+        gil goes
+        eve joins
+            eve < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"8 names are known already","ref":"h"}
+            eve close Fault(TooManyClients)
+        jan joins
+            jan < WELCOME {"agent":"Jan"}
+        fae joins
+            fae < WELCOME {"agent":"Fae"}
+            fae < DELIVER d1 Fae -> Fae seq 1 attempt 2 requires_ack true {"body":"to itself"}
+    "#]]);
+}
+
+#[test]
+fn remembered_sends_of_another_machine_outlast_guests_and_empty_names() {
+    check(expect![[r#"
+        limits names_max=4
+        here: bob
+        ann joins {"agent":"Ann@pi","mode":"bridge","auth":{"key":"open"}}
+            ann < WELCOME {"agent":"Ann@pi","capabilities":{"ack":true,"max_inflight":256,"resume":false,"supports_topics":false}}
+        ann>> Bob: once
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann@pi -> Bob seq 1 requires_ack true {"body":"once"}
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        gus joins {"mode":"guest","guest_key":"0123456789abcdef"}
+            gus < WELCOME {"agent":"@guest-378c0eb3","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        gus>> Bob: once, too
+            gus < ACK {"ack_id":"g1","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 @guest-378c0eb3 -> Bob seq 1 requires_ack true {"body":"once, too"}
+        gus goes
+        cid joins
+            cid < WELCOME {"agent":"Cid"}
+        cid says BYE {"reason":"done"}
+            cid close Bye
+        dan joins
+            dan < WELCOME {"agent":"Dan"}
+        eve joins
+            eve < WELCOME {"agent":"Eve"}
+        op joins
+            op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
+        op asks agents
+            op < DELIVER d3 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":false,"host":"pi","in_flight":0,"name":"Ann@pi","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":2,"name":"Bob","queued":2,"queued_bytes":1196,"session":"s-e43fe68bd7d9a9ba","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"session":"s-47be31f69448cd25","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Eve","queued":0,"queued_bytes":0,"session":"s-8551b0310c3d0735","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
     "#]]);
 }
 
