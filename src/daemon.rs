@@ -37,7 +37,7 @@ pub(crate) use settings::Settings;
 pub use settings::limits;
 
 use acceptor::Acceptor;
-use arrivals::WAITING_MAX;
+use arrivals::{FLOOD, WAITING_MAX};
 use client::link::{BufferedBytes, HalfRead};
 use client_threads::ReaderContext;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
@@ -202,7 +202,7 @@ fn half_read(limits: &Limits) -> HalfRead {
 }
 
 /// Raises the limit of open files to the number of clients allowed. Returns how many connections
-/// may wait for their readers: at most a quarter of what this process may open.
+/// may wait for their readers: if the system allows fewer files, a quarter of them, but [`FLOOD`].
 fn allow_clients(limits: &Limits) -> usize {
     let clients = limits.clients_max + limits.unauthenticated_max + WAITING_MAX;
     let wanted = clients as u64 + FILES_OF_OWN;
@@ -213,7 +213,7 @@ fn allow_clients(limits: &Limits) -> usize {
     if files < wanted {
         tracing::warn!("the system allows {files} open files; max_clients needs {wanted}");
     }
-    usize::try_from(files / 4).map_or(WAITING_MAX, |quarter| quarter.clamp(1, WAITING_MAX))
+    usize::try_from(files / 4).map_or(WAITING_MAX, |quarter| quarter.clamp(FLOOD, WAITING_MAX))
 }
 
 /// The description of this process in `status`.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 pub(super) const WAITING_MAX: usize = 1_024;
 
 /// A process of which more connections wait floods the daemon.
-const FLOOD: usize = 256;
+pub(super) const FLOOD: usize = 256;
 
 /// A process's id, or `None` for all processes whose id the system does not tell.
 pub(super) type Pid = Option<u32>;
