@@ -41,12 +41,14 @@ struct Cost {
 struct Stage {
     bed: Testbed,
     ids: u64,
+    /// The process of all further connections; if there is none, each has one of its own.
+    pid: Option<u32>,
 }
 
 impl Stage {
     fn new(limits: &Limits) -> Self {
         let now = Now { monotonic: Moment(1_000), unix_ms: 1_000_000 };
-        Self { bed: Testbed::new(limits, [7; 32], now), ids: 0 }
+        Self { bed: Testbed::new(limits, [7; 32], now), ids: 0, pid: None }
     }
 
     /// Adds a client that has joined.
@@ -63,7 +65,8 @@ impl Stage {
 
     fn connect(&mut self) -> ClientId {
         let id = self.bed.new_end();
-        self.run(Input::Connected(id, Some(PeerProcess { pid: id.0 as u32, start: 0 })));
+        let pid = self.pid.unwrap_or(1_000 + id.0 as u32);
+        self.run(Input::Connected(id, Some(PeerProcess { pid, start: 0 })));
         id
     }
 
@@ -292,6 +295,28 @@ fn requests_and_unknown_names_among_3900_names() {
         check_bounded(&stage.say(hostile[0], frame));
     }
     check_innocent(&mut stage, &hostile, &frames);
+}
+
+/// Each HELLO that finds no room searches the names of its process, and may forget some with their
+/// mail.
+#[test]
+fn newcomers_of_a_process_that_holds_half_of_the_names_by_its_own_mail() {
+    let mut stage = Stage::new(&Limits::default());
+    stage.pid = Some(7);
+    let hello = |name: String| frame(Kind::Hello, "h", None, None, &json!({"agent": name}), None);
+    for number in 0..2_048 {
+        let name = format!("A{number}");
+        let id = stage.agent(&name);
+        let own = stage.message(Some(&name), None, &json!({"requires_ack": true}));
+        stage.say(id, &own);
+        stage.say(id, &frame(Kind::Bye, "b", None, None, &json!({}), None));
+        stage.leave(id);
+    }
+    for number in 0..100 {
+        let id = stage.connect();
+        check_charged(&stage.say(id, &hello(format!("B{number}"))));
+    }
+    assert!(stage.bed.router.directory.len() <= 2_048);
 }
 
 #[test]
