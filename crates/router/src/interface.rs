@@ -25,8 +25,7 @@ pub struct PeerProcess {
 /// An event for the router.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A connection of this process, if the system tells it, was accepted. Nothing has been received
-    /// yet.
+    /// A connection of this process was accepted; `None` if the system does not tell the process.
     Connected(ClientId, Option<PeerProcess>),
     /// Frames of the client arrived, and wait for the client's turn. Arrival counts as a sign of
     /// life, whenever the frames are handled.

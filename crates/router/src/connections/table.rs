@@ -52,8 +52,8 @@ impl Connections {
         self.clients.insert(id, Client::new(process, ctx.now.monotonic));
     }
 
-    /// Begins to wait for a connection's handshake. If too many connections wait, returns one of the
-    /// process that has most of them: the oldest from which no frame has arrived, or the oldest.
+    /// Begins to wait for a connection's handshake. If too many connections wait, returns one of
+    /// the process that has most of them: the oldest without a frame, or else the oldest.
     pub(crate) fn await_handshake(&mut self, ctx: &mut Context, id: ClientId) -> Option<ClientId> {
         self.set_timer(ctx, id);
         self.unauthenticated.insert(id);
@@ -295,7 +295,8 @@ impl Connections {
         self.waiting.keys().copied().collect()
     }
 
-    /// Keeps the frames of a client that has joined, until [`release_frames`](Self::release_frames).
+    /// Keeps the frames of a client that has joined until
+    /// [`release_frames`](Self::release_frames).
     pub(crate) fn hold_frames(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.held = Some(Vec::new());
