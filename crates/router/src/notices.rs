@@ -10,7 +10,7 @@ use protocol::{
     record::{Change, NoticeRecord},
 };
 use rustc_hash::FxHashMap;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 /// The waiting notices of all agents that have a session and are away.
 #[derive(Debug, Default)]
@@ -29,15 +29,20 @@ impl AgentNotices {
         self.bytes > bytes_max && self.frames.len() > 1
     }
 
-    fn pop(&mut self) -> Option<(u64, Arc<[u8]>)> {
-        let (number, frame) = self.frames.pop_first()?;
+    /// Removes the largest notice, the oldest of several, so that one recipient's long answers do
+    /// not displace another's short ones.
+    fn pop_largest(&mut self) -> Option<(u64, Arc<[u8]>)> {
+        let largest =
+            self.frames.iter().max_by_key(|(number, frame)| (frame.len(), Reverse(**number)));
+        let number = *largest?.0;
+        let frame = self.frames.remove(&number)?;
         self.bytes -= frame.len();
         Some((number, frame))
     }
 }
 
 impl Notices {
-    /// Stores a notice until its sender returns. Beyond the bounds, the oldest notices are dropped
+    /// Stores a notice until its sender returns. Beyond the bounds, the largest notices are dropped
     /// and a line is logged.
     pub(super) fn hold(
         &mut self,
@@ -53,8 +58,8 @@ impl Notices {
         waiting.frames.insert(number, frame);
         let mut dropped = 0;
         while !ctx.has_memory_for(0) || waiting.is_over(ctx.limits.waiting_answers_bytes_max) {
-            let Some((number, oldest)) = waiting.pop() else { break };
-            ctx.release_memory(sender, oldest.len());
+            let Some((number, largest)) = waiting.pop_largest() else { break };
+            ctx.release_memory(sender, largest.len());
             ctx.record(Change::NoticeEnded(number));
             dropped += 1;
         }

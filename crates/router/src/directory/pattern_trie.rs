@@ -20,6 +20,14 @@ pub(super) struct PatternTrie<T> {
 
 type Children<T> = BTreeMap<Box<str>, Box<Node<T>>>;
 
+/// What a lookup has visited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Visited {
+    pub(super) nodes: u64,
+    /// The tokens that were compared inside of these nodes.
+    pub(super) tokens: u64,
+}
+
 /// The patterns that begin with the same tokens: the parent's, the node's key, and `rest`.
 #[derive(Debug)]
 struct Node<T> {
@@ -45,10 +53,11 @@ impl<T: Copy + Ord> PatternTrie<T> {
         remove(&mut self.children, pattern, value)
     }
 
-    /// Appends the values of all patterns that match a topic, sorted for each pattern. Returns the
-    /// number of nodes visited.
-    pub(super) fn collect(&self, topic: &str, values: &mut Vec<T>) -> u64 {
-        collect(&self.children, topic, values)
+    /// Appends the values of all patterns that match a topic, sorted for each pattern.
+    pub(super) fn collect(&self, topic: &str, values: &mut Vec<T>) -> Visited {
+        let mut visited = Visited::default();
+        collect(&self.children, topic, values, &mut visited);
+        visited
     }
 }
 
@@ -86,19 +95,22 @@ fn remove<T: Copy + Ord>(children: &mut Children<T>, pattern: &str, value: T) ->
     was_there
 }
 
-fn collect<T: Copy>(children: &Children<T>, topic: &str, values: &mut Vec<T>) -> u64 {
+fn collect<T: Copy>(
+    children: &Children<T>,
+    topic: &str,
+    values: &mut Vec<T>,
+    visited: &mut Visited,
+) {
     let (token, left) = split_first(topic);
-    let mut visited = 0;
     for key in [token, "*"] {
         if let Some(node) = children.get(key) {
-            visited += 1 + node.collect(left, values);
+            node.collect(left, values, visited);
         }
     }
     if let Some(node) = children.get(">") {
-        visited += 1;
+        visited.nodes += 1;
         values.extend_from_slice(&node.values);
     }
-    visited
 }
 
 impl<T: Copy> Node<T> {
@@ -127,26 +139,27 @@ impl<T: Copy> Node<T> {
     }
 
     /// Appends the values of the patterns that match a topic of which `left` is not compared yet.
-    /// Returns the number of nodes visited below this one.
-    fn collect(&self, mut left: &str, values: &mut Vec<T>) -> u64 {
+    fn collect(&self, mut left: &str, values: &mut Vec<T>, visited: &mut Visited) {
+        visited.nodes += 1;
         let mut rest = &*self.rest;
         while !rest.is_empty() {
+            visited.tokens += 1;
             let ((wanted, rest_after), (token, left_after)) =
                 (split_first(rest), split_first(left));
             match wanted {
-                _ if left.is_empty() => return 0,
+                _ if left.is_empty() => return,
                 ">" => break,
                 "*" => {}
                 _ if wanted == token => {}
-                _ => return 0,
+                _ => return,
             }
             (rest, left) = (rest_after, left_after);
         }
         if left.is_empty() || !rest.is_empty() {
             values.extend_from_slice(&self.values);
-            return 0;
+        } else {
+            collect(&self.children, left, values, visited);
         }
-        collect(&self.children, left, values)
     }
 }
 
@@ -205,7 +218,7 @@ mod tests {
         let mut values = Vec::new();
         let visited = trie.collect(topic, &mut values);
         values.sort_unstable();
-        (values, visited)
+        (values, visited.nodes)
     }
 
     fn of_patterns(patterns: impl IntoIterator<Item = String>) -> PatternTrie<u32> {
@@ -245,6 +258,8 @@ mod tests {
         let (values, visited) = matching(&trie, &["a"; 111].join("."));
         assert!(values.is_empty());
         assert!((count..=2 * count).contains(&visited), "{visited} nodes");
+        let tokens = trie.collect(&["a"; 111].join("."), &mut Vec::new()).tokens;
+        assert!(tokens >= 90 * count, "{tokens} tokens");
         let (_, visited) = matching(&trie, "a.a.a");
         assert!(visited <= 2 + 4 + 8, "{visited} nodes for a short topic");
     }

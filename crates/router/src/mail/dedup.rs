@@ -146,6 +146,10 @@ impl DedupWindow {
     }
 }
 
+/// All windows' bound divided by this number is what each agent keeps of its window as long as any
+/// other has more: two agents for each name that may be known.
+const PARTS: usize = 8_192;
+
 /// The length of an agent's dedup window.
 #[derive(Debug)]
 pub(super) struct Holder {
@@ -159,7 +163,8 @@ pub(super) struct Holder {
 /// Reduces the counts so that their sum is at most `most`, and returns the sum.
 ///
 /// The agents that have been away longest lose their SENDs first. Agents that have been away
-/// equally long keep equally many, and so do all connected agents. If any SENDs are lost, a 64th of
+/// equally long keep equally many, and so do all connected agents. Before any agent keeps less than
+/// a [`PARTS`]th of `most`, all others have no more than that. If any SENDs are lost, a 64th of
 /// `most` stays free for new SENDs.
 pub(super) fn share_out(holders: &mut [Holder], most: usize) -> usize {
     let held = |holders: &[Holder]| holders.iter().map(|holder| holder.count).sum::<usize>();
@@ -168,13 +173,16 @@ pub(super) fn share_out(holders: &mut [Holder], most: usize) -> usize {
         all => return all,
     };
     holders.sort_unstable_by_key(|of| (of.forget_at.is_none(), of.forget_at, of.count));
-    for alike in holders.chunk_by_mut(|left, right| left.forget_at == right.forget_at) {
-        let lost = held(alike).min(excess);
-        excess -= lost;
-        let (mut room, count) = (held(alike) - lost, alike.len());
-        for (at, holder) in alike.iter_mut().enumerate() {
-            holder.count = holder.count.min(room / (count - at));
-            room -= holder.count;
+    for least in [most / PARTS, 0] {
+        for alike in holders.chunk_by_mut(|left, right| left.forget_at == right.forget_at) {
+            let kept = |alike: &[Holder]| alike.iter().map(|of| of.count.min(least)).sum::<usize>();
+            let lost = (held(alike) - kept(alike)).min(excess);
+            excess -= lost;
+            let (mut room, count) = (held(alike) - lost, alike.len());
+            for (at, holder) in alike.iter_mut().enumerate() {
+                holder.count = holder.count.min(room / (count - at));
+                room -= holder.count;
+            }
         }
     }
     held(holders)
@@ -219,6 +227,14 @@ mod tests {
         ] {
             assert_eq!(shares(names, most), kept, "{names:?} {most}");
         }
+    }
+
+    #[test]
+    fn agent_that_is_away_keeps_some_sends_while_another_has_more() {
+        let (most, least) = (4 * PARTS, 4);
+        assert_eq!(shares([(None, most), (Some(1), 9), (Some(1), 3)], most)[1..], [least, 3]);
+        let one_more = [(None, 3 * PARTS), (Some(1), PARTS + 1)];
+        assert_eq!(shares(one_more, most), [3 * PARTS, PARTS - most / 64]);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Recipients' reports on ended deliveries.
 
-use crate::keys::AgentKey;
+use crate::{accounts::Holders, keys::AgentKey};
 use protocol::relay::Reported;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use uuid::Uuid;
 
-/// The most ended deliveries that accept reports; the oldest are forgotten.
+/// The most ended deliveries that accept reports. The oldest of the recipient with most are
+/// forgotten.
 const REPORTS_MAX: usize = 1024;
 
 /// The latest reports on ended deliveries. A wrapper acknowledges a message when it has typed it,
@@ -14,19 +15,35 @@ const REPORTS_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     by_id: FxHashMap<Uuid, (AgentKey, Option<Reported>)>,
-    by_age: VecDeque<Uuid>,
+    /// The deliveries of each recipient, the oldest first, and how many it is listed with.
+    by_recipient: FxHashMap<AgentKey, (VecDeque<Uuid>, usize)>,
+    holders: Holders<AgentKey>,
 }
 
 impl Reports {
     /// Remembers a delivery that has just ended.
     pub(super) fn close(&mut self, id: Uuid, to: AgentKey, reported: Option<Reported>) {
-        if self.by_id.insert(id, (to, reported)).is_none() {
-            self.by_age.push_back(id);
+        if self.by_id.insert(id, (to, reported)).is_some() {
+            return;
         }
-        if self.by_age.len() > REPORTS_MAX
-            && let Some(oldest) = self.by_age.pop_front()
+        let (own, held) = self.by_recipient.entry(to).or_default();
+        own.push_back(id);
+        self.holders.hold(to, held, own.len());
+        if self.by_id.len() > REPORTS_MAX
+            && let Some((_, largest)) = self.holders.largest()
         {
+            self.forget_oldest_of(largest);
+        }
+    }
+
+    fn forget_oldest_of(&mut self, recipient: AgentKey) {
+        let Some((own, held)) = self.by_recipient.get_mut(&recipient) else { return };
+        if let Some(oldest) = own.pop_front() {
             self.by_id.remove(&oldest);
+        }
+        self.holders.hold(recipient, held, own.len());
+        if own.is_empty() {
+            self.by_recipient.remove(&recipient);
         }
     }
 
@@ -48,5 +65,28 @@ impl Reports {
     /// Returns the recipient of a delivery.
     pub(super) fn recipient(&self, id: Uuid) -> Option<AgentKey> {
         self.by_id.get(&id).map(|(to, _)| *to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::AgentSlot;
+    use slotmap::SlotMap;
+
+    #[test]
+    fn recipient_with_most_loses_its_oldest() {
+        let mut slots = SlotMap::<AgentSlot, ()>::default();
+        let [flooder, other] = [(); 2].map(|()| AgentKey(slots.insert(())));
+        let mut reports = Reports::default();
+        let id = |number: usize| Uuid::from_u128(number as u128);
+        reports.close(id(0), other, None);
+        for number in 1..2 * REPORTS_MAX {
+            reports.close(id(number), flooder, None);
+        }
+        assert_eq!(reports.recipient(id(0)), Some(other));
+        assert_eq!(reports.recipient(id(REPORTS_MAX)), None);
+        assert_eq!(reports.recipient(id(REPORTS_MAX + 1)), Some(flooder));
+        assert_eq!(reports.by_id.len(), REPORTS_MAX);
     }
 }

@@ -548,6 +548,35 @@ fn notices_of_a_session_are_bounded_after_a_crash() {
 }
 
 #[test]
+fn long_notice_does_not_displace_a_short_one_of_another() {
+    check(expect![[r#"
+        limits waiting_answers_bytes_max=700
+        ann joins {"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true}}
+        here: bob cid
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Cid: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+            cid < DELIVER d2 Ann -> Cid seq 1 requires_ack true {"body":"2"}
+        ann>> Cid: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+            cid < DELIVER d3 Ann -> Cid seq 2 requires_ack true {"body":"3"}
+        ann goes
+        bob nacks d1
+        cid says NACK {"ack_id":"d2","code":"X","message":"x*300"}
+        cid says NACK {"ack_id":"d3","code":"X","message":"x*300"}
+        ann joins {"session":{"resume_token":"ann:1"},"capabilities":{"resume":true}}
+            ann < WELCOME {"agent":"Ann","capabilities":{"ack":true,"max_inflight":256,"resume":true,"supports_topics":true},"session_id":"s1"}
+            ann < PING {}
+        ann pongs
+            ann < NACK {"ack_id":"a1","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+            ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Cid refused it: x*200","to":"Cid"}
+    "#]]);
+}
+
+#[test]
 fn notices_give_way_to_messages_after_a_crash() {
     check(expect![[r#"
         here: ann bob cid
