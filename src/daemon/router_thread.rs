@@ -199,6 +199,10 @@ impl RouterThread {
         while work < WORK_BEFORE_FLUSH
             && let Some((id, entry)) = self.clients.schedule.turn()
         {
+            if matches!(entry, Entry::Frames(_)) && self.router.defers(id, &mut self.outputs) {
+                self.execute();
+                continue;
+            }
             let (is_done, is_end) = match entry {
                 Entry::Frames(frames) => {
                     let input = Input::Frame(id, frames.frame());

@@ -116,6 +116,7 @@ impl Router {
             return self.acknowledged_late(agent, id);
         };
         for key in self.mail.acknowledged_with(key, ack.cumulative_seq) {
+            self.ctx.spend(DELIVERY_WORK);
             if let Some(message) = self.end(key, Ending::Acknowledged) {
                 self.ctx.counts.acknowledged += 1;
                 self.record_question_of(&message);

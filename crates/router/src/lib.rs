@@ -205,6 +205,19 @@ impl Router {
         self.ctx.swap_outputs(out);
     }
 
+    /// Whether the client's next frame has to wait, since its principal's share of the store is used
+    /// up; then the client is paused. The driver asks before it hands over a frame.
+    pub fn defers(&mut self, client: ClientId, out: &mut Vec<Output>) -> bool {
+        let agent = self.connections.agent_of(client);
+        if agent.is_none_or(|agent| self.ctx.has_share_of_store(agent)) {
+            return false;
+        }
+        self.ctx.swap_outputs(out);
+        let is_paused = self.connections.pause_for_store(&mut self.ctx, client);
+        self.ctx.swap_outputs(out);
+        is_paused
+    }
+
     /// Charges what was handed to the store to the agent of the client that caused it: `agent`, or
     /// the one that the client has joined as by that.
     fn bill_store(&mut self, payer: Payer, agent: Option<AgentKey>) {
@@ -213,7 +226,7 @@ impl Router {
         let Some(agent) = self.connections.agent_of(client).or(agent) else { return };
         self.ctx.charge_store(agent, cost);
         if matches!(payer, Payer::Now(_)) && !self.ctx.has_share_of_store(agent) {
-            self.connections.pause_for_store(&mut self.ctx, client);
+            let _ = self.connections.pause_for_store(&mut self.ctx, client);
         }
     }
 

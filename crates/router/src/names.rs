@@ -10,6 +10,12 @@ use super::{
 };
 use protocol::record::Change;
 
+/// Why the mail of a forgotten name expires.
+const FORGOTTEN: &str = "the name of its recipient was forgotten";
+
+/// The most messages that expire at once with names that are forgotten.
+const EXPIRED_AT_ONCE: usize = 256;
+
 /// The use of an absent agent's name. Names of the least use are forgotten first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NameUse {
@@ -48,9 +54,10 @@ impl Router {
         Ok(())
     }
 
-    /// Forgets some names of the least use: of these, first names of other machines, then those of
-    /// the agents that have been away longest. Forgets only names of `origin`, if one is given.
-    /// Does nothing if such a search has found none shortly before.
+    /// Forgets some names of the least use: of these, first those with the least mail, then names of
+    /// other machines, then those of the agents that have been away longest. If a name has too much
+    /// mail, some of that expires. Forgets only names of `origin`, if one is given. Does nothing if
+    /// such a search has found none shortly before.
     fn forget_unneeded_names(&mut self, origin: Option<&Origin>) {
         if !self.directory.may_search(&self.ctx, origin) {
             return;
@@ -62,7 +69,8 @@ impl Router {
         let unneeded = absent.filter_map(|agent| {
             let (use_of_it, known) =
                 (self.use_of_name(agent, &mut visited)?, &self.directory[agent]);
-            Some((use_of_it, known.name.host().is_none(), known.forget_at, agent))
+            let mail = self.mail.queued(agent).0;
+            Some((use_of_it, mail, known.name.host().is_none(), known.forget_at, agent))
         });
         let mut unneeded: Vec<_> = unneeded.collect();
         self.ctx.spend(NODE_WORK * visited as u64);
@@ -73,8 +81,22 @@ impl Router {
         if unneeded.is_empty() {
             self.directory.put_off_search(&self.ctx, origin);
         }
-        for (.., agent) in unneeded {
+        let mut room = EXPIRED_AT_ONCE;
+        for (_, mail, .., agent) in unneeded {
+            if mail > room {
+                return self.expire_some(agent, room);
+            }
+            room -= mail;
             self.forget(agent);
+        }
+    }
+
+    /// Expires this many of the messages that wait for an agent.
+    fn expire_some(&mut self, agent: AgentKey, count: usize) {
+        let streams = self.mail.streams_to(agent).map(|(stream, _)| stream);
+        let waiting = streams.flat_map(|stream| self.mail.waiting_in(stream));
+        for message in waiting.take(count).collect::<Vec<_>>() {
+            self.expire(message, FORGOTTEN);
         }
     }
 
@@ -124,7 +146,7 @@ impl Router {
         let DetachedStreams { receives, sends } = self.mail.detach_streams(agent);
         for stream in receives {
             for message in self.mail.waiting_in(stream) {
-                self.expire(message, "the name of its recipient was forgotten");
+                self.expire(message, FORGOTTEN);
             }
             self.mail.close_detached(&mut self.ctx, stream);
         }

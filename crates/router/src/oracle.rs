@@ -18,6 +18,7 @@ use protocol::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    mem,
     rc::Rc,
 };
 
@@ -95,6 +96,8 @@ pub(crate) struct Testbed {
     quantum: u64,
     /// The shares of the clients that are ready, without operators.
     shares: BTreeMap<ClientId, Share>,
+    /// What the router put out when it deferred a frame.
+    deferred: Vec<Event>,
     operators: BTreeSet<ClientId>,
     /// The most work of one entry.
     work_max: u64,
@@ -116,6 +119,7 @@ impl Testbed {
             schedule: Schedule::new(QUANTUM),
             quantum: QUANTUM as u64,
             shares: BTreeMap::new(),
+            deferred: Vec::new(),
             operators: BTreeSet::new(),
             work_max: 0,
             frame_bytes_max: limits.frame_bytes_max,
@@ -156,10 +160,22 @@ impl Testbed {
         if is_frame { self.handle(Input::Arrived(id)) } else { Ok(Vec::new()) }
     }
 
-    /// Returns the entry whose turn it is.
-    pub(crate) fn next_arrival(&mut self) -> Option<(ClientId, Arrival)> {
-        let (id, arrival) = self.schedule.turn()?;
-        Some((id, arrival.clone()))
+    /// Returns the entry whose turn it is, and that the router does not defer.
+    ///
+    /// # Errors
+    /// If an output breaks a rule.
+    pub(crate) fn next_arrival(&mut self) -> Checked<Option<(ClientId, Arrival)>> {
+        while let Some((id, arrival)) = self.schedule.turn() {
+            let arrival = arrival.clone();
+            let mut out = Vec::new();
+            let is_frame = matches!(arrival, Arrival::Frame(_));
+            if !is_frame || !self.router.defers(id, &mut out) {
+                return Ok(Some((id, arrival)));
+            }
+            let events = self.record(out)?;
+            self.deferred.extend(events);
+        }
+        Ok(None)
     }
 
     /// Returns how many clients have entries that are not handled.
@@ -172,7 +188,11 @@ impl Testbed {
     /// # Errors
     /// If an output breaks a rule, or the schedule is unfair.
     pub(crate) fn serve(&mut self) -> Checked<Option<Vec<Event>>> {
-        let Some((id, arrival)) = self.next_arrival() else { return Ok(None) };
+        let arrival = self.next_arrival()?;
+        let mut events = mem::take(&mut self.deferred);
+        let Some((id, arrival)) = arrival else {
+            return Ok((!events.is_empty()).then_some(events));
+        };
         let mut out = Vec::new();
         match arrival {
             Arrival::Frame(json) => {
@@ -192,7 +212,7 @@ impl Testbed {
         if !self.ends.contains_key(&id) {
             self.schedule.remove(id);
         }
-        let events = self.record(out)?;
+        events.extend(self.record(out)?);
         self.check_shares(id, work)?;
         Ok(Some(events))
     }

@@ -101,11 +101,14 @@ impl Connections {
         if is_late { self.on_timer(ctx, id) } else { None }
     }
 
-    /// Makes a member's frames wait until its principal has a share of the store again.
-    pub(crate) fn pause_for_store(&mut self, ctx: &mut Context, id: ClientId) {
-        if self.membership(id).is_some() && self.awaiting_store.insert(id) {
+    /// Makes a member's frames wait until its principal has a share of the store again. Returns
+    /// false if they do already, or if the client is no member.
+    pub(crate) fn pause_for_store(&mut self, ctx: &mut Context, id: ClientId) -> bool {
+        let is_new = self.membership(id).is_some() && self.awaiting_store.insert(id);
+        if is_new {
             self.set_paused(ctx, id, true);
         }
+        is_new
     }
 
     /// Lets the frames of members be handled again whose principals have a share of the store

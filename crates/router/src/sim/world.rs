@@ -224,7 +224,7 @@ impl World {
 
     /// Lets the router handle the entry whose turn it is. Returns false if there is none.
     pub(super) fn serve(&mut self) -> Result<bool, String> {
-        let Some((id, arrival)) = self.bed.next_arrival() else { return Ok(false) };
+        let Some((id, arrival)) = self.bed.next_arrival()? else { return Ok(false) };
         match &arrival {
             Arrival::Frame(json) => {
                 self.note(|| format!("{id:?} > {:.300}", String::from_utf8_lossy(json)));

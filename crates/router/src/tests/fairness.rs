@@ -221,7 +221,8 @@ fn check_innocent(stage: &mut Stage, hostile: &[ClientId], frames: &[Vec<u8>]) {
         let frame = stage.message(Some("Friend"), None, &json!({}));
         arrive(stage, innocent, &frame);
         loop {
-            let (id, _) = stage.bed.next_arrival().expect("the innocent client's frame waits");
+            let (id, _) =
+                stage.bed.next_arrival().unwrap().expect("the innocent client's frame waits");
             let before = stage.bed.router.ctx.work;
             let events = stage.bed.serve().unwrap().unwrap();
             let work = stage.bed.router.ctx.work - before;

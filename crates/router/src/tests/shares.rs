@@ -1,6 +1,6 @@
 //! Shares: no principal can shut out another one, and one that is alone is not refused much.
 
-use super::script::{check, cost_of_last};
+use super::script::{check, cost_of_last, run};
 use expect_test::expect;
 
 #[test]
@@ -602,6 +602,31 @@ fn sender_that_fills_the_store_with_mail_leaves_room_for_others() {
 }
 
 #[test]
+fn nobody_hands_more_to_a_store_whose_backlog_is_over_its_bound() {
+    check(expect![[r#"
+        limits backlog_max=4
+        here: ann bob cid dan eve
+        disk holds
+        ann>> *: to all
+            ann waits
+        bob>> Cid: waits
+            bob waits
+        disk keeps
+            ann < ACK {"ack_id":"a1","durability":"disk","recipients":4,"state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"to all"}
+            cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"to all"}
+            dan < DELIVER d3 Ann -> Dan seq 1 originalTo "*" requires_ack true {"body":"to all"}
+            eve < DELIVER d4 Ann -> Eve seq 1 originalTo "*" requires_ack true {"body":"to all"}
+            ann goes on
+            bob goes on
+            bob waits
+            bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
+            cid < DELIVER d5 Bob -> Cid seq 1 requires_ack true {"body":"waits"}
+            bob goes on
+    "#]]);
+}
+
+#[test]
 fn names_of_one_process_leave_room_for_others() {
     check(expect![[r#"
         limits names_max=16
@@ -763,6 +788,18 @@ fn own_mail_holds_no_name() {
             bob < WELCOME {"agent":"Bob"}
             bob < DELIVER d3 Dan -> Bob seq 1 attempt 2 requires_ack true {"body":"of another process"}
     "#]]);
+}
+
+#[test]
+fn name_with_much_own_mail_makes_room_in_steps() {
+    let mut lines = vec!["limits names_max=2".to_owned(), "here: ann bob".to_owned()];
+    lines.extend((0..600).map(|number| format!("ann>> Ann: {number}")));
+    lines.push("ann says BYE {}".to_owned());
+    lines.extend((0..4).map(|number| format!("c{number} joins {{\"agent\":\"Cid\"}}")));
+    let transcript = run(&lines.join("\n"));
+    let (_, after) = transcript.split_once("ann says BYE").unwrap();
+    assert_eq!(after.matches("2 names are known already").count(), 2, "{after}");
+    assert_eq!(after.matches("WELCOME").count(), 1, "{after}");
 }
 
 #[test]
