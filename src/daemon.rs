@@ -194,11 +194,12 @@ fn open_store(settings: &Settings, lock: &InstanceLock) -> Result<Opened, Daemon
     Ok(opened)
 }
 
-/// Long frames that are read in part may hold half of the memory; those of clients without a
-/// handshake a sixteenth, or two whole frames.
+/// Long frames that are read in part may hold a quarter of the memory, since each is there twice
+/// until its client's quota has room for it; those of clients without a handshake a sixteenth, or
+/// two whole frames.
 fn half_read(limits: &Limits) -> HalfRead {
     let Limits { memory_bytes_max, frame_bytes_max, .. } = *limits;
-    HalfRead::new(memory_bytes_max / 2, (memory_bytes_max / 16).max(2 * frame_bytes_max))
+    HalfRead::new(memory_bytes_max / 4, (memory_bytes_max / 16).max(2 * frame_bytes_max))
 }
 
 /// Raises the limit of open files to the number of clients allowed. Returns how many connections

@@ -30,15 +30,16 @@ pub(super) struct QueuedFrames {
 }
 
 impl QueuedFrames {
-    /// Waits until the quota has room for a batch that is not empty.
+    /// Waits until the quota has room for a batch that is not empty. The batch counts in the memory
+    /// from the beginning of the wait.
     pub(super) fn new(
         batch: ClientBatch,
         quota: &Arc<ReadQuota>,
         buffered: &BufferedBytes,
     ) -> Self {
         let bytes = batch.bytes();
-        quota.acquire(bytes);
         buffered.add(bytes);
+        quota.acquire(bytes);
         let (quota, buffered) = (Arc::clone(quota), buffered.clone());
         Self { batch, next: 0, bytes, quota, buffered }
     }
@@ -59,5 +60,30 @@ impl Drop for QueuedFrames {
     fn drop(&mut self) {
         self.quota.release(self.bytes);
         self.buffered.subtract(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::Arc, thread};
+
+    #[test]
+    fn batch_counts_while_it_waits_for_the_quota() {
+        const USED: usize = 10;
+        let (quota, buffered) = (Arc::new(ReadQuota::new(USED)), BufferedBytes::default());
+        quota.acquire(USED);
+        let batch = ClientBatch::of_frame(b"{}");
+        let bytes = batch.bytes();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| QueuedFrames::new(batch, &quota, &buffered));
+            while buffered.bytes() < bytes {
+                thread::yield_now();
+            }
+            assert!(!waiting.is_finished());
+            quota.release(USED);
+            drop(waiting.join().unwrap());
+        });
+        assert_eq!(buffered.bytes(), 0);
     }
 }

@@ -81,15 +81,15 @@ impl Client {
         }
     }
 
-    /// Charges the client's agent for answers. A client without a handshake has no agent.
-    pub(super) fn charge_answers(&self, ctx: &mut Context, bytes: usize) {
+    /// Charges the client's agent for unwritten frames. A client without a handshake has no agent.
+    pub(super) fn charge_unwritten(&self, ctx: &mut Context, bytes: usize) {
         match self.agent {
             Some(agent) => ctx.charge_memory(agent, bytes),
             None => ctx.memory.charge(bytes),
         }
     }
 
-    pub(super) fn release_answers(&self, ctx: &mut Context, bytes: usize) {
+    pub(super) fn release_unwritten(&self, ctx: &mut Context, bytes: usize) {
         match self.agent {
             Some(agent) => ctx.release_memory(agent, bytes),
             None => ctx.memory.release(bytes),

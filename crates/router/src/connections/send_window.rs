@@ -67,6 +67,11 @@ impl Window {
         self.answers
     }
 
+    /// Returns the bytes of all unwritten frames.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.deliveries + self.answers
+    }
+
     pub(super) fn push(&mut self, bytes: usize, content: Content) {
         *self.sum(&content) += bytes;
         self.frames.push_back(Unwritten { bytes, content });
@@ -108,11 +113,6 @@ impl Window {
     }
 
     const fn sum(&mut self, content: &Content) -> &mut usize {
-        match content {
-            Content::Answer | Content::Notice(_) => &mut self.answers,
-            Content::Copy | Content::AtMostOnce { .. } | Content::AtLeastOnce(_) => {
-                &mut self.deliveries
-            }
-        }
+        if content.is_answer() { &mut self.answers } else { &mut self.deliveries }
     }
 }

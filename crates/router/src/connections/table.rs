@@ -197,9 +197,7 @@ impl Connections {
         content: Content,
     ) {
         let bytes = frame.bytes();
-        if content.is_answer() {
-            client.charge_answers(ctx, bytes);
-        }
+        client.charge_unwritten(ctx, bytes);
         client.window.push(bytes, content);
         match &mut client.held {
             Some(held) => held.push(frame),
@@ -256,9 +254,7 @@ impl Connections {
             client.pinged = client.pinged.map(|_| ctx.now.monotonic);
         }
         while let Some(frame) = client.window.next_written() {
-            if frame.content.is_answer() {
-                client.release_answers(ctx, frame.bytes);
-            }
+            client.release_unwritten(ctx, frame.bytes);
             take(ctx, frame.content);
         }
     }
@@ -356,7 +352,7 @@ impl Connections {
         ctx.accounts.charge(Class::Members, agent, 1);
         self.unauthenticated.remove(&id);
         let Some(client) = self.clients.get_mut(&id) else { return };
-        ctx.accounts.charge(Class::Memory, agent, client.window.answers());
+        ctx.accounts.charge(Class::Memory, agent, client.window.bytes());
         client.agent = Some(agent);
         ctx.emit(Output::Admitted(id));
         client.last_frame = ctx.now.monotonic;
@@ -432,7 +428,7 @@ impl Connections {
         if let Some(at) = client.timer {
             ctx.timers.cancel(at, Timer::Client(id));
         }
-        client.release_answers(ctx, client.window.answers());
+        client.release_unwritten(ctx, client.window.bytes());
         Some((client.agent, client.window))
     }
 

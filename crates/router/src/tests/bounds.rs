@@ -484,3 +484,22 @@ fn busy_names_as_many_recipients_as_fit_a_frame() {
             ann < BUSY {"ack_id":"a2","busy":["Bob-whose-name-has-more-than-forty-letters","Cid-whose-name-has-more-than-forty-letters","Dan-whose-name-has-more-than-forty-letters"],"queue_depth":1,"retry_after_ms":50}
     "#]]);
 }
+
+/// The lane of a client that reads nothing has the frame, also when its message is over.
+#[test]
+fn unwritten_frame_of_an_expired_message_counts_in_the_memory() {
+    check(expect![[r#"
+        here: ann bob op
+        bob stalls
+        ann>> Bob 60ms: x*500
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"x*500"}
+        wait 60
+            ann < NACK {"ack_id":"a1","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
+        op asks status
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":1,"expired":1,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":812,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":60,"version":"0.1.0"},"kind":"response"}
+        bob reads
+        op asks status
+            op < DELIVER d3 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":2,"agents_known":2,"connections":3,"counts":{"acknowledged":0,"busy":0,"delivered":1,"expired":1,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":0,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":60,"version":"0.1.0"},"kind":"response"}
+    "#]]);
+}

@@ -301,12 +301,12 @@ fn recipients_left_by_broadcasts_count_in_the_share_of_their_sender() {
         ann> Bob: 1
             bob < DELIVER d1 Ann -> Bob seq 1 {"body":"1"}
         op asks status
-            op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":1060,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op < DELIVER d2 @relay -> @operator seq 1 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":0,"delivered":1,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":1},"guests":0,"memory_bytes":1304,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":1,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         ann> *: 2
             ann < BUSY {"ack_id":"a2","busy":["Bob"],"queue_depth":1,"retry_after_ms":50}
             cid < DELIVER d3 Ann -> Cid seq 1 originalTo "*" {"body":"2"}
         op asks status
-            op < DELIVER d4 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":1,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":1068,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
+            op < DELIVER d4 @relay -> @operator seq 2 {"body":"status","data":{"agents_here":3,"agents_known":3,"connections":4,"counts":{"acknowledged":0,"busy":1,"delivered":2,"expired":0,"gave_up":0,"given_back":0,"refused":0,"taken":2},"guests":0,"memory_bytes":1312,"memory_bytes_max":536870912,"messages":0,"protocol":"1.1","streams":2,"uptime_ms":0,"version":"0.1.0"},"kind":"response"}
         bob reads
         ann again
             bob < DELIVER d5 Ann -> Bob seq 2 originalTo "*" {"body":"2"}
