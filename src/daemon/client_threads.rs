@@ -7,7 +7,7 @@ use super::{
     event::Event,
 };
 use client::link::{
-    BufferedBytes, End, HalfRead, Lane, ReadQuota, Reading, STACK_BYTES, read_frames,
+    BufferedBytes, End, HalfRead, LONG_BYTES, Lane, ReadQuota, Reading, STACK_BYTES, read_frames,
 };
 use crossbeam_channel::{Receiver, Sender};
 use platform::{foreground::start_time, peer::User, transport::Stream};
@@ -100,9 +100,14 @@ fn read(
         }
         while frames.bytes() > 0 {
             let batch = ClientBatch::parse(&mut frames);
+            let is_long = batch.bytes() > LONG_BYTES;
             let queued = QueuedFrames::new(batch, quota, &context.buffered);
             if context.inbox.send(Event::Frames(id, queued)).is_err() {
                 return ControlFlow::Break(End::Closed);
+            }
+            if is_long {
+                // Until a stranger's long frame is handled, it counts as half read.
+                quota.drain(STRANGER_QUOTA_BYTES);
             }
         }
         ControlFlow::Continue(())

@@ -9,7 +9,7 @@ mod lane;
 mod reader;
 
 pub use lane::{Lane, STACK_BYTES, SpareBuffers, Wire, write_batches};
-pub use reader::{BufferedBytes, End, HalfRead, ReadQuota, Reading, read_frames};
+pub use reader::{BufferedBytes, End, HalfRead, LONG_BYTES, ReadQuota, Reading, read_frames};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;

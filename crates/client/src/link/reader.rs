@@ -17,7 +17,7 @@ use std::{
 };
 
 /// The length up to which a half-read frame is allowed, however many bytes all readers hold.
-const LONG_BYTES: usize = 64 * 1024;
+pub const LONG_BYTES: usize = 64 * 1024;
 
 /// The reason why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,15 @@ impl ReadQuota {
             self.changed.wait(&mut state);
         }
         state.used += bytes;
+    }
+
+    /// Waits until all frames are handled, or the quota is more than `bytes_max`.
+    pub fn drain(&self, bytes_max: usize) {
+        let mut state = self.state.lock();
+        while !state.is_lifted && state.used > 0 && state.bytes_max <= bytes_max {
+            state.is_waiting = true;
+            self.changed.wait(&mut state);
+        }
     }
 
     /// Returns bytes, because their frames are handled.
@@ -314,6 +323,25 @@ mod tests {
         assert_eq!(half_read.set(4, 7 * LONG_BYTES), Some(4), "the speaker, if it is the largest");
         assert_eq!(half_read.set(3, 0), None);
         assert_eq!(half_read.shared.lock().of_known.sum, 0);
+    }
+
+    #[test]
+    fn drained_quota_is_unused_or_raised() {
+        for is_raised in [false, true] {
+            let quota = ReadQuota::new(10);
+            quota.acquire(30);
+            std::thread::scope(|scope| {
+                let draining = scope.spawn(|| quota.drain(10));
+                quota.release(20);
+                if is_raised {
+                    quota.raise(11)
+                } else {
+                    quota.release(10)
+                }
+                draining.join().unwrap();
+            });
+            quota.drain(9);
+        }
     }
 
     #[test]
