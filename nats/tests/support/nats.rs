@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time that servers of a cluster have to know each other.
+/// The time that started servers have to become healthy.
+const BEGINNING: Duration = Duration::from_secs(30);
+
+/// The time that healthy servers of a cluster have to know each other.
 const MEETING: Duration = Duration::from_secs(5);
 
 /// The number of clusters that are started until one is complete.
@@ -80,10 +83,10 @@ impl Nats {
 
     /// A server for each of the further lines in their configurations.
     pub(crate) fn with_each(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
-        // Servers that start at the same time may make a cluster without one of them, which stays
-        // so.
+        // Servers that start at the same time may make a cluster without one of them, or without a
+        // leader, which stays so.
         let mut clusters = (0..STARTS).map(|_| Self::start_all(more, variables));
-        clusters.find(Self::knows_all).expect("a cluster with all servers")
+        clusters.find(Self::is_complete).expect("a healthy cluster with all servers")
     }
 
     fn start_all(more: &[&str], variables: &[(&'static str, &'static str)]) -> Self {
@@ -117,25 +120,16 @@ impl Nats {
         for index in 0..count {
             nats.start(index);
         }
-        for index in 0..count {
-            nats.wait_until_healthy(index);
-        }
         nats
     }
 
-    /// Whether each server soon knows all of the cluster.
-    fn knows_all(&self) -> bool {
+    /// Whether each server is soon healthy, and then soon knows all of the cluster.
+    fn is_complete(&self) -> bool {
         let size = format!("\"cluster_size\": {}", self.count());
         let knows =
             |node: &Node| get(node.monitor, "/jsz").is_some_and(|body| body.contains(&size));
-        let begun = Instant::now();
-        while self.count() > 1 && !self.nodes.iter().all(knows) {
-            if begun.elapsed() > MEETING {
-                return false;
-            }
-            thread::sleep(LOOK);
-        }
-        true
+        becomes_true(BEGINNING, || (0..self.count()).all(|index| self.is_healthy(index)))
+            && (self.count() == 1 || becomes_true(MEETING, || self.nodes.iter().all(knows)))
     }
 
     /// The servers' URLs, with commas between them.
@@ -183,6 +177,18 @@ impl Nats {
         let info = api(&self.urls(), subject)?;
         info["cluster"]["leader"].as_str()?.strip_prefix('n')?.parse().ok()
     }
+}
+
+/// Whether a condition holds within this time.
+fn becomes_true(time: Duration, condition: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    while !condition() {
+        if begun.elapsed() > time {
+            return false;
+        }
+        thread::sleep(LOOK);
+    }
+    true
 }
 
 /// The body that a server's monitor answers.
