@@ -102,7 +102,7 @@ fn messages(found: Vec<Extracted>) -> Vec<OutgoingMessage> {
 /// Checks that a message has a form that can be sent.
 fn check(message: &OutgoingMessage) {
     if message.to != EVERYONE {
-        drop(Name::parse(&message.to).expect("a name"));
+        drop(Name::parse_any(&message.to).expect("a name"));
     } else if let Some(name) = &message.topic {
         topic::check(name).expect("a topic");
     }

@@ -450,7 +450,7 @@ impl World {
                 Output::Send(number, said, _) => {
                     assert!(self.last_send.is_none_or(|before| before < number));
                     self.last_send = Some(number);
-                    assert!(said.to == EVERYONE || Name::parse(&said.to).is_ok(), "{said:?}");
+                    assert!(said.to == EVERYONE || Name::parse_any(&said.to).is_ok(), "{said:?}");
                     let is_empty = said.body.trim().is_empty() && said.data.is_none();
                     assert!(!is_empty, "{said:?}");
                 }
