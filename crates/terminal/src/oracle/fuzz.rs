@@ -171,6 +171,8 @@ struct World {
     urgent: VecDeque<String>,
     usual: VecDeque<String>,
     injection: Option<Injection>,
+    /// The last text that was submitted. If the composer shows it again, it is submitted again.
+    left: Option<Injection>,
     /// Keys of the person that the terminal side has not passed on yet.
     pending_keys: Vec<u8>,
     /// Typed text that the program has not echoed yet.
@@ -230,6 +232,7 @@ impl World {
             urgent: VecDeque::new(),
             usual: VecDeque::new(),
             injection: None,
+            left: None,
             pending_keys: Vec::new(),
             unechoed: String::new(),
             header: String::new(),
@@ -496,6 +499,7 @@ impl World {
         if own && counted == waiting {
             let injection = self.injection.take().expect("a text is being typed");
             assert!(injection.was_submitted(self.accepted_bytes), "the text was submitted");
+            self.left = Some(injection);
         } else {
             assert_eq!(counted, waiting + usize::from(own));
         }
@@ -516,7 +520,8 @@ impl World {
         let text = String::from_utf8(bytes).expect("what is typed is text");
         assert!(is_tick, "typed without a tick: {text:?}");
         assert_eq!(self.reader, self.own, "another program reads the text");
-        if let Some(injection) = &mut self.injection {
+        let left = self.left.as_mut().filter(|_| text == self.recipe.submit);
+        if let Some(injection) = self.injection.as_mut().or(left) {
             assert_eq!(text, self.recipe.submit, "one text at a time");
             injection.presses += 1;
             injection.end_bytes = self.typed_bytes;
@@ -559,6 +564,7 @@ impl World {
             assert_eq!(self.messages.of(&next), Some(Fate::Waiting));
             next
         });
+        self.left = None;
         self.injection = Some(Injection {
             id,
             presses: 0,
@@ -575,6 +581,7 @@ impl World {
         let injection = self.injection.take().unwrap_or_else(|| panic!("{id} was not typed"));
         assert_eq!(injection.id.as_deref(), Some(id));
         assert!(injection.was_submitted(self.accepted_bytes), "{id} was submitted");
+        self.left = Some(injection);
         self.messages.decide(id, Fate::Acknowledged);
     }
 
