@@ -327,7 +327,12 @@ fn measure_acked(
     let mut durability = String::new();
     for _ in 0..extent.turns * LATENCY_TURNS {
         let messages = extent.messages / 4;
-        times[0].extend(measure::latency(&below.from, &mut below.to[0], &mut plain, messages)?);
+        times[0].extend(measure::latency(
+            |bytes| below.from.write(bytes),
+            &mut below.to[0],
+            &mut plain,
+            messages,
+        )?);
         acked::acceptance(&mut from, &mut to, &mut template, WARM_UP / 10)?;
         let turn = acked::acceptance(&mut from, &mut to, &mut template, messages)?;
         times[1].extend(turn.0);
@@ -387,8 +392,13 @@ fn latencies(
     for _ in 0..extent.turns * LATENCY_TURNS {
         for (path, times) in [&mut *below, &mut *daemon].into_iter().zip(&mut times) {
             let to = &mut path.to[0];
-            measure::latency(&path.from, to, template, WARM_UP)?;
-            times.extend(measure::latency(&path.from, to, template, extent.messages)?);
+            measure::latency(|bytes| path.from.write(bytes), to, template, WARM_UP)?;
+            times.extend(measure::latency(
+                |bytes| path.from.write(bytes),
+                to,
+                template,
+                extent.messages,
+            )?);
         }
     }
     for times in &mut times {

@@ -12,6 +12,7 @@ use std::{
     io::{self, Write},
     sync::atomic::{AtomicU64, Ordering},
 };
+use testkit::sandbox::Daemon;
 
 /// The frames that an attacker writes at once.
 const BATCH: u64 = 64;
@@ -43,7 +44,7 @@ const PLAIN: Attack = Attack {
 };
 
 /// All attacks.
-pub(super) const ATTACKS: [Attack; 15] = [
+pub(super) const ATTACKS: [Attack; 16] = [
     Attack {
         name: "topic floods, 25,600 patterns",
         prepare: subscribe_to_patterns,
@@ -90,6 +91,18 @@ pub(super) const ATTACKS: [Attack; 15] = [
         ..PLAIN
     },
     Attack {
+        name: "second daemons on the home",
+        // Once the attacked daemon has ended, a second one listens, and is killed.
+        join: |site, stage| {
+            Err(match Daemon::try_start(site.second_daemon(stage.attacker)) {
+                Ok(_) => io::Error::other("the second daemon listens"),
+                Err(log) => io::Error::other(log),
+            })
+        },
+        reconnects: true,
+        ..PLAIN
+    },
+    Attack {
         name: "RESUME loops",
         join: join_with_messages,
         frames: |_, stage, from| {
@@ -121,14 +134,7 @@ pub(super) const ATTACKS: [Attack; 15] = [
     Attack {
         name: "guests that fill a queue",
         prepare: know_away,
-        frames: |_, stage, from| {
-            batch(from, |id| {
-                let id = format!("{}-{id}", stage.attacker);
-                let mut send = send(&id, json!({"to": "Away"}));
-                send["payload_meta"] = json!({"requires_ack": true});
-                send
-            })
-        },
+        frames: |_, stage, from| batch(from, |id| send_acked(&stage.id(id), "Away", json!({}))),
         join: join_as_guest,
         ..PLAIN
     },
@@ -140,6 +146,7 @@ pub(super) const ATTACKS: [Attack; 15] = [
     },
     Attack {
         name: "connections that begin a frame",
+        prepare: begin_frames,
         join: |site, stage| connect_and_join(site, stage, &[0, 1, 0, 0, b'{']),
         reconnects: true,
         ..PLAIN
@@ -154,12 +161,7 @@ pub(super) const ATTACKS: [Attack; 15] = [
         name: "at least once, ttl 1",
         prepare: know_away,
         frames: |_, stage, from| {
-            batch(from, |id| {
-                let id = format!("{}-{id}", stage.attacker);
-                let mut send = send(&id, json!({"to": "Away"}));
-                send["payload_meta"] = json!({"requires_ack": true, "ttl_ms": 1});
-                send
-            })
+            batch(from, |id| send_acked(&stage.id(id), "Away", json!({"ttl_ms": 1})))
         },
         ..PLAIN
     },
@@ -168,14 +170,7 @@ pub(super) const ATTACKS: [Attack; 15] = [
         config: "queue_max_messages = 10\n",
         rules: 1_000,
         prepare: join_busy_recipients,
-        frames: |_, stage, from| {
-            batch(from, |id| {
-                let id = format!("{}-{id}", stage.attacker);
-                let mut send = send(&id, json!({"to": "*"}));
-                send["payload_meta"] = json!({"requires_ack": true});
-                send
-            })
-        },
+        frames: |_, stage, from| batch(from, |id| send_acked(&stage.id(id), "*", json!({}))),
         ..PLAIN
     },
 ];
@@ -192,6 +187,12 @@ fn send(id: &str, address: Value) -> Value {
     };
     send_members.extend(address);
     send
+}
+
+/// A SEND with at-least-once delivery, and further members of its `payload_meta`.
+fn send_acked(id: &str, to: &str, mut meta: Value) -> Value {
+    meta["requires_ack"] = json!(true);
+    send(id, json!({"to": to, "payload_meta": meta}))
 }
 
 fn ask(id: &str, body: &str, data: Value) -> Value {
@@ -223,9 +224,7 @@ fn join_by_a_new_name(site: &Site, _: Stage) -> io::Result<End> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("new-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let mut end = End::join(&site.daemon, &name, 64)?;
-    let mut send = send("own", json!({"to": name}));
-    send["payload_meta"] = json!({"requires_ack": true});
-    exchange(&mut end, [send].into_iter())?;
+    exchange(&mut end, [send_acked("own", &name, json!({}))].into_iter())?;
     Ok(end)
 }
 
@@ -263,6 +262,17 @@ pub(super) fn encoded(frames: &[Value]) -> Vec<u8> {
         frame::seal(&mut bytes, start, 0);
     }
     bytes
+}
+
+/// Opens connections that write most of a large frame, and nothing more.
+fn begin_frames(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
+    let begin = |_| {
+        let end = End::connect(&site.daemon.endpoint)?;
+        // The daemon may have closed the connection to make room for others.
+        end.write(&[0, 1, 0, 0]).and_then(|()| end.write(&[b' '; 60_000])).ok();
+        Ok(end)
+    };
+    (0..stage.part(250)).map(begin).collect()
 }
 
 /// Ends the session, and waits until the daemon has closed the connection.
@@ -308,11 +318,7 @@ fn fill_inbox(site: &Site, stage: Stage) -> io::Result<Vec<End>> {
     let mut end = End::join(&site.daemon, "filler", 64)?;
     exchange(
         &mut end,
-        (0..stage.part(10_000)).map(|number| {
-            let mut send = send(&number.to_string(), json!({"to": "Full"}));
-            send["payload_meta"] = json!({"requires_ack": true});
-            send
-        }),
+        (0..stage.part(10_000)).map(|number| send_acked(&number.to_string(), "Full", json!({}))),
     )?;
     Ok(Vec::new())
 }

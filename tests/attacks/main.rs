@@ -19,15 +19,16 @@ use agent_relay::cli::bench::{
 };
 use argh::FromArgs;
 use attacks::{ATTACKS, Attack, encoded, leave_and_wait};
+use platform::process::SYSTEM;
 use serde::Serialize;
 use site::{Site, Stage};
 use std::{
     fmt, io,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
-use testkit::sandbox::Sandbox;
+use testkit::{sandbox::Sandbox, waiting::resident_bytes};
 
 /// Measure two agents beside clients that attack their daemon.
 #[derive(FromArgs)]
@@ -63,23 +64,50 @@ const BODY_BYTES: usize = 256;
 /// The batches that each attacker has to have written before the pair is measured.
 const BATCHES_BEFORE: u64 = 4;
 
-/// Two agents that send each other messages through one daemon.
+/// Writes to an end of a connection.
+type Write = Box<dyn Fn(&[u8]) -> io::Result<()>>;
+
+/// Two agents of one daemon. One sends messages, the other receives them.
 struct Pair {
-    from: End,
+    write: Write,
     to: End,
     template: Template,
+    /// Reads what the sender gets, up to the first refusal.
+    refusal: JoinHandle<Option<String>>,
+    hang_up: Box<dyn FnOnce()>,
 }
 
 impl Pair {
     fn join(daemon: &Daemon) -> io::Result<Self> {
-        let template = Template::new(Some("innocent-b"), None, BODY_BYTES);
-        let from = End::join(daemon, "innocent-a", 64)?;
-        Ok(Self { from, to: End::join(daemon, "innocent-b", 64)?, template })
+        let mut from = End::join(daemon, "innocent-a", 64)?;
+        let (write, hang_up) = (Box::new(from.writer()), Box::new(from.hang_up()));
+        let refusal = move || loop {
+            match from.read_kinds(|_, _| {}) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    return Some(error.to_string());
+                }
+                Err(_) => return None,
+            }
+        };
+        Ok(Self {
+            write,
+            to: End::join(daemon, "innocent-b", 64)?,
+            template: Template::new(Some("innocent-b"), None, BODY_BYTES),
+            refusal: thread::Builder::new().name("refusal".to_owned()).spawn(refusal)?,
+            hang_up,
+        })
     }
 
     fn time_one(&mut self) -> io::Result<u64> {
-        let times = measure::latency(&self.from, &mut self.to, &mut self.template, 1)?;
+        let times = measure::latency(&self.write, &mut self.to, &mut self.template, 1)?;
         Ok(times[0])
+    }
+
+    /// Ends the sender's connection. Returns the first BUSY, NACK or ERROR that it got.
+    fn end(self) -> Option<String> {
+        (self.hang_up)();
+        self.refusal.join().unwrap()
     }
 }
 
@@ -115,7 +143,13 @@ struct Row {
     attacked: Percentiles,
     /// The other daemon's pair, during the attack.
     beside: Percentiles,
-    /// Whether the pair's p99 is at most ten times its idle p99, or 20 ms.
+    /// The first BUSY, NACK or ERROR that the attacked pair got.
+    refusal: Option<String>,
+    /// The attacked daemon's resident memory in MiB, where `ps` reports it.
+    resident_mib: Option<u64>,
+    /// The time until the attacked daemon has ended, in milliseconds.
+    stop_ms: u128,
+    /// Whether the pair's p99 is at most ten times its idle p99, or 20 ms, and nothing was refused.
     held: bool,
 }
 
@@ -131,7 +165,7 @@ impl fmt::Display for Report {
         let heads = ["idle p50", "p99", "attacked p50", "p99", "beside p50", "p99"];
         write!(f, "{:<34}{:>8}", "us", "clients")?;
         heads.iter().try_for_each(|head| write!(f, "{head:>13}"))?;
-        writeln!(f, "  goal")?;
+        writeln!(f, "{:>9}{:>9}{:>9}  goal", "refused", "RSS MiB", "stop ms")?;
         for row in &self.rows {
             write!(f, "{:<34}{:>8}", row.attack, row.clients)?;
             for Percentiles { p50, p99 } in [row.idle, row.attacked, row.beside] {
@@ -142,6 +176,10 @@ impl fmt::Display for Report {
                     }
                 }
             }
+            let refused = if row.refusal.is_some() { "yes" } else { "no" };
+            let resident =
+                row.resident_mib.map_or_else(|| "none".to_owned(), |mib| mib.to_string());
+            write!(f, "{refused:>9}{resident:>9}{:>9}", row.stop_ms)?;
             writeln!(f, "  {}", if row.held { "reached" } else { "missed" })?;
         }
         Ok(())
@@ -166,25 +204,50 @@ fn measure_attacks(is_quick: bool, word: &str) -> io::Result<Report> {
 }
 
 fn run(attack: &Attack, stage: Stage, quiet: &Site) -> io::Result<Row> {
-    let (site, sandbox) = Site::start(attack.config, attack.rules)?;
+    let (site, mut sandbox) = Site::start(attack.config, attack.rules)?;
     let (mut pair, mut beside) = (Pair::join(&site.daemon)?, Pair::join(&quiet.daemon)?);
     let prepared = (attack.prepare)(&site, stage)?;
     let (idle, _) = measure_pairs(&mut pair, &mut beside, stage);
     let progress = Progress::default();
-    let (attacked, beside) = thread::scope(|scope| {
+    let row = thread::scope(|scope| {
         let (site, progress) = (&site, &progress);
-        let _end = EndOnDrop(progress, Some(sandbox));
+        let attacked = Attacked { progress, sandbox: &mut sandbox };
         for attacker in 0..stage.attackers {
             let stage = stage.of(attacker);
             scope.spawn(move || attack_until_end(attack, site, stage, progress));
         }
         progress.await_start(stage.attackers as u64 * BATCHES_BEFORE, stage.stalled);
-        measure_pairs(&mut pair, &mut beside, stage)
+        let (times, quiet_times) = measure_pairs(&mut pair, &mut beside, stage);
+        // Who sends to a pair that was cut off is told so.
+        let refusal = pair.end().filter(|_| times.p99.is_some());
+        let goal = idle.p99.map_or(0.0, |p99| 10.0 * p99).max(20_000.0);
+        Row {
+            attack: attack.name,
+            clients: stage.attackers,
+            idle,
+            attacked: times,
+            beside: quiet_times,
+            held: refusal.is_none() && times.p99.is_some_and(|p99| p99 <= goal),
+            refusal,
+            resident_mib: resident_bytes(attacked.sandbox.daemon_pid()).map(|bytes| bytes >> 20),
+            stop_ms: time_stop(attacked.sandbox).as_millis(),
+        }
     });
     drop(prepared);
-    let goal = idle.p99.map_or(0.0, |p99| 10.0 * p99).max(20_000.0);
-    let held = attacked.p99.is_some_and(|p99| p99 <= goal);
-    Ok(Row { attack: attack.name, clients: stage.attackers, idle, attacked, beside, held })
+    beside.end();
+    Ok(row)
+}
+
+/// Ends the daemon, and returns how long that takes.
+fn time_stop(sandbox: &mut Sandbox) -> Duration {
+    let begun = Instant::now();
+    if SYSTEM == "windows" {
+        sandbox.run(["down"]);
+    } else {
+        sandbox.signal("TERM", sandbox.daemon_pid());
+    }
+    sandbox.await_daemon_end();
+    begun.elapsed()
 }
 
 /// Measures messages of both pairs by turns. A pair that is not answered is cut off.
@@ -240,13 +303,17 @@ impl Progress {
     }
 }
 
-/// Ends the attack when dropped. An attacker may wait for the daemon, which is killed.
-struct EndOnDrop<'a>(&'a Progress, Option<Sandbox>);
+/// A daemon under attack. The attack ends when this is dropped; an attacker may wait for the daemon,
+/// which is killed.
+struct Attacked<'a> {
+    progress: &'a Progress,
+    sandbox: &'a mut Sandbox,
+}
 
-impl Drop for EndOnDrop<'_> {
+impl Drop for Attacked<'_> {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Release);
-        drop(self.1.take());
+        self.progress.is_over.store(true, Ordering::Release);
+        self.sandbox.kill();
     }
 }
 

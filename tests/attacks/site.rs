@@ -4,8 +4,14 @@ use agent_relay::{cli::bench::route::Daemon, config::policy};
 use client::home::{FILE, operator_key};
 use platform::paths;
 use protocol::secret::Secret;
-use std::{fmt::Write as _, io, time::Duration};
-use testkit::sandbox::Sandbox;
+use std::{
+    fmt::Write as _,
+    io,
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
+use testkit::{programs::program, sandbox::Sandbox};
 
 /// The extent of an attack.
 #[derive(Clone, Copy, Debug)]
@@ -24,17 +30,23 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(is_quick: bool, attackers: usize) -> Self {
-        let (divisor, messages, time, stalled) = if is_quick {
-            (100, 5, Duration::from_millis(100), Duration::from_secs(3))
+        let (divisor, messages, time) = if is_quick {
+            (100, 5, Duration::from_millis(100))
         } else {
-            (1, 2_000, Duration::from_secs(4), Duration::from_secs(20))
+            (1, 2_000, Duration::from_secs(4))
         };
+        let stalled = Duration::from_secs(20);
         Self { attackers, attacker: 0, divisor, messages, time, stalled }
     }
 
     /// The stage of one attacker.
     pub(super) const fn of(self, attacker: usize) -> Self {
         Self { attacker, ..self }
+    }
+
+    /// The id of a message of this attacker, which no other attacker uses.
+    pub(super) fn id(self, id: &str) -> String {
+        format!("{}-{id}", self.attacker)
     }
 
     /// A number of things to prepare.
@@ -47,6 +59,7 @@ impl Stage {
 pub(super) struct Site {
     pub(super) daemon: Daemon,
     pub(super) operator_key: Secret,
+    home: PathBuf,
 }
 
 impl Site {
@@ -57,13 +70,25 @@ impl Site {
         paths::make_private_dir(&home)?;
         paths::write_private_file(&home.join(FILE), config.as_bytes())?;
         let mut rules_file = String::new();
-        for number in 0..rules {
+        // The measured pair gets no broadcasts, which would count as its own messages.
+        let nobody = (1..rules).map(|number| format!("none-{number}-*"));
+        for to in nobody.chain((rules > 0).then(|| "innocent-*".to_owned())) {
             let rule = "[[rule]]\nfrom = 'attacker-*'\nto = ";
-            writeln!(rules_file, "{rule}'none-{number}-*'\nallow = false").unwrap();
+            writeln!(rules_file, "{rule}'{to}'\nallow = false").unwrap();
         }
         paths::write_private_file(&home.join(policy::FILE), rules_file.as_bytes())?;
         sandbox.start();
         let daemon = Daemon { endpoint: sandbox.endpoint(), server: None };
-        Ok((Self { daemon, operator_key: operator_key::read(&home)? }, sandbox))
+        Ok((Self { daemon, operator_key: operator_key::read(&home)?, home }, sandbox))
+    }
+
+    /// A daemon with the same home, which listens elsewhere.
+    pub(super) fn second_daemon(&self, number: usize) -> Command {
+        let mut command = Command::new(program("agent-relay"));
+        command.env_clear().stdin(Stdio::null());
+        let elsewhere = format!("{}-{number}", self.daemon.endpoint.as_text());
+        command.args(["--endpoint", &elsewhere, "--home"]).arg(&self.home);
+        command.args(["up", "--foreground"]);
+        command
     }
 }

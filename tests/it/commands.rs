@@ -594,10 +594,13 @@ fn program_that_attacks_measures_and_leaves_nothing() {
     assert!(bench.status.success(), "{bench:?}");
     let report: serde_json::Value = serde_json::from_str(&out(&bench)).unwrap();
     let rows = report["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 30);
+    assert_eq!(rows.len(), 32);
     for row in rows {
         assert!(row["idle"]["p99"].as_f64() > Some(0.0), "{row}");
-        assert!(row["held"].is_boolean(), "{row}");
+        assert!(row["held"].is_boolean() && row["stop_ms"].is_u64(), "{row}");
+        assert_eq!(row["refusal"], serde_json::Value::Null, "{row}");
+        // The limit of the memory, and what is beyond it.
+        assert!(row["resident_mib"].as_u64().is_none_or(|mib| mib <= 512 + 64), "{row}");
     }
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
 }

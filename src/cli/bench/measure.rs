@@ -11,9 +11,9 @@ use std::{
 /// The time without progress after which a measurement fails.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// Measures the one-way times of single messages, in nanoseconds.
+/// Measures the one-way times of single messages, in nanoseconds. `write` writes to the sending end.
 pub fn latency(
-    from: &End,
+    write: impl Fn(&[u8]) -> io::Result<()>,
     to: &mut End,
     template: &mut Template,
     count: usize,
@@ -24,7 +24,7 @@ pub fn latency(
         bytes.clear();
         template.append(&mut bytes);
         let start = Instant::now();
-        from.write(&bytes)?;
+        write(&bytes)?;
         while to.count_messages()? == 0 {}
         times.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }

@@ -27,7 +27,7 @@ pub struct End {
 
 impl End {
     /// Connects without a HELLO.
-    pub(super) fn connect(endpoint: &Endpoint) -> io::Result<Self> {
+    pub fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         Stream::connect(endpoint).map(Self::over)
     }
 
@@ -112,7 +112,7 @@ impl End {
 
     /// Reads once, and calls `each` with every ACK and DELIVER. Answers a PING. A refusal is an
     /// error.
-    pub(super) fn read_kinds(&mut self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<()> {
+    pub fn read_kinds(&mut self, mut each: impl FnMut(Kind, &[u8])) -> io::Result<()> {
         let mut others = Vec::new();
         for json in self.read()? {
             match stated_kind(json) {
