@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// The most connections that wait.
 pub(super) const WAITING_MAX: usize = 1_024;
 
-/// A process of which more connections wait floods the daemon.
+/// The most waiting connections of a process that does not flood the daemon.
 pub(super) const FLOOD: usize = 256;
 
 /// A process's id, or `None` for all processes whose id the system does not tell.
@@ -21,7 +21,7 @@ pub(super) type Pid = Option<u32>;
 pub(super) struct Arrivals<T> {
     most: usize,
     waiting: usize,
-    /// The queues, none of which is empty.
+    /// The waiting connections, in queues that are never empty.
     queues: FxHashMap<Pid, VecDeque<T>>,
     /// The processes in the order of their turns.
     turns: VecDeque<Pid>,

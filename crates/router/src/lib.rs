@@ -225,9 +225,6 @@ impl Router {
         let Some(client) = payer.client() else { return };
         let Some(agent) = self.connections.agent_of(client).or(agent) else { return };
         self.ctx.charge_store(agent, cost);
-        if matches!(payer, Payer::Now(_)) && !self.ctx.has_share_of_store(agent) {
-            let _ = self.connections.pause_for_store(&mut self.ctx, client);
-        }
     }
 
     /// Charges the work since `begun` to the client that caused it.

@@ -96,7 +96,7 @@ pub(crate) struct Testbed {
     quantum: u64,
     /// The shares of the clients that are ready, without operators.
     shares: BTreeMap<ClientId, Share>,
-    /// What the router put out when it deferred a frame.
+    /// The router's outputs when it deferred a frame.
     deferred: Vec<Event>,
     operators: BTreeSet<ClientId>,
     /// The most work of one entry.

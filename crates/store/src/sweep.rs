@@ -476,7 +476,7 @@ impl Sweep {
         Ok(!oldest.is_empty())
     }
 
-    /// Deletes some ended deliveries for which the history has no space. Returns false if there are
+    /// Deletes some ended deliveries that do not fit into the history. Returns false if there are
     /// none.
     fn delete_ended(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         let Some(ended) = self.take_ended(connection)? else { return Ok(false) };

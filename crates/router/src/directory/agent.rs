@@ -15,8 +15,8 @@ pub(crate) struct Agent {
     pub(crate) number: u64,
     /// The name in its latest spelling.
     pub(crate) name: Name,
-    /// Who is charged for the name; `None` for the operators' name, and for one of this machine
-    /// that has not been here since the daemon started.
+    /// The origin that is charged for the name. `None` for the operators' name, and for a name of
+    /// this machine whose agent has not been here since the daemon started.
     pub(crate) origin: Option<Origin>,
     /// The process of the agent's last connection, if there was one since the daemon started and
     /// the system tells it.

@@ -89,7 +89,7 @@ impl Directory {
         self.names.get(&*folded).copied()
     }
 
-    /// Adds a name, for which an origin is charged.
+    /// Adds a name, and charges its origin.
     pub(crate) fn add(&mut self, name: Name, number: u64, origin: Option<Origin>) -> AgentKey {
         let folded = name.folded().into_bytes().into_boxed_slice();
         let is_daemons = name.is_daemons();

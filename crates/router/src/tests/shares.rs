@@ -397,8 +397,8 @@ fn sender_that_fills_the_backlog_of_the_store_waits_and_nobody_else() {
         ann>> Bob: 2
         ann>> Bob: 3
         ann>> Bob: 4
-            ann waits
         ann>> Bob: 5
+            ann waits
         ann>> Bob: handled later
         cid>> Bob: 1
         cid> Bob: at most once
@@ -463,8 +463,8 @@ fn agent_that_repeats_resume_waits_and_nobody_else() {
             bob < SYNC {"session_id":"s2","streams":[{"last_seq":0,"peer":"Ann","server_last_seq":2,"topic":""}]}
             bob < DELIVER d1 Ann -> Bob seq 1 attempt 8 requires_ack true {"body":"x*9"}
             bob < DELIVER d2 Ann -> Bob seq 2 attempt 8 requires_ack true {"body":"x*9"}
-            bob waits
         bob says RESUME id=r8 {"streams":{"":{"last_seq":0}}}
+            bob waits
         cid>> Ann: 1
         disk keeps
             cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
@@ -486,8 +486,8 @@ fn agent_that_toggles_subscriptions_waits_and_nobody_else() {
         ann says UNSUBSCRIBE topic=a id=2 {}
         ann says SUBSCRIBE topic=a id=3 {}
         ann says UNSUBSCRIBE topic=a id=4 {}
-            ann waits
         ann says SUBSCRIBE topic=a id=5 {}
+            ann waits
         bob says SUBSCRIBE topic=b id=1 {}
         disk keeps
             ann < ACK {"ack_id":"1"}
@@ -602,13 +602,12 @@ fn sender_that_fills_the_store_with_mail_leaves_room_for_others() {
 }
 
 #[test]
-fn nobody_hands_more_to_a_store_whose_backlog_is_over_its_bound() {
+fn all_wait_while_the_backlog_of_the_store_is_full() {
     check(expect![[r#"
         limits backlog_max=4
         here: ann bob cid dan eve
         disk holds
         ann>> *: to all
-            ann waits
         bob>> Cid: waits
             bob waits
         disk keeps
@@ -617,12 +616,9 @@ fn nobody_hands_more_to_a_store_whose_backlog_is_over_its_bound() {
             cid < DELIVER d2 Ann -> Cid seq 1 originalTo "*" requires_ack true {"body":"to all"}
             dan < DELIVER d3 Ann -> Dan seq 1 originalTo "*" requires_ack true {"body":"to all"}
             eve < DELIVER d4 Ann -> Eve seq 1 originalTo "*" requires_ack true {"body":"to all"}
-            ann goes on
             bob goes on
-            bob waits
             bob < ACK {"ack_id":"b1","durability":"disk","state":"accepted"}
             cid < DELIVER d5 Bob -> Cid seq 1 requires_ack true {"body":"waits"}
-            bob goes on
     "#]]);
 }
 
