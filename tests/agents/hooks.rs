@@ -247,25 +247,34 @@ fn hooks_of_the_user_run(program: &Path) {
     await_report(&sandbox, &agent, &id, "confirmed", "");
 }
 
-/// A hook of the user, which the user has trusted in Codex's settings, runs beside ours.
+/// Hooks of the user in Codex's settings and in its arguments, which the user has trusted, run
+/// beside ours.
 #[test]
 fn codex_hooks_of_the_user_run() {
     let (model, sandbox) = (reading_model(), Sandbox::new());
     let workspace = Workspace::new(&sandbox, Cli::Codex, &model, "ann");
     let project = workspace.project();
-    let command = format!("touch {}", project.join("of-user").display());
-    let hook = json!({"async": false, "command": command, "timeout": 600, "type": "command"});
-    let definition = json!({"event_name": "post_tool_use", "hooks": [hook]}).to_string();
-    let hash: String = Sha256::digest(definition).iter().map(|b| format!("{b:02x}")).collect();
+    let made = |name: &str| project.join(name).exists();
+    // The hooks, and how Codex is told that the first one of `file` is trusted.
+    let hook = |name: &str, file: &str| {
+        let command = format!("touch {}", project.join(name).display());
+        let hook = json!({"async": false, "command": command, "timeout": 600, "type": "command"});
+        let definition = json!({"event_name": "post_tool_use", "hooks": [hook]}).to_string();
+        let hash: String = Sha256::digest(definition).iter().map(|b| format!("{b:02x}")).collect();
+        let hooks = format!("[{{hooks = [{{type = \"command\", command = {command:?}}}]}}]");
+        let key = format!("{file}:post_tool_use:0:0");
+        (hooks, format!("{{{key:?} = {{trusted_hash = \"sha256:{hash}\"}}}}"))
+    };
     let file = workspace.user_home().join(".codex/config.toml");
     let settings = fs::read_to_string(&file).unwrap();
-    let key = format!("{}:post_tool_use:0:0", file.display());
-    let own = format!(
-        "\n[[hooks.PostToolUse]]\nhooks = [{{type = \"command\", command = {command:?}}}]\n\
-         [hooks.state.{key:?}]\ntrusted_hash = \"sha256:{hash}\"\n"
-    );
+    let (hooks, trusted) = hook("of-file", &file.display().to_string());
+    let own = format!("\n[hooks]\nPostToolUse = {hooks}\nstate = {trusted}\n");
     fs::write(&file, settings + &own).unwrap();
-    let mut agent = workspace.wrap("Ann", SIZE, &[]);
+    let (hooks, trusted) = hook("of-argument", "/<session-flags>/config.toml");
+    let hooks = format!("hooks.PostToolUse={hooks}");
+    let trusted = format!("hooks.state={trusted}");
+    let arguments = ["-c", &hooks, "-c", &trusted];
+    let mut agent = workspace.wrap_with(&["-n", "Ann"], SIZE, &arguments);
     agent.wait_until_idle();
     fs::write(project.join("go"), "").unwrap();
     let bob = Peer::join(&sandbox, "Bob");
@@ -273,7 +282,7 @@ fn codex_hooks_of_the_user_run() {
     permit(&mut agent);
     agent.with_screen_on_panic(|| {
         model.wait_for_requests(2);
-        until("the user's hook ran", || project.join("of-user").exists());
+        until("the user's hooks ran", || made("of-file") && made("of-argument"));
     });
     agent.wait_until_idle();
     let id = bob.send("Ann", "hello");
