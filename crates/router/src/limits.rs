@@ -8,6 +8,9 @@ use protocol::{
 /// The longest time to live that a SEND may state. A longer one is shortened.
 const TTL_MS_MAX: u64 = 30 * 86_400_000;
 
+/// The most names divided by this number is how many names are forgotten at once.
+const NAME_PARTS: usize = 64;
+
 /// The limits: bounds, and spans of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -110,6 +113,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The most names that are forgotten at once: a search is too expensive to forget only one.
+    pub(super) const fn names_forgotten_at_once(&self) -> usize {
+        self.names_max.div_ceil(NAME_PARTS)
+    }
+
     /// Returns the time to live of a message to `to` whose SEND has this `payload_meta`.
     pub(super) fn ttl_of(&self, meta: &SendMeta, to: &str) -> u64 {
         let usual = match to.find('@') {

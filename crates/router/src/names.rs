@@ -77,7 +77,7 @@ impl Router {
         unneeded.sort();
         let least = unneeded.first().map(|(use_of_it, ..)| *use_of_it);
         unneeded.retain(|(use_of_it, ..)| Some(*use_of_it) == least);
-        unneeded.truncate(self.directory.forgotten_at_once(&self.ctx));
+        unneeded.truncate(self.ctx.limits.names_forgotten_at_once());
         if unneeded.is_empty() {
             self.directory.put_off_search(&self.ctx, origin);
         }

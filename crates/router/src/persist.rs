@@ -207,9 +207,9 @@ impl Router {
             self.ctx.counts.taken += u64::from(pending.is_first);
             self.copy_accepted_to_taps(&pending.deliveries);
         }
-        let has_ended = pending.deliveries.iter().all(|key| self.mail.message(*key).is_none());
+        let has_ended = || pending.deliveries.iter().all(|key| self.mail.message(*key).is_none());
         // The sender of a message that has ended already was told so, and gets no ACK after that.
-        let is_told = |it: &Acceptance| has_ended && it.recipients.is_none() && !is_answer;
+        let is_told = |it: &Acceptance| it.recipients.is_none() && !is_answer && has_ended();
         if let Some(acceptance) = pending.acceptance.filter(|it| !is_told(it)) {
             self.accept(&acceptance);
         }

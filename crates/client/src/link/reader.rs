@@ -1,6 +1,6 @@
 //! The reading half: from the bytes of a stream to whole frames.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use platform::transport::Stream;
 use protocol::{
     code::{ErrorCode, Violation},
@@ -65,21 +65,22 @@ impl ReadQuota {
     /// Waits until the quota has room for this number of bytes, and uses them. An unused quota has
     /// room for any number.
     pub fn acquire(&self, bytes: usize) {
-        let mut state = self.state.lock();
-        while !state.is_lifted && state.used > 0 && state.used + bytes > state.bytes_max {
-            state.is_waiting = true;
-            self.changed.wait(&mut state);
-        }
-        state.used += bytes;
+        self.wait_while(|state| state.used + bytes > state.bytes_max).used += bytes;
     }
 
     /// Waits until all frames are handled, or the quota is more than `bytes_max`.
     pub fn drain(&self, bytes_max: usize) {
+        drop(self.wait_while(|state| state.bytes_max <= bytes_max));
+    }
+
+    /// Waits while frames are not handled, and this holds.
+    fn wait_while(&self, holds: impl Fn(&QuotaState) -> bool) -> MutexGuard<'_, QuotaState> {
         let mut state = self.state.lock();
-        while !state.is_lifted && state.used > 0 && state.bytes_max <= bytes_max {
+        while !state.is_lifted && state.used > 0 && holds(&state) {
             state.is_waiting = true;
             self.changed.wait(&mut state);
         }
+        state
     }
 
     /// Returns bytes, because their frames are handled.

@@ -31,9 +31,6 @@ use std::{
 
 const DAY_MS: u64 = 86_400_000;
 
-/// The most names divided by this number is how many names are forgotten at once.
-const NAME_PARTS: usize = 64;
-
 /// The shortest time from a search that found no name to forget to the next search.
 const SEARCH_INTERVAL_MS: u64 = 1_000;
 
@@ -139,13 +136,8 @@ impl Directory {
         if *origin == Origin::Guests {
             return held < most.saturating_sub(self.len() - held).div_ceil(2);
         }
-        let known = self.len().min(most - self.forgotten_at_once(ctx)).max(held);
+        let known = self.len().min(most - ctx.limits.names_forgotten_at_once()).max(held);
         self.len() < most / 2 || accounts::excess(held, known, 1, most) == 0
-    }
-
-    /// The most names that are forgotten at once: a search is too expensive to forget only one.
-    pub(crate) const fn forgotten_at_once(&self, ctx: &Context) -> usize {
-        ctx.limits.names_max.div_ceil(NAME_PARTS)
     }
 
     /// Returns the number of names for which an origin is charged.
