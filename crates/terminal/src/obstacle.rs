@@ -4,6 +4,11 @@ use std::fmt;
 
 /// A reason why no text is typed now, and what ends that. docs/WRAPPER.md has the second paragraphs
 /// as a table, beside the reasons as a person reads them.
+///
+/// `injector::decide` finds most of them, on the screen and among the facts of an `Observation`. The
+/// wrapper finds those of the program that reads the keyboard (`Reader::Barred`), and
+/// `injector::loop_guard` finds loops. Recipes have the times that are named here; those of
+/// `generic.toml` hold unless an agent's recipe states others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Obstacle {
     /// The program has not shown its prompt yet.
@@ -70,7 +75,9 @@ pub enum Obstacle {
     Dialog,
     /// The agent is at work.
     ///
-    /// The agent has finished, or looks idle for 2 s although hooks still report work.
+    /// The agent has finished, or looks idle for 2 s although hooks still report work. Once a text
+    /// is submitted, the agent counts as at work until it is seen to have begun with it, for 3 s at
+    /// most; for 20 s while its transcript does not have the text.
     Busy,
     /// No prompt is on the screen.
     ///

@@ -13,7 +13,7 @@ const ADOPTED_MS: u64 = 3000;
 /// program that is still starting may show nothing for long.
 const RECORDED_MS: u64 = 20_000;
 /// The time between two checks whether the screen shows a working agent.
-const CHECK_MS: u64 = 50;
+const LOOK_MS: u64 = 50;
 
 /// Stands in for the digits of a frame if the person has submitted the text.
 const PERSONS: &str = "";
@@ -78,9 +78,9 @@ impl Adoption {
     }
 
     /// Whether a look at the screen is due for signs of work, of which there is one every
-    /// `CHECK_MS`.
+    /// `LOOK_MS`.
     pub(super) fn wants_check(&self, now: Moment) -> bool {
-        matches!(self.stage, Stage::Awaited { checked_at, .. } if now.since(checked_at) >= CHECK_MS)
+        matches!(self.stage, Stage::Awaited { checked_at, .. } if now.since(checked_at) >= LOOK_MS)
     }
 
     /// Notes whether the screen shows that the agent works.
@@ -114,7 +114,7 @@ impl Adoption {
     pub(super) fn retry_ms(&self) -> Option<u64> {
         match self.stage {
             Stage::Done => None,
-            Stage::Awaited { .. } | Stage::Seen { .. } => Some(CHECK_MS),
+            Stage::Awaited { .. } | Stage::Seen { .. } => Some(LOOK_MS),
         }
     }
 

@@ -147,10 +147,12 @@ pub(super) fn stuck_at(
     (may_press && left.checked_at < at).then_some(at)
 }
 
-/// Returns the form in which a text may be typed now, or what keeps it from being typed.
+/// Returns the form in which a text may be typed now, or what keeps it from being typed. An agent
+/// with hooks may be given the text without typing meanwhile (`routes::wake_when_barred`).
 pub(super) fn verdict(seen: &Observation<'_>, now: Moment) -> Result<Form, Obstacle> {
     terminal_obstacle(seen, now).map_or(Ok(()), Err)?;
     if !seen.is_started {
+        // A dialog of the start is the better reason.
         return Err(form(seen).err().unwrap_or(Obstacle::Starting));
     }
     let form = form(seen)?;
@@ -285,6 +287,7 @@ fn leaving(seen: &Observation<'_>, delivering: Delivering, now: Moment) -> Decis
         false => Decision::stay(next(stays)),
     };
     // The person's keys are passed on, since only the person may know what the program waits for.
+    // After such a key, no Enter follows from here: `is_alone` is false.
     if seen.shown.asks || (stays && presses > 1) {
         decision.steps.push(Step::PassKeys(true));
     }

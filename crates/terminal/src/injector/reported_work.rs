@@ -4,7 +4,7 @@ use protocol::{Moment, hook::Point};
 
 /// The time for which the screen must show an idle agent before that counts more than the hooks. An
 /// interrupted turn may end without a report.
-const IDLE_MS: u64 = 2000;
+const LOOKS_IDLE_MS: u64 = 2000;
 
 /// The agent's work as far as hooks have reported it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,7 +58,7 @@ impl ReportedWork {
     /// from which the screen is at rest, unless it changes before.
     pub(super) fn deadline(self, rests_at: Option<Moment>) -> Option<Moment> {
         let is_later = |rests: &Moment| self.compared_at.is_none_or(|at| at < *rests);
-        let lasts_at = self.idle_since.map(|since| since.plus(IDLE_MS));
+        let lasts_at = self.idle_since.map(|since| since.plus(LOOKS_IDLE_MS));
         let due = lasts_at.into_iter().chain(rests_at.filter(is_later)).min();
         due.filter(|_| self.is_at_work)
     }
@@ -68,7 +68,7 @@ impl ReportedWork {
     pub(super) fn end_if_idle(&mut self, now: Moment, looks_idle: bool) -> bool {
         self.compared_at = Some(now);
         self.idle_since = looks_idle.then(|| self.idle_since.unwrap_or(now));
-        let is_over = self.idle_since.is_some_and(|since| now.since(since) >= IDLE_MS);
+        let is_over = self.idle_since.is_some_and(|since| now.since(since) >= LOOKS_IDLE_MS);
         self.is_at_work = !is_over;
         is_over
     }
