@@ -8,7 +8,9 @@ use super::{
     code::{ErrorCode, Violation},
     envelope::{Envelope, Kind},
     frame::Frames,
-    payload::{Ack, Bye, Heartbeat, Hello, Nack, Resume, SendMeta},
+    payload::{
+        Ack, Bye, Heartbeat, Hello, LastSeq, Nack, Resume, ResumeStreams, SendMeta, StreamPosition,
+    },
 };
 use serde_json::value::RawValue;
 use std::{borrow::Cow, ops::Range};
@@ -16,6 +18,12 @@ use uuid::Uuid;
 
 /// The most frames in a batch. A parsed frame takes more memory than a short frame has bytes.
 pub(crate) const BATCH_FRAMES_MAX: usize = 256;
+
+/// The bytes that an allocation takes at most besides its content.
+const ALLOCATION_BYTES: usize = 32;
+
+/// The most texts in a payload other than RESUME's `streams`.
+const TEXTS_MAX: usize = 12;
 
 /// A frame from a client.
 #[derive(Clone, Debug)]
@@ -86,6 +94,8 @@ pub struct ClientBatch {
     /// The JSON of the valid frames.
     text: String,
     frames: Vec<Parsed>,
+    /// An upper bound for the bytes that `frames` hold elsewhere.
+    held: usize,
 }
 
 #[derive(Debug)]
@@ -131,7 +141,7 @@ impl ClientBatch {
         let (count, bytes) =
             ahead.fold((0, 0), |(count, bytes), json| (count + 1, bytes + json.len()));
         let (text, parsed) = (String::with_capacity(bytes), Vec::with_capacity(count));
-        let mut batch = Self { text, frames: parsed };
+        let mut batch = Self { text, frames: parsed, held: 0 };
         for json in frames.take(BATCH_FRAMES_MAX) {
             batch.push(json);
         }
@@ -152,11 +162,20 @@ impl ClientBatch {
                 let start = self.text.len();
                 self.text.push_str(envelope.json);
                 let payload = payload_of(&envelope);
-                Parsed::Valid(Parts::of(envelope, start), payload)
+                self.held += match &payload {
+                    Ok(payload) => payload.held(&envelope),
+                    Err(why) => why.len() + ALLOCATION_BYTES,
+                };
+                let parts = Parts::of(envelope, start);
+                self.held += parts.held();
+                Parsed::Valid(parts, payload)
             }
             Err(violation) => {
                 let stated_kind = super::envelope::stated_kind(json);
-                Parsed::Malformed(Box::new(Malformed { violation, stated_kind }))
+                let malformed = Box::new(Malformed { violation, stated_kind });
+                let message_bytes = malformed.violation.message.len();
+                self.held += size_of::<Malformed>() + message_bytes + 2 * ALLOCATION_BYTES;
+                Parsed::Malformed(malformed)
             }
         };
         self.frames.push(parsed);
@@ -174,11 +193,10 @@ impl ClientBatch {
         self.frames.is_empty()
     }
 
-    /// An upper bound for the bytes of memory that the batch holds, without long strings that have
-    /// escapes.
+    /// An upper bound for the bytes of memory that the batch holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.text.len() + self.frames.len() * size_of::<Parsed>()
+        self.text.capacity() + self.frames.capacity() * size_of::<Parsed>() + self.held
     }
 
     /// Returns the frame at this index.
@@ -237,7 +255,51 @@ impl Text {
     }
 }
 
+impl ClientPayload {
+    /// An upper bound for the bytes that the payload holds outside of itself. Its texts are parts of
+    /// its JSON, each in an allocation of its own.
+    fn held(&self, envelope: &Envelope<'_>) -> usize {
+        let boxed = |size: usize| size + envelope.payload.len() + TEXTS_MAX * ALLOCATION_BYTES;
+        match self {
+            Self::Hello(_) => boxed(size_of::<Hello>()),
+            Self::Resume(resume) => boxed(size_of::<Resume>()) + held_by(&resume.streams),
+            Self::Send(SendMeta { sync: None, .. }) => 0,
+            Self::Send(_) => envelope.payload_meta.map_or(0, str::len) + ALLOCATION_BYTES,
+            Self::Ack(ClientAck { answer: None, .. }) => 0,
+            Self::Ack(_) => boxed(size_of::<Answer>()),
+            Self::Nack(_) => boxed(size_of::<Nack>()),
+            Self::Bye(_) => boxed(size_of::<Bye>()),
+            Self::Pong(Heartbeat { nonce }) if nonce.is_empty() => 0,
+            Self::Pong(Heartbeat { nonce }) => nonce.len() + ALLOCATION_BYTES,
+            Self::Unused => 0,
+        }
+    }
+}
+
+/// An upper bound for the bytes that RESUME's positions hold, without their texts.
+fn held_by(streams: &ResumeStreams) -> usize {
+    match streams {
+        // The nodes of a map are half filled at least.
+        ResumeStreams::ByTopic(topics) => {
+            topics.len() * (2 * size_of::<(String, LastSeq)>() + 2 * ALLOCATION_BYTES)
+        }
+        ResumeStreams::List(list) => {
+            list.capacity() * size_of::<StreamPosition>() + list.len() * 2 * ALLOCATION_BYTES
+        }
+    }
+}
+
 impl Parts {
+    /// The bytes of the texts that are no part of the batch's text.
+    fn held(&self) -> usize {
+        let texts = [Some(&self.id), self.from.as_ref(), self.to.as_ref(), self.topic.as_ref()];
+        let held = texts.into_iter().flatten().map(|text| match text {
+            Text::Span(_) => 0,
+            Text::Unescaped(text) => text.len() + ALLOCATION_BYTES,
+        });
+        held.sum()
+    }
+
     fn of(envelope: Envelope<'_>, start: usize) -> Self {
         let json = envelope.json;
         let text = |member| Text::of(member, json, start);
@@ -318,4 +380,53 @@ impl ClientAck {
 #[must_use]
 pub fn wrong_payload(envelope: &Envelope<'_>, why: &str) -> Violation {
     envelope.violation(ErrorCode::Invalid, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes that a batch of one frame counts with, beyond its text and its entry.
+    fn held(json: &str) -> usize {
+        let batch = ClientBatch::of_frame(json.as_bytes());
+        let own = batch.text.capacity() + batch.frames.capacity() * size_of::<Parsed>();
+        batch.bytes() - own
+    }
+
+    #[test]
+    fn what_a_payload_holds_counts() {
+        let frame = |kind: &str, payload: &str| {
+            held(&format!(r#"{{"v":1,"type":"{kind}","id":"a","ts":1,"payload":{payload}}}"#))
+        };
+        let position = r#"{"topic":"","peer":"a","last_seq":0}"#;
+        let list = [position; 1_000].join(",");
+        let map: Vec<_> = (0..1_000).map(|at| format!(r#""{at:x}":{{"last_seq":0}}"#)).collect();
+        let texts = 1_000 * ALLOCATION_BYTES;
+        for (streams, least) in [
+            (format!("[{list}]"), 1_000 * size_of::<StreamPosition>() + texts),
+            (format!("{{{}}}", map.join(",")), 1_000 * size_of::<(String, LastSeq)>() + texts),
+        ] {
+            let resume = frame("RESUME", &format!(r#"{{"streams":{streams}}}"#));
+            assert!(resume >= least, "{resume} of {least}");
+        }
+        let long = "x".repeat(5_000);
+        for (kind, member) in [("PONG", "nonce"), ("NACK", "ack_id"), ("BYE", "reason")] {
+            assert!(frame(kind, &format!(r#"{{"{member}":"{long}"}}"#)) >= long.len(), "{kind}");
+        }
+        // The most frequent frames hold nothing else.
+        assert_eq!(frame("PONG", r#"{"nonce":""}"#), 0);
+        assert_eq!(frame("SEND", r#"{"body":"x"}"#), 0);
+    }
+
+    #[test]
+    fn what_malformed_frames_and_escaped_texts_hold_counts() {
+        assert!(held("{}") > size_of::<Malformed>());
+        let ping = |topic| {
+            held(&format!(
+                r#"{{"v":1,"type":"PING","id":"a","ts":1,"topic":"{topic}","payload":{{}}}}"#
+            ))
+        };
+        assert_eq!(ping("build"), 0);
+        assert_eq!(ping(r"buil\u0064"), "build".len() + ALLOCATION_BYTES);
+    }
 }
