@@ -224,6 +224,18 @@ impl ClientFrame<'_> {
             Self::Malformed(_) => 0,
         }
     }
+
+    /// The number of positions that the frame states.
+    #[must_use]
+    pub fn positions(&self) -> usize {
+        match self {
+            Self::Valid(_, Ok(ClientPayload::Resume(resume))) => match &resume.streams {
+                ResumeStreams::ByTopic(topics) => topics.len(),
+                ResumeStreams::List(list) => list.len(),
+            },
+            _ => 0,
+        }
+    }
 }
 
 impl Span {

@@ -9,7 +9,7 @@ use super::{
     keys::AgentKey,
     mail::Load,
     notices,
-    work::{self, FRAME_WORK},
+    work::{self, FRAME_WORK, STATED_WORK},
 };
 use protocol::{
     client_frame::{ClientFrame, ClientPayload, wrong_payload},
@@ -22,7 +22,8 @@ use protocol::{
 impl Router {
     /// Handles a frame whose turn it is.
     pub(super) fn frame(&mut self, id: ClientId, frame: &ClientFrame<'_>) {
-        self.ctx.spend(FRAME_WORK + work::of_bytes(frame.bytes()));
+        let stated = STATED_WORK * frame.positions() as u64;
+        self.ctx.spend(FRAME_WORK + work::of_bytes(frame.bytes()) + stated);
         match (self.connections.stage(id), frame) {
             (Some(Stage::Member(_)), ClientFrame::Valid(envelope, payload)) => {
                 if let Err(violation) = self.envelope(id, envelope, *payload) {

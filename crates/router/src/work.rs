@@ -24,10 +24,17 @@ pub(super) const ROW_WORK: u64 = 2_000;
 /// The work of a node of the patterns' trie, or of an entry of a table that is searched.
 pub(super) const NODE_WORK: u64 = 20;
 
+/// The work of a position that a frame states, also if the frame is refused: it was parsed into a
+/// structure of its own.
+pub(super) const STATED_WORK: u64 = 70;
+
+/// The work of reading a byte of JSON that a client has written, of the slowest kind.
+const READ_BYTE_WORK: u64 = 4;
+
 /// Bytes that are copied in a unit of work.
 const BYTES_PER_UNIT: usize = 8;
 
-/// Bytes of JSON that are made or read in a unit of work.
+/// Bytes of JSON that are made in a unit of work.
 const JSON_BYTES_PER_UNIT: usize = 2;
 
 /// Returns the work of copying this number of bytes.
@@ -38,4 +45,9 @@ pub(super) const fn of_bytes(bytes: usize) -> u64 {
 /// Returns the work of making this number of bytes of JSON.
 pub(super) const fn of_json(bytes: usize) -> u64 {
     (bytes / JSON_BYTES_PER_UNIT) as u64
+}
+
+/// Returns the work of reading this number of bytes of JSON that a client has written.
+pub(super) const fn of_reading(bytes: usize) -> u64 {
+    bytes as u64 * READ_BYTE_WORK
 }

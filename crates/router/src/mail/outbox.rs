@@ -7,7 +7,7 @@
 
 use super::{message::RECORD_BYTES, report_counts::ReportCounts};
 use crate::{
-    accounts::nameless,
+    accounts::{excess, nameless},
     keys::{AgentKey, StreamKey},
     limits::Limits,
 };
@@ -35,10 +35,6 @@ impl Load {
     const fn subtract(&mut self, load: Self) {
         self.messages -= load.messages;
         self.bytes -= load.bytes;
-    }
-
-    const fn fits(self, bytes: usize, messages_max: usize, bytes_max: usize) -> bool {
-        self.messages < messages_max && self.bytes + bytes <= bytes_max
     }
 }
 
@@ -73,8 +69,8 @@ impl Outbox {
     }
 
     /// Whether the queue has room for another message of a sender, which the accounts list as
-    /// `listed`. An empty queue has room for any message. A sender may use at most half of the
-    /// queue.
+    /// `listed`. An empty queue has room for any message. A sender may use half of what the others
+    /// leave of it.
     pub(super) fn has_room(
         &self,
         limits: &Limits,
@@ -87,7 +83,8 @@ impl Outbox {
         }
         let share = self.shares.get(&self.payer(from, listed)).copied().unwrap_or_default();
         let (messages, most) = (limits.queue_messages_max, limits.queue_bytes_max);
-        self.total.fits(bytes, messages, most) && share.fits(bytes, messages / 2, most / 2)
+        excess(share.messages, self.total.messages, 1, messages) == 0
+            && excess(share.bytes, self.total.bytes, bytes, most) == 0
     }
 
     pub(super) fn charge(&mut self, from: AgentKey, listed: AgentKey, bytes: usize) {

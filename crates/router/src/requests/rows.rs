@@ -11,6 +11,7 @@ use crate::{
     keys::{AgentKey, MessageKey},
     mail::{HEAD_BYTES_MAX, Mail, Message, QueueState, Reliable},
     send_request::Refusal,
+    work::{self, ROW_WORK},
 };
 use protocol::{
     Moment,
@@ -70,7 +71,7 @@ impl<'r> Rows<'r> {
             found.rows.retain(|row| row.delivery.number < before);
         }
         let wanted = rows_wanted(request.limit);
-        Ok(raw(&self.page(found.rows.iter(), wanted, found.more)))
+        Ok(raw(&self.page(found.rows.iter(), wanted, found.more).0))
     }
 
     /// Returns a part of a message's text, at most half of a frame: escapes in JSON may double its
@@ -88,13 +89,14 @@ impl<'r> Rows<'r> {
         Ok(Piece { text: rest[..end].to_owned().into(), next_offset })
     }
 
-    /// Returns an agent's open at-least-once deliveries, the oldest first.
+    /// Returns an agent's open at-least-once deliveries, the oldest first, and the work of reading
+    /// them.
     pub(super) fn inbox(
         &self,
         of: &Name,
         after: Option<&str>,
         limit: Option<usize>,
-    ) -> Result<Messages<Box<RawValue>>, Refusal> {
+    ) -> Result<(Messages<Box<RawValue>>, u64), Refusal> {
         let Some(agent) = self.directory.find(of.as_str()) else {
             return Err((NackCode::UnknownAgent, format!("no agent {of} was ever here")));
         };
@@ -111,15 +113,16 @@ impl<'r> Rows<'r> {
         Some(DeliveryRow { delivery, message: self.mail.message_record(key)?, ended: None })
     }
 
-    /// Returns as many of the first `most` rows as fit into a frame. `more` tells whether others
-    /// follow the last row. A row that is too long for a frame is sent without its payload.
+    /// Returns as many of the first `most` rows as fit into a frame, and the work of reading them.
+    /// `more` tells whether others follow the last row. A row that is too long for a frame is sent
+    /// without its payload.
     pub(super) fn page<R: Borrow<DeliveryRow>>(
         &self,
         rows: impl Iterator<Item = R>,
         most: usize,
         mut more: bool,
-    ) -> Messages<Box<RawValue>> {
-        let (room, mut bytes) = (self.room_for_rows(), 0);
+    ) -> (Messages<Box<RawValue>>, u64) {
+        let (room, mut bytes, mut work) = (self.room_for_rows(), 0, 0);
         let (mut messages, mut last) = (Vec::new(), None);
         for row in rows {
             let row = row.borrow();
@@ -127,8 +130,15 @@ impl<'r> Rows<'r> {
                 more = true;
                 break;
             }
-            let mut json = self.message_row(row, true);
+            let read_bytes = row.message.shared.len();
+            if bytes + read_bytes > room && !messages.is_empty() {
+                more = true;
+                break;
+            }
+            work += ROW_WORK + work::of_reading(read_bytes);
+            let mut json = self.message_row(row, read_bytes <= room);
             if messages.is_empty() && json.get().len() > room {
+                work += work::of_reading(read_bytes);
                 json = self.message_row(row, false);
             }
             bytes += json.get().len() + 1;
@@ -139,7 +149,8 @@ impl<'r> Rows<'r> {
             messages.push(json);
             last = Some(row.delivery.number);
         }
-        Messages { messages, next_cursor: last.filter(|_| more).map(|number| number.to_string()) }
+        let next_cursor = last.filter(|_| more).map(|number| number.to_string());
+        (Messages { messages, next_cursor }, work)
     }
 
     /// Returns the number of bytes in a frame that rows may take.

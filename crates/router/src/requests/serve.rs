@@ -46,6 +46,7 @@ enum Served {
 impl Router {
     /// Handles a SEND to `@relay`.
     pub(crate) fn request(&mut self, send: &SendRequest<'_>) {
+        self.ctx.spend(work::of_reading(send.envelope.payload.len()));
         let envelope = send.envelope;
         let request = match envelope.decode_member::<MessagePayload<'_>>(envelope.payload) {
             Ok(spoken) => Request::parse(&spoken),
@@ -134,7 +135,8 @@ impl Router {
         let found = found.map_err(|why| {
             (NackCode::StoreFailed, format!("the store could not answer the request: {why}"))
         })?;
-        self.ctx.spend(ROW_WORK * found.rows.len() as u64);
+        let read = found.rows.iter().map(|row| work::of_reading(row.message.shared.len()));
+        self.ctx.spend(ROW_WORK * found.rows.len() as u64 + read.sum::<u64>());
         self.check_room_to_answer(request)?;
         let data = match request {
             Request::Message(message) => {
@@ -147,7 +149,7 @@ impl Router {
                 check_is_one(&of.id, &found.rows)?;
                 raw(&self.redeliver(&found.rows)?)
             }
-            _ => raw(&self.rows().page(found.rows.iter(), usize::MAX, found.more)),
+            _ => raw(&self.rows().page(found.rows.iter(), usize::MAX, found.more).0),
         };
         self.respond(pending, request.name(), &data);
         Ok(())
@@ -209,8 +211,8 @@ impl Router {
             Request::Inbox(inbox) => {
                 let of = self.asker(client).mailbox(inbox.of.as_deref())?;
                 let rows = self.rows();
-                let page = rows.inbox(&of, inbox.cursor.as_deref(), inbox.limit)?;
-                self.ctx.spend(ROW_WORK * page.messages.len() as u64);
+                let (page, work) = rows.inbox(&of, inbox.cursor.as_deref(), inbox.limit)?;
+                self.ctx.spend(work);
                 Served::Answer(raw(&page))
             }
             Request::Take(take) => {

@@ -2,7 +2,9 @@
 //! have stored.
 
 use super::script::{Cost, cost_of_last};
-use crate::work::{CHECK_WORK, DELIVERY_WORK, FRAME_WORK, NODE_WORK, ROW_WORK};
+use crate::work::{
+    CHECK_WORK, DELIVERY_WORK, FRAME_WORK, NODE_WORK, ROW_WORK, STATED_WORK, of_reading,
+};
 
 /// Returns the cost of `last` after `few` and after `many` repetitions of `lines`, in which `#N` is
 /// the number of the repetition. Only a few more steps are allowed after many.
@@ -32,6 +34,27 @@ fn inbox_costs_its_page() {
         );
         assert_eq!(cost.work / ROW_WORK, 1, "{cost:?}");
     }
+}
+
+#[test]
+fn long_row_costs_its_reading() {
+    const BYTES: usize = 100_000;
+    let lines = |last: &str| {
+        ["here: ann bob op", "bob goes", &format!("ann>> Bob: x*{BYTES}"), last].map(str::to_owned)
+    };
+    let inbox = cost_of_last(&lines(r#"op asks inbox {"of":"Bob","limit":1}"#)).work;
+    assert!(inbox >= of_reading(BYTES), "{inbox}");
+    let request = format!(r#"op asks status {{"x":"{}"}}"#, "x".repeat(BYTES));
+    let status = cost_of_last(&lines(&request)).work;
+    assert!(status >= of_reading(BYTES), "{status}");
+}
+
+#[test]
+fn resume_costs_each_position_that_it_states() {
+    let topics: Vec<_> = (0..100).map(|at| format!(r#""{at}":{{"last_seq":0}}"#)).collect();
+    let resume = format!(r#"ann says RESUME {{"streams":{{{}}}}}"#, topics.join(","));
+    let cost = cost_of_last(&["here: ann".to_owned(), resume]).work;
+    assert!(cost >= 100 * STATED_WORK, "{cost}");
 }
 
 #[test]

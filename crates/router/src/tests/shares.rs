@@ -872,3 +872,45 @@ fn names_of_another_machine_have_a_share_and_go_first() {
             op < DELIVER d1 @relay -> @operator seq 1 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"session":"s-ef8420704fca44c6","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Cid","queued":0,"queued_bytes":0,"session":"s-1a131cb2f3b88acd","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Dan","queued":0,"queued_bytes":0,"session":"s-de63edd1c8f9ac8f","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"host":"pi","in_flight":0,"name":"E1@pi","queued":0,"queued_bytes":0,"session":"s-3f55abebab4afccc","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"host":"PI","in_flight":0,"name":"E3@PI","queued":0,"queued_bytes":0,"session":"s-a6d97e146304f381","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Eve","queued":0,"queued_bytes":0,"session":"s-5a4fab611fe8fe85","since":1001000,"subscriptions":0,"waiting":0},{"here":true,"host":"pc","in_flight":0,"name":"F1@pc","queued":0,"queued_bytes":0,"session":"s-f3a182daf9880bd2","since":1001000,"subscriptions":0,"waiting":0}]},"kind":"response"}
     "#]]);
 }
+
+#[test]
+fn senders_that_fill_a_queue_leave_room_for_broadcasts_of_another() {
+    check(expect![[r#"
+        limits queue_messages_max=16 window_bytes=1
+        here: ann bob cid eve
+        bob stalls
+        ann>> Bob: 1
+            ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"1"}
+        ann>> Bob: 2
+            ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
+        ann>> Bob: 3
+            ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
+        ann>> Bob: 4
+            ann < ACK {"ack_id":"a4","durability":"disk","state":"accepted"}
+        ann>> Bob: 5
+            ann < ACK {"ack_id":"a5","durability":"disk","state":"accepted"}
+        ann>> Bob: 6
+            ann < ACK {"ack_id":"a6","durability":"disk","state":"accepted"}
+        ann>> Bob: 7
+            ann < ACK {"ack_id":"a7","durability":"disk","state":"accepted"}
+        ann>> Bob: 8
+            ann < BUSY {"ack_id":"a8","queue_depth":7,"retry_after_ms":50}
+        cid>> Bob: 1
+            cid < ACK {"ack_id":"c1","durability":"disk","state":"accepted"}
+        cid>> Bob: 2
+            cid < ACK {"ack_id":"c2","durability":"disk","state":"accepted"}
+        cid>> Bob: 3
+            cid < ACK {"ack_id":"c3","durability":"disk","state":"accepted"}
+        cid>> Bob: 4
+            cid < ACK {"ack_id":"c4","durability":"disk","state":"accepted"}
+        cid>> Bob: 5
+            cid < BUSY {"ack_id":"c5","queue_depth":11,"retry_after_ms":50}
+        eve>> Bob: 1
+            eve < ACK {"ack_id":"e1","durability":"disk","state":"accepted"}
+        eve>> *: 2
+            eve < ACK {"ack_id":"e2","durability":"disk","recipients":3,"state":"accepted"}
+            ann < DELIVER d2 Eve -> Ann seq 1 originalTo "*" requires_ack true {"body":"2"}
+            cid < DELIVER d3 Eve -> Cid seq 1 originalTo "*" requires_ack true {"body":"2"}
+    "#]]);
+}
