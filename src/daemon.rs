@@ -11,7 +11,6 @@
 //! order. The waiting table of ARCHITECTURE.md says which thread waits for which.
 
 mod acceptor;
-mod arrivals;
 mod client_handle;
 mod client_table;
 mod client_threads;
@@ -29,6 +28,7 @@ mod settings;
 mod spin;
 pub(crate) mod stopped;
 mod store_thread;
+mod turns;
 
 pub(crate) use error::DaemonError;
 pub(crate) use instance_lock::{locks_directory, remove_endpoint_lock};
@@ -37,7 +37,6 @@ pub(crate) use settings::Settings;
 pub use settings::limits;
 
 use acceptor::Acceptor;
-use arrivals::{FLOOD, WAITING_MAX};
 use client::link::{BufferedBytes, HalfRead};
 use client_threads::ReaderContext;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
@@ -56,6 +55,7 @@ use router::{Limits, policy::Policy};
 use router_thread::{RouterThread, Start};
 use std::{io, mem, path::Path, process, sync::Arc, thread, time::Duration};
 use store::{self, OpenError, Opened, Store};
+use turns::{FLOOD, WAITING_MAX};
 
 /// The number of open files besides the clients' connections, with some to spare.
 const FILES_OF_OWN: u64 = 64;

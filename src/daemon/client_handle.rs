@@ -1,6 +1,6 @@
 //! The handle that the router's thread has of a client's connection.
 
-use super::client_wire::ClientWire;
+use super::{client_wire::ClientWire, turns::Pid};
 use client::link::{HalfRead, Lane, ReadQuota};
 use platform::transport::Stream;
 use router::ClientId;
@@ -17,6 +17,8 @@ pub(super) struct ClientHandle {
     pub(super) lane: Option<Lane<ClientWire>>,
     read_quota: Arc<ReadQuota>,
     pub(super) half_read: HalfRead,
+    /// The process at the other end.
+    pub(super) pid: Pid,
     /// Whether to close the stream once the lane has handed everything over.
     pub(super) closing: bool,
     /// Whether the client is in the list of clients whose lanes are to be flushed.
@@ -30,7 +32,8 @@ impl ClientHandle {
         read_quota: Arc<ReadQuota>,
         half_read: HalfRead,
     ) -> Self {
-        Self { stream, lane: Some(lane), read_quota, half_read, closing: false, dirty: false }
+        let lane = Some(lane);
+        Self { stream, lane, read_quota, half_read, pid: None, closing: false, dirty: false }
     }
 
     /// Lets the client send more at once, because its handshake is complete.

@@ -1,6 +1,6 @@
 //! The clients, as the router's thread has them: their handles, and the frames that wait.
 
-use super::{client_handle::ClientHandle, entry::Entry};
+use super::{client_handle::ClientHandle, entry::Entry, turns::Pid};
 use client::link::SpareBuffers;
 use router::{ClientId, Frame, schedule::Schedule};
 use rustc_hash::FxHashMap;
@@ -22,10 +22,16 @@ pub(super) struct ClientTable {
 }
 
 impl ClientTable {
-    /// Adds a client, whose reader has started.
-    pub(super) fn add(&mut self, id: ClientId, client: Box<ClientHandle>) {
+    /// Adds a client, whose reader has started, and its process.
+    pub(super) fn add(&mut self, id: ClientId, pid: Pid, mut client: Box<ClientHandle>) {
+        client.pid = pid;
         self.handles.insert(id, client);
         self.schedule.add(id);
+    }
+
+    /// Returns a client's process, if the system tells it.
+    pub(super) fn pid(&self, id: ClientId) -> Pid {
+        self.handles.get(&id)?.pid
     }
 
     /// Removes a client whose reader has ended.

@@ -1,8 +1,8 @@
 //! The readers of all clients: their start, in turns of the connecting processes, and their end.
 
 use super::{
-    arrivals::Arrivals,
     client_threads::{self, ReaderContext},
+    turns::Turns,
 };
 use crossbeam_channel::{Receiver, RecvTimeoutError, Select, Sender, bounded, tick};
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub(super) struct Pause {
 /// The accepted connections whose readers are not started yet.
 #[derive(Clone, Debug)]
 pub(super) struct Arriving {
-    arrivals: Arc<Mutex<Arrivals<Stream>>>,
+    turns: Arc<Mutex<Turns<Stream>>>,
     /// Holds a token while a process that floods nobody may have a connection that the starter has
     /// not seen.
     wake: Sender<()>,
@@ -87,8 +87,8 @@ impl Arriving {
     pub(super) fn add(&self, stream: Stream) {
         let pid = stream.peer_pid();
         let (lost, is_flood) = {
-            let mut arrivals = self.arrivals.lock();
-            (arrivals.push(pid, stream), arrivals.is_flood(pid))
+            let mut turns = self.turns.lock();
+            (turns.push(pid, stream), turns.is_flood(pid))
         };
         if lost.is_some() {
             tracing::debug!("closed a connection, since too many wait for their readers");
@@ -103,12 +103,12 @@ impl Arriving {
 impl Starter {
     /// Starts the thread. `most` connections may wait for their readers.
     pub(super) fn start(most: usize, context: ReaderContext) -> io::Result<Self> {
-        let arrivals = Arc::new(Mutex::new(Arrivals::new(most)));
+        let turns = Arc::new(Mutex::new(Turns::new(most)));
         let ((wake, woken), (stop, stopped)) = (bounded(1), bounded(0));
-        let arriving = Arriving { arrivals: Arc::clone(&arrivals), wake };
+        let arriving = Arriving { turns: Arc::clone(&turns), wake };
         let thread = thread::Builder::new()
             .name("starter".into())
-            .spawn(move || start_readers(&arrivals, &woken, &stopped, &context))?;
+            .spawn(move || start_readers(&turns, &woken, &stopped, &context))?;
         Ok(Self { arriving, stop, thread })
     }
 
@@ -123,7 +123,7 @@ impl Starter {
 }
 
 fn start_readers(
-    arrivals: &Mutex<Arrivals<Stream>>,
+    turns: &Mutex<Turns<Stream>>,
     woken: &Receiver<()>,
     stopped: &Receiver<()>,
     context: &ReaderContext,
@@ -132,7 +132,7 @@ fn start_readers(
     let mut pause = Pause::new();
     let pace = tick(FLOOD_PACE);
     for id in (0..).map(ClientId) {
-        let Some(stream) = next(arrivals, woken, &pace, stopped) else { break };
+        let Some(stream) = next(turns, woken, &pace, stopped) else { break };
         match client_threads::start(id, stream, context) {
             Ok(reader) => {
                 readers.add(reader);
@@ -148,7 +148,7 @@ fn start_readers(
 /// Waits for the next connection: with each tick of `pace` one of a process that floods the daemon,
 /// and else one of the others. Returns `None` if the thread is to stop.
 fn next(
-    arrivals: &Mutex<Arrivals<Stream>>,
+    turns: &Mutex<Turns<Stream>>,
     woken: &Receiver<()>,
     pace: &Receiver<Instant>,
     stopped: &Receiver<()>,
@@ -156,9 +156,9 @@ fn next(
     while is_running(stopped, Duration::ZERO) {
         let is_paced = pace.try_recv().is_ok();
         let (next, is_flooded) = {
-            let mut arrivals = arrivals.lock();
-            let flood = if is_paced { arrivals.pop(true) } else { None };
-            (flood.or_else(|| arrivals.pop(false)), !arrivals.is_empty())
+            let mut turns = turns.lock();
+            let flood = if is_paced { turns.pop_of(true) } else { None };
+            (flood.or_else(|| turns.pop_of(false)), !turns.is_empty())
         };
         if next.is_some() {
             return next;

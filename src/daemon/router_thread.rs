@@ -161,7 +161,7 @@ impl RouterThread {
     fn handle_event(&mut self, now: Now, event: Event) {
         match event {
             Event::Accepted(id, process, client) => {
-                self.clients.add(id, client);
+                self.clients.add(id, process.map(|process| process.pid), client);
                 self.handle(now, Input::Connected(id, process));
             }
             Event::Frames(id, frames) => {
@@ -316,7 +316,7 @@ impl RouterThread {
                 self.router.recycle(frame);
             }
             Output::Persist(change) => self.store.push(change),
-            Output::Query(id, query) => self.store.query(id.0, *query),
+            Output::Query(id, query) => self.store.query(id.0, self.clients.pid(id), *query),
             Output::Reload(id) => self.reloader.reload(Some(id)),
             Output::SetPaused(id, is_paused) => self.clients.set_paused(id, is_paused),
             Output::Admitted(id) => self.clients.admit(id),

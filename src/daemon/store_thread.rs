@@ -3,11 +3,14 @@
 //! The router never waits for the disk: changes stay here while the store's channel is full. The
 //! router limits their number.
 
-use super::event::Event;
+use super::{
+    event::Event,
+    turns::{Pid, Turns},
+};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use protocol::record::{Change, Clock, Query};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     io, mem,
     thread::{self, JoinHandle},
 };
@@ -19,16 +22,20 @@ const JOBS_MAX: usize = 16;
 /// The number of queries that the store has at a time. They take turns.
 const QUERIES_MAX: usize = 16;
 
+/// The most of these of one process, so that others find a place at once.
+const QUERIES_OF_ONE_MAX: usize = QUERIES_MAX / 2;
+
 /// The handle that the router's thread has of the store's thread.
 #[derive(Debug)]
 pub(super) struct StoreHandle {
     jobs: Sender<Job>,
     /// Changes from the router that are not handed over to the store yet.
     changes: Vec<Change>,
-    /// Queries from the router that are not handed over yet; they follow the changes.
-    queries: VecDeque<(u64, Query)>,
-    /// The queries that the store has not answered, by number.
-    unanswered: BTreeMap<u64, Cancel>,
+    /// Queries from the router that are not handed over yet, by the process that asks; they follow
+    /// the changes.
+    queries: Turns<(u64, Query)>,
+    /// The queries that the store has not answered, by number, with the process that asks.
+    unanswered: BTreeMap<u64, (Pid, Cancel)>,
     /// The number of changes that the store is done with.
     done: u64,
 }
@@ -69,22 +76,24 @@ impl Drop for PanicGuard {
 
 impl StoreHandle {
     fn new(jobs: Sender<Job>) -> Self {
-        let (changes, queries, unanswered) = (Vec::new(), VecDeque::new(), BTreeMap::new());
-        Self { jobs, changes, queries, unanswered, done: 0 }
+        // The router allows each client one query at a time.
+        let queries = Turns::new(usize::MAX);
+        Self { jobs, changes: Vec::new(), queries, unanswered: BTreeMap::new(), done: 0 }
     }
 
     pub(super) fn push(&mut self, change: Change) {
         self.changes.push(change);
     }
 
-    pub(super) fn query(&mut self, number: u64, query: Query) {
-        self.queries.push_back((number, query));
+    /// Adds a query of a process.
+    pub(super) fn query(&mut self, number: u64, pid: Pid, query: Query) {
+        drop(self.queries.push(pid, (number, query)));
     }
 
     /// Cancels a query, if it is unanswered, since the client that asked has left.
     pub(super) fn forget(&mut self, number: u64) {
         self.queries.retain(|query| query.0 != number);
-        if let Some(cancel) = self.unanswered.get(&number) {
+        if let Some((_, cancel)) = self.unanswered.get(&number) {
             cancel.cancel();
         }
     }
@@ -109,17 +118,21 @@ impl StoreHandle {
                 return;
             }
         }
+        // Nobody else sends jobs, so the channel has room for what is sent next.
         while self.unanswered.len() < QUERIES_MAX
-            && let Some((number, query)) = self.queries.pop_front()
+            && !self.jobs.is_full()
+            && let Some((pid, (number, query))) = self.next_query()
         {
             let cancel = Cancel::default();
-            let job = Job::Query(number, query, cancel.clone());
-            if let Some(Job::Query(number, query, _)) = self.try_send(job) {
-                self.queries.push_front((number, query));
-                return;
-            }
-            self.unanswered.insert(number, cancel);
+            self.unanswered.insert(number, (pid, cancel.clone()));
+            drop(self.try_send(Job::Query(number, query, cancel)));
         }
+    }
+
+    fn next_query(&mut self) -> Option<(Pid, (u64, Query))> {
+        let unanswered = self.unanswered.values();
+        let handed = |pid| unanswered.clone().filter(|(of, _)| *of == pid).count();
+        self.queries.pop(|pid| handed(pid) < QUERIES_OF_ONE_MAX)
     }
 
     /// Sends a job, or returns it if the channel is full. The next attempt follows the store's next
@@ -154,7 +167,7 @@ mod tests {
         let clock = Clock(Now { monotonic: Moment(0), unix_ms: 0 });
         let last = QUERIES_MAX as u64 + 1;
         for client in 1..=last + 1 {
-            handle.query(client, Query::Id(String::new()));
+            handle.query(client, Some(client as u32), Query::Id(String::new()));
         }
         handle.hand_over(clock);
         handle.forget(1);
@@ -167,5 +180,28 @@ mod tests {
         handle.note_answer(1);
         handle.hand_over(clock);
         assert!(matches!(store.try_recv(), Ok(Job::Query(client, ..)) if client == last + 1));
+    }
+
+    #[test]
+    fn process_with_many_queries_leaves_others_a_place() {
+        let (jobs, store) = bounded(JOBS_MAX);
+        let mut handle = StoreHandle::new(jobs);
+        let clock = Clock(Now { monotonic: Moment(0), unix_ms: 0 });
+        let number = |job| match job {
+            Job::Query(number, ..) => number,
+            Job::Write { .. } => panic!("a query"),
+        };
+        for client in 1..=100 {
+            handle.query(client, Some(1), Query::Id(String::new()));
+        }
+        handle.hand_over(clock);
+        assert_eq!(store.try_iter().count(), QUERIES_OF_ONE_MAX);
+        handle.query(101, Some(2), Query::Id(String::new()));
+        handle.hand_over(clock);
+        assert_eq!(store.try_iter().map(number).collect::<Vec<_>>(), [101]);
+        handle.note_answer(1);
+        handle.hand_over(clock);
+        let next = QUERIES_OF_ONE_MAX as u64 + 1;
+        assert_eq!(store.try_iter().map(number).collect::<Vec<_>>(), [next]);
     }
 }

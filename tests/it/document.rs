@@ -486,7 +486,7 @@ fn private_limits() -> BTreeMap<String, u64> {
         ),
         (
             "connections that nothing is read from yet",
-            constant(include_str!("../../src/daemon/arrivals.rs"), "WAITING_MAX"),
+            constant(include_str!("../../src/daemon/turns.rs"), "WAITING_MAX"),
         ),
         (
             "shortest retry_after_ms",
