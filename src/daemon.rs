@@ -106,7 +106,8 @@ fn run_with(
         reason = "each sender's part of the inbox is bounded, a client's by its reader's quota"
     )]
     let (inbox, events) = crossbeam_channel::unbounded();
-    let buffered = BufferedBytes::default();
+    // The same quarter as of long frames that are read in part.
+    let buffered = BufferedBytes::new(settings.limits.memory_bytes_max / 4);
     // The channel is disconnected when the router's thread ends, also by a panic.
     let (ended, router_ended) = bounded(1);
     let context = ReaderContext {

@@ -58,8 +58,10 @@ pub(super) fn start(
     let context = context.clone();
     let reader = thread::Builder::new().name(format!("reader-{}", id.0)).stack_size(STACK_BYTES);
     reader.spawn(move || {
+        let process = process_of(&stream);
         let reading = Reading {
             reader: id.0,
+            pid: process.map(|process| process.pid),
             frame_bytes_max: context.frame_bytes_max,
             buffered: context.buffered.clone(),
             half_read: context.half_read.clone(),
@@ -70,7 +72,7 @@ pub(super) fn start(
         let client = ClientHandle::new(stream.clone(), lane, Arc::clone(&quota), half_read);
         {
             let guard = EndGuard { id, inbox: &context.inbox };
-            guard.send(Event::Accepted(id, process_of(&stream), Box::new(client)));
+            guard.send(Event::Accepted(id, process, Box::new(client)));
             read(id, &stream, &reading, &quota, &context);
         }
         // The guard has reported the end, so the router's thread drops the lane, which ends the
@@ -110,6 +112,7 @@ fn read(
                 quota.drain(STRANGER_QUOTA_BYTES);
             }
         }
+        quota.await_share(&context.buffered);
         ControlFlow::Continue(())
     };
     let evict = |victim| {

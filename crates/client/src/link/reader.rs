@@ -19,6 +19,12 @@ use std::{
 /// The length up to which a half-read frame is allowed, however many bytes all readers hold.
 pub const LONG_BYTES: usize = 64 * 1024;
 
+/// A client may have the free bytes divided by this number outside the router.
+const SHARES: usize = 16;
+
+/// The least bytes that are read at once, however little is free.
+const READ_BYTES_MIN: usize = 4 * 1024;
+
 /// The reason why nothing more is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
@@ -73,6 +79,12 @@ impl ReadQuota {
         drop(self.wait_while(|state| state.bytes_max <= bytes_max));
     }
 
+    /// Waits until all frames are handled, or those that are not hold at most a share of what is
+    /// free.
+    pub fn await_share(&self, buffered: &BufferedBytes) {
+        drop(self.wait_while(|state| state.used > buffered.share()));
+    }
+
     /// Waits while frames are not handled, and this holds.
     fn wait_while(&self, holds: impl Fn(&QuotaState) -> bool) -> MutexGuard<'_, QuotaState> {
         let mut state = self.state.lock();
@@ -102,30 +114,54 @@ impl ReadQuota {
 }
 
 /// A count of the bytes outside the router: in half-read frames, and in frames that wait for their
-/// client's turn.
-#[derive(Clone, Debug, Default)]
-pub struct BufferedBytes(Arc<AtomicUsize>);
+/// client's turn. The more there are, the less may a client have there before more of it is read.
+#[derive(Clone, Debug)]
+pub struct BufferedBytes {
+    bytes: Arc<AtomicUsize>,
+    bytes_max: usize,
+}
+
+impl Default for BufferedBytes {
+    /// A count without a limit.
+    fn default() -> Self {
+        Self::new(usize::MAX)
+    }
+}
 
 impl BufferedBytes {
+    /// A count that is to stay below this number of bytes.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: Arc::default(), bytes_max }
+    }
+
     /// The number of bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that a client may have here before more of it is read: a part of what is free. So
+    /// however many clients fill theirs, others find something free.
+    #[must_use]
+    pub fn share(&self) -> usize {
+        self.bytes_max.saturating_sub(self.bytes()) / SHARES
     }
 
     /// Adds to the count.
     pub fn add(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Subtracts from the count.
     pub fn subtract(&self, bytes: usize) {
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// The long half-read frames of all readers. If they hold too many bytes together, the reader with
-/// the longest one is chosen to end. Readers whose peer is not known yet have a part of their own.
+/// The long half-read frames of all readers. If they hold too many bytes together, a reader is
+/// chosen to end: of the process with the most bytes, the one with the longest frame. Readers whose
+/// peer is not known yet have a part of their own.
 #[derive(Clone, Debug)]
 pub struct HalfRead {
     bytes_max: usize,
@@ -143,30 +179,43 @@ struct SharedFrames {
 
 #[derive(Debug, Default)]
 struct LongFrames {
-    /// The bytes of each long half-read frame, by its reader.
-    bytes: BTreeMap<u64, usize>,
+    /// Each long half-read frame, by its reader.
+    frames: BTreeMap<u64, LongFrame>,
     sum: usize,
 }
 
+/// A long half-read frame.
+#[derive(Clone, Copy, Debug, Default)]
+struct LongFrame {
+    bytes: usize,
+    /// The process that sends it.
+    pid: Option<u32>,
+}
+
 impl LongFrames {
-    /// Removes a reader's frame. Returns its bytes.
-    fn remove(&mut self, reader: u64) -> usize {
-        let bytes = self.bytes.remove(&reader).unwrap_or(0);
-        self.sum -= bytes;
-        bytes
+    /// Removes a reader's frame, and returns it.
+    fn remove(&mut self, reader: u64) -> LongFrame {
+        let frame = self.frames.remove(&reader).unwrap_or_default();
+        self.sum -= frame.bytes;
+        frame
     }
 
     /// Adds a reader's frame, if it is long. Returns the reader that has to end, if any, and
     /// removes its frame.
-    fn add(&mut self, reader: u64, bytes: usize, bytes_max: usize) -> Option<u64> {
-        if bytes > LONG_BYTES {
-            self.bytes.insert(reader, bytes);
-            self.sum += bytes;
+    fn add(&mut self, reader: u64, frame: LongFrame, bytes_max: usize) -> Option<u64> {
+        if frame.bytes > LONG_BYTES {
+            self.frames.insert(reader, frame);
+            self.sum += frame.bytes;
         }
         if self.sum <= bytes_max {
             return None;
         }
-        let victim = *self.bytes.iter().max_by_key(|(_, bytes)| **bytes)?.0;
+        let mut sums: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+        for frame in self.frames.values() {
+            *sums.entry(frame.pid).or_default() += frame.bytes;
+        }
+        let weight = |frame: &LongFrame| (sums[&frame.pid], frame.pid, frame.bytes);
+        let victim = *self.frames.iter().max_by_key(|(_, frame)| weight(frame))?.0;
         self.remove(victim);
         Some(victim)
     }
@@ -183,21 +232,21 @@ impl HalfRead {
     pub fn admit(&self, reader: u64) {
         let mut shared = self.shared.lock();
         shared.known.insert(reader);
-        let bytes = shared.of_strangers.remove(reader);
+        let frame = shared.of_strangers.remove(reader);
         // If the known readers now hold too much, the next byte of one of them shows it.
-        shared.of_known.add(reader, bytes, usize::MAX);
+        shared.of_known.add(reader, frame, usize::MAX);
     }
 
     /// Sets the bytes of a reader's half-read frame. Returns the reader that has to end, if any,
     /// and removes that reader's bytes from the sum.
-    fn set(&self, reader: u64, bytes: usize) -> Option<u64> {
+    fn set(&self, reader: u64, frame: LongFrame) -> Option<u64> {
         let mut shared = self.shared.lock();
         let (frames, bytes_max) = match shared.known.contains(&reader) {
             true => (&mut shared.of_known, self.bytes_max),
             false => (&mut shared.of_strangers, self.strangers_bytes_max),
         };
         frames.remove(reader);
-        frames.add(reader, bytes, bytes_max)
+        frames.add(reader, frame, bytes_max)
     }
 
     /// Forgets a reader that has ended.
@@ -222,6 +271,8 @@ impl HalfRead {
 pub struct Reading {
     /// The reader's number, which differs from those of all others with the same `half_read`.
     pub reader: u64,
+    /// The process at the other end, if the system tells it.
+    pub pid: Option<u32>,
     /// The longest frame accepted.
     pub frame_bytes_max: usize,
     /// The count to which the bytes of half-read frames are added.
@@ -236,7 +287,7 @@ impl Reading {
     pub fn new(frame_bytes_max: usize) -> Self {
         let (buffered, half_read) =
             (BufferedBytes::default(), HalfRead::new(usize::MAX, usize::MAX));
-        Self { reader: 0, frame_bytes_max, buffered, half_read }
+        Self { reader: 0, pid: None, frame_bytes_max, buffered, half_read }
     }
 }
 
@@ -253,7 +304,9 @@ pub fn read_frames(
     let mut decoder = Decoder::new(reading.frame_bytes_max);
     let mut share = Share { reading, bytes: 0 };
     loop {
-        match (&*stream).read(decoder.space()) {
+        let space = decoder.space();
+        let count = space.len().min(reading.buffered.share().max(READ_BYTES_MIN));
+        match (&*stream).read(&mut space[..count]) {
             Ok(0) => return End::Closed,
             Ok(count) => decoder.filled(count),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -289,7 +342,7 @@ struct Share<'a> {
 impl Share<'_> {
     /// Sets the share. Returns the reader that has to end, if any.
     fn set(&mut self, bytes: usize) -> Option<u64> {
-        let Reading { reader, buffered, half_read, .. } = self.reading;
+        let Reading { reader, pid, buffered, half_read, .. } = self.reading;
         let before = std::mem::replace(&mut self.bytes, bytes);
         if bytes > before {
             buffered.add(bytes - before);
@@ -297,7 +350,7 @@ impl Share<'_> {
             buffered.subtract(before - bytes);
         }
         let is_long = bytes.max(before) > LONG_BYTES;
-        if is_long { half_read.set(*reader, bytes) } else { None }
+        if is_long { half_read.set(*reader, LongFrame { bytes, pid: *pid }) } else { None }
     }
 }
 
@@ -312,18 +365,63 @@ impl Drop for Share<'_> {
 mod tests {
     use super::*;
 
+    /// Sets the bytes of a reader that is a process of its own.
+    fn set(half_read: &HalfRead, reader: u64, bytes: usize) -> Option<u64> {
+        half_read.set(reader, LongFrame { bytes, pid: Some(reader as u32) })
+    }
+
+    #[test]
+    fn process_with_most_half_read_bytes_has_to_end_a_reader() {
+        let half_read = HalfRead::new(10 * LONG_BYTES, 0);
+        (1..=5).for_each(|reader| half_read.admit(reader));
+        let set = |reader, bytes, pid| half_read.set(reader, LongFrame { bytes, pid: Some(pid) });
+        assert_eq!(set(1, 3 * LONG_BYTES, 7), None);
+        assert_eq!(set(2, 2 * LONG_BYTES, 7), None);
+        assert_eq!(set(3, 4 * LONG_BYTES, 8), None);
+        assert_eq!(set(4, 2 * LONG_BYTES, 7), Some(1), "the longest of three");
+        assert_eq!(set(5, 3 * LONG_BYTES, 9), Some(3), "now another has as much");
+    }
+
     #[test]
     fn reader_with_the_longest_half_read_frame_has_to_end() {
         let half_read = HalfRead::new(10 * LONG_BYTES, 0);
         (1..=4).for_each(|reader| half_read.admit(reader));
-        assert_eq!(half_read.set(1, 6 * LONG_BYTES), None);
-        assert_eq!(half_read.set(2, LONG_BYTES), None);
-        assert_eq!(half_read.set(3, 4 * LONG_BYTES), None);
-        assert_eq!(half_read.set(4, 2 * LONG_BYTES), Some(1));
-        assert_eq!(half_read.set(4, 6 * LONG_BYTES), None);
-        assert_eq!(half_read.set(4, 7 * LONG_BYTES), Some(4), "the speaker, if it is the largest");
-        assert_eq!(half_read.set(3, 0), None);
+        assert_eq!(set(&half_read, 1, 6 * LONG_BYTES), None);
+        assert_eq!(set(&half_read, 2, LONG_BYTES), None);
+        assert_eq!(set(&half_read, 3, 4 * LONG_BYTES), None);
+        assert_eq!(set(&half_read, 4, 2 * LONG_BYTES), Some(1));
+        assert_eq!(set(&half_read, 4, 6 * LONG_BYTES), None);
+        assert_eq!(
+            set(&half_read, 4, 7 * LONG_BYTES),
+            Some(4),
+            "the speaker, if it is the largest"
+        );
+        assert_eq!(set(&half_read, 3, 0), None);
         assert_eq!(half_read.shared.lock().of_known.sum, 0);
+    }
+
+    #[test]
+    fn client_waits_for_its_share_of_what_is_free() {
+        let (quota, buffered) = (ReadQuota::new(1_000), BufferedBytes::new(100 * SHARES));
+        for (used, is_free) in [(100, true), (101, false)] {
+            quota.acquire(used);
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| quota.await_share(&buffered));
+                if is_free {
+                    waiting.join().unwrap();
+                    quota.release(used);
+                } else {
+                    while !quota.state.lock().is_waiting {
+                        std::thread::yield_now();
+                    }
+                    quota.release(used);
+                    waiting.join().unwrap();
+                }
+            });
+        }
+        buffered.add(200 * SHARES);
+        assert_eq!(buffered.share(), 0);
+        quota.await_share(&buffered);
     }
 
     #[test]
@@ -349,22 +447,22 @@ mod tests {
     fn strangers_have_a_part_of_their_own() {
         let half_read = HalfRead::new(24 * LONG_BYTES, 3 * LONG_BYTES);
         half_read.admit(1);
-        assert_eq!(half_read.set(1, 20 * LONG_BYTES), None);
-        assert_eq!(half_read.set(2, 2 * LONG_BYTES), None);
-        assert_eq!(half_read.set(3, 2 * LONG_BYTES), Some(3), "of those that hold most");
+        assert_eq!(set(&half_read, 1, 20 * LONG_BYTES), None);
+        assert_eq!(set(&half_read, 2, 2 * LONG_BYTES), None);
+        assert_eq!(set(&half_read, 3, 2 * LONG_BYTES), Some(3), "of those that hold most");
         half_read.admit(2);
-        assert_eq!(half_read.set(3, 3 * LONG_BYTES), None);
-        assert_eq!(half_read.set(2, 3 * LONG_BYTES), None);
-        assert_eq!(half_read.set(2, 9 * LONG_BYTES), Some(1));
+        assert_eq!(set(&half_read, 3, 3 * LONG_BYTES), None);
+        assert_eq!(set(&half_read, 2, 3 * LONG_BYTES), None);
+        assert_eq!(set(&half_read, 2, 9 * LONG_BYTES), Some(1));
         half_read.leave(2);
-        assert_eq!(half_read.set(2, 2 * LONG_BYTES), Some(3));
+        assert_eq!(set(&half_read, 2, 2 * LONG_BYTES), Some(3));
     }
 
     #[test]
     fn half_read_short_frames_are_always_allowed() {
         let half_read = HalfRead::new(2 * LONG_BYTES, 0);
         half_read.admit(1);
-        assert_eq!(half_read.set(1, 2 * LONG_BYTES), None);
-        assert!((2..100).all(|reader| half_read.set(reader, LONG_BYTES).is_none()));
+        assert_eq!(set(&half_read, 1, 2 * LONG_BYTES), None);
+        assert!((2..100).all(|reader| set(&half_read, reader, LONG_BYTES).is_none()));
     }
 }
