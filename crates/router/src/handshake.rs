@@ -2,7 +2,7 @@
 
 use super::{
     Router,
-    accounts::{Class, Principal},
+    accounts::{self, Class, Principal},
     connections::{Applicant, Membership},
     directory::{CompanionKey, Origin},
     interface::{ClientId, Output, PeerProcess},
@@ -358,6 +358,7 @@ impl Router {
     /// fresh one. The caller has to pump the agent's queue, so that waiting messages go out.
     fn join(&mut self, id: ClientId, applicant: Applicant, resumes: bool) -> Result<(), Refusal> {
         self.check_room_for_member(0)?;
+        self.check_share_of_process(id)?;
         let Applicant { name, capabilities, proof, companion_key, token } = applicant;
         let process = self.connections.process(id);
         let known = self.directory.find(name.as_str());
@@ -409,6 +410,7 @@ impl Router {
         let reserved = if proof == Proof::Operator { OPERATOR_PLACES } else { 0 };
         self.check_room_for_member(reserved)?;
         if proof == Proof::Companion {
+            self.check_share_of_process(id)?;
             self.check_share_of_members(Some(agent))?;
         }
         let (session, token) = self.draw_session();
@@ -427,6 +429,18 @@ impl Router {
             return Ok(());
         }
         Err(too_many(members, "clients are connected"))
+    }
+
+    /// Checks whether a client's process may have another connection. There are no shares while
+    /// less than half of the connections are open.
+    fn check_share_of_process(&self, id: ClientId) -> Result<(), Refusal> {
+        let Some(process) = self.connections.process(id) else { return Ok(()) };
+        let (own, most) = (self.connections.members_of(process), self.ctx.limits.clients_max);
+        let total = self.ctx.accounts.total(Class::Members);
+        if total < most / 2 || accounts::excess(own, total, 1, most) == 0 {
+            return Ok(());
+        }
+        Err(too_many(own, &format!("connections of process {} are open", process.pid)))
     }
 
     /// Checks whether the companions of an agent, or all guests together, may have another

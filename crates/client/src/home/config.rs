@@ -68,7 +68,8 @@ pub struct Config {
     #[serde(deserialize_with = "whole_number::<_, { 16 << 20 }, { 64 << 30 }>")]
     pub memory_max_bytes: u64,
     /// The most connections that have completed the handshake. All guests together, or the
-    /// companions of one agent, may have about half of what others leave.
+    /// companions of one agent, may have about half of what others leave; so may a process, once
+    /// half of the connections are open.
     #[serde(deserialize_with = "whole_number::<_, 1, 65_536>")]
     pub max_clients: u64,
     /// The days after which the name of an absent agent is forgotten, with the messages that wait

@@ -23,7 +23,7 @@ use protocol::{
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, hash_map::Entry},
     mem,
 };
 use uuid::Uuid;
@@ -37,6 +37,8 @@ pub(crate) struct Connections {
     pub(super) clients: FxHashMap<ClientId, Client>,
     /// Clients without a handshake, the oldest first.
     unauthenticated: BTreeSet<ClientId>,
+    /// The number of members of each process.
+    members: FxHashMap<PeerProcess, usize>,
     /// Members whose frames wait for the store.
     awaiting_store: BTreeSet<ClientId>,
     /// Clients that wait for the name of a connected agent, in the order of their HELLOs.
@@ -68,6 +70,11 @@ impl Connections {
         let has_most = |id: &&ClientId| counts.get(&self.process(**id)).copied() == most;
         let of_most = || self.unauthenticated.iter().filter(has_most).copied();
         of_most().find(|id| !self.clients[id].has_spoken).or_else(|| of_most().next())
+    }
+
+    /// Returns the number of members of a process.
+    pub(crate) fn members_of(&self, process: PeerProcess) -> usize {
+        self.members.get(&process).copied().unwrap_or(0)
     }
 
     /// Returns the process at the other end of a connection, if the system tells it.
@@ -352,6 +359,9 @@ impl Connections {
         ctx.accounts.charge(Class::Members, agent, 1);
         self.unauthenticated.remove(&id);
         let Some(client) = self.clients.get_mut(&id) else { return };
+        if let Some(process) = client.process {
+            *self.members.entry(process).or_default() += 1;
+        }
         ctx.accounts.charge(Class::Memory, agent, client.window.bytes());
         client.agent = Some(agent);
         ctx.emit(Output::Admitted(id));
@@ -390,6 +400,14 @@ impl Connections {
             Stage::Member(membership) => {
                 let agent = client.agent?;
                 ctx.accounts.release(Class::Members, agent, 1);
+                if let Some(process) = client.process
+                    && let Entry::Occupied(mut members) = self.members.entry(process)
+                {
+                    *members.get_mut() -= 1;
+                    if *members.get() == 0 {
+                        members.remove();
+                    }
+                }
                 Some((agent, membership))
             }
             Stage::WaitingForName(waiting) => {

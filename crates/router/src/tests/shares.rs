@@ -914,3 +914,28 @@ fn senders_that_fill_a_queue_leave_room_for_broadcasts_of_another() {
             cid < DELIVER d3 Eve -> Cid seq 1 originalTo "*" requires_ack true {"body":"2"}
     "#]]);
 }
+
+#[test]
+fn connections_of_one_process_leave_room_for_others() {
+    check(expect![[r#"
+        limits clients_max=8
+        process 7: ann bob cid dan eve fae
+        here: ann bob cid dan
+        eve joins
+            eve < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"4 connections of process 7 are open already","ref":"h"}
+            eve close Fault(TooManyClients)
+        gil joins
+            gil < WELCOME {"agent":"Gil"}
+        hal joins
+            hal < WELCOME {"agent":"Hal"}
+        ann says BYE {"reason":"done"}
+            ann close Bye
+        wait 1000
+            ann hang up
+            eve hang up
+        eve joins
+            eve < ERROR {"code":"TOO_MANY_CLIENTS","fatal":true,"message":"3 connections of process 7 are open already","ref":"h"}
+            eve close Fault(TooManyClients)
+        here: ida
+    "#]]);
+}
