@@ -10,7 +10,11 @@ use protocol::{
     record::{Change, NoticeRecord},
 };
 use rustc_hash::FxHashMap;
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// The waiting notices of all agents that have a session and are away.
 #[derive(Debug, Default)]
@@ -20,6 +24,8 @@ pub(super) struct Notices(FxHashMap<AgentKey, AgentNotices>);
 #[derive(Debug, Default)]
 struct AgentNotices {
     frames: BTreeMap<u64, Arc<[u8]>>,
+    /// The length and the number of each; of equal lengths, the oldest is the last.
+    by_length: BTreeSet<(usize, Reverse<u64>)>,
     bytes: usize,
 }
 
@@ -29,12 +35,16 @@ impl AgentNotices {
         self.bytes > bytes_max && self.frames.len() > 1
     }
 
+    fn add(&mut self, number: u64, frame: Arc<[u8]>) {
+        self.bytes += frame.len();
+        self.by_length.insert((frame.len(), Reverse(number)));
+        self.frames.insert(number, frame);
+    }
+
     /// Removes the largest notice, the oldest of several, so that one recipient's long answers do
     /// not displace another's short ones.
     fn pop_largest(&mut self) -> Option<(u64, Arc<[u8]>)> {
-        let largest =
-            self.frames.iter().max_by_key(|(number, frame)| (frame.len(), Reverse(**number)));
-        let number = *largest?.0;
+        let (_, Reverse(number)) = self.by_length.pop_last()?;
         let frame = self.frames.remove(&number)?;
         self.bytes -= frame.len();
         Some((number, frame))
@@ -54,8 +64,7 @@ impl Notices {
     ) {
         ctx.charge_memory(sender, frame.len());
         let waiting = self.0.entry(sender).or_default();
-        waiting.bytes += frame.len();
-        waiting.frames.insert(number, frame);
+        waiting.add(number, frame);
         let mut dropped = 0;
         while !ctx.has_memory_for(0) || waiting.is_over(ctx.limits.waiting_answers_bytes_max) {
             let Some((number, largest)) = waiting.pop_largest() else { break };
