@@ -12,6 +12,9 @@ use std::collections::VecDeque;
 /// The most requests of one connection that may wait for an earlier one.
 pub(super) const WAITING_MAX: usize = 32;
 
+/// The most bytes of their `data`.
+pub(super) const WAITING_BYTES_MAX: usize = 8 * 1024;
+
 /// An operation outside the router that a request waits for.
 #[derive(Debug)]
 pub(super) enum Operation {
@@ -27,6 +30,8 @@ pub(super) struct PendingRequest {
     pub(super) client: ClientId,
     pub(super) send_id: Box<str>,
     pub(super) requires_ack: bool,
+    /// The length of its `data`.
+    pub(super) bytes: usize,
     pub(super) request: Result<Request, Refusal>,
 }
 
@@ -44,7 +49,8 @@ pub(super) struct Queue {
 impl Queue {
     /// Appends a request. An error means that the queue is full.
     pub(super) fn push(&mut self, request: PendingRequest) -> Result<(), ()> {
-        if self.waiting.len() >= WAITING_MAX {
+        let bytes: usize = self.waiting.iter().map(|request| request.bytes).sum();
+        if self.waiting.len() >= WAITING_MAX || bytes + request.bytes > WAITING_BYTES_MAX {
             return Err(());
         }
         self.waiting.push_back(request);

@@ -2,7 +2,7 @@
 
 use super::{
     access::Asker,
-    queue::{Operation, PendingRequest, Queue, WAITING_MAX},
+    queue::{Operation, PendingRequest, Queue, WAITING_BYTES_MAX, WAITING_MAX},
     request::{Request, check_is_one, cursor, name, not_found, rows_wanted},
     rows::{Rows, WHY_CHARS_MAX, raw},
 };
@@ -48,17 +48,22 @@ impl Router {
     pub(crate) fn request(&mut self, send: &SendRequest<'_>) {
         self.ctx.spend(work::of_reading(send.envelope.payload.len()));
         let envelope = send.envelope;
-        let request = match envelope.decode_member::<MessagePayload<'_>>(envelope.payload) {
-            Ok(spoken) => Request::parse(&spoken),
-            Err(violation) => Err((NackCode::Invalid, violation.message)),
+        let (bytes, request) = match envelope.decode_member::<MessagePayload<'_>>(envelope.payload)
+        {
+            Ok(spoken) => (spoken.data.map_or(0, |data| data.get().len()), Request::parse(&spoken)),
+            Err(violation) => (0, Err((NackCode::Invalid, violation.message))),
         };
-        let (send_id, requires_ack) = ((&*envelope.id).into(), send.requires_ack);
-        let request = PendingRequest { client: send.client, send_id, requires_ack, request };
+        let (client, send_id, requires_ack) =
+            (send.client, (&*envelope.id).into(), send.requires_ack);
+        let request = PendingRequest { client, send_id, requires_ack, bytes, request };
         match self.requests.enqueue(request) {
             Ok(Some(first)) => self.serve_in_order(first, VecDeque::new()),
             Ok(None) => {}
             Err(()) => {
-                let why = format!("{WAITING_MAX} requests wait already: send it after an answer");
+                let why = format!(
+                    "{WAITING_MAX} requests, or {WAITING_BYTES_MAX} bytes of them, wait already: send \
+                     it after an answer"
+                );
                 self.refuse(send.client, &envelope.id, NackCode::Limit, why);
             }
         }
