@@ -17,8 +17,8 @@ pub(super) const FLOOD: usize = 256;
 /// A process's id, or `None` for all processes whose id the system does not tell.
 pub(super) type Pid = Option<u32>;
 
-/// Connections that wait for their readers, or other things that wait, by the process that they come
-/// from.
+/// Connections that wait for their readers, or other things that wait, by the process that they
+/// come from.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     most: usize,

@@ -303,8 +303,8 @@ impl Progress {
     }
 }
 
-/// A daemon under attack. The attack ends when this is dropped; an attacker may wait for the daemon,
-/// which is killed.
+/// A daemon under attack. The attack ends when this is dropped; an attacker may wait for the
+/// daemon, which is killed.
 struct Attacked<'a> {
     progress: &'a Progress,
     sandbox: &'a mut Sandbox,

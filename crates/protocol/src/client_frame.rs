@@ -268,8 +268,8 @@ impl Text {
 }
 
 impl ClientPayload {
-    /// An upper bound for the bytes that the payload holds outside of itself. Its texts are parts of
-    /// its JSON, each in an allocation of its own.
+    /// An upper bound for the bytes that the payload holds outside of itself. Its texts are parts
+    /// of its JSON, each in an allocation of its own.
     fn held(&self, envelope: &Envelope<'_>) -> usize {
         let boxed = |size: usize| size + envelope.payload.len() + TEXTS_MAX * ALLOCATION_BYTES;
         match self {

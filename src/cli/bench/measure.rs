@@ -11,7 +11,8 @@ use std::{
 /// The time without progress after which a measurement fails.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
-/// Measures the one-way times of single messages, in nanoseconds. `write` writes to the sending end.
+/// Measures the one-way times of single messages, in nanoseconds. `write` writes to the sending
+/// end.
 pub fn latency(
     write: impl Fn(&[u8]) -> io::Result<()>,
     to: &mut End,

@@ -127,8 +127,8 @@ impl<W: Wire> Lane<W> {
     }
 
     /// Marks bytes as sent. The rest moves to the front once a quarter is sent, which bounds the
-    /// cost of moving, and the memory that is not counted as unwritten. Then a large buffer shrinks,
-    /// since a client that does not read may keep it for long.
+    /// cost of moving, and the memory that is not counted as unwritten. Then a large buffer
+    /// shrinks, since a client that does not read may keep it for long.
     fn mark_sent(&mut self, count: usize) {
         self.sent += count;
         if 4 * self.sent >= self.unsent.len() {
