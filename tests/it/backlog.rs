@@ -12,10 +12,10 @@ use testkit::{raw::Raw, sandbox::Sandbox};
 
 const BACKLOG: usize = 2_000;
 
-/// The numbers of agents. A queue holds at most 10,000 messages, at most half of them from one
-/// sender, so that a large backlog needs several senders and readers.
+/// The numbers of agents. A queue holds at most 10,000 messages, and a sender's share of them is
+/// less than half, so that a large backlog needs several senders and readers.
 const SENDERS: usize = 2;
-const READERS: usize = 10;
+const READERS: usize = 20;
 
 /// The maximum number of unanswered sends at a time.
 const WINDOW: usize = 500;

@@ -474,7 +474,7 @@ DAEMON_RULES = (
         "A SEND that finds the queue full gets BUSY, and is not accepted."),
     of_daemon(
         "9-half-queue", "1.1", daemon.one_sender_fills_half,
-        "One sender may fill half of a queue."),
+        "One sender may fill half of what others leave of seven eighths of a queue."),
     of_daemon(
         "9-busy-broadcast", "1.1", daemon.busy_broadcast_reaches_the_others,
         "A broadcast that comes again after BUSY goes only to those that BUSY named."),

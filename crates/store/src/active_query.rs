@@ -111,7 +111,14 @@ impl ActiveQuery {
         let transaction = connection.unchecked_transaction()?;
         let filter = match &self.query {
             Query::Id(id) => {
-                self.found.result = query::by_id(&transaction, id)?;
+                self.found.result = query::by_id(&transaction, id, None)?;
+                return Ok(true);
+            }
+            Query::OwnId(id, viewer) => {
+                self.found.result = query::by_id(&transaction, id, Some(*viewer))?;
+                if self.found.result.rows.is_empty() {
+                    self.found.result = query::by_id(&transaction, id, None)?;
+                }
                 return Ok(true);
             }
             Query::List(Filter { search: Some(words), .. }) if query::phrases(words).is_empty() => {

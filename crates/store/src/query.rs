@@ -70,17 +70,22 @@ impl Found {
 const PREFIX_DIGITS: RangeInclusive<usize> = 4..=31;
 
 /// Finds the deliveries with this id, or else those of the SENDs with this id, or else those whose
-/// id, or whose SEND's id, begins with it.
-pub(super) fn by_id(connection: &Connection, id: &str) -> Result<QueryResult, StoreError> {
+/// id, or whose SEND's id, begins with it. Of the ones by a SEND's id or a beginning, only those
+/// that the viewer has sent or gets, if there is one.
+pub(super) fn by_id(
+    connection: &Connection,
+    id: &str,
+    viewer: Option<u64>,
+) -> Result<QueryResult, StoreError> {
     let mut numbers = match Uuid::parse_str(id) {
         Ok(id) => of_deliver(connection, id)?,
         Err(_) => Vec::new(),
     };
     if numbers.is_empty() {
-        numbers = of_send(connection, id)?;
+        numbers = of_send(connection, id, viewer)?;
     }
     if numbers.is_empty() {
-        numbers = of_prefix(connection, id)?;
+        numbers = of_prefix(connection, id, viewer)?;
     }
     let mut found = Found::default();
     found.add(connection, numbers, SAME_ID_MAX, SAME_ID_BYTES_MAX)?;
@@ -118,45 +123,58 @@ pub(super) const OF_DELIVER: &str = "
 
 /// The statement that finds the deliveries of the SENDs with an id.
 pub(super) const OF_SEND: &str = "
-    SELECT number FROM history WHERE send_id = ?1
+    SELECT history.number FROM history CROSS JOIN message ON message.number = history.message
+    WHERE history.send_id = ?1 AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
     UNION ALL
     SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
     CROSS JOIN message ON message.number = delivery.message
     WHERE key = CAST(?1 AS BLOB) AND send_id = ?1
+        AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
     UNION ALL
     SELECT delivery.number FROM delivery CROSS JOIN message ON message.number = delivery.message
     WHERE delivery.number > (SELECT listed FROM meta WHERE one = 1) AND send_id = ?1
+        AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
     ORDER BY 1 DESC LIMIT ?2";
 
 fn of_deliver(connection: &Connection, id: Uuid) -> Result<Vec<u64>, StoreError> {
     numbers(connection, OF_DELIVER, params![id.as_bytes()])
 }
 
-fn of_send(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
-    numbers(connection, OF_SEND, params![id, SAME_ID_MAX as u32 + 1])
+fn of_send(connection: &Connection, id: &str, viewer: Option<u64>) -> Result<Vec<u64>, StoreError> {
+    numbers(connection, OF_SEND, params![id, SAME_ID_MAX as u32 + 1, viewer.map(signed)])
 }
 
 /// The statement that finds the deliveries whose ids are from ?1 to ?2, or whose SENDs' ids are
 /// from ?3 to ?4.
 pub(super) const OF_PREFIX: &str = "
-    SELECT number FROM history WHERE id BETWEEN ?1 AND ?2
+    SELECT history.number FROM history CROSS JOIN message ON message.number = history.message
+    WHERE id BETWEEN ?1 AND ?2 AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
     UNION
-    SELECT number FROM history WHERE send_id BETWEEN ?3 AND ?4
+    SELECT history.number FROM history CROSS JOIN message ON message.number = history.message
+    WHERE history.send_id BETWEEN ?3 AND ?4 AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
     UNION
-    SELECT number FROM lookup CROSS JOIN delivery ON number = lookup.delivery
+    SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
+    CROSS JOIN message ON message.number = delivery.message
     WHERE key BETWEEN ?1 AND ?2 AND id BETWEEN ?1 AND ?2
+        AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
     UNION
     SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
     CROSS JOIN message ON message.number = delivery.message
     WHERE key BETWEEN CAST(?3 AS BLOB) AND CAST(?4 AS BLOB) AND send_id BETWEEN ?3 AND ?4
+        AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
     UNION
     SELECT delivery.number FROM delivery CROSS JOIN message ON message.number = delivery.message
     WHERE delivery.number > (SELECT listed FROM meta WHERE one = 1)
         AND (id BETWEEN ?1 AND ?2 OR send_id BETWEEN ?3 AND ?4)
+        AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
     ORDER BY 1 DESC LIMIT ?5";
 
 /// Returns nothing for a text that is no beginning of an id.
-fn of_prefix(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> {
+fn of_prefix(
+    connection: &Connection,
+    id: &str,
+    viewer: Option<u64>,
+) -> Result<Vec<u64>, StoreError> {
     let digits = id.replace('-', "").to_ascii_lowercase();
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     if !is_hex || !PREFIX_DIGITS.contains(&digits.len()) {
@@ -169,7 +187,8 @@ fn of_prefix(connection: &Connection, id: &str) -> Result<Vec<u64>, StoreError> 
     let (first, last) = (filled("0"), filled("f"));
     let last_send = format!("{id}{}", char::MAX);
     let limit = SAME_ID_MAX as u32 + 1;
-    let values = params![first.as_bytes(), last.as_bytes(), id, last_send, limit];
+    let viewer = viewer.map(signed);
+    let values = params![first.as_bytes(), last.as_bytes(), id, last_send, limit, viewer];
     numbers(connection, OF_PREFIX, values)
 }
 

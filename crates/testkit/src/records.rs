@@ -118,6 +118,15 @@ impl Oracle {
     pub fn find(&self, query: &Query) -> QueryResult {
         let mut rows: Vec<DeliveryRow> = self.rows.values().rev().cloned().collect();
         match query {
+            Query::OwnId(id, viewer) => {
+                let QueryResult { mut rows, more } = self.find(&Query::Id(id.clone()));
+                let is_own =
+                    |row: &DeliveryRow| [row.message.sender, row.delivery.to].contains(viewer);
+                if rows.iter().any(is_own) {
+                    rows.retain(is_own);
+                }
+                QueryResult { rows, more }
+            }
             Query::Id(id) => {
                 let has_id = |row: &DeliveryRow| row.delivery.id.to_string() == *id;
                 let of_send = |row: &DeliveryRow| *row.message.send_id == **id;

@@ -53,11 +53,12 @@ pub struct Config {
     /// cannot be reached while its link is down.
     #[serde(deserialize_with = "whole_number::<_, 1_000, 31_536_000_000>")]
     pub remote_ttl_ms: u64,
-    /// The most messages that may wait for one agent. One sender may fill half of this.
+    /// The most messages that may wait for one agent. One sender may fill about half of what others
+    /// leave of this.
     #[serde(deserialize_with = "whole_number::<_, 1, 1_000_000>")]
     pub queue_max_messages: u64,
     /// The most bytes that may wait for one agent, at most `memory_max_bytes`. One sender may fill
-    /// half of this.
+    /// about half of what others leave of this.
     #[serde(deserialize_with = "whole_number::<_, { 4 << 10 }, { 4 << 30 }>")]
     pub queue_max_bytes: u64,
     /// The most delivered messages that a session retains, which an agent may request again after

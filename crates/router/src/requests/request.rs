@@ -203,6 +203,23 @@ pub(super) fn check_is_one(id: &str, rows: &[DeliveryRow]) -> Result<(), Refusal
     Err((NackCode::Invalid, message))
 }
 
+/// Refuses an id that SENDs of several agents have: whoever knows the id of another's SEND may use
+/// it, too.
+pub(super) fn check_one_sender(id: &str, rows: &[DeliveryRow]) -> Result<(), Refusal> {
+    let senders: BTreeMap<u64, &DeliveryRow> =
+        rows.iter().map(|row| (row.message.sender, row)).collect();
+    if senders.len() <= 1 {
+        return Ok(());
+    }
+    let shown = senders.values().take(CANDIDATES_MAX);
+    let shown: Vec<_> = shown.map(|row| short_id(&row.delivery.id.to_string())).collect();
+    let (count, shown) = (senders.len(), shown.join(", "));
+    let id = Quoted(id);
+    let message =
+        format!("SENDs of {count} agents have the id {id}: name a delivery's, such as {shown}");
+    Err((NackCode::Invalid, message))
+}
+
 pub(super) fn not_found(id: &str) -> Refusal {
     (
         NackCode::NotFound,

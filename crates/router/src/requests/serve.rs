@@ -3,7 +3,7 @@
 use super::{
     access::Asker,
     queue::{Operation, PendingRequest, Queue, WAITING_BYTES_MAX, WAITING_MAX},
-    request::{Request, check_is_one, cursor, name, not_found, rows_wanted},
+    request::{Request, check_is_one, check_one_sender, cursor, name, not_found, rows_wanted},
     rows::{Rows, WHY_CHARS_MAX, raw},
 };
 use crate::{
@@ -152,6 +152,7 @@ impl Router {
             Request::Redeliver(of) if found.rows.is_empty() => return Err(not_found(&of.id)),
             Request::Redeliver(of) => {
                 check_is_one(&of.id, &found.rows)?;
+                check_one_sender(&of.id, &found.rows)?;
                 raw(&self.redeliver(&found.rows)?)
             }
             _ => raw(&self.rows().page(found.rows.iter(), usize::MAX, found.more).0),
@@ -211,8 +212,14 @@ impl Router {
             }
             Request::Stop(_) => Served::Answer(raw(&Empty {})),
             Request::Reload => Served::Operation(Operation::Reload),
-            Request::Message(MessageRequest { id, .. })
-            | Request::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
+            Request::Message(MessageRequest { id, .. }) => {
+                let asker = self.asker(client);
+                query(match asker.is_operator {
+                    true => Query::Id(id.clone()),
+                    false => Query::OwnId(id.clone(), asker.agent()?.number),
+                })
+            }
+            Request::Redeliver(RedeliverRequest { id }) => query(Query::Id(id.clone())),
             Request::Inbox(inbox) => {
                 let of = self.asker(client).mailbox(inbox.of.as_deref())?;
                 let rows = self.rows();

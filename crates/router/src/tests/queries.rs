@@ -548,3 +548,29 @@ fn agents_cut_off_by_a_stop_are_reconnecting_while_their_session_lasts() {
             op2 < DELIVER d2 @relay -> Op seq 3073025 {"body":"agents","data":{"agents":[{"here":false,"in_flight":0,"name":"Ann","queued":0,"queued_bytes":0,"since":1003001,"subscriptions":0,"waiting":0},{"here":false,"in_flight":0,"name":"Bob","queued":0,"queued_bytes":0,"since":1001000,"subscriptions":0,"waiting":0},{"here":true,"in_flight":0,"name":"Op","queued":0,"queued_bytes":0,"session":"s-327ad600fa6774de","since":1023002,"subscriptions":0,"waiting":0}]},"kind":"response"}
     "#]]);
 }
+
+#[test]
+fn id_that_several_agents_used_shows_each_its_own_and_is_not_redelivered() {
+    check(expect![[r#"
+        here: ann bob cid dan op
+        ann says SEND id=same to=Bob meta={"requires_ack":true} {"body":"of Ann"}
+            ann < ACK {"ack_id":"same","durability":"disk","state":"accepted"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"of Ann"}
+        cid says SEND id=same to=Bob meta={"requires_ack":true} {"body":"of Cid"}
+            cid < ACK {"ack_id":"same","durability":"disk","state":"accepted"}
+            bob < DELIVER d2 Cid -> Bob seq 1 requires_ack true {"body":"of Cid"}
+        bob says NACK {"ack_id":"d1","code":"INVALID","message":"no"}
+            ann < NACK {"ack_id":"same","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        bob says NACK {"ack_id":"d2","code":"INVALID","message":"no"}
+            cid < NACK {"ack_id":"same","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
+        ann asks message {"id":"same"}
+            ann < DELIVER d3 @relay -> Ann seq 1 {"body":"message","data":{"messages":[{"attempts":1,"body":"of Ann","code":"REFUSED","ended":1001000,"failures":0,"from":"Ann","id":"d1","send_id":"same","seq":1,"state":"dead","to":"Bob","why":"Bob refused it: no"}]},"kind":"response"}
+        dan asks message {"id":"same"}
+            dan < NACK {"ack_id":"q","code":"FORBIDDEN","message":"you are Dan: others' mail is for operators"}
+        op asks redeliver {"id":"same"}
+            op < NACK {"ack_id":"q","code":"INVALID","message":"SENDs of 2 agents have the id \"same\": name a delivery's, such as 058953a3, f9789089"}
+        op asks redeliver {"id":"d1"}
+            bob < DELIVER d1 Ann -> Bob seq 1 requires_ack true {"body":"of Ann"}
+            op < DELIVER d4 @relay -> @operator seq 1 {"body":"redeliver","data":{"redelivered":1},"kind":"response"}
+    "#]]);
+}

@@ -391,3 +391,29 @@ fn latest_dedup_records_and_those_of_open_messages_are_kept() {
     let dedup: Vec<u64> = folder.image().dedup.into_keys().collect();
     assert_eq!(dedup, [1, 2, 3].into_iter().chain(791..=801).collect::<Vec<_>>());
 }
+
+#[test]
+fn id_of_several_senders_finds_the_viewers_own() {
+    let folder = Folder::new();
+    let mut world = World::default();
+    let changes = [(1, 2), (3, 2)].map(|(from, to)| {
+        let mut accepted = world.accepted(from, &[to], None, "hi");
+        accepted.message.send_id = "abcd-1".into();
+        Change::Accepted(Box::new(accepted))
+    });
+    folder.run(vec![write(changes.to_vec())]);
+    let check = || {
+        for (viewer, expected) in [(1, &[1][..]), (3, &[2]), (2, &[2, 1]), (9, &[2, 1])] {
+            for id in ["abcd-1", "abcd"] {
+                let found = ask(folder.open().store, &[Query::OwnId(id.to_owned(), viewer)]);
+                assert_eq!(numbers(&found[0]), expected, "{id} for {viewer}");
+            }
+        }
+    };
+    check();
+    let ended =
+        |delivery| Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
+    folder.run(vec![write(vec![ended(1), ended(2)])]);
+    folder.open().store.0.sweep_all(NOW);
+    check();
+}
