@@ -118,7 +118,7 @@ fn read(
     let evict = |victim| {
         let violation = context.half_read.violation(victim);
         // Sending fails only while the daemon is ending.
-        drop(context.inbox.send(Event::Violated(ClientId(victim), violation)));
+        drop(context.inbox.send(Event::Evicted(ClientId(victim), violation)));
     };
     match read_frames(stream, reading, take, evict) {
         End::Closed => {}

@@ -14,6 +14,8 @@ pub(super) enum Event {
     Frames(ClientId, QueuedFrames),
     /// The client's reader read something else than frames, or the client is another user's.
     Violated(ClientId, Violation),
+    /// The client has to end at once, without the frames that wait.
+    Evicted(ClientId, Violation),
     /// The client's writer wrote this buffer.
     Written(ClientId, Vec<u8>),
     /// The client's writer has failed.

@@ -171,6 +171,7 @@ impl RouterThread {
             Event::Violated(id, violation) => {
                 self.clients.schedule.push(id, Entry::Violated(violation));
             }
+            Event::Evicted(id, violation) => self.handle(now, Input::Violated(id, violation)),
             Event::Written(id, buffer) => {
                 let bytes = buffer.len();
                 if self.clients.written(id, buffer) {

@@ -8,9 +8,7 @@ use super::{
     code::{ErrorCode, Violation},
     envelope::{Envelope, Kind},
     frame::Frames,
-    payload::{
-        Ack, Bye, Heartbeat, Hello, LastSeq, Nack, Resume, ResumeStreams, SendMeta, StreamPosition,
-    },
+    payload::{Ack, Bye, Heartbeat, Hello, Nack, SendMeta},
 };
 use serde_json::value::RawValue;
 use std::{borrow::Cow, ops::Range};
@@ -22,7 +20,7 @@ pub(crate) const BATCH_FRAMES_MAX: usize = 256;
 /// The bytes that an allocation takes at most besides its content.
 const ALLOCATION_BYTES: usize = 32;
 
-/// The most texts in a payload other than RESUME's `streams`.
+/// The most texts in a payload.
 const TEXTS_MAX: usize = 12;
 
 /// A frame from a client.
@@ -48,8 +46,9 @@ pub struct Malformed {
 pub enum ClientPayload {
     /// A HELLO.
     Hello(Box<Hello>),
-    /// A RESUME.
-    Resume(Box<Resume>),
+    /// A RESUME. It is parsed when its turn comes, since its positions take more memory than their
+    /// text.
+    Resume,
     /// The part of a SEND's `payload_meta` that is for the daemon. The payload is not parsed.
     Send(SendMeta),
     /// An ACK.
@@ -224,18 +223,6 @@ impl ClientFrame<'_> {
             Self::Malformed(_) => 0,
         }
     }
-
-    /// The number of positions that the frame states.
-    #[must_use]
-    pub fn positions(&self) -> usize {
-        match self {
-            Self::Valid(_, Ok(ClientPayload::Resume(resume))) => match &resume.streams {
-                ResumeStreams::ByTopic(topics) => topics.len(),
-                ResumeStreams::List(list) => list.len(),
-            },
-            _ => 0,
-        }
-    }
 }
 
 impl Span {
@@ -274,7 +261,6 @@ impl ClientPayload {
         let boxed = |size: usize| size + envelope.payload.len() + TEXTS_MAX * ALLOCATION_BYTES;
         match self {
             Self::Hello(_) => boxed(size_of::<Hello>()),
-            Self::Resume(resume) => boxed(size_of::<Resume>()) + held_by(&resume.streams),
             Self::Send(SendMeta { sync: None, .. }) => 0,
             Self::Send(_) => envelope.payload_meta.map_or(0, str::len) + ALLOCATION_BYTES,
             Self::Ack(ClientAck { answer: None, .. }) => 0,
@@ -283,20 +269,7 @@ impl ClientPayload {
             Self::Bye(_) => boxed(size_of::<Bye>()),
             Self::Pong(Heartbeat { nonce }) if nonce.is_empty() => 0,
             Self::Pong(Heartbeat { nonce }) => nonce.len() + ALLOCATION_BYTES,
-            Self::Unused => 0,
-        }
-    }
-}
-
-/// An upper bound for the bytes that RESUME's positions hold, without their texts.
-fn held_by(streams: &ResumeStreams) -> usize {
-    match streams {
-        // The nodes of a map are half filled at least.
-        ResumeStreams::ByTopic(topics) => {
-            topics.len() * (2 * size_of::<(String, LastSeq)>() + 2 * ALLOCATION_BYTES)
-        }
-        ResumeStreams::List(list) => {
-            list.capacity() * size_of::<StreamPosition>() + list.len() * 2 * ALLOCATION_BYTES
+            Self::Resume | Self::Unused => 0,
         }
     }
 }
@@ -351,7 +324,7 @@ fn payload_of(envelope: &Envelope<'_>) -> Result<ClientPayload, Box<str>> {
     let json = envelope.payload;
     let payload = match envelope.kind {
         Kind::Hello => envelope.decode_member(json).map(ClientPayload::Hello),
-        Kind::Resume => envelope.decode_member(json).map(ClientPayload::Resume),
+        Kind::Resume => Ok(ClientPayload::Resume),
         Kind::Send => {
             let meta = envelope.payload_meta.map(|meta| envelope.decode_member(meta));
             meta.transpose().map(|meta| ClientPayload::Send(meta.unwrap_or_default()))
@@ -410,17 +383,6 @@ mod tests {
         let frame = |kind: &str, payload: &str| {
             held(&format!(r#"{{"v":1,"type":"{kind}","id":"a","ts":1,"payload":{payload}}}"#))
         };
-        let position = r#"{"topic":"","peer":"a","last_seq":0}"#;
-        let list = [position; 1_000].join(",");
-        let map: Vec<_> = (0..1_000).map(|at| format!(r#""{at:x}":{{"last_seq":0}}"#)).collect();
-        let texts = 1_000 * ALLOCATION_BYTES;
-        for (streams, least) in [
-            (format!("[{list}]"), 1_000 * size_of::<StreamPosition>() + texts),
-            (format!("{{{}}}", map.join(",")), 1_000 * size_of::<(String, LastSeq)>() + texts),
-        ] {
-            let resume = frame("RESUME", &format!(r#"{{"streams":{streams}}}"#));
-            assert!(resume >= least, "{resume} of {least}");
-        }
         let long = "x".repeat(5_000);
         for (kind, member) in [("PONG", "nonce"), ("NACK", "ack_id"), ("BYE", "reason")] {
             assert!(frame(kind, &format!(r#"{{"{member}":"{long}"}}"#)) >= long.len(), "{kind}");

@@ -9,7 +9,7 @@ use super::{
     keys::AgentKey,
     mail::Load,
     notices,
-    work::{self, FRAME_WORK, STATED_WORK},
+    work::{self, FRAME_WORK},
 };
 use protocol::{
     client_frame::{ClientFrame, ClientPayload, wrong_payload},
@@ -22,8 +22,7 @@ use protocol::{
 impl Router {
     /// Handles a frame whose turn it is.
     pub(super) fn frame(&mut self, id: ClientId, frame: &ClientFrame<'_>) {
-        let stated = STATED_WORK * frame.positions() as u64;
-        self.ctx.spend(FRAME_WORK + work::of_bytes(frame.bytes()) + stated);
+        self.ctx.spend(FRAME_WORK + work::of_bytes(frame.bytes()));
         match (self.connections.stage(id), frame) {
             (Some(Stage::Member(_)), ClientFrame::Valid(envelope, payload)) => {
                 if let Err(violation) = self.envelope(id, envelope, *payload) {
@@ -57,11 +56,10 @@ impl Router {
             // Companions and operators get no deliveries, so their ACKs and NACKs are ignored.
             (Kind::Ack | Kind::Nack, _) if is_beside => {}
             (Kind::Subscribe | Kind::Unsubscribe, _) => self.subscribe(id, envelope),
-            (Kind::Resume, payload) => {
-                let payload = payload.map_err(|why| wrong_payload(envelope, why))?;
-                if let ClientPayload::Resume(resume) = payload {
-                    self.resume(id, envelope, resume);
-                }
+            (Kind::Resume, _) => {
+                let resume = self.read_resume(envelope);
+                let resume = resume.map_err(|why| wrong_payload(envelope, &why))?;
+                self.resume(id, envelope, &resume);
             }
             (Kind::Hello, _) => {
                 let why = "this connection has sent HELLO already";

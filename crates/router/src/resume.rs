@@ -8,7 +8,7 @@ use super::{
     interface::ClientId,
     keys::{AgentKey, StreamKey},
     mail::HEAD_BYTES_MAX,
-    work::{NODE_WORK, POSITION_WORK},
+    work::{self, NODE_WORK, POSITION_WORK},
 };
 use protocol::{
     code::{ErrorCode, NackCode},
@@ -29,6 +29,12 @@ struct Rewind {
 }
 
 impl Router {
+    /// Parses a RESUME. The error is a sentence.
+    pub(super) fn read_resume(&mut self, envelope: &Envelope<'_>) -> Result<Resume, String> {
+        self.ctx.spend(work::of_reading(envelope.payload.len()));
+        envelope.decode_member(envelope.payload).map_err(|violation| violation.message)
+    }
+
     /// Handles RESUME as a connection's first frame: a token resumes a session without HELLO.
     pub(super) fn resume_first(
         &mut self,

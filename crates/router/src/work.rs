@@ -24,10 +24,6 @@ pub(super) const ROW_WORK: u64 = 2_000;
 /// The work of a node of the patterns' trie, or of an entry of a table that is searched.
 pub(super) const NODE_WORK: u64 = 20;
 
-/// The work of a position that a frame states, also if the frame is refused: it was parsed into a
-/// structure of its own.
-pub(super) const STATED_WORK: u64 = 70;
-
 /// The work of reading a byte of JSON that a client has written, of the slowest kind.
 const READ_BYTE_WORK: u64 = 4;
 
