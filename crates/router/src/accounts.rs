@@ -10,7 +10,7 @@
 
 use super::keys::{AgentKey, AgentSlot};
 use slotmap::{Key as _, SecondaryMap};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 /// The classes of what is charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,10 +130,45 @@ pub(super) fn excess(own: usize, total: usize, more: usize, most: usize) -> usiz
     beyond_half.min(beyond_small.max((others + wanted).saturating_sub(most)))
 }
 
+/// Whether a process, or another origin of what is counted, that has `own` of `total` may have one
+/// more of at most `most`. There are no shares while there are less than half of `most`.
+pub(super) fn may_have_another(own: usize, total: usize, most: usize) -> bool {
+    total < most / 2 || excess(own, total, 1, most) == 0
+}
+
 /// Returns the size class of a number of bytes. Within a class, a number is less than twice
 /// another.
 pub(super) const fn size_class(bytes: usize) -> usize {
     (usize::BITS - bytes.leading_zeros()) as usize
+}
+
+/// How many things there are of each kind.
+#[derive(Debug)]
+pub(super) struct Counts<K>(BTreeMap<K, usize>);
+
+impl<K> Default for Counts<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> Counts<K> {
+    pub(super) fn add(&mut self, kind: K) {
+        *self.0.entry(kind).or_default() += 1;
+    }
+
+    pub(super) fn remove(&mut self, kind: K) {
+        if let Entry::Occupied(mut count) = self.0.entry(kind) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    pub(super) fn of(&self, kind: &K) -> usize {
+        self.0.get(kind).copied().unwrap_or(0)
+    }
 }
 
 /// Principals by how much they hold.
@@ -181,6 +216,12 @@ mod tests {
                 (0..CLASSES).map(|class| ((class, holder), held[class])).collect::<Vec<_>>()
             };
             all.flat_map(classes).collect()
+        }
+    }
+
+    impl<K> Counts<K> {
+        pub(crate) fn all(&self) -> impl Iterator<Item = (&K, &usize)> {
+            self.0.iter()
         }
     }
 

@@ -434,13 +434,12 @@ impl Router {
         Err(too_many(members, "clients are connected"))
     }
 
-    /// Checks whether a client's process may have another connection. There are no shares while
-    /// less than half of the connections are open.
+    /// Checks whether a client's process may have another connection.
     fn check_share_of_process(&self, id: ClientId) -> Result<(), Refusal> {
         let Some(process) = self.connections.process(id) else { return Ok(()) };
         let (own, most) = (self.connections.members_of(process), self.ctx.limits.clients_max);
         let total = self.ctx.accounts.total(Class::Members);
-        if total < most / 2 || accounts::excess(own, total, 1, most) == 0 {
+        if accounts::may_have_another(own, total, most) {
             return Ok(());
         }
         Err(too_many(own, &format!("connections of process {} are open", process.pid)))

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct ClientId(pub u64);
 
 /// A process at the other end of connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerProcess {
     /// The process id.
     pub pid: u32,

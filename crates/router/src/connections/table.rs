@@ -6,7 +6,7 @@ use super::{
     send_window::{Content, Notice, Window},
 };
 use crate::{
-    accounts::Class,
+    accounts::{Class, Counts},
     context::Context,
     frame::Frame,
     interface::{ClientId, Output, PeerProcess},
@@ -23,7 +23,7 @@ use protocol::{
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::{
-    collections::{BTreeMap, BTreeSet, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     mem,
 };
 use uuid::Uuid;
@@ -38,7 +38,7 @@ pub(crate) struct Connections {
     /// Clients without a handshake, the oldest first.
     unauthenticated: BTreeSet<ClientId>,
     /// The number of members of each process.
-    members: FxHashMap<PeerProcess, usize>,
+    members: Counts<PeerProcess>,
     /// Members whose frames wait for the store.
     awaiting_store: BTreeSet<ClientId>,
     /// Clients that wait for the name of a connected agent, in the order of their HELLOs.
@@ -74,7 +74,7 @@ impl Connections {
 
     /// Returns the number of members of a process.
     pub(crate) fn members_of(&self, process: PeerProcess) -> usize {
-        self.members.get(&process).copied().unwrap_or(0)
+        self.members.of(&process)
     }
 
     /// Returns the process at the other end of a connection, if the system tells it.
@@ -360,7 +360,7 @@ impl Connections {
         self.unauthenticated.remove(&id);
         let Some(client) = self.clients.get_mut(&id) else { return };
         if let Some(process) = client.process {
-            *self.members.entry(process).or_default() += 1;
+            self.members.add(process);
         }
         ctx.accounts.charge(Class::Memory, agent, client.window.bytes());
         client.agent = Some(agent);
@@ -400,13 +400,8 @@ impl Connections {
             Stage::Member(membership) => {
                 let agent = client.agent?;
                 ctx.accounts.release(Class::Members, agent, 1);
-                if let Some(process) = client.process
-                    && let Entry::Occupied(mut members) = self.members.entry(process)
-                {
-                    *members.get_mut() -= 1;
-                    if *members.get() == 0 {
-                        members.remove();
-                    }
+                if let Some(process) = client.process {
+                    self.members.remove(process);
                 }
                 Some((agent, membership))
             }

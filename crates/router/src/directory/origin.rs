@@ -5,7 +5,7 @@ use protocol::name::Name;
 use std::fmt;
 
 /// Who brought a name, and is charged for it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Origin {
     /// A process of this machine. All that the system does not tell are one.
     Process(Option<PeerProcess>),

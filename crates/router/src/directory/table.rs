@@ -7,7 +7,7 @@ use super::{
     subscriptions::Subscriptions,
 };
 use crate::{
-    accounts,
+    accounts::{self, Counts},
     context::Context,
     hash::{HashKey, KeyedMap},
     interface::{ClientId, PeerProcess},
@@ -24,7 +24,7 @@ use protocol::{
 use rustc_hash::FxHashMap;
 use slotmap::SlotMap;
 use std::{
-    collections::{BTreeMap, hash_map::Entry},
+    collections::BTreeMap,
     mem,
     ops::{Bound, Index},
 };
@@ -52,7 +52,7 @@ pub(crate) struct Directory {
     guest_keys: FxHashMap<Hash, AgentKey>,
     pub(super) subscriptions: Subscriptions,
     /// The number of names of each origin.
-    by_origin: KeyedMap<Origin, usize>,
+    by_origin: Counts<Origin>,
     /// The moments until which searches for names that are not needed are put off, of an origin's
     /// names or of all.
     search_after: KeyedMap<Option<Origin>, Moment>,
@@ -71,7 +71,7 @@ impl Directory {
             tokens: FxHashMap::default(),
             guest_keys: FxHashMap::default(),
             subscriptions: Subscriptions::new(hash_key),
-            by_origin: KeyedMap::with_hasher(hash_key),
+            by_origin: Counts::default(),
             search_after: KeyedMap::with_hasher(hash_key),
             freed: Vec::new(),
         }
@@ -115,34 +115,27 @@ impl Directory {
     /// Charges an origin for a name, in place of the one before.
     fn set_origin(&mut self, agent: AgentKey, origin: Option<Origin>) {
         if let Some(origin) = &origin {
-            *self.by_origin.entry(origin.clone()).or_default() += 1;
+            self.by_origin.add(origin.clone());
         }
-        let before = mem::replace(&mut self.agent_mut(agent).origin, origin);
-        if let Some(before) = before
-            && let Entry::Occupied(mut names) = self.by_origin.entry(before)
-        {
-            *names.get_mut() -= 1;
-            if *names.get() == 0 {
-                names.remove();
-            }
+        if let Some(before) = mem::replace(&mut self.agent_mut(agent).origin, origin) {
+            self.by_origin.remove(before);
         }
     }
 
     /// Whether another name is within its origin's share, in a table that has room. Guests may have
-    /// half of what the others leave. The others have no shares while the table is less than half
-    /// full.
+    /// half of what the others leave.
     pub(crate) fn has_share_of_names(&self, ctx: &Context, origin: &Origin) -> bool {
         let (held, most) = (self.names_of(origin), ctx.limits.names_max);
         if *origin == Origin::Guests {
             return held < most.saturating_sub(self.len() - held).div_ceil(2);
         }
         let known = self.len().min(most - ctx.limits.names_forgotten_at_once()).max(held);
-        self.len() < most / 2 || accounts::excess(held, known, 1, most) == 0
+        accounts::may_have_another(held, known, most)
     }
 
     /// Returns the number of names for which an origin is charged.
     pub(crate) fn names_of(&self, origin: &Origin) -> usize {
-        self.by_origin.get(origin).copied().unwrap_or(0)
+        self.by_origin.of(origin)
     }
 
     /// Returns a key that finds nothing, for an agent that is forgotten.
@@ -418,7 +411,7 @@ mod inspect {
 
         /// Returns the number of names of each origin.
         pub(crate) fn by_origin(&self) -> impl Iterator<Item = (&Origin, &usize)> {
-            self.by_origin.iter()
+            self.by_origin.all()
         }
 
         pub(crate) fn tokens(&self) -> usize {

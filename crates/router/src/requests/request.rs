@@ -190,15 +190,11 @@ pub(super) fn check_is_one(id: &str, rows: &[DeliveryRow]) -> Result<(), Refusal
     if sends.len() <= 1 {
         return Ok(());
     }
-    let (count, mut shown) = (sends.len(), Vec::new());
-    for ((_, send_id), rows) in sends.into_iter().take(CANDIDATES_MAX) {
-        let id = match &*rows {
-            [row] => row.delivery.id.to_string(),
-            _ => send_id.to_owned(),
-        };
-        shown.push(short_id(&id));
-    }
-    let shown = shown.join(", ");
+    let count = sends.len();
+    let shown = candidates(sends.into_iter().map(|((_, send_id), rows)| match &*rows {
+        [row] => row.delivery.id.to_string(),
+        _ => send_id.to_owned(),
+    }));
     let message = format!("{count} ids begin with {}, among them {shown}", Quoted(id));
     Err((NackCode::Invalid, message))
 }
@@ -211,13 +207,17 @@ pub(super) fn check_one_sender(id: &str, rows: &[DeliveryRow]) -> Result<(), Ref
     if senders.len() <= 1 {
         return Ok(());
     }
-    let shown = senders.values().take(CANDIDATES_MAX);
-    let shown: Vec<_> = shown.map(|row| short_id(&row.delivery.id.to_string())).collect();
-    let (count, shown) = (senders.len(), shown.join(", "));
-    let id = Quoted(id);
+    let (count, id) = (senders.len(), Quoted(id));
+    let shown = candidates(senders.values().map(|row| row.delivery.id.to_string()));
     let message =
         format!("SENDs of {count} agents have the id {id}: name a delivery's, such as {shown}");
     Err((NackCode::Invalid, message))
+}
+
+/// Lists the first of the ids that a refusal offers.
+fn candidates(ids: impl Iterator<Item = String>) -> String {
+    let shown: Vec<_> = ids.take(CANDIDATES_MAX).map(|id| short_id(&id)).collect();
+    shown.join(", ")
 }
 
 pub(super) fn not_found(id: &str) -> Refusal {
