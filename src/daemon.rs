@@ -53,8 +53,15 @@ use protocol::{relay::Process, secret::Secret};
 use readers::{Arriving, Starter};
 use router::{Limits, policy::Policy};
 use router_thread::{RouterThread, Start};
-use std::{io, mem, path::Path, process, sync::Arc, thread, time::Duration};
-use store::{self, OpenError, Opened, Store};
+use std::{
+    io, mem,
+    path::Path,
+    process,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use store::{self, OpenError, Opened, Progress, Store};
 use turns::{FLOOD, WAITING_MAX};
 
 /// The number of open files besides the clients' connections, with some to spare.
@@ -75,11 +82,16 @@ const CHECK_EVERY: Duration = Duration::from_secs(5);
 const CHECKS_PER_HOUR: u32 = 720;
 
 /// Runs a daemon until it is told to stop. `ready` is called with its endpoint once clients can
-/// connect.
-pub(crate) fn run(settings: Settings, ready: impl FnOnce(&Endpoint)) -> Result<(), DaemonError> {
+/// connect, and `progressed` again and again before, while the store is taken over from an older
+/// version, which may take long.
+pub(crate) fn run(
+    settings: Settings,
+    progressed: &mut dyn FnMut(),
+    ready: impl FnOnce(&Endpoint),
+) -> Result<(), DaemonError> {
     let lock = InstanceLock::acquire(&settings)?;
     let policy = policy_thread::load_to_apply(&settings.home)?;
-    let opened = open_store(&settings, &lock)?;
+    let opened = open_store(&settings, &lock, progressed)?;
     run_with(settings, lock, policy, opened, store_thread::run, ready)
 }
 
@@ -122,15 +134,12 @@ fn run_with(
         policy_thread::start(Arc::clone(&lock.home_lock), policy.is_some(), inbox.clone())?;
     let signals = handle_signals(inbox.clone(), reloader.clone())?;
     let (store, store_thread) = store_thread::start(opened.store, run_store, inbox)?;
-    let about = Process {
-        ends_with_starter: settings.ends_with_starter,
-        remarks: opened.remarks,
-        ..describe(&lock)
-    };
+    let about = describe(&lock, settings.ends_with_starter, opened.remarks);
     let start = Start {
         limits: settings.limits,
         seed: random::bytes()?,
         image: opened.image,
+        id_key: opened.id_key,
         operator_key: operator_key.hash(),
         policy: Arc::new(policy.unwrap_or_default()),
         about,
@@ -175,8 +184,26 @@ pub(crate) fn examine_store(home: &Path) -> Result<(), OpenError> {
     if path.exists() { store::examine(&path) } else { Ok(()) }
 }
 
+/// The beginning of the lines about a takeover in the log, which commands that wait look for.
+pub(crate) const TAKING_OVER: &str = "taking over the store of an older version";
+
+/// The time between two of these lines.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 /// Opens the store.
-fn open_store(settings: &Settings, lock: &InstanceLock) -> Result<Opened, DaemonError> {
+fn open_store(
+    settings: &Settings,
+    lock: &InstanceLock,
+    progressed: &mut dyn FnMut(),
+) -> Result<Opened, DaemonError> {
+    let mut told: Option<Instant> = None;
+    let mut progressed = |Progress { done, all }: Progress| {
+        if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            told = Some(Instant::now());
+            tracing::warn!("{TAKING_OVER}: {done} of {all} messages");
+        }
+        progressed();
+    };
     let opened = Store::open(
         store::Settings {
             path: settings.home.join(STORE_FILE),
@@ -188,6 +215,7 @@ fn open_store(settings: &Settings, lock: &InstanceLock) -> Result<Opened, Daemon
             dead_letters_max: DEAD_LETTERS_MAX,
         },
         platform::clock::unix_ms(),
+        &mut progressed,
     )?;
     for remark in &opened.remarks {
         tracing::warn!("{remark}");
@@ -219,7 +247,11 @@ fn allow_clients(limits: &Limits) -> usize {
 }
 
 /// The description of this process in `status`.
-fn describe(lock: &InstanceLock) -> Process<'static> {
+fn describe(
+    lock: &InstanceLock,
+    ends_with_starter: bool,
+    remarks: Vec<String>,
+) -> Process<'static> {
     Process {
         pid: process::id(),
         endpoint: lock.endpoint.as_text().to_owned().into(),
@@ -227,8 +259,8 @@ fn describe(lock: &InstanceLock) -> Process<'static> {
         left: lock.left.as_ref().map(|left| left.as_text().to_owned().into()),
         endpoint_fails: None,
         store_fails: None,
-        ends_with_starter: false,
-        remarks: Vec::new(),
+        ends_with_starter,
+        remarks,
     }
 }
 
@@ -295,7 +327,7 @@ impl Keeper<'_> {
     /// Tells the router what `status` says about the process from now on. `endpoint_fails` is why
     /// nobody can connect.
     fn describe(&self, endpoint_fails: Option<String>) {
-        let about = Process { endpoint_fails, ..describe(self.lock) };
+        let about = Process { endpoint_fails, ..describe(self.lock, false, Vec::new()) };
         // Sending fails only while the daemon is ending.
         drop(self.context.inbox.send(Event::Described(about)));
     }
@@ -395,7 +427,7 @@ mod tests {
             ends_with_starter: false,
         };
         let lock = InstanceLock::acquire(&settings).unwrap();
-        let opened = open_store(&settings, &lock).unwrap();
+        let opened = open_store(&settings, &lock, &mut || {}).unwrap();
         let panicking: store_thread::Run = |_, jobs, _| panic!("on purpose, at {:?}", jobs.recv());
         let (ready, is_ready) = bounded(1);
         let daemon = thread::spawn(move || {

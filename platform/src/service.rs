@@ -301,6 +301,7 @@ pub enum Cause {
 /// A running service.
 pub struct Running {
     cause: Cause,
+    report_progress: Box<dyn Fn()>,
     report_ready: Box<dyn Fn()>,
 }
 
@@ -309,6 +310,11 @@ impl Running {
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.cause
+    }
+
+    /// Reports that a start that takes long goes on: the system waits for [`PENDING_MAX`] again.
+    pub fn report_progress(&self) {
+        (self.report_progress)();
     }
 
     /// Reports that the service is ready for use.

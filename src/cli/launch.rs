@@ -4,9 +4,11 @@ use super::{
     failure::{Failure, TIMED_OUT},
     identity::looking,
     installed, log,
+    print::eprint_line,
     program::{AS_AGENT_RELAY, own_program},
     request::daemon_process,
 };
+use crate::daemon::TAKING_OVER;
 use client::{
     Client, ClientError, Settings,
     home::{self, Context, service::Service},
@@ -20,6 +22,9 @@ const START_MS: u64 = 15_000;
 
 /// The pause between two attempts to connect: no system reports that a socket has appeared.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The pause between two looks at the log of a daemon that starts, in milliseconds.
+const LOOK_INTERVAL_MS: u64 = 1_000;
 
 /// A daemon that was started.
 pub(super) struct Started {
@@ -53,11 +58,10 @@ pub(super) fn start(
         return Ok(Some(service));
     }
     make_home(&context.home)?;
-    let deadline = clock::monotonic_ms() + START_MS;
-    if await_free_home(context, deadline)? {
+    let log = context.home.join(log::FILE);
+    if await_free_home(context, &mut Patience::new(&log))? {
         return Ok(None);
     }
-    let log = context.home.join(log::FILE);
     let log_end = log::make_room(&log)
         .map_err(|error| Failure::failed(format!("make room in {}: {error}", log.display())))?;
     let mut daemon =
@@ -65,7 +69,7 @@ pub(super) fn start(
             .map_err(Failure::because)?;
     let ends_with_starter = daemon.ends_with_others();
     let looking = looking(context);
-    let mut is_another_up = false;
+    let (mut patience, mut is_another_up) = (Patience::new(&log), false);
     loop {
         context.reread_endpoint()?;
         match context.try_join(&looking) {
@@ -95,7 +99,7 @@ pub(super) fn start(
         if is_over() {
             return Ok(Some(Started { ends_with_starter }));
         }
-        if clock::monotonic_ms() > deadline {
+        if patience.is_over() {
             let waited = time_limit(START_MS);
             let late = format!("the daemon cannot be reached {waited} after its start");
             return Err(Failure::new(TIMED_OUT, late).hint(format!("see {}", log.display())));
@@ -104,11 +108,46 @@ pub(super) fn start(
     }
 }
 
+/// The wait for a daemon that starts: [`START_MS`], and as long after each line of its log about a
+/// takeover of an older store, which may take longer.
+struct Patience<'a> {
+    log: &'a Path,
+    /// The length of the log at the start.
+    log_end: u64,
+    deadline: u64,
+    next_look: u64,
+    heard: Option<String>,
+}
+
+impl<'a> Patience<'a> {
+    fn new(log: &'a Path) -> Self {
+        let (log_end, now) = (log::length(log), clock::monotonic_ms());
+        Self { log, log_end, deadline: now + START_MS, next_look: now, heard: None }
+    }
+
+    /// Whether nothing was heard of the daemon for too long. Prints what is heard.
+    fn is_over(&mut self) -> bool {
+        let now = clock::monotonic_ms();
+        if now >= self.next_look {
+            self.next_look = now + LOOK_INTERVAL_MS;
+            let line = log::last_line(self.log, self.log_end);
+            let news = line.filter(|line| line.contains(TAKING_OVER));
+            if let Some(news) = news.filter(|news| self.heard.as_ref() != Some(news)) {
+                let from = news.find(TAKING_OVER).unwrap_or(0);
+                eprint_line(format_args!("note: the daemon is {}", &news[from..]));
+                self.deadline = now + START_MS;
+                self.heard = Some(news);
+            }
+        }
+        now > self.deadline
+    }
+}
+
 /// Waits while a daemon holds this home and may still begin to listen, or has been killed and the
 /// system has not closed its files yet. Returns true if a daemon is up.
-fn await_free_home(context: &mut Context, deadline: u64) -> Result<bool, Failure> {
+fn await_free_home(context: &mut Context, patience: &mut Patience<'_>) -> Result<bool, Failure> {
     let looking = looking(context);
-    while is_yet_to_listen(context)? && clock::monotonic_ms() <= deadline {
+    while is_yet_to_listen(context)? && !patience.is_over() {
         context.reread_endpoint()?;
         match context.try_join(&looking) {
             Ok(_) => return Ok(true),
@@ -146,14 +185,14 @@ fn start_service(context: &Context, service: &Service) -> Result<(), Failure> {
         }
         _ => Failure::failed(format!("the service was not started: {error}")),
     })?;
-    let deadline = clock::monotonic_ms() + START_MS;
     let looking = looking(context);
+    let log = service.home.join(log::FILE);
+    let mut patience = Patience::new(&log);
     loop {
         match context.try_join(&looking) {
             Ok(_) => return Ok(()),
-            Err(error) if is_yet_to_answer(&error) && clock::monotonic_ms() <= deadline => {}
+            Err(error) if is_yet_to_answer(&error) && !patience.is_over() => {}
             Err(ClientError::NoDaemon { .. }) => {
-                let log = service.home.join(log::FILE);
                 let waited = time_limit(START_MS);
                 let late = format!("the service cannot be reached {waited} after its start");
                 return Err(Failure::new(TIMED_OUT, late).hint(format!("see {}", log.display())));

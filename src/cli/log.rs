@@ -168,6 +168,11 @@ fn rotate(path: &Path) -> io::Result<()> {
     File::options().write(true).open(path)?.set_len(0)
 }
 
+/// The length of a log, in bytes; 0 if it cannot be read.
+pub(super) fn length(log: &Path) -> u64 {
+    fs::metadata(log).map_or(0, |log| log.len())
+}
+
 /// The last line that was written to a log since it was `start` bytes long, escaped.
 pub(super) fn last_line(log: &Path, start: u64) -> Option<String> {
     let text = text_since(log, start)?;

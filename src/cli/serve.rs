@@ -46,14 +46,16 @@ pub(super) fn foreground(
         tracing::warn!("{}", program_ends_with_starter("the daemon"));
     }
     let owner = User::me().map_err(Failure::because)?;
-    run(context, owner, ends_with_starter, |_| drop(start_lock))
+    run(context, owner, ends_with_starter, &mut || {}, |_| drop(start_lock))
 }
 
-/// Runs the daemon of a context for its owner. `ready` is called once clients can connect.
+/// Runs the daemon of a context for its owner. `ready` is called once clients can connect, and
+/// `progressed` during a long start.
 pub(super) fn run(
     context: Context,
     owner: User,
     ends_with_starter: bool,
+    progressed: &mut dyn FnMut(),
     ready: impl FnOnce(&Endpoint),
 ) -> Result<i32, Failure> {
     let failed = |error: &dyn Display| Failure::failed(escaped(&error.to_string()));
@@ -68,6 +70,6 @@ pub(super) fn run(
         home: context.home,
         ends_with_starter,
     };
-    daemon::run(settings, ready).map_err(|error| failed(&error))?;
+    daemon::run(settings, progressed, ready).map_err(|error| failed(&error))?;
     Ok(DONE)
 }

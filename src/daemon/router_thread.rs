@@ -8,6 +8,7 @@ use client::link::BufferedBytes;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 use protocol::{
     Moment, Now,
+    delivery_id::IdKey,
     record::{Clock, Image},
     relay::Process,
     secret::Hash,
@@ -53,6 +54,7 @@ pub(super) struct Start {
     pub(super) seed: [u8; 32],
     /// The stored state of the last daemon.
     pub(super) image: Image,
+    pub(super) id_key: IdKey,
     /// The hash of the operator's key.
     pub(super) operator_key: Hash,
     pub(super) policy: Arc<Policy>,
@@ -86,6 +88,7 @@ impl RouterThread {
         thread.describe();
         thread.router.admit_operators(start.operator_key);
         let now = thread.clock.now();
+        thread.router.use_id_key(start.id_key);
         thread.router.restore(now, start.image, &mut thread.outputs);
         thread.execute();
         thread.handle(now, Input::Policy(start.policy));

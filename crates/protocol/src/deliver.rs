@@ -168,6 +168,10 @@ fn append_number(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
+/// What precedes the sender's name and the topic in the shared part of a DELIVER.
+const FROM: &[u8] = b"\"from\":\"";
+const TOPIC: &[u8] = b",\"topic\":";
+
 /// Appends the part that all recipients share, which ends the frame.
 pub fn append_shared(
     bytes: &mut Vec<u8>,
@@ -176,11 +180,11 @@ pub fn append_shared(
     payload: &str,
     payload_meta: Option<&str>,
 ) {
-    bytes.extend_from_slice(b"\"from\":\"");
+    bytes.extend_from_slice(FROM);
     bytes.extend_from_slice(from.as_bytes());
     bytes.push(b'"');
     if let Some(topic) = topic {
-        bytes.extend_from_slice(b",\"topic\":");
+        bytes.extend_from_slice(TOPIC);
         append_json(bytes, &topic);
     }
     bytes.extend_from_slice(b",\"payload\":");
@@ -234,6 +238,19 @@ impl<'a> Shared<'a> {
     }
 }
 
+/// Returns the sender's name and the topic of a DELIVER whose shared part [`append_shared`] wrote,
+/// without reading its payload. Returns `None` if these are damaged.
+#[must_use]
+pub fn sender_and_topic(shared: &[u8]) -> Option<(&str, Option<Cow<'_, str>>)> {
+    let rest = shared.strip_prefix(FROM)?;
+    let (from, rest) = rest.split_at_checked(memchr::memchr(b'"', rest)?)?;
+    let from = str::from_utf8(from).ok()?;
+    let Some(rest) = rest[1..].strip_prefix(TOPIC) else { return Some((from, None)) };
+    let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
+    let topic = unquoted(values.next()?.ok()?.get())?;
+    Some((from, Some(topic)))
+}
+
 /// Returns the shared part of a DELIVER as the text of a JSON object: a [`Shared`].
 #[must_use]
 pub fn shared_object(shared: &[u8]) -> String {
@@ -249,6 +266,24 @@ pub fn read<'a>(envelope: &Envelope<'a>) -> Result<Delivery<'a>, Violation> {
 mod tests {
     use super::*;
     use crate::envelope::Kind;
+
+    #[test]
+    fn sender_and_topic_are_read_without_the_payload() {
+        let read = |from, topic, payload| {
+            let mut shared = Vec::new();
+            append_shared(&mut shared, from, topic, payload, None);
+            let read = sender_and_topic(&shared).unwrap();
+            (read.0.to_owned(), read.1.map(Cow::into_owned))
+        };
+        assert_eq!(read("Ann", None, r#"{"topic":"no"}"#), ("Ann".to_owned(), None));
+        let topic = "a \"b\" \\ \u{e4}\n";
+        assert_eq!(read("x@y", Some(topic), "{"), ("x@y".to_owned(), Some(topic.to_owned())));
+        for damaged in
+            [&b""[..], b"\"from\":\"Ann", b"\"from\":\"\xff\"", b"\"from\":\"A\",\"topic\":7,"]
+        {
+            assert!(sender_and_topic(damaged).is_none(), "{damaged:?}");
+        }
+    }
 
     #[test]
     fn numbers_are_written_as_in_json() {

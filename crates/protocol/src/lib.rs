@@ -16,6 +16,7 @@ pub mod client_frame;
 pub mod code;
 pub mod control;
 pub mod deliver;
+pub mod delivery_id;
 pub mod envelope;
 pub mod frame;
 pub mod hook;

@@ -35,7 +35,8 @@ wire_enum! {
         Agents = "agents",
         /// The answer is [a row](docs/RELAY-API.md#rows-of-messages) for the delivery with this id,
         /// or for each delivery of the SEND with this id: how far it is, and its content. The first
-        /// 4 to 31 digits of an id are enough if they fit one message.
+        /// 4 to 31 digits of an id are enough if they fit one message. The ids of SENDs are found
+        /// among the latest 65,536 messages.
         ///
         /// `id` (string); `cursor`, `limit`, `offset` (whole number), optional.
         ///

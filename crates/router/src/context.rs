@@ -13,7 +13,7 @@ use super::{
     planted::Planted,
     timers::Timers,
 };
-use protocol::{Now, record::Change, relay::Counts};
+use protocol::{Now, delivery_id::IdKey, record::Change, relay::Counts};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use std::mem;
@@ -39,6 +39,8 @@ pub(super) struct Context {
     /// The work so far, in units of about a nanosecond. Never decreases.
     pub(super) work: u64,
     rng: ChaCha8Rng,
+    /// The key of the ids of deliveries.
+    id_key: IdKey,
     /// The part of `work` that the driver was told.
     work_told: u64,
     /// Outputs of the input that is being handled.
@@ -62,6 +64,7 @@ impl Context {
             planted: Planted::default(),
             work: 0,
             rng: ChaCha8Rng::from_seed(seed),
+            id_key: IdKey::default(),
             work_told: 0,
             out: Vec::new(),
             heads: Vec::new(),
@@ -175,9 +178,22 @@ impl Context {
     }
 
     pub(super) fn new_id(&mut self) -> Uuid {
+        uuid::Builder::from_random_bytes(self.random_bytes()).into_uuid()
+    }
+
+    /// Returns a new id for the delivery with this number.
+    pub(super) fn delivery_id(&mut self, number: u64) -> Uuid {
+        let random = self.random_bytes();
+        self.id_key.id(number, random)
+    }
+
+    pub(super) const fn use_id_key(&mut self, key: IdKey) {
+        self.id_key = key;
+    }
+
+    fn random_bytes(&mut self) -> [u8; 16] {
         let (low, high) = (self.rng.next_u64(), self.rng.next_u64());
-        let bytes = u128::from(low) | u128::from(high) << 64;
-        uuid::Builder::from_random_bytes(bytes.to_le_bytes()).into_uuid()
+        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
     }
 
     /// Returns `bytes` random bytes as lower-case hex.

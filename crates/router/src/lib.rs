@@ -88,7 +88,7 @@ use keys::AgentKey;
 use lifecycle::Lifecycle;
 use mail::Mail;
 use notices::Notices;
-use protocol::{Moment, Now, secret::Hash};
+use protocol::{Moment, Now, delivery_id::IdKey, secret::Hash};
 use questions::Questions;
 use requests::Requests;
 use serde_json::value::RawValue;
@@ -165,6 +165,11 @@ impl Router {
     #[must_use]
     pub const fn stop_reason(&self) -> Option<&'static str> {
         self.lifecycle.stop_reason()
+    }
+
+    /// Sets the key of the ids of new deliveries, by which the store finds them.
+    pub const fn use_id_key(&mut self, key: IdKey) {
+        self.ctx.use_id_key(key);
     }
 
     /// Sets the hash of the operator's key. Without a key, no client is admitted as an operator.

@@ -463,7 +463,7 @@ impl Router {
         let process = self.connections.process(send.client);
         let seq = self.mail.next_seq(&mut self.ctx, stream, process);
         let order = self.mail.next_order(&mut self.ctx, stream);
-        let numbers = Numbers { id: self.ctx.new_id(), to, stream, seq, order };
+        let numbers = Numbers { id: self.ctx.delivery_id(order), to, stream, seq, order };
         let number = |agent| self.directory[agent].number;
         self.enforcement.note_message(self.ctx.now, || (number(send.from), number(to)));
         let sent = Arc::clone(sent);

@@ -13,10 +13,11 @@ use super::{
     job::{Job, Report, Settings},
     pending_writes::PendingWrites,
     queries::Queries,
-    row::{notice_bytes, send_bytes},
+    row::{self, notice_bytes, send_bytes},
     save::{self, Files},
     schema::{self, Prepared},
     sweep::{HOUR_MS, Sweep},
+    takeover::{self, Progressed},
     write::{Undo, Writer, Written},
 };
 use crossbeam_channel::{Receiver, select};
@@ -24,6 +25,7 @@ use crossbeam_channel::{Receiver, select};
 use protocol::Moment;
 use protocol::{
     Now,
+    delivery_id::IdKey,
     record::{Change, Clock, Image, LastNumbers},
 };
 use recovery::{error_sentence, set_aside};
@@ -66,6 +68,8 @@ pub(super) struct Committer {
     refusals: u32,
     is_closing: bool,
     clock: Clock,
+    /// The key of the ids of deliveries, which a new file gets, too.
+    id_key: IdKey,
     last: LastNumbers,
     sweep: Sweep,
     queries: Queries,
@@ -100,12 +104,17 @@ struct Group {
 }
 
 impl Committer {
-    pub(super) fn open(settings: Settings, now_unix_ms: u64) -> Result<Opened, OpenError> {
+    pub(super) fn open(
+        settings: Settings,
+        now_unix_ms: u64,
+        progressed: Progressed<'_>,
+    ) -> Result<Opened, OpenError> {
         let mut remarks = Vec::new();
         let refused = |error: &StoreError| OpenError(error_sentence(&settings, "open", error));
         // An empty file that this start has made is not reported.
         let was_there = settings.path.exists();
-        let mut open = || open_file(&settings, now_unix_ms, was_there, &mut remarks);
+        let mut open =
+            || open_file(&settings, now_unix_ms, was_there, &mut remarks, &mut *progressed);
         let opened = match open() {
             // SQLite reports a failed read as damage, too. Damage is found again.
             Err(error) if error.is_damage() => open(),
@@ -117,13 +126,14 @@ impl Committer {
                     set_aside(&settings, now_unix_ms, &error.to_string())
                         .map_err(|error| refused(&error))?,
                 );
-                open_file(&settings, now_unix_ms, false, &mut remarks)
+                open_file(&settings, now_unix_ms, false, &mut remarks, progressed)
             }
             opened => opened,
         }
         .map_err(|error| refused(&error))?;
         let files = Files::of(&settings.path).map_err(|error| refused(&error.into()))?;
         let sweep = Sweep::new(&connection, &settings, &image).map_err(|error| refused(&error))?;
+        let id_key = row::find_id_key(&connection).map_err(|error| refused(&error))?;
         let monotonic = image.clock.moment_at(now_unix_ms);
         let clock = Clock(Now { monotonic, unix_ms: now_unix_ms });
         let committer = Self {
@@ -134,6 +144,7 @@ impl Committer {
             refusals: 0,
             is_closing: false,
             clock,
+            id_key,
             last: image.last,
             sweep,
             queries: Queries::default(),
@@ -146,7 +157,7 @@ impl Committer {
             faults: Faults::default(),
             settings,
         };
-        Ok(Opened { store: Store(committer), image, remarks })
+        Ok(Opened { store: Store(committer), image, id_key, remarks })
     }
 
     pub(super) fn run(&mut self, jobs: &Receiver<Job>, report: Reporter<'_>) {
@@ -284,8 +295,7 @@ impl Committer {
             return Ok(());
         }
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        let (bytes, now) = (group.bytes, self.clock.0.monotonic);
-        let space = match self.sweep.free_space(connection, &self.settings, bytes, now) {
+        let space = match self.sweep.free_space(connection, &self.settings, group.bytes) {
             Ok(true) => Ok(()),
             Ok(false) => Err(format!(
                 "the store {} is full of messages that wait for their recipients: connect these, or \
@@ -315,8 +325,8 @@ impl Committer {
         if group.notice_bytes == 0 {
             return Ok(());
         }
-        let (bytes, now) = (group.bytes + group.notice_bytes, self.clock.0.monotonic);
-        match self.sweep.free_space_for_notices(connection, &self.settings, bytes, now) {
+        let bytes = group.bytes + group.notice_bytes;
+        match self.sweep.free_space_for_notices(connection, &self.settings, bytes) {
             Ok(true) => {}
             Ok(false) => group.changes.retain(|change| !matches!(change, Change::Notice(_))),
             Err(error) => return Err(self.fail(&error, report)),
@@ -353,7 +363,7 @@ impl Committer {
         let connection =
             self.connection.as_mut().expect("the connection is open while nothing fails");
         let transaction = connection.transaction()?;
-        let mut writer = Writer::new(&transaction, self.last)?;
+        let mut writer = Writer::new(&transaction, self.last, self.clock)?;
         if with_pending {
             writer.probe()?;
             // Undone in reverse order, since two of the SENDs may have the same message.
@@ -371,7 +381,7 @@ impl Committer {
             }
             writer.apply(change)?;
         }
-        let written = writer.finish(self.clock)?;
+        let written = writer.finish()?;
         self.faults.fail_if_due(FaultPoint::Commit)?;
         transaction.commit()?;
         self.faults.fail_if_due(FaultPoint::Committed)?;
@@ -445,6 +455,7 @@ fn open_file(
     now_unix_ms: u64,
     was_there: bool,
     remarks: &mut Vec<String>,
+    progressed: Progressed<'_>,
 ) -> Result<(Connection, Image), StoreError> {
     let path = &settings.path;
     if let Some(aside) = save::adopt(path, None, now_unix_ms)? {
@@ -452,21 +463,24 @@ fn open_file(
         remarks
             .push(format!("{path} was replaced while it was open; what was found is now {aside}"));
     }
+    let mut kept = takeover::finish(path)?;
     let mut connection = file::connect(settings)?;
-    match schema::prepare(&mut connection, path, &schema::CURRENT)? {
-        Prepared::New if was_there => {
-            remarks.push(format!(
-                "{} was empty, perhaps because the first start was cut short; it is begun anew",
-                path.display()
-            ));
-        }
+    let found = file::schema_version(&connection)?;
+    if (1..schema::FIRST).contains(&found) {
+        kept = Some(takeover::take_over(connection, path, found, progressed)?);
+        connection = file::connect(settings)?;
+    }
+    let path = path.display();
+    match schema::prepare(&mut connection, &settings.path, &schema::CURRENT)? {
+        Prepared::New if was_there => remarks.push(format!(
+            "{path} was empty, perhaps because the first start was cut short; it is begun anew"
+        )),
         Prepared::New | Prepared::Current => {}
-        Prepared::Migrated(copy) => {
-            let path = path.display();
-            remarks.push(format!(
-                "{path} was of an older version; it is copied to {copy} and migrated"
-            ));
-        }
+        Prepared::Migrated(copy) => kept = Some(copy),
+    }
+    if let Some(kept) = kept {
+        let kept = kept.display();
+        remarks.push(format!("{path} was of an older version, which is kept as {kept}"));
     }
     let Restored { image, remarks: found } =
         image::restore(&mut connection, settings.dead_letters_max, now_unix_ms)?;
@@ -479,6 +493,13 @@ mod inspect {
     use super::*;
 
     impl Committer {
+        /// Changes the key of the ids.
+        pub(crate) fn use_id_key(&mut self, key: IdKey) {
+            self.id_key = key;
+            let connection = self.connection.as_ref().unwrap();
+            connection.execute("UPDATE meta SET id_key = ?", [key.to_bytes()]).unwrap();
+        }
+
         pub(crate) fn set_wall_clock(&mut self, unix_ms: u64) {
             self.clock.0.unix_ms = unix_ms;
         }

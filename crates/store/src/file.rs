@@ -1,4 +1,4 @@
-//! The database file: opened exclusively, copied before a migration, set aside when it is damaged.
+//! The database file: opened exclusively, copied, set aside when it is damaged.
 
 use super::{error::StoreError, job::Settings};
 use platform::{
@@ -124,6 +124,19 @@ pub(super) fn connect_reader(path: &Path) -> Result<Option<Connection>, StoreErr
     Ok(Some(connection))
 }
 
+/// Creates a private file that is worth nothing until it is complete: a crash may leave any part.
+pub(super) fn create_draft(path: &Path) -> Result<Connection, StoreError> {
+    drop(create_private_file(path)?);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.execute_batch(&format!(
+        "PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = {PAGE_BYTES};
+         PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -{CACHE_KIB};
+         {CAUTION}"
+    ))?;
+    Ok(connection)
+}
+
 /// Opens an existing file for reading. Neither the file nor its log changes.
 pub(super) fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     let has_log = log_of(path).exists();
@@ -194,17 +207,6 @@ pub(super) fn close(connection: Connection) -> Result<(), StoreError> {
     connection.close().map_err(|(_, error)| error.into())
 }
 
-/// Copies the database into a file beside it. Returns the copy's path.
-pub(super) fn copy_before(
-    connection: &Connection,
-    path: &Path,
-    version: u32,
-) -> Result<String, StoreError> {
-    let to = unused_name(path, &format!(".before-v{version}"));
-    copy(connection, &to)?;
-    Ok(to.display().to_string())
-}
-
 /// Copies the database into a new private file. A copy that fails leaves no file.
 pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), StoreError> {
     let name = to.to_str().ok_or_else(|| {
@@ -223,14 +225,19 @@ pub(super) fn copy(connection: &Connection, to: &Path) -> Result<(), StoreError>
 /// if neither is there.
 pub(super) fn set_aside(path: &Path, why: &str, unix_ms: u64) -> io::Result<Option<PathBuf>> {
     let aside = unused_name(path, &format!("{why}-{}", stamp(unix_ms)));
+    Ok(rename_all(path, &aside)?.then_some(aside))
+}
+
+/// Renames the file and its log. Returns false if neither is there.
+pub(super) fn rename_all(path: &Path, to: &Path) -> io::Result<bool> {
     let mut renamed = false;
     for part in ["", LOG, "-shm"] {
-        match fs::rename(with_suffix(path, part), with_suffix(&aside, part)) {
+        match fs::rename(with_suffix(path, part), with_suffix(to, part)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             outcome => renamed |= outcome.is_ok(),
         }
     }
-    Ok(renamed.then_some(aside))
+    Ok(renamed)
 }
 
 /// The first name with that suffix that is not in use.

@@ -2,17 +2,16 @@
 
 use super::{
     error::StoreError,
-    index,
     row::{self, NUMBER_MAX, Stored, signed},
 };
 use protocol::{
     code::NackCode,
     record::{
-        AgentRecord, DeadLetterRecord, DedupRecord, Ending, Image, MessageRecord, NoticeRecord,
-        QuestionRecord, SessionRecord, StreamRecord,
+        AgentRecord, DeadLetterRecord, DedupRecord, DeliveryRecord, Ending, Image, MessageRecord,
+        NoticeRecord, QuestionRecord, SessionRecord, StreamRecord,
     },
 };
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -31,37 +30,109 @@ pub(super) fn restore(
     dead_letters_max: usize,
     now_unix_ms: u64,
 ) -> Result<Restored, StoreError> {
-    let (mut image, damaged) = read(connection)?;
+    let Content { mut image, damaged, miscounted } = read(connection)?;
+    let found = image.deliveries.len() + damaged.len();
+    let recounted = miscounted.map(|expected| recount(connection, expected, found)).transpose()?;
     let lost_messages = end_damaged(connection, &mut image, damaged, now_unix_ms)?;
     let (notices, lost_notices) = restore_notices(connection)?;
     image.notices = notices;
     image.dead_letters = dead_letters(connection, dead_letters_max)?;
-    Ok(Restored { image, remarks: [lost_messages, lost_notices].into_iter().flatten().collect() })
+    let remarks = [recounted, lost_messages, lost_notices].into_iter().flatten().collect();
+    Ok(Restored { image, remarks })
 }
 
-/// Reads all records except notices and dead letters, and the numbers of open deliveries that are
-/// damaged. Repairs nothing.
-pub(super) fn read(connection: &Connection) -> Result<(Image, Vec<u64>), StoreError> {
+/// What a file contains.
+pub(super) struct Content {
+    /// All records but notices and dead letters.
+    pub(super) image: Image,
+    /// The numbers of open deliveries that are damaged.
+    damaged: Vec<u64>,
+    /// The number of open deliveries by the file's count, if their index does not have as many.
+    miscounted: Option<u64>,
+}
+
+/// Reads what a file contains. Repairs nothing.
+pub(super) fn read(connection: &Connection) -> Result<Content, StoreError> {
     let (clock, last) = row::find_meta(connection)?;
     let mut image = Image { clock, last, ..Image::default() };
     image.agents = table(connection, |agent: &AgentRecord| agent.number)?;
     image.sessions = table(connection, |session: &SessionRecord| session.agent)?;
     image.streams = table(connection, |stream: &StreamRecord| stream.number)?;
     image.dedup = table(connection, |entry: &DedupRecord| entry.message)?;
-    let open = format!("SELECT {} FROM delivery WHERE ending = 0", row::DELIVERY);
-    let mut damaged = Vec::new();
+    let count = row::read_single(connection, "SELECT open FROM meta", |row| row::number(row, 0))?;
+    let (open, miscounted) = match open_deliveries(connection, "INDEXED BY delivery_open") {
+        Ok(open) if open.is_in_order && open.count == count => (open, None),
+        Err(error) if !error.is_damage() => return Err(error),
+        // The index may be damaged. The table has its own words.
+        _ => (open_deliveries(connection, "NOT INDEXED")?, Some(count)),
+    };
+    image.messages = messages(connection, &open.deliveries)?;
+    let damaged;
+    (image.deliveries, damaged) = open.check(&image.messages);
+    image.questions = questions(connection)?;
+    Ok(Content { image, damaged, miscounted })
+}
+
+/// Open deliveries that were read.
+#[derive(Default)]
+struct OpenDeliveries {
+    /// Deliveries, with their checksums.
+    deliveries: BTreeMap<u64, (DeliveryRecord, i64)>,
+    count: u64,
+    /// Whether each row was open, and had a higher number than the one before.
+    is_in_order: bool,
+}
+
+impl OpenDeliveries {
+    /// Tells damaged deliveries from the others by the checksums of whole messages. Those whose
+    /// message is not whole count as others.
+    fn check(
+        self,
+        messages: &BTreeMap<u64, MessageRecord>,
+    ) -> (BTreeMap<u64, DeliveryRecord>, Vec<u64>) {
+        let mut damaged = Vec::new();
+        let mut last = None;
+        let whole = self.deliveries.into_iter().filter_map(|(number, (delivery, checksum))| {
+            let of_message = match last {
+                Some((message, of_message)) if message == delivery.message => of_message,
+                _ => messages.get(&delivery.message).map(row::message_checksum),
+            };
+            last = Some((delivery.message, of_message));
+            let is_whole = of_message.is_none_or(|_| {
+                checksum == i64::from(row::delivery_checksum(&delivery, of_message))
+            });
+            if !is_whole {
+                damaged.push(number);
+            }
+            is_whole.then_some((number, delivery))
+        });
+        (whole.collect(), damaged)
+    }
+}
+
+fn open_deliveries(connection: &Connection, by: &str) -> Result<OpenDeliveries, StoreError> {
+    let columns = row::DELIVERY;
+    let sql = format!("SELECT {columns} FROM delivery {by} WHERE ending = 0 ORDER BY number");
+    let mut open = OpenDeliveries { is_in_order: true, ..OpenDeliveries::default() };
+    let mut last = None;
     let read = |row: &Row<'_>| {
         let delivery = row::read_delivery(row)?;
-        let is_whole = row::is_whole(row, &delivery)?;
-        if !is_whole {
-            damaged.push(delivery.number);
-        }
-        Ok(is_whole.then_some(delivery))
+        open.count += 1;
+        open.is_in_order &= last < Some(delivery.number) && row::read_ending(row)?.is_none();
+        last = Some(delivery.number);
+        Ok(Some((delivery, row::integer(row, row::CHECKSUM)?)))
     };
-    image.deliveries = by_number(connection, &open, read, |it| it.number)?;
-    image.messages = messages(connection, &image)?;
-    image.questions = questions(connection)?;
-    Ok((image, damaged))
+    open.deliveries = by_number(connection, &sql, read, |(delivery, _)| delivery.number)?;
+    Ok(open)
+}
+
+/// Writes the index and the count of open deliveries again.
+fn recount(connection: &mut Connection, expected: u64, found: usize) -> Result<String, StoreError> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch("REINDEX delivery_open")?;
+    transaction.execute("UPDATE meta SET open = ?", [signed(found as u64)])?;
+    transaction.commit()?;
+    Ok(format!("the index of open deliveries was damaged: {found} are there, {expected} were"))
 }
 
 /// All rows of a record's table, by number.
@@ -96,9 +167,9 @@ fn by_number<T>(
 /// The messages of open deliveries, without damaged ones.
 fn messages(
     connection: &Connection,
-    image: &Image,
+    open: &BTreeMap<u64, (DeliveryRecord, i64)>,
 ) -> Result<BTreeMap<u64, MessageRecord>, StoreError> {
-    let mut wanted: Vec<u64> = image.deliveries.values().map(|it| it.message).collect();
+    let mut wanted: Vec<u64> = open.values().map(|(delivery, _)| delivery.message).collect();
     wanted.sort_unstable();
     wanted.dedup();
     let mut messages = Vec::with_capacity(wanted.len());
@@ -135,43 +206,26 @@ fn end_damaged(
     };
     let transaction = connection.transaction()?;
     for number in damaged.iter().chain(&without) {
-        let values = row::ending_values(*number, &ending, unix_ms);
-        transaction.execute(&row::end_delivery("delivery"), values)?;
+        let (number, kind, at, code, why) = row::ending_values(*number, &ending, unix_ms);
+        transaction.execute(row::END_AGAIN, params![number, kind, at, code, why])?;
     }
     for number in &damaged {
         let detach = "UPDATE delivery SET message = 0 WHERE number = ?";
         transaction.execute(detach, [signed(*number)])?;
     }
-    if !damaged.is_empty() {
-        transaction.execute_batch(COUNT_AGAIN)?;
-    }
-    transaction.execute_batch(UNLIST)?;
-    for number in damaged.iter().chain(&without) {
-        index::list_if_late(&transaction, *number)?;
-    }
+    transaction.execute_batch(COUNT_AGAIN)?;
     transaction.commit()?;
     Ok(Some(format!("{count} deliveries with damaged messages are dead letters now")))
 }
 
-/// Counts again which messages the rows refer to.
+/// Counts again what damaged rows have changed, and deletes messages without a delivery.
 const COUNT_AGAIN: &str = "
-    CREATE TEMP TABLE counted (message INTEGER PRIMARY KEY, hot INTEGER, cold INTEGER);
-    INSERT INTO counted SELECT message, sum(hot), sum(cold) FROM (
-        SELECT message, 1 AS hot, 0 AS cold FROM delivery
-        UNION ALL SELECT message, 0, 1 FROM history) GROUP BY message;
-    UPDATE message SET hot = counted.hot, cold = counted.cold FROM counted
-        WHERE counted.message = number;
-    DELETE FROM words WHERE rowid IN
-        (SELECT number FROM message WHERE number NOT IN (SELECT message FROM counted));
-    DELETE FROM message WHERE number NOT IN (SELECT message FROM counted);
-    DROP TABLE counted;
-";
-
-/// Deletes ids that a delivery and its message do not have from the index of ids.
-const UNLIST: &str = "
-    DELETE FROM lookup WHERE NOT EXISTS (
-        SELECT 1 FROM delivery LEFT JOIN message ON message.number = delivery.message
-        WHERE delivery.number = lookup.delivery AND key IN (id, CAST(send_id AS BLOB)));
+    UPDATE meta SET open = (SELECT count(*) FROM delivery WHERE ending = 0);
+    DELETE FROM words WHERE rowid IN (
+        SELECT number FROM message
+        WHERE NOT EXISTS (SELECT 1 FROM delivery WHERE delivery.message = message.number));
+    DELETE FROM message
+        WHERE NOT EXISTS (SELECT 1 FROM delivery WHERE delivery.message = message.number);
 ";
 
 /// Reads the notices for senders that were away, and deletes damaged ones.
@@ -216,11 +270,7 @@ fn dead_letters(
 ) -> Result<BTreeMap<u64, DeadLetterRecord>, StoreError> {
     let limit = i64::try_from(dead_letters_max).unwrap_or(i64::MAX);
     let sql = format!(
-        "SELECT {0} FROM (
-             SELECT {0} FROM delivery WHERE ending = 2
-             UNION ALL
-             SELECT {0} FROM history WHERE ending = 2
-         ) ORDER BY number DESC LIMIT ?",
+        "SELECT {} FROM delivery WHERE ending = 2 ORDER BY number DESC LIMIT ?",
         row::DEAD_LETTER
     );
     let mut statement = connection.prepare(&sql)?;

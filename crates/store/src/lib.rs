@@ -2,8 +2,8 @@
 //!
 //! The daemon hands over changes in order. The store's thread takes all that are queued, writes
 //! them in one transaction and reports how many are persisted, so that one sync to the disk serves
-//! many messages. The send path only appends. While the store is idle, ended deliveries move to the
-//! history, which has an index of words.
+//! many messages. A delivery stays where its SEND has put it, open and ended, until it is deleted.
+//! While the store is idle, old deliveries are deleted; words are indexed once somebody has searched.
 //!
 //! A disk can be full, fail, or return impossible content. While it is full or failing, messages
 //! are refused, and every other change is kept in memory until the disk works again. The file is
@@ -20,6 +20,7 @@ mod commit;
 mod error;
 mod fault;
 mod file;
+mod holder;
 mod image;
 mod index;
 mod job;
@@ -30,16 +31,18 @@ mod row;
 mod save;
 mod schema;
 mod sweep;
+mod takeover;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use error::OpenError;
 pub use job::{Cancel, Claim, Job, Report, Settings};
+pub use takeover::Progress;
 
 use crossbeam_channel::Receiver;
 use error::StoreError;
-use protocol::record::Image;
+use protocol::{delivery_id::IdKey, record::Image};
 use std::path::Path;
 
 /// A store that is open.
@@ -53,6 +56,8 @@ pub struct Opened {
     pub store: Store,
     /// The state that the daemon starts with.
     pub image: Image,
+    /// The key of the ids of new deliveries.
+    pub id_key: IdKey,
     /// Warnings for the owner, in sentences.
     pub remarks: Vec<String>,
 }
@@ -82,7 +87,7 @@ fn check(path: &Path) -> Result<(), StoreError> {
     if verdict != "ok" {
         return Err(StoreError::Damaged(verdict));
     }
-    // An empty or older file is migrated before its content is read, so nothing is checked here.
+    // The content of an older file is read when it is taken over.
     if found == known {
         schema::check(&connection, &schema::CURRENT)?;
         drop(image::read(&connection)?);
@@ -91,12 +96,18 @@ fn check(path: &Path) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Opens the database, or creates it. A damaged file is set aside, an older one is migrated.
+    /// Opens the database, or creates it. A damaged file is set aside. The content of an older one
+    /// is taken over, which takes some seconds for a million messages and is reported as it
+    /// progresses.
     ///
     /// # Errors
     /// If the file cannot be opened, or is newer than this program.
-    pub fn open(settings: Settings, now_unix_ms: u64) -> Result<Opened, OpenError> {
-        commit::Committer::open(settings, now_unix_ms)
+    pub fn open(
+        settings: Settings,
+        now_unix_ms: u64,
+        progressed: &mut dyn FnMut(Progress),
+    ) -> Result<Opened, OpenError> {
+        commit::Committer::open(settings, now_unix_ms, progressed)
     }
 
     /// Does jobs on this thread until the channel is disconnected, then closes the database.

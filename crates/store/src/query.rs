@@ -1,18 +1,17 @@
-//! Queries of open and ended deliveries. Lists go through deliveries that are not in the history
-//! yet; the others, and all ids, are found by indices.
+//! Queries of open and ended deliveries, which are found by indices, or by their ids.
 
 use super::{
     error::StoreError,
-    index::name_key,
     row::{self, number, signed},
 };
 use protocol::{
     code::NackCode,
-    deliver::{Proof, Shared},
+    deliver::Proof,
+    delivery_id::IdKey,
     name::Name,
     record::{DeliveryRow, Ending, Filter, MessageRecord, QueryResult},
 };
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Statement, params};
 use std::ops::RangeInclusive;
 use uuid::Uuid;
 
@@ -69,20 +68,23 @@ impl Found {
 /// The digits of the beginning of an id.
 const PREFIX_DIGITS: RangeInclusive<usize> = 4..=31;
 
-/// Finds the deliveries with this id, or else those of the SENDs with this id, or else those whose
-/// id, or whose SEND's id, begins with it. Of the ones by a SEND's id or a beginning, only those
-/// that the viewer has sent or gets, if there is one.
+/// The latest messages among which the ids of SENDs are looked for: no index has these.
+const SEND_IDS: u64 = 65_536;
+
+/// Finds the deliveries with this id, or else those of the latest SENDs with this id, or else those
+/// whose id, or whose SEND's id, begins with it. Of the ones by a SEND's id or a beginning, only
+/// those that the viewer has sent or gets, if there is one.
 pub(super) fn by_id(
     connection: &Connection,
     id: &str,
     viewer: Option<u64>,
 ) -> Result<QueryResult, StoreError> {
     let mut numbers = match Uuid::parse_str(id) {
-        Ok(id) => of_deliver(connection, id)?,
+        Ok(id) => Ids::read(connection)?.between(connection, id, id, None)?,
         Err(_) => Vec::new(),
     };
     if numbers.is_empty() {
-        numbers = of_send(connection, id, viewer)?;
+        numbers = of_sends(connection, [id, id], viewer)?;
     }
     if numbers.is_empty() {
         numbers = of_prefix(connection, id, viewer)?;
@@ -92,82 +94,82 @@ pub(super) fn by_id(
     Ok(found.result)
 }
 
-/// The highest number of a delivery.
-pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
-    let sql = "SELECT max(coalesce((SELECT max(number) FROM delivery), 0),
-                          coalesce((SELECT max(number) FROM history), 0))";
-    row::read_single(connection, sql, |row| number(row, 0))
+/// How deliveries are found by their ids.
+struct Ids {
+    key: IdKey,
+    /// The highest number of a delivery.
+    last: u64,
+    /// The highest number of a delivery whose id does not begin with digits for the number. These
+    /// have an index.
+    old: u64,
 }
 
-/// Whether at most `max` messages have these words.
-pub(super) fn is_rare(
+impl Ids {
+    fn read(connection: &Connection) -> Result<Self, StoreError> {
+        let old = row::read_single(connection, "SELECT old_ids FROM meta", |row| number(row, 0))?;
+        Ok(Self { key: row::find_id_key(connection)?, last: last(connection)?, old })
+    }
+
+    /// Finds deliveries whose ids are in a range in which all have the same first digits, or half
+    /// of them, at least.
+    fn between(
+        &self,
+        connection: &Connection,
+        first: Uuid,
+        last: Uuid,
+        viewer: Option<u64>,
+    ) -> Result<Vec<u64>, StoreError> {
+        let digits = |id: Uuid| id.as_fields().0;
+        let mut found = Vec::new();
+        let mut statement = connection.prepare_cached(&of_deliver("number = ?4"))?;
+        for digits in digits(first)..=digits(last) {
+            let lowest = u64::from(self.key.number(digits));
+            for number in (lowest..=self.last).step_by(1 << 32) {
+                let own = viewer.map(signed);
+                let values = params![first.as_bytes(), last.as_bytes(), own, signed(number)];
+                found.extend(read_numbers(&mut statement, values)?);
+            }
+        }
+        if self.old > 0 {
+            let sql = of_deliver(&old_ids(self.old));
+            let values = params![first.as_bytes(), last.as_bytes(), viewer.map(signed)];
+            found.extend(numbers(connection, &(sql + " LIMIT 4097"), values)?);
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+}
+
+/// The condition of the index of ids of another form, which must read as in that index.
+pub(super) fn old_ids(last: u64) -> String {
+    format!("number <= {last}")
+}
+
+/// The statement that finds the deliveries with ids from ?1 to ?2 that ?3 has sent or gets.
+pub(super) fn of_deliver(which: &str) -> String {
+    format!(
+        "SELECT number FROM delivery WHERE {which} AND id BETWEEN ?1 AND ?2 AND (?3 IS NULL
+         OR recipient = ?3 OR (SELECT sender FROM message AS its WHERE its.number = message) = ?3)"
+    )
+}
+
+/// The statement that finds the deliveries of the latest SENDs with ids from ?1 to ?2 that ?3 has
+/// sent or gets.
+pub(super) const OF_SENDS: &str = "
+    SELECT delivery.number FROM message CROSS JOIN delivery ON delivery.message = message.number
+    WHERE message.number > (SELECT max(message) FROM meta) - ?4 AND send_id BETWEEN ?1 AND ?2
+        AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
+    ORDER BY message.number DESC LIMIT ?5";
+
+fn of_sends(
     connection: &Connection,
-    phrases: &str,
-    max: u32,
-) -> Result<bool, StoreError> {
-    let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
-    let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement.query_row(params![phrases, max + 1], |row| row.get::<_, u32>(0))? <= max)
+    [first, last]: [&str; 2],
+    viewer: Option<u64>,
+) -> Result<Vec<u64>, StoreError> {
+    let (among, limit) = (signed(SEND_IDS), SAME_ID_MAX as u32 + 1);
+    numbers(connection, OF_SENDS, params![first, last, viewer.map(signed), among, limit])
 }
-
-/// The statement that finds a delivery by its id. The index of ids has the deliveries up to number
-/// `listed`, and may have others with the same key.
-pub(super) const OF_DELIVER: &str = "
-    SELECT number FROM history WHERE id = ?1
-    UNION ALL
-    SELECT number FROM lookup CROSS JOIN delivery ON number = lookup.delivery
-    WHERE key = ?1 AND id = ?1
-    UNION ALL
-    SELECT number FROM delivery
-    WHERE number > (SELECT listed FROM meta WHERE one = 1) AND id = ?1";
-
-/// The statement that finds the deliveries of the SENDs with an id.
-pub(super) const OF_SEND: &str = "
-    SELECT history.number FROM history CROSS JOIN message ON message.number = history.message
-    WHERE history.send_id = ?1 AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
-    UNION ALL
-    SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
-    CROSS JOIN message ON message.number = delivery.message
-    WHERE key = CAST(?1 AS BLOB) AND send_id = ?1
-        AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
-    UNION ALL
-    SELECT delivery.number FROM delivery CROSS JOIN message ON message.number = delivery.message
-    WHERE delivery.number > (SELECT listed FROM meta WHERE one = 1) AND send_id = ?1
-        AND (?3 IS NULL OR recipient = ?3 OR sender = ?3)
-    ORDER BY 1 DESC LIMIT ?2";
-
-fn of_deliver(connection: &Connection, id: Uuid) -> Result<Vec<u64>, StoreError> {
-    numbers(connection, OF_DELIVER, params![id.as_bytes()])
-}
-
-fn of_send(connection: &Connection, id: &str, viewer: Option<u64>) -> Result<Vec<u64>, StoreError> {
-    numbers(connection, OF_SEND, params![id, SAME_ID_MAX as u32 + 1, viewer.map(signed)])
-}
-
-/// The statement that finds the deliveries whose ids are from ?1 to ?2, or whose SENDs' ids are
-/// from ?3 to ?4.
-pub(super) const OF_PREFIX: &str = "
-    SELECT history.number FROM history CROSS JOIN message ON message.number = history.message
-    WHERE id BETWEEN ?1 AND ?2 AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
-    UNION
-    SELECT history.number FROM history CROSS JOIN message ON message.number = history.message
-    WHERE history.send_id BETWEEN ?3 AND ?4 AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
-    UNION
-    SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
-    CROSS JOIN message ON message.number = delivery.message
-    WHERE key BETWEEN ?1 AND ?2 AND id BETWEEN ?1 AND ?2
-        AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
-    UNION
-    SELECT delivery.number FROM lookup CROSS JOIN delivery ON delivery.number = lookup.delivery
-    CROSS JOIN message ON message.number = delivery.message
-    WHERE key BETWEEN CAST(?3 AS BLOB) AND CAST(?4 AS BLOB) AND send_id BETWEEN ?3 AND ?4
-        AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
-    UNION
-    SELECT delivery.number FROM delivery CROSS JOIN message ON message.number = delivery.message
-    WHERE delivery.number > (SELECT listed FROM meta WHERE one = 1)
-        AND (id BETWEEN ?1 AND ?2 OR send_id BETWEEN ?3 AND ?4)
-        AND (?6 IS NULL OR recipient = ?6 OR sender = ?6)
-    ORDER BY 1 DESC LIMIT ?5";
 
 /// Returns nothing for a text that is no beginning of an id.
 fn of_prefix(
@@ -184,12 +186,29 @@ fn of_prefix(
         let filled = digits.clone() + &digit.repeat(32 - digits.len());
         Uuid::parse_str(&filled).unwrap_or_default()
     };
-    let (first, last) = (filled("0"), filled("f"));
-    let last_send = format!("{id}{}", char::MAX);
-    let limit = SAME_ID_MAX as u32 + 1;
-    let viewer = viewer.map(signed);
-    let values = params![first.as_bytes(), last.as_bytes(), id, last_send, limit, viewer];
-    numbers(connection, OF_PREFIX, values)
+    let ids = Ids::read(connection)?;
+    let mut found = ids.between(connection, filled("0"), filled("f"), viewer)?;
+    found.extend(of_sends(connection, [id, &format!("{id}{}", char::MAX)], viewer)?);
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// The highest number of a delivery.
+pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
+    let sql = "SELECT coalesce(max(number), 0) FROM delivery";
+    row::read_single(connection, sql, |row| number(row, 0))
+}
+
+/// Whether at most `max` messages have these words.
+pub(super) fn is_rare(
+    connection: &Connection,
+    phrases: &str,
+    max: u32,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
+    let mut statement = connection.prepare_cached(sql)?;
+    Ok(statement.query_row(params![phrases, max + 1], |row| row.get::<_, u32>(0))? <= max)
 }
 
 /// A part of a list: the deliveries with numbers from `from` to before `before`.
@@ -207,52 +226,10 @@ impl Window<'_> {
         connection: &Connection,
         limit: usize,
     ) -> Result<Vec<u64>, StoreError> {
-        let mut numbers = self.outside_history(connection, limit)?;
-        numbers.extend(self.in_history(connection, limit)?);
-        Ok(numbers)
-    }
-
-    /// Finds deliveries that are not in the history yet. Their messages are read, since the sender
-    /// and the topic of these deliveries are stored nowhere else.
-    fn outside_history(
-        &self,
-        connection: &Connection,
-        limit: usize,
-    ) -> Result<Vec<u64>, StoreError> {
         let filter = self.filter;
-        let sql = format!(
-            "SELECT delivery.number, name, shared FROM delivery
-             CROSS JOIN message ON message.number = delivery.message
-             WHERE delivery.number >= ?4 AND delivery.number < ?5{}
-             ORDER BY delivery.number DESC",
-            conditions(filter, 6)
-        );
+        let name = |name: &Option<Name>| name.as_ref().map(|name| name.as_str().to_owned());
         let [from, before] = self.bounds();
-        let [first, last] = self.messages(connection, "delivery")?;
-        let mut statement = connection.prepare_cached(&sql)?;
-        let words = filter.search.as_deref().map(phrases);
-        let viewer = filter.viewer.map(signed);
-        let values = params![words, first, last, from, before, viewer];
-        let mut rows = match filter.viewer {
-            Some(_) => statement.query(values)?,
-            None => statement.query(&values[..5])?,
-        };
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()?
-            && found.len() < limit
-        {
-            if is_wanted(filter, row::text(row, 1)?, row::blob(row, 2)?) {
-                found.push(number(row, 0)?);
-            }
-        }
-        Ok(found)
-    }
-
-    fn in_history(&self, connection: &Connection, limit: usize) -> Result<Vec<u64>, StoreError> {
-        let filter = self.filter;
-        let name = |name: &Option<Name>| name.as_ref().map(|name| name_key(name.as_str()));
-        let [from, before] = self.bounds();
-        let [first, last] = self.messages(connection, "history")?;
+        let [first, last] = self.messages(connection)?;
         let values = params![
             filter.search.as_deref().map(phrases),
             first,
@@ -266,7 +243,7 @@ impl Window<'_> {
             filter.viewer.map(signed)
         ];
         let count = values.len() - usize::from(filter.viewer.is_none());
-        numbers(connection, &select_history(filter), &values[..count])
+        numbers(connection, &select(filter), &values[..count])
     }
 
     fn bounds(&self) -> [i64; 2] {
@@ -275,70 +252,53 @@ impl Window<'_> {
 
     /// The first and the last message of the window's deliveries, between which to search for
     /// words.
-    fn messages(&self, connection: &Connection, table: &str) -> Result<[i64; 2], StoreError> {
+    fn messages(&self, connection: &Connection) -> Result<[i64; 2], StoreError> {
         if self.filter.search.is_none() || self.from == 0 {
             return Ok([0, i64::MAX]);
         }
-        let sql = format!(
-            "SELECT coalesce(min(message), 0), coalesce(max(message), 0) FROM {table}
-             WHERE number >= ? AND number < ?"
-        );
-        let mut statement = connection.prepare_cached(&sql)?;
+        let sql = "SELECT coalesce(min(message), 0), coalesce(max(message), 0) FROM delivery
+            WHERE number >= ? AND number < ?";
+        let mut statement = connection.prepare_cached(sql)?;
         Ok(statement.query_row(self.bounds(), |row| Ok([row.get(0)?, row.get(1)?]))?)
     }
 }
 
-/// The statement that finds deliveries in the history.
-fn select_history(filter: &Filter) -> String {
+/// The statement that finds the deliveries of a list.
+pub(super) fn select(filter: &Filter) -> String {
     let sides: &[&str] = match (&filter.of, &filter.with) {
         (None, None) => &["1"],
-        (Some(_), Some(_)) => {
-            &["sender_key = ?7 AND recipient_key = ?8", "sender_key = ?8 AND recipient_key = ?7"]
-        }
-        _ => &["sender_key = coalesce(?7, ?8)", "recipient_key = coalesce(?7, ?8)"],
+        (Some(_), Some(_)) => &["sender_name = ?7 AND name = ?8", "sender_name = ?8 AND name = ?7"],
+        _ => &["sender_name = coalesce(?7, ?8)", "name = coalesce(?7, ?8)"],
     };
-    let mut rest = conditions(filter, 10);
-    if filter.topic.is_some() {
-        rest.push_str(" AND topic = ?6");
-    }
-    // The words' messages are few beside the deliveries of a window.
-    let index = if filter.search.is_some() { "INDEXED BY history_message" } else { "" };
+    // The words' messages are few, compared with the deliveries of a window.
+    let index = if filter.search.is_some() { "INDEXED BY delivery_message" } else { "" };
+    let rest = conditions(filter);
     // Sender and recipient have an index each, so each condition is a query of its own.
     let selects = sides.iter().map(|side| {
         format!(
-            "SELECT * FROM (SELECT number FROM history {index}
+            "SELECT * FROM (SELECT number FROM delivery {index}
              WHERE {side} AND number >= ?4 AND number < ?5{rest} ORDER BY number DESC LIMIT ?9)"
         )
     });
     selects.collect::<Vec<_>>().join(" UNION ") + " ORDER BY 1 DESC LIMIT ?9"
 }
 
-fn is_wanted(filter: &Filter, to: &str, shared: &[u8]) -> bool {
-    if filter.of.is_none() && filter.with.is_none() && filter.topic.is_none() {
-        return true;
-    }
-    let Some(shared) = Shared::read(shared) else { return false };
-    let between = |one: &Option<Name>, other: &Option<Name>| {
-        one.as_ref().is_none_or(|name| name.matches(&shared.from))
-            && other.as_ref().is_none_or(|name| name.matches(to))
-    };
-    (between(&filter.of, &filter.with) || between(&filter.with, &filter.of))
-        && (filter.topic.is_none() || filter.topic.as_deref() == shared.topic.as_deref())
-}
-
-/// The conditions shared by open and ended deliveries. `viewer` is the number of the parameter with
-/// the agent that asks.
-fn conditions(filter: &Filter, viewer: u8) -> String {
-    let own = format!(
-        " AND (recipient = ?{viewer}
-            OR (SELECT sender FROM message AS its WHERE its.number = message) = ?{viewer})"
-    );
-    let own = if filter.viewer.is_some() { &*own } else { "" };
-    let dead = if filter.dead { " AND ending = 2" } else { "" };
-    let found = " AND message IN
-        (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3)";
-    let search = if filter.search.is_some() { found } else { "" };
-    [dead, search, own].concat()
+fn conditions(filter: &Filter) -> String {
+    let conditions = [
+        (filter.dead, " AND ending = 2"),
+        (filter.topic.is_some(), " AND topic = ?6"),
+        (
+            filter.search.is_some(),
+            " AND message IN
+             (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3)",
+        ),
+        (
+            filter.viewer.is_some(),
+            " AND (recipient = ?10
+             OR (SELECT sender FROM message AS its WHERE its.number = message) = ?10)",
+        ),
+    ];
+    conditions.iter().filter(|(applies, _)| *applies).map(|(_, condition)| *condition).collect()
 }
 
 /// The search expression for some words. Each word is a phrase of its own, whatever characters it
@@ -356,7 +316,13 @@ fn numbers(
     sql: &str,
     values: impl rusqlite::Params,
 ) -> Result<Vec<u64>, StoreError> {
-    let mut statement = connection.prepare_cached(sql)?;
+    read_numbers(&mut *connection.prepare_cached(sql)?, values)
+}
+
+fn read_numbers(
+    statement: &mut Statement<'_>,
+    values: impl rusqlite::Params,
+) -> Result<Vec<u64>, StoreError> {
     let mut rows = statement.query(values)?;
     let mut numbers = Vec::new();
     while let Some(row) = rows.next()? {
@@ -371,20 +337,16 @@ fn read_row(
     delivery: u64,
     last: Option<&MessageRecord>,
 ) -> Result<Option<DeliveryRow>, StoreError> {
-    let sql = format!(
-        "SELECT {0} FROM delivery WHERE number = ?1
-         UNION ALL SELECT {0} FROM history WHERE number = ?1",
-        row::DELIVERY
-    );
+    let sql = format!("SELECT {} FROM delivery WHERE number = ?", row::DELIVERY);
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([signed(delivery)])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (delivery, ended) = (row::read_delivery(row)?, row::read_ending(row)?);
-    let is_whole = row::is_whole(row, &delivery)?;
     let message = match last {
         Some(last) if last.number == delivery.message => last.clone(),
         _ => message(connection, delivery.message)?,
     };
+    let is_whole = row::is_whole(row, &delivery, Some(row::message_checksum(&message)))?;
     let message = if is_whole { message } else { damaged(delivery.message) };
     Ok(Some(DeliveryRow { delivery, message, ended }))
 }

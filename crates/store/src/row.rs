@@ -6,7 +6,8 @@ use super::error::StoreError;
 use protocol::{
     Moment, Now,
     code::NackCode,
-    deliver::Proof,
+    deliver::{self, Proof},
+    delivery_id::IdKey,
     name::{NAME_BYTES_MAX, Name},
     payload::Capabilities,
     record::{
@@ -15,7 +16,7 @@ use protocol::{
     },
 };
 use rusqlite::{Connection, Params, Row};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 use uuid::Uuid;
 
 /// The limit of a stored time, in milliseconds. A higher time is damage, and sums with it could
@@ -233,34 +234,34 @@ impl Stored for QuestionRecord {
 const MESSAGE: &str =
     "number, sender, unix_ms, to_everyone, checksum, proof, session, send_id, shared";
 
-/// The statement that writes a message with the number of its deliveries. If the message is stored
-/// already, the statement adds to that number.
+/// The statement that writes a message, unless it is stored already.
 pub(super) fn insert_message() -> String {
-    format!(
-        "INSERT INTO message ({MESSAGE}, hot, cold) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)
-         ON CONFLICT DO UPDATE SET hot = hot + excluded.hot"
-    )
+    format!("INSERT OR IGNORE INTO message ({MESSAGE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
 }
 
 /// The values for [`insert_message`].
-pub(super) fn message_values(message: &MessageRecord, deliveries: usize) -> impl Params {
+pub(super) fn message_values(message: &MessageRecord, checksum: u32) -> impl Params {
     (
         signed(message.number),
         signed(message.sender),
         signed(message.unix_ms),
         message.to_everyone,
-        message_checksum(message),
+        checksum,
         message.proof.as_str(),
         &*message.session,
         &*message.send_id,
         &*message.shared,
-        signed(deliveries as u64),
     )
 }
 
 /// The statement that reads the messages between two numbers.
 pub(super) fn select_messages() -> String {
     format!("SELECT {MESSAGE} FROM message WHERE number BETWEEN ? AND ? ORDER BY number")
+}
+
+/// The statement that reads all messages.
+pub(super) fn select_all_messages() -> String {
+    format!("SELECT {MESSAGE} FROM message ORDER BY number")
 }
 
 /// Reads the message with this number. `None` if there is none, or its checksum does not match.
@@ -301,7 +302,7 @@ fn proof(text: &str) -> Option<Proof> {
 }
 
 /// A checksum over every part of a message that reaches a client.
-fn message_checksum(message: &MessageRecord) -> u32 {
+pub(super) fn message_checksum(message: &MessageRecord) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     for number in [message.number, message.sender, message.unix_ms, message.to_everyone.into()] {
         hasher.update(&number.to_le_bytes());
@@ -323,8 +324,9 @@ fn notice_checksum(notice: &NoticeRecord) -> u32 {
     hasher.finalize()
 }
 
-/// A checksum over what a delivery refers to, and what never changes in it.
-fn delivery_checksum(delivery: &DeliveryRecord) -> u32 {
+/// A checksum over what never changes in a delivery, and over its message's checksum, so that no
+/// delivery takes another message for its own. Files before version 6 leave the message out.
+pub(super) fn delivery_checksum(delivery: &DeliveryRecord, of_message: Option<u32>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     let DeliveryRecord { number, message, stream, to, seq, .. } = *delivery;
     for number in [number, message, stream, to, seq] {
@@ -332,43 +334,59 @@ fn delivery_checksum(delivery: &DeliveryRecord) -> u32 {
     }
     hasher.update(delivery.id.as_bytes());
     hasher.update(delivery.to_name.as_str().as_bytes());
-    hasher.finalize()
-}
-
-/// Computes the checksums in a file that has none.
-pub(super) fn fill_checksums(connection: &Connection) -> Result<(), StoreError> {
-    for table in ["delivery", "history"] {
-        let mut select = connection.prepare(&format!("SELECT {DELIVERY} FROM {table}"))?;
-        let mut rows = select.query([])?;
-        let mut checksums = Vec::new();
-        while let Some(row) = rows.next()? {
-            let delivery = read_delivery(row)?;
-            checksums.push((signed(delivery.number), delivery_checksum(&delivery)));
-        }
-        let update = format!("UPDATE {table} SET checksum = ?2 WHERE number = ?1");
-        let mut update = connection.prepare(&update)?;
-        for values in checksums {
-            update.execute(values)?;
-        }
+    if let Some(checksum) = of_message {
+        hasher.update(&checksum.to_le_bytes());
     }
-    Ok(())
+    hasher.finalize()
 }
 
 /// The columns of a delivery, in the order of [`read_delivery`] and [`read_ending`].
 pub(super) const DELIVERY: &str = "number, message, stream, recipient, name, seq, id, expires, \
                                    attempts, failures, ending, ended_ms, code, why, checksum";
 
+/// The place of the checksum among these columns.
+pub(super) const CHECKSUM: usize = 14;
+
 /// Values of a delivery's `ending`.
 const OPEN: i64 = 0;
 const ACKNOWLEDGED: i64 = 1;
 const DEAD: i64 = 2;
 
+/// What the row of a delivery has of its message.
+pub(super) struct OfMessage<'a> {
+    pub(super) checksum: u32,
+    pub(super) sender_name: &'a str,
+    pub(super) topic: Option<Cow<'a, str>>,
+    /// The bytes that the sender is charged with once the delivery is over.
+    pub(super) bytes: u64,
+}
+
+impl<'a> OfMessage<'a> {
+    /// Takes these from the shared part of a message to this number of recipients.
+    pub(super) fn new(checksum: u32, shared: &'a [u8], recipients: u64) -> Self {
+        let (sender_name, topic) = deliver::sender_and_topic(shared).unwrap_or_default();
+        let bytes = ROW_BYTES + shared.len() as u64 / recipients.max(1);
+        Self { checksum, sender_name, topic, bytes }
+    }
+}
+
+/// The bytes that an ended delivery is charged with, besides its share of the message.
+const ROW_BYTES: u64 = 300;
+
 /// The statement that writes an open delivery.
 pub(super) const INSERT_DELIVERY: &str = "INSERT OR REPLACE INTO delivery VALUES
-    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, NULL, NULL, ?12)";
+    (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, ?11, NULL, NULL, ?12, ?13, ?14, ?15, ?16)";
 
-/// The values for [`INSERT_DELIVERY`].
-pub(super) fn delivery_values(delivery: &DeliveryRecord, unix_ms: u64) -> impl Params {
+/// The statement that writes a delivery with all its columns.
+pub(super) const INSERT_ROW: &str =
+    "INSERT INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+/// The values for [`INSERT_DELIVERY`], with the time.
+pub(super) fn delivery_values(
+    delivery: &DeliveryRecord,
+    of_message: &OfMessage<'_>,
+    now: Now,
+) -> impl Params {
     (
         signed(delivery.number),
         signed(delivery.message),
@@ -380,18 +398,31 @@ pub(super) fn delivery_values(delivery: &DeliveryRecord, unix_ms: u64) -> impl P
         signed(delivery.expires.0),
         delivery.attempts,
         delivery.failures,
-        signed(unix_ms),
-        delivery_checksum(delivery),
+        signed(now.unix_ms),
+        delivery_checksum(delivery, Some(of_message.checksum)),
+        signed(now.monotonic.0),
+        of_message.sender_name,
+        of_message.topic.as_deref(),
+        signed(of_message.bytes),
     )
 }
 
-/// The statement that ends a delivery in `delivery` or in `history`.
-pub(super) fn end_delivery(table: &str) -> String {
-    format!("UPDATE {table} SET ending = ?2, ended_ms = ?3, code = ?4, why = ?5 WHERE number = ?1")
-}
+/// The statement that ends an open delivery, and that tells who is charged for it.
+pub(super) const END_DELIVERY: &str = "UPDATE delivery
+    SET ending = ?2, ended_ms = ?3, code = ?4, why = ?5, ended = ?6
+    WHERE number = ?1 AND ending = 0 RETURNING sender_name, bytes";
 
-/// The values for [`end_delivery`].
-pub(super) fn ending_values(delivery: u64, ending: &Ending, unix_ms: u64) -> impl Params {
+/// The statement that changes how a delivery ended, with the first five values of
+/// [`END_DELIVERY`].
+pub(super) const END_AGAIN: &str = "UPDATE delivery
+    SET ending = ?2, ended_ms = ?3, code = ?4, why = ?5 WHERE number = ?1";
+
+/// The values for [`END_DELIVERY`] but the last, or for [`END_AGAIN`].
+pub(super) fn ending_values(
+    delivery: u64,
+    ending: &Ending,
+    unix_ms: u64,
+) -> (i64, i64, i64, Option<&'static str>, Option<&str>) {
     let (kind, code, why) = match ending {
         Ending::Acknowledged => (ACKNOWLEDGED, None, None),
         Ending::Dead { code, why } => (DEAD, Some(code.as_str()), Some(&**why)),
@@ -420,9 +451,14 @@ pub(super) fn read_delivery(row: &Row<'_>) -> Result<DeliveryRecord, StoreError>
     Ok(delivery)
 }
 
-/// Whether a delivery's checksum matches. If not, it may name another's message or recipient.
-pub(super) fn is_whole(row: &Row<'_>, delivery: &DeliveryRecord) -> Result<bool, StoreError> {
-    Ok(integer(row, 14)? == i64::from(delivery_checksum(delivery)))
+/// Whether a delivery's checksum matches, with the checksum of its message. If not, it may name
+/// another's message or recipient.
+pub(super) fn is_whole(
+    row: &Row<'_>,
+    delivery: &DeliveryRecord,
+    of_message: Option<u32>,
+) -> Result<bool, StoreError> {
+    Ok(integer(row, CHECKSUM)? == i64::from(delivery_checksum(delivery, of_message)))
 }
 
 /// Reads how and when a delivery ended, if it did.
@@ -453,15 +489,21 @@ pub(super) fn read_dead_letter(row: &Row<'_>) -> Result<(u64, DeadLetterRecord),
     Ok((number(row, 0)?, record))
 }
 
-/// The statement that writes the clock and the highest numbers.
+/// The statement that writes the clock and the highest numbers, and counts open deliveries.
 pub(super) const UPDATE_META: &str = "UPDATE meta SET monotonic = ?, unix_ms = ?, agent = ?,
-    stream = ?, message = ?, delivery = ?";
+    stream = ?, message = ?, delivery = ?, open = open + ?";
 
 /// The values for [`UPDATE_META`].
-pub(super) fn meta_values(clock: Clock, last: &LastNumbers) -> impl Params + use<> {
+pub(super) fn meta_values(clock: Clock, last: &LastNumbers, more_open: i64) -> impl Params + use<> {
     let numbers = [last.agent, last.stream, last.message, last.delivery];
     let [agent, stream, message, delivery] = numbers.map(signed);
-    (signed(clock.0.monotonic.0), signed(clock.0.unix_ms), agent, stream, message, delivery)
+    let (monotonic, unix_ms) = (signed(clock.0.monotonic.0), signed(clock.0.unix_ms));
+    (monotonic, unix_ms, agent, stream, message, delivery, more_open)
+}
+
+/// Reads the key of the ids of deliveries.
+pub(super) fn find_id_key(connection: &Connection) -> Result<IdKey, StoreError> {
+    read_single(connection, "SELECT id_key FROM meta", |row| Ok(IdKey::new(bytes(row, 0)?)))
 }
 
 /// Reads the clock and the highest numbers.

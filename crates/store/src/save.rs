@@ -115,7 +115,8 @@ pub(super) fn adopt(path: &Path, own: Option<&Files>, unix_ms: u64) -> io::Resul
     Ok(aside)
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file, if it is there.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if !is_absent(&error) => Err(error),
         _ => Ok(()),
@@ -128,6 +129,6 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Makes the names of the files beside `path` survive a power failure.
-fn sync_names(path: &Path) -> io::Result<()> {
+pub(super) fn sync_names(path: &Path) -> io::Result<()> {
     sync_directory(path.parent().unwrap_or(path))
 }

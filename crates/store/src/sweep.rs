@@ -1,6 +1,6 @@
-//! Work for idle times: words are indexed, ended deliveries move to the history, and old ones are
-//! deleted. The work is done in small steps, since a SEND that arrives during a step waits for its
-//! end.
+//! Work for idle times: old deliveries and dedup records are deleted, and words are indexed once
+//! somebody has searched. The work is done in small steps, since a SEND that arrives during a step
+//! waits for its end.
 
 mod forget;
 mod indexing;
@@ -8,14 +8,14 @@ mod indexing;
 use super::{
     error::StoreError,
     file::{self, PAGE_BYTES},
-    index,
+    holder::{self, Charges},
     job::Settings,
     row::{self, number, read_single, signed},
     write,
 };
 use protocol::{Moment, record::Image};
 use rusqlite::{Connection, params};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// The most rows that a step writes.
 const STEP_ROWS: usize = 128;
@@ -23,28 +23,12 @@ const STEP_ROWS: usize = 128;
 /// The bytes of indexed messages after which a step ends.
 const STEP_BYTES: usize = 256 << 10;
 
-/// The pages that the rows of a step need at most when they come into the history.
-const MOVE_PAGES: u64 = 32;
-
 /// The most rows that a step reads in search of rows to change.
 const SCAN_ROWS: usize = 4_096;
 
-/// The most ended deliveries whose numbers are remembered. The others are found by a scan of the
-/// table.
-const ENDED_MAX: usize = 65_536;
-
-/// The backlog from which steps are also done while the store is busy.
-const BACKLOG_MIN: u64 = 4_096;
-
-/// The number of transactions between two steps while the store is busy.
-const GROUPS_BETWEEN: u32 = 64;
-
-/// The backlog from which steps keep pace with the changes. It bounds what the next start reads.
-const BACKLOG_MAX: u64 = 65_536;
-
-/// The number of changes between two steps that keep pace. A delivery counts as two changes at
-/// least, its acceptance and its end.
-const CHANGES_BETWEEN: usize = 2 * STEP_ROWS;
+/// The dedup records over their limits from which steps are also done while the store is busy. It
+/// bounds what the next start reads.
+const BACKLOG_MAX: usize = 65_536;
 
 /// The number of a sender's new dedup records after which its old ones are deleted.
 const DEDUP_BETWEEN: usize = 512;
@@ -55,34 +39,22 @@ const COUNTED_MAX: usize = 8_192;
 /// The number of changes after which the log is checkpointed in an idle time.
 const CHECKPOINT_CHANGES: usize = 2_048;
 
-/// The numbers of deliveries that an idle and a busy store leave out of the index of ids.
-const UNLISTED_MAX: u64 = if cfg!(test) { 0 } else { 1_024 };
-const UNLISTED_BUSY: u64 = 65_536;
-
 pub(super) const HOUR_MS: u64 = 3_600_000;
 
 /// The work to be done.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// Known ended deliveries, by number, that are to be moved to the history.
-    ended: VecDeque<u64>,
-    /// The row number after which the table of deliveries has to be scanned for more ended ones;
-    /// `None` if all are known.
-    unlisted_after: Option<u64>,
-    /// The number up to which messages are indexed.
+    /// The number up to which messages are indexed; 0 until somebody searches.
     indexed: u64,
-    /// The number up to which the index of ids has the deliveries.
-    listed: u64,
-    /// The highest numbers of a message and of a delivery.
+    /// The highest number of a message.
     last_message: u64,
-    last_delivery: u64,
     /// The number of new dedup records by sender.
     dedup: BTreeMap<u64, usize>,
     /// Senders that may have too many dedup records, and how many they have too many at most.
     over_limit: BTreeMap<u64, usize>,
     /// The sum of these numbers.
     over_limit_total: usize,
-    /// The hour of the last complete search of the history for old deliveries.
+    /// The hour of the last complete search for old deliveries.
     aged: Option<u64>,
     /// The number of the delivery that the current search for old deliveries has reached.
     aging: u64,
@@ -95,12 +67,11 @@ pub(super) struct Sweep {
     emptying: bool,
     /// Changes since the log's last checkpoint.
     logged: usize,
-    /// Transactions, and their changes, since the last step that was done while the store was busy.
-    groups: u32,
-    changes: usize,
     /// An upper bound of the pages in use; unknown at first and after a step.
     pages: Option<u64>,
-    /// Whether the last step found no space for the history; false again after a transaction.
+    /// The holder whose deliveries were deleted last to free space, and the last of these.
+    emptied: Option<(String, u64)>,
+    /// Whether the last step found no space for the index; false again after a transaction.
     no_space: bool,
 }
 
@@ -111,8 +82,7 @@ impl Sweep {
         settings: &Settings,
         image: &Image,
     ) -> Result<Self, StoreError> {
-        let (last_message, last_delivery) = (image.last.message, image.last.delivery);
-        let mut sweep = Self { last_message, last_delivery, ..Self::default() };
+        let mut sweep = Self { last_message: image.last.message, ..Self::default() };
         let mut dedup: BTreeMap<u64, usize> = BTreeMap::new();
         for record in image.dedup.values() {
             *dedup.entry(record.sender).or_default() += 1;
@@ -126,12 +96,8 @@ impl Sweep {
 
     /// Starts over on a file that was opened anew.
     pub(super) fn restart(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        self.ended.clear();
-        self.unlisted_after = Some(0);
-        (self.indexed, self.listed) =
-            read_single(connection, "SELECT indexed, listed FROM meta", |row| {
-                Ok((number(row, 0)?, number(row, 1)?))
-            })?;
+        self.indexed = read_single(connection, "SELECT indexed FROM meta", |row| number(row, 0))?;
+        self.emptied = None;
         self.aged = None;
         // The last daemon may have ended before it forgot the words.
         (self.has_deleted, self.merging, self.merged) = (true, false, None);
@@ -142,27 +108,10 @@ impl Sweep {
 
     /// Notes what a transaction wrote.
     pub(super) fn note(&mut self, written: &write::Written, changes: usize) {
-        let last = &written.last;
-        let new = last.message.saturating_sub(self.last_message);
-        let new = new.max(last.delivery.saturating_sub(self.last_delivery)) as usize;
-        (self.last_message, self.last_delivery) = (last.message, last.delivery);
+        self.last_message = written.last.message;
         self.logged += changes;
-        // A message to many has more deliveries than changes.
-        let changes = changes.max(2 * new.max(written.ended.len()));
-        self.groups = self.groups.saturating_add(1);
-        self.changes = self.changes.saturating_add(changes);
         self.no_space = false;
         self.has_deleted |= written.has_erased;
-        for delivery in &written.ended {
-            if self.unlisted_after.is_some_and(|after| *delivery > after) {
-                continue;
-            }
-            if self.ended.len() < ENDED_MAX {
-                self.ended.push_back(*delivery);
-            } else {
-                self.unlisted_after = Some(0);
-            }
-        }
         for (sender, new) in &written.dedup {
             let count = self.dedup.entry(*sender).or_default();
             *count += new;
@@ -189,46 +138,21 @@ impl Sweep {
 
     /// Whether there is work for an idle store.
     pub(super) fn has_work(&self, now: Moment) -> bool {
-        let history = self.indexed < self.last_message
-            || self.unlisted() > UNLISTED_MAX
-            || !self.ended.is_empty()
-            || self.unlisted_after.is_some();
-        history && !self.no_space
+        self.is_behind() && !self.no_space
             || !self.over_limit.is_empty()
             || self.aged != Some(now.0 / HOUR_MS)
             || self.is_merge_due(now)
             || self.logged >= CHECKPOINT_CHANGES
     }
 
-    /// Whether a step is due although the store is busy.
-    pub(super) fn is_due(&mut self) -> bool {
-        match self.backlog() {
-            ..BACKLOG_MIN => self.changes = 0,
-            BACKLOG_MIN..BACKLOG_MAX => {
-                self.changes = 0;
-                if self.groups >= GROUPS_BETWEEN {
-                    self.groups = 0;
-                    return true;
-                }
-            }
-            BACKLOG_MAX.. => {
-                if let Some(left) = self.changes.checked_sub(CHANGES_BETWEEN) {
-                    (self.groups, self.changes) = (0, left);
-                    return true;
-                }
-            }
-        }
-        false
+    /// Whether the index lacks words of messages, if there is one.
+    const fn is_behind(&self) -> bool {
+        self.indexed > 0 && self.indexed < self.last_message
     }
 
-    /// Returns about how many rows have to be indexed, listed, moved or deleted.
-    fn backlog(&self) -> u64 {
-        if self.unlisted_after.is_some() {
-            return BACKLOG_MAX;
-        }
-        let unindexed = self.last_message.saturating_sub(self.indexed);
-        let unlisted = self.unlisted().saturating_sub(UNLISTED_BUSY);
-        unindexed + unlisted + (self.ended.len() + self.over_limit_total) as u64
+    /// Whether a step is due although the store is busy.
+    pub(super) const fn is_due(&self) -> bool {
+        self.over_limit_total >= BACKLOG_MAX
     }
 
     /// Does one step.
@@ -239,19 +163,15 @@ impl Sweep {
         now: Moment,
     ) -> Result<(), StoreError> {
         self.pages = None;
-        // If there is no space for the history, no delivery is moved there.
-        self.no_space = !self.free_space(connection, settings, STEP_BYTES, now)?;
         // Dedup records do not wait for an end of the other work, which may not come.
-        if self.delete_dedup(connection, settings)?
-            | (!self.no_space
-                && (self.index_some(connection)?
-                    | self.move_some(connection, now)?
-                    | self.list_some(connection, UNLISTED_BUSY)?))
-        {
+        if self.delete_dedup(connection, settings)? {
             return Ok(());
         }
-        if !self.no_space && self.list_some(connection, UNLISTED_MAX)? {
-            return Ok(());
+        if self.is_behind() {
+            self.no_space = !self.free_space(connection, settings, STEP_BYTES)?;
+            if !self.no_space && self.index_some(connection)? {
+                return Ok(());
+            }
         }
         if self.delete_old(connection, settings, now)? || self.forget_words(connection, now)? {
             return Ok(());
@@ -270,9 +190,8 @@ impl Sweep {
         connection: &mut Connection,
         settings: &Settings,
         bytes: usize,
-        now: Moment,
     ) -> Result<bool, StoreError> {
-        self.free_space_above(connection, settings, bytes, reserve(settings), now)
+        self.free_space_above(connection, settings, bytes, reserve(settings))
     }
 
     /// Frees space for notices, which may use half of the reserve.
@@ -281,9 +200,8 @@ impl Sweep {
         connection: &mut Connection,
         settings: &Settings,
         bytes: usize,
-        now: Moment,
     ) -> Result<bool, StoreError> {
-        self.free_space_above(connection, settings, bytes, reserve(settings) / 2, now)
+        self.free_space_above(connection, settings, bytes, reserve(settings) / 2)
     }
 
     fn free_space_above(
@@ -292,7 +210,6 @@ impl Sweep {
         settings: &Settings,
         bytes: usize,
         reserve: u64,
-        now: Moment,
     ) -> Result<bool, StoreError> {
         let pages = settings.bytes_max / PAGE_BYTES;
         // Pages are not filled completely.
@@ -307,12 +224,7 @@ impl Sweep {
                 return Ok(true);
             }
             let missing = (used + needed + reserve - pages) * PAGE_BYTES;
-            // Rows come into the history only while the file has pages for them.
-            let has_moved = used + MOVE_PAGES <= pages && self.move_some(connection, now)?;
-            if !self.delete_oldest(connection, missing)?
-                && !has_moved
-                && !self.delete_ended(connection)?
-            {
+            if !self.delete_oldest(connection, missing)? {
                 return Ok(false);
             }
         }
@@ -326,53 +238,6 @@ impl Sweep {
     /// The highest message number.
     pub(super) const fn last_message(&self) -> u64 {
         self.last_message
-    }
-
-    const fn unlisted(&self) -> u64 {
-        self.last_delivery.saturating_sub(self.listed)
-    }
-
-    /// Moves some ended deliveries to the history. Returns false if there are none.
-    fn move_some(&mut self, connection: &mut Connection, now: Moment) -> Result<bool, StoreError> {
-        let ended = self.take_ended(connection)?;
-        let Some(ended) = ended else { return Ok(false) };
-        let transaction = connection.transaction()?;
-        for number in ended {
-            index::move_to_history(&transaction, number, now)?;
-        }
-        transaction.commit()?;
-        Ok(true)
-    }
-
-    /// Takes some ended deliveries, and scans a part of the table if none is known. Returns `None`
-    /// once all are taken and the table was scanned to its end.
-    fn take_ended(&mut self, connection: &Connection) -> Result<Option<Vec<u64>>, StoreError> {
-        if self.ended.is_empty() {
-            let Some(after) = self.unlisted_after else { return Ok(None) };
-            self.unlisted_after = self.list_ended(connection, after)?;
-        }
-        Ok(Some(self.ended.drain(..STEP_ROWS.min(self.ended.len())).collect()))
-    }
-
-    /// Scans some rows for ended deliveries. Returns the number after which to continue.
-    fn list_ended(
-        &mut self,
-        connection: &Connection,
-        after: u64,
-    ) -> Result<Option<u64>, StoreError> {
-        let mut statement = connection.prepare_cached(
-            "SELECT number, ending FROM delivery WHERE number > ? ORDER BY number LIMIT ?",
-        )?;
-        let mut rows = statement.query(params![signed(after), SCAN_ROWS as u32])?;
-        let (mut last, mut count) = (after, 0);
-        while let Some(row) = rows.next()? {
-            last = number(row, 0)?;
-            count += 1;
-            if !row::is_open(row, 1)? {
-                self.ended.push_back(last);
-            }
-        }
-        Ok((count == SCAN_ROWS).then_some(last))
     }
 
     /// Deletes the oldest dedup records of one sender that has too many. Returns false if no sender
@@ -391,7 +256,7 @@ impl Sweep {
                          SELECT message FROM double WHERE sender = ?1
                          ORDER BY message DESC LIMIT 1 OFFSET ?2
                      ) AND NOT EXISTS (
-                         SELECT 1 FROM message WHERE number = old.message AND hot > 0
+                         SELECT 1 FROM delivery WHERE message = old.message AND ending = 0
                      ) ORDER BY message LIMIT ?3
                  )",
             )?
@@ -412,8 +277,8 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Searches a part of the history for deliveries that are too old, and deletes these. Returns
-    /// false once this hour's search is complete.
+    /// Searches some ended deliveries for those that are too old, and deletes these. Returns false
+    /// once this hour's search is complete.
     fn delete_old(
         &mut self,
         connection: &mut Connection,
@@ -427,13 +292,15 @@ impl Sweep {
         let (mut seen, mut old) = (0, Vec::new());
         {
             let mut statement = connection.prepare_cached(
-                "SELECT number, message, moved FROM history WHERE number > ? ORDER BY number",
+                "SELECT number, ending, ended FROM delivery WHERE number > ? ORDER BY number",
             )?;
             let mut rows = statement.query([signed(self.aging)])?;
             while let Some(row) = rows.next()? {
                 self.aging = number(row, 0)?;
-                if number(row, 2)?.saturating_add(settings.history_ms) < now.0 {
-                    old.push((self.aging, number(row, 1)?));
+                if !row::is_open(row, 1)?
+                    && number(row, 2)?.saturating_add(settings.history_ms) < now.0
+                {
+                    old.push(self.aging);
                 }
                 seen += 1;
                 if seen == SCAN_ROWS || old.len() == STEP_ROWS {
@@ -449,53 +316,56 @@ impl Sweep {
         Ok(true)
     }
 
-    /// Deletes the oldest ended deliveries of the principal that holds most of the history, about
-    /// `bytes` of them at most. Returns false if there are none.
+    /// Deletes the oldest ended deliveries of the holder of the most bytes, about `bytes` of them at
+    /// most. Returns false if there are none.
     fn delete_oldest(
         &mut self,
         connection: &mut Connection,
         bytes: u64,
     ) -> Result<bool, StoreError> {
-        let (mut oldest, mut freed) = (Vec::new(), 0);
-        {
-            let mut statement = connection.prepare_cached(
-                "SELECT number, message, bytes FROM history
-                 WHERE holder = (SELECT name FROM holder ORDER BY bytes DESC LIMIT 1)
-                 ORDER BY number LIMIT ?",
-            )?;
-            let mut rows = statement.query([STEP_ROWS as u32])?;
-            while let Some(row) = rows.next()?
-                && freed < bytes
-            {
-                oldest.push((number(row, 0)?, number(row, 1)?));
-                freed += number(row, 2)?;
-            }
+        while let Some(holder) = holder::largest(connection)? {
+            let after = match self.emptied.take() {
+                Some((last, after)) if last == holder => after,
+                _ => 0,
+            };
+            let oldest = oldest_of(connection, &holder, after, bytes)?;
+            let Some(last) = oldest.last().copied() else {
+                if after == 0 {
+                    holder::remove(connection, &holder)?;
+                }
+                continue;
+            };
+            self.has_deleted = true;
+            delete(connection, &oldest)?;
+            self.emptied = Some((holder, last));
+            return Ok(true);
         }
-        self.has_deleted = true;
-        delete(connection, &oldest)?;
-        Ok(!oldest.is_empty())
+        Ok(false)
     }
+}
 
-    /// Deletes some ended deliveries that do not fit into the history. Returns false if there are
-    /// none.
-    fn delete_ended(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
-        let Some(ended) = self.take_ended(connection)? else { return Ok(false) };
-        let transaction = connection.transaction()?;
-        for delivery in ended {
-            let message: Option<i64> = transaction
-                .prepare_cached(
-                    "DELETE FROM delivery WHERE number = ? AND ending <> 0 RETURNING message",
-                )?
-                .query_map([signed(delivery)], |row| row.get(0))?
-                .next()
-                .transpose()?;
-            if let Some(message) = message {
-                write::release(&transaction, message.cast_unsigned(), 0, 1)?;
-            }
-        }
-        transaction.commit()?;
-        Ok(true)
+/// Some ended deliveries of a holder, about `bytes` of them at most, the oldest first. Those up to
+/// number `after` are passed over.
+fn oldest_of(
+    connection: &Connection,
+    holder: &str,
+    after: u64,
+    bytes: u64,
+) -> Result<Vec<u64>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT number, bytes FROM delivery INDEXED BY delivery_sender
+         WHERE sender_name BETWEEN ?1 AND ?2 AND number > ?3 AND ending <> 0 LIMIT ?4",
+    )?;
+    let (first, last) = holder::names_of(holder);
+    let mut rows = statement.query(params![first, last, signed(after), STEP_ROWS as u32])?;
+    let (mut oldest, mut freed) = (Vec::new(), 0);
+    while let Some(row) = rows.next()?
+        && freed < bytes
+    {
+        oldest.push(number(row, 0)?);
+        freed += number(row, 1)?;
     }
+    Ok(oldest)
 }
 
 /// The number of pages that are reserved for changes that must not be refused.
@@ -503,18 +373,23 @@ fn reserve(settings: &Settings) -> u64 {
     (settings.bytes_max / PAGE_BYTES / 16).clamp(32, 4_096)
 }
 
-/// Deletes rows of the history, each given by the numbers of its delivery and its message.
-fn delete(connection: &mut Connection, rows: &[(u64, u64)]) -> Result<(), StoreError> {
-    if rows.is_empty() {
+/// Deletes ended deliveries, and the messages that no other delivery refers to.
+fn delete(connection: &mut Connection, deliveries: &[u64]) -> Result<(), StoreError> {
+    if deliveries.is_empty() {
         return Ok(());
     }
     let transaction = connection.transaction()?;
-    for (delivery, message) in rows {
-        transaction
-            .prepare_cached("DELETE FROM history WHERE number = ?")?
-            .execute([signed(*delivery)])?;
-        write::release(&transaction, *message, 1, 0)?;
+    let mut charges = Charges::default();
+    for delivery in deliveries {
+        let sql = "DELETE FROM delivery WHERE number = ? RETURNING sender_name, bytes, message";
+        let mut statement = transaction.prepare_cached(sql)?;
+        let mut rows = statement.query([signed(*delivery)])?;
+        while let Some(row) = rows.next()? {
+            charges.release(row)?;
+            write::delete_unused(&transaction, number(row, 2)?)?;
+        }
     }
+    charges.write(&transaction)?;
     Ok(transaction.commit()?)
 }
 
@@ -526,51 +401,15 @@ fn pages_used(connection: &Connection) -> Result<u64, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::record::LastNumbers;
     use write::Written;
 
     #[test]
-    fn large_backlog_no_longer_grows_in_a_busy_store() {
+    fn dedup_records_over_their_limit_are_deleted_in_a_busy_store() {
         let mut sweep = Sweep::default();
-        let (mut message, mut largest) = (0, 0);
-        for per_transaction in [1, 7, 512] {
-            for _ in 0..2 * BACKLOG_MAX / per_transaction {
-                message += per_transaction;
-                let last = LastNumbers { message, ..LastNumbers::default() };
-                let written = Written { last, ..Written::default() };
-                sweep.note(&written, 2 * per_transaction as usize);
-                while sweep.is_due() {
-                    sweep.indexed += STEP_ROWS as u64;
-                }
-                largest = largest.max(sweep.backlog());
-            }
-        }
-        assert!(largest >= BACKLOG_MAX, "the bound is reached: {largest}");
-        assert!(largest <= BACKLOG_MAX + 512 + STEP_ROWS as u64, "{largest}");
-    }
-
-    #[test]
-    fn ids_do_not_fall_behind_a_constant_fan_out() {
-        let mut sweep = Sweep::default();
-        let (mut last, mut largest) = (LastNumbers::default(), 0);
-        for _ in 0..1_000 {
-            (last.message, last.delivery) = (last.message + 1, last.delivery + 500);
-            sweep.note(&Written { last, ..Written::default() }, 1);
-            while sweep.is_due() {
-                sweep.indexed = sweep.last_message;
-                sweep.listed += STEP_ROWS as u64;
-            }
-            largest = largest.max(sweep.unlisted());
-        }
-        assert!(largest >= UNLISTED_BUSY + BACKLOG_MAX, "the bound is reached: {largest}");
-        assert!(largest <= UNLISTED_BUSY + BACKLOG_MAX + 2 * 500, "{largest}");
-    }
-
-    #[test]
-    fn dedup_records_over_their_limit_count_as_backlog() {
-        let mut sweep = Sweep::default();
-        let dedup = [(1, BACKLOG_MAX as usize)].into();
-        sweep.note(&Written { dedup, ..Written::default() }, CHANGES_BETWEEN);
-        assert!(sweep.is_due() && !sweep.is_due());
+        let dedup = |count| Written { dedup: [(1, count)].into(), ..Written::default() };
+        sweep.note(&dedup(BACKLOG_MAX - 1), 1);
+        assert!(!sweep.is_due());
+        sweep.note(&dedup(DEDUP_BETWEEN), 1);
+        assert!(sweep.is_due());
     }
 }

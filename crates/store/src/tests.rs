@@ -7,6 +7,7 @@ pub(super) mod folder;
 mod history;
 mod queries;
 mod replaced;
+mod versions;
 mod world;
 
 use super::{
@@ -57,7 +58,7 @@ fn store_that_another_program_has_open_is_not_opened() {
     folder.run(vec![write(World::default().some(40))]);
     let other = rusqlite::Connection::open(folder.path()).unwrap();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE").unwrap();
-    let error = super::Store::open(folder.settings(), 0).unwrap_err().to_string();
+    let error = folder::open_with(folder.settings()).unwrap_err().to_string();
     assert!(error.contains("relay.db") && error.contains("end the other program"), "{error}");
 }
 

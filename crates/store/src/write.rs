@@ -1,24 +1,32 @@
 //! Writes changes as rows, inside one transaction.
 
 use super::{
+    error::StoreError,
+    holder::Charges,
     index,
-    row::{self, Stored, signed},
+    row::{self, OfMessage, Stored, number, signed},
 };
 use protocol::record::{
     AcceptedSend, AgentRecord, Change, Clock, DedupRecord, DeliveryRecord, Ending, LastNumbers,
     MessageRecord, StreamRecord,
 };
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Result, params};
+use rusqlite::{CachedStatement, Connection, params};
 use std::collections::BTreeMap;
+
+type Result<T> = std::result::Result<T, StoreError>;
 
 /// Writes changes. The most frequent statements stay prepared.
 pub(super) struct Writer<'c> {
     connection: &'c Connection,
+    clock: Clock,
     message: CachedStatement<'c>,
     delivery: CachedStatement<'c>,
     dedup: CachedStatement<'c>,
     ended: CachedStatement<'c>,
     written: Written,
+    charges: Charges,
+    /// By how much the number of open deliveries has grown.
+    more_open: i64,
 }
 
 /// A summary of a transaction.
@@ -26,8 +34,6 @@ pub(super) struct Writer<'c> {
 pub(super) struct Written {
     /// The highest numbers of records, including numbers that are only referred to.
     pub(super) last: LastNumbers,
-    /// Deliveries that ended.
-    pub(super) ended: Vec<u64>,
     /// The number of new dedup records by sender.
     pub(super) dedup: BTreeMap<u64, usize>,
     /// Whether a delivery was deleted, so that the index may have words of a deleted message.
@@ -45,16 +51,19 @@ pub(super) struct Undo {
 }
 
 impl<'c> Writer<'c> {
-    /// A writer that knows the highest numbers so far.
-    pub(super) fn new(connection: &'c Connection, last: LastNumbers) -> Result<Self> {
+    /// A writer that knows the highest numbers so far, and the time.
+    pub(super) fn new(connection: &'c Connection, last: LastNumbers, clock: Clock) -> Result<Self> {
         let cached = |sql: &str| connection.prepare_cached(sql);
         Ok(Self {
             connection,
+            clock,
             message: cached(&row::insert_message())?,
             delivery: cached(row::INSERT_DELIVERY)?,
             dedup: cached(&DedupRecord::insert())?,
-            ended: cached(&row::end_delivery("delivery"))?,
+            ended: cached(row::END_DELIVERY)?,
             written: Written { last, ..Written::default() },
+            charges: Charges::default(),
+            more_open: 0,
         })
     }
 
@@ -68,16 +77,12 @@ impl<'c> Writer<'c> {
                 self.accepted(accepted)
             }
             Change::Attempted { delivery, attempts, failures } => {
-                let values = params![signed(*delivery), attempts, failures];
-                for table in ["delivery", "history"] {
-                    let set = "SET attempts = ?2, failures = ?3 WHERE number = ?1";
-                    self.run(&format!("UPDATE {table} {set}"), values)?;
-                }
-                Ok(())
+                let sql = "UPDATE delivery SET attempts = ?2, failures = ?3 WHERE number = ?1";
+                self.run(sql, params![signed(*delivery), attempts, failures])
             }
             Change::Ended { delivery, ending, unix_ms } => self.ended(*delivery, ending, *unix_ms),
             Change::Redelivered { delivery, expires } => {
-                redeliver(self.connection, *delivery, signed(expires.0))
+                self.redeliver(*delivery, signed(expires.0))
             }
             Change::Agent(agent) => self.agent(agent),
             Change::AgentForgotten(agent) => {
@@ -108,8 +113,10 @@ impl<'c> Writer<'c> {
     }
 
     /// Writes the clock and the highest numbers, as the last step.
-    pub(super) fn finish(self, clock: Clock) -> Result<Written> {
-        self.run(row::UPDATE_META, row::meta_values(clock, &self.written.last))?;
+    pub(super) fn finish(self) -> Result<Written> {
+        self.charges.write(self.connection)?;
+        let values = row::meta_values(self.clock, &self.written.last, self.more_open);
+        self.run(row::UPDATE_META, values)?;
         Ok(self.written)
     }
 
@@ -151,26 +158,40 @@ impl<'c> Writer<'c> {
     }
 
     /// Removes deliveries, and their message if no other delivery refers to it.
-    fn remove(&self, message: u64, deliveries: &[u64]) -> Result<()> {
-        let remove = |table| -> Result<u32> {
-            let sql = format!("DELETE FROM {table} WHERE number = ?");
-            let mut delete = self.connection.prepare_cached(&sql)?;
-            let mut gone = 0;
-            for delivery in deliveries {
-                gone += u32::from(delete.execute([signed(*delivery)])? > 0);
-            }
-            Ok(gone)
-        };
-        release(self.connection, message, remove("history")?, remove("delivery")?)
+    fn remove(&mut self, message: u64, deliveries: &[u64]) -> Result<()> {
+        for delivery in deliveries {
+            self.delete(*delivery)?;
+        }
+        Ok(delete_unused(self.connection, message)?)
+    }
+
+    /// Deletes a delivery. Returns its message.
+    fn delete(&mut self, delivery: u64) -> Result<Option<u64>> {
+        let sql = "DELETE FROM delivery WHERE number = ?
+            RETURNING sender_name, bytes, ending, message";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query([signed(delivery)])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        if row::is_open(row, 2)? {
+            self.more_open -= 1;
+        } else {
+            self.charges.release(row)?;
+        }
+        let message = number(row, 3)?;
+        // A statement that returns rows is over once it has no more of them.
+        while rows.next()?.is_some() {}
+        Ok(Some(message))
     }
 
     fn accepted(&mut self, accepted: &AcceptedSend) -> Result<()> {
         let message = &accepted.message;
-        if !accepted.deliveries.is_empty() {
-            self.message(message, accepted.deliveries.len())?;
+        let (checksum, recipients) = (row::message_checksum(message), accepted.deliveries.len());
+        if recipients > 0 {
+            self.message(message, checksum)?;
         }
+        let of_message = OfMessage::new(checksum, &message.shared, recipients as u64);
         for delivery in &accepted.deliveries {
-            self.delivery(delivery, message.unix_ms)?;
+            self.delivery(delivery, &of_message)?;
         }
         self.dedup(&accepted.dedup)?;
         *self.written.dedup.entry(accepted.dedup.sender).or_default() += 1;
@@ -180,11 +201,11 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn message(&mut self, message: &MessageRecord, deliveries: usize) -> Result<()> {
+    fn message(&mut self, message: &MessageRecord, checksum: u32) -> Result<()> {
         if message.number <= self.written.last.message {
             self.index_if_late(message)?;
         }
-        self.message.execute(row::message_values(message, deliveries))?;
+        self.message.execute(row::message_values(message, checksum))?;
         Ok(())
     }
 
@@ -199,11 +220,12 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn delivery(&mut self, delivery: &DeliveryRecord, unix_ms: u64) -> Result<()> {
-        self.delivery.execute(row::delivery_values(delivery, unix_ms))?;
+    fn delivery(&mut self, delivery: &DeliveryRecord, of_message: &OfMessage<'_>) -> Result<()> {
         if delivery.number <= self.written.last.delivery {
-            index::list_if_late(self.connection, delivery.number)?;
+            self.delete(delivery.number)?;
         }
+        self.delivery.execute(row::delivery_values(delivery, of_message, self.clock.0))?;
+        self.more_open += 1;
         let last = &mut self.written.last;
         last.delivery = last.delivery.max(delivery.number);
         last.stream = last.stream.max(delivery.stream);
@@ -220,26 +242,43 @@ impl<'c> Writer<'c> {
         if *ending == Ending::Erased {
             return self.erase(delivery);
         }
-        if self.ended.execute(row::ending_values(delivery, ending, unix_ms))? > 0 {
-            self.written.ended.push(delivery);
+        let (number, kind, at, code, why) = row::ending_values(delivery, ending, unix_ms);
+        let now = signed(self.clock.0.monotonic.0);
+        let mut rows = self.ended.query(params![number, kind, at, code, why, now])?;
+        let mut has_ended = false;
+        while let Some(row) = rows.next()? {
+            self.charges.charge(row)?;
+            has_ended = true;
+        }
+        drop(rows);
+        if has_ended {
+            self.more_open -= 1;
             return Ok(());
         }
-        let values = row::ending_values(delivery, ending, unix_ms);
-        self.run(&row::end_delivery("history"), values)
+        self.run(row::END_AGAIN, (number, kind, at, code, why))
     }
 
     /// Deletes a delivery, and its message with it if it was the message's last one.
     fn erase(&mut self, delivery: u64) -> Result<()> {
         self.written.has_erased = true;
-        for (table, cold, hot) in [("delivery", 0, 1), ("history", 1, 0)] {
-            let sql = format!("DELETE FROM {table} WHERE number = ? RETURNING message");
-            let mut statement = self.connection.prepare_cached(&sql)?;
-            let message = statement.query_map([signed(delivery)], |row| row.get::<_, i64>(0))?;
-            for message in message.collect::<Result<Vec<_>>>()? {
-                release(self.connection, message.cast_unsigned(), cold, hot)?;
-            }
+        match self.delete(delivery)? {
+            Some(message) => Ok(delete_unused(self.connection, message)?),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Makes a dead letter an open delivery again.
+    fn redeliver(&mut self, delivery: u64, expires: i64) -> Result<()> {
+        let sql = "UPDATE delivery SET ending = 0, code = NULL, why = NULL
+            WHERE number = ? AND ending <> 0 RETURNING sender_name, bytes";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut rows = statement.query([signed(delivery)])?;
+        while let Some(row) = rows.next()? {
+            self.charges.release(row)?;
+            self.more_open += 1;
+        }
+        let sql = "UPDATE delivery SET expires = ?2, attempts = 0, failures = 0 WHERE number = ?1";
+        self.run(sql, [signed(delivery), expires])
     }
 
     fn agent(&mut self, agent: &AgentRecord) -> Result<()> {
@@ -258,7 +297,8 @@ impl<'c> Writer<'c> {
     }
 
     fn run(&self, sql: &str, values: impl rusqlite::Params) -> Result<()> {
-        self.connection.prepare_cached(sql)?.execute(values).map(drop)
+        self.connection.prepare_cached(sql)?.execute(values)?;
+        Ok(())
     }
 }
 
@@ -266,47 +306,19 @@ fn numbers_of(accepted: &AcceptedSend) -> Vec<u64> {
     accepted.deliveries.iter().map(|delivery| delivery.number).collect()
 }
 
-/// Makes a dead letter an open delivery again, wherever the dead letter is: in the table of
-/// deliveries or in the history.
-fn redeliver(connection: &Connection, delivery: u64, expires: i64) -> Result<()> {
-    let reopen = "UPDATE delivery SET ending = 0, expires = ?2, attempts = 0, failures = 0,
-                     code = NULL, why = NULL WHERE number = ?1";
-    let values = [signed(delivery), expires];
-    if connection.prepare_cached(reopen)?.execute(values)? > 0 {
-        return Ok(());
-    }
-    let message: Option<i64> = connection
-        .prepare_cached("SELECT message FROM history WHERE number = ?")?
-        .query_row([signed(delivery)], |row| row.get(0))
-        .optional()?;
-    let Some(message) = message else { return Ok(()) };
-    for sql in [
-        &format!(
-            "INSERT INTO delivery ({0}) SELECT {0} FROM history WHERE number = ?",
-            row::DELIVERY
-        ),
-        "DELETE FROM history WHERE number = ?",
-    ] {
-        connection.prepare_cached(sql)?.execute([signed(delivery)])?;
-    }
-    connection
-        .prepare_cached("UPDATE message SET hot = hot + 1, cold = cold - 1 WHERE number = ?")?
-        .execute([message])?;
-    index::list_if_late(connection, delivery)?;
-    connection.prepare_cached(reopen)?.execute(values).map(drop)
-}
-
-/// Lowers a message's counts of deliveries, and deletes the message when no delivery is left.
-pub(super) fn release(connection: &Connection, message: u64, cold: u32, hot: u32) -> Result<()> {
-    connection
-        .prepare_cached("UPDATE message SET cold = cold - ?2, hot = hot - ?3 WHERE number = ?1")?
-        .execute(params![signed(message), cold, hot])?;
+/// Deletes a message, and its words, unless a delivery refers to it.
+pub(super) fn delete_unused(connection: &Connection, message: u64) -> rusqlite::Result<()> {
     let dropped = connection
-        .prepare_cached("DELETE FROM message WHERE number = ? AND hot <= 0 AND cold <= 0")?
+        .prepare_cached(
+            "DELETE FROM message WHERE number = ?1
+             AND NOT EXISTS (SELECT 1 FROM delivery WHERE message = ?1)",
+        )?
         .execute([signed(message)])?;
     if dropped > 0 {
         connection
-            .prepare_cached("DELETE FROM words WHERE rowid = ?")?
+            .prepare_cached(
+                "DELETE FROM words WHERE rowid = ?1 AND ?1 <= (SELECT indexed FROM meta)",
+            )?
             .execute([signed(message)])?;
     }
     Ok(())

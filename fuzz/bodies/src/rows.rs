@@ -60,7 +60,7 @@ fn open(path: &Path) -> Result<Opened, String> {
         dedup_max: 16,
         dead_letters_max: 16,
     };
-    let opened = Store::open(settings, UNIX_MS);
+    let opened = Store::open(settings, UNIX_MS, &mut drop);
     opened.map_err(|error| error.to_string()).inspect_err(|why| assert!(why.len() > 8, "{why}"))
 }
 

@@ -6,7 +6,10 @@ use std::{
     os::windows::ffi::OsStringExt as _,
     ptr::{null, null_mut},
     slice,
-    sync::{Mutex, OnceLock},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -48,6 +51,8 @@ static BODY: Mutex<Option<Body>> = Mutex::new(None);
 static STATUS: OnceLock<ServiceStatusHandle> = OnceLock::new();
 /// The last state that was reported.
 static REPORTED: Mutex<Option<ServiceState>> = Mutex::new(None);
+/// The step of a start or stop that was reported last.
+static STEP: AtomicU32 = AtomicU32::new(1);
 
 pub(super) fn run(body: Body) -> io::Result<()> {
     stop_signals::leave_console();
@@ -88,7 +93,9 @@ extern "system" fn main(count: u32, words: *mut *mut u16) {
         report(ServiceState::Running, 0);
         Event::Started.log("Agent Relay is up.");
     });
-    let running = Running { cause: cause.unwrap_or(Cause::Other), report_ready };
+    let report_progress = Box::new(report_progress);
+    let cause = cause.unwrap_or(Cause::Other);
+    let running = Running { cause, report_progress, report_ready };
     let code = match body(&running) {
         Ok(why) => {
             Event::Stopped.log(why);
@@ -161,6 +168,15 @@ fn rank(state: ServiceState) -> u8 {
     }
 }
 
+/// Reports that the service still starts, unless it no longer does.
+fn report_progress() {
+    let reported = locked(&REPORTED);
+    if *reported == Some(ServiceState::StartPending) {
+        STEP.fetch_add(1, Ordering::Relaxed);
+        notify(ServiceState::StartPending, 0);
+    }
+}
+
 /// Reports a state, unless the same or a later one was reported: the system's thread reports that
 /// the service stops, perhaps when it has stopped already. Returns whether the state is new.
 fn report(state: ServiceState, code: u32) -> bool {
@@ -193,7 +209,7 @@ fn notify(state: ServiceState, code: u32) {
             0 => ServiceExitCode::Win32(0),
             code => ServiceExitCode::ServiceSpecific(code),
         },
-        checkpoint: u32::from(is_pending),
+        checkpoint: if is_pending { STEP.load(Ordering::Relaxed) } else { 0 },
         wait_hint: if is_pending { PENDING_MAX } else { Duration::ZERO },
         process_id: None,
     };

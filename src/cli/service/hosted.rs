@@ -75,9 +75,10 @@ impl Hosted {
                 tracing::info!("{CANCELLED}");
                 return Ok(CANCELLED);
             }
-            let served = self
-                .context()
-                .and_then(|context| serve::run(context, owner, false, |_| running.report_ready()));
+            let served = self.context().and_then(|context| {
+                let mut progressed = || running.report_progress();
+                serve::run(context, owner, false, &mut progressed, |_| running.report_ready())
+            });
             served.map(|_| DOWN).map_err(|failure| {
                 let message = failure.into_message();
                 tracing::error!("{message}");

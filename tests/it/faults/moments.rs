@@ -150,41 +150,47 @@ fn version_and_messages(path: &Path) -> (u32, u32) {
     let store = rusqlite::Connection::open(path).unwrap();
     let number = |sql: &str| -> u32 { store.query_row(sql, [], |row| row.get(0)).unwrap() };
     let version = number("PRAGMA user_version");
-    let new_tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('holder', 'lookup')";
-    assert_eq!(number(new_tables), if version == 5 { 2 } else { 0 }, "version {version} is whole");
+    let history = "SELECT count(*) FROM sqlite_schema WHERE name = 'history'";
+    assert_eq!(number(history), u32::from(version < 6), "version {version} is whole");
     let sound: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok", "{}", path.display());
     (version, number("SELECT count(*) FROM message"))
 }
 
-/// The copy of a store of version 2 that a migration leaves, and the number of its messages.
-const COPY: &str = "relay.db.before-v2";
+/// The names of a store of version 2 that was taken over, and of the new one until it is complete
+/// and until it has its own name.
+const KEPT: &str = "relay.db.before-v2";
+const DRAFT: &str = "relay.db.taking-over";
+const COMPLETE: &str = "relay.db.of-v2";
+
+/// The number of the store's messages.
 const MESSAGES: u32 = 80;
 
-/// Checks the store of a daemon that was killed while it migrated, and returns its version.
+/// Checks the files of a daemon that was killed while it took a store over, and returns the version
+/// of the store.
 #[track_caller]
 fn version_left(home: &Path, kill: &str) -> u32 {
-    let copies = files_of(home, COPY);
     let examined = Sandbox::empty();
     for file in files_of(home, "relay.db") {
         fs::copy(home.join(&file), examined.directory().join(file)).unwrap();
     }
-    let (version, messages) = version_and_messages(&examined.directory().join("relay.db"));
-    assert_eq!(messages, MESSAGES, "{kill}");
-    if version == 5 {
-        assert_eq!(copies, [COPY], "{kill}");
-        let copy = version_and_messages(&examined.directory().join(COPY));
-        assert_eq!(copy, (2, MESSAGES), "{kill}");
+    let look = |name: &str| {
+        let path = examined.directory().join(name);
+        path.exists().then(|| version_and_messages(&path))
+    };
+    match (look("relay.db"), look(KEPT), look(COMPLETE)) {
+        (Some((2, MESSAGES)), None, None | Some((6, MESSAGES))) => 2,
+        (None, Some((2, MESSAGES)), Some((6, MESSAGES)))
+        | (Some((6, MESSAGES)), Some((2, MESSAGES)), None) => 6,
+        other => panic!("{kill}: {other:?}"),
     }
-    version
 }
 
-/// A daemon that migrates a store of version 2 is killed at calls on the store, its log and its
-/// copy.
+/// A daemon that takes over a store of version 2 is killed at calls on the files of both.
 #[test]
-fn daemon_killed_during_a_migration_leaves_the_old_or_the_new_version() {
-    const CALLS: &str = "openat,pread64,pwrite64,fdatasync,fsync,ftruncate,unlink";
-    const KILLS: usize = 20;
+fn daemon_killed_during_a_takeover_leaves_the_old_or_the_new_version() {
+    const CALLS: &str = "openat,pread64,pwrite64,fdatasync,fsync,ftruncate,unlink,rename";
+    const KILLS: usize = 24;
     if !has_strace() {
         return;
     }
@@ -194,13 +200,14 @@ fn daemon_killed_during_a_migration_leaves_the_old_or_the_new_version() {
     stop(&mut sandbox);
     let (home, saved) = (sandbox.home(), sandbox.directory().join("saved"));
     let old = rusqlite::Connection::open(home.join("relay.db")).unwrap();
+    old.execute_batch(include_str!("../../../crates/store/data/back_to_5.sql")).unwrap();
     old.execute_batch(include_str!("../../../crates/store/data/back_to_4.sql")).unwrap();
     old.execute_batch(include_str!("../../../crates/store/data/back_to_3.sql")).unwrap();
     old.execute_batch(include_str!("../../../crates/store/data/back_to_2.sql")).unwrap();
     old.close().unwrap();
     fs::copy(home.join("relay.db"), &saved).unwrap();
-    let files = [&STORE[..], &[COPY]].concat();
-    let migrate = |sandbox: &Sandbox, inject: &str| {
+    let files = [&STORE[..], &[KEPT, DRAFT, COMPLETE]].concat();
+    let take_over = |sandbox: &Sandbox, inject: &str| {
         for file in files_of(&home, "relay.db") {
             fs::remove_file(home.join(file)).unwrap();
         }
@@ -209,24 +216,25 @@ fn daemon_killed_during_a_migration_leaves_the_old_or_the_new_version() {
         Daemon::try_start(traced(sandbox, arguments)).is_err()
     };
     let undisturbed = format!("{CALLS}:delay_enter=0");
-    assert!(!migrate(&sandbox, &undisturbed), "the daemon listens");
+    assert!(!take_over(&sandbox, &undisturbed), "the daemon listens");
     let log = fs::read_to_string(sandbox.directory().join("log")).unwrap();
     let calls = calls_of_first_thread(&log);
     assert!(calls.len() > 3 * KILLS, "{} calls", calls.len());
-    let kills = (1..=KILLS).map(|number| {
-        let (call, count) = calls[number * calls.len() / KILLS - 1];
-        format!("{call}:signal=KILL:when={count}")
-    });
+    let evenly = (1..=KILLS).map(|number| calls[number * calls.len() / KILLS - 1]);
+    // Few calls rename a file, and each is a turn.
+    let renaming = calls.iter().copied().filter(|(call, _)| *call == "rename");
+    let kills =
+        evenly.chain(renaming).map(|(call, count)| format!("{call}:signal=KILL:when={count}"));
     let (mut versions, mut killed) = (BTreeSet::new(), 0);
     // The last daemon is killed once it listens.
     for inject in kills.chain([undisturbed]) {
-        killed += usize::from(migrate(&sandbox, &inject));
+        killed += usize::from(take_over(&sandbox, &inject));
         versions.insert(version_left(&home, &inject));
     }
     assert!(killed >= KILLS / 4 * 3, "{killed} were killed before they listened");
-    assert!(versions.iter().eq(&[2, 5]), "{versions:?}");
+    assert!(versions.iter().eq(&[2, 6]), "{versions:?}");
     check_received(&mut sandbox, &accepted, 1_000);
-    assert_eq!(version_and_messages(&home.join(COPY)), (2, MESSAGES));
+    assert_eq!(version_and_messages(&home.join(KEPT)), (2, MESSAGES));
 }
 
 /// The calls on the store in a log of strace by the thread of the first one: their names, and their

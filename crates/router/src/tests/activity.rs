@@ -64,7 +64,7 @@ fn sender_is_told_once_why_its_oldest_message_waits() {
             bob < DELIVER d5 @relay -> Bob seq 3 {"body":"report","data":{},"kind":"response"}
         wait 29999
         wait 1
-            ann < DELIVER d6 @relay -> Ann seq 1 {"body":"Your message to Bob (id ab553c19) waits: `agent-relay status ab553c19` says why.","data":{"activity":"working","activity_ms":31000,"for_ms":30000,"id":"ab553c19-4a6d-4e41-bc39-7408cc43e159","to":"Bob","why":"the agent is at work"},"kind":"unread"}
+            ann < DELIVER d6 @relay -> Ann seq 1 {"body":"Your message to Bob (id b70df1ab) waits: `agent-relay status b70df1ab` says why.","data":{"activity":"working","activity_ms":31000,"for_ms":30000,"id":"b70df1ab-4a6d-4e41-bc39-7408cc43e159","to":"Bob","why":"the agent is at work"},"kind":"unread"}
         bob asks report {"id":"d2","state":"waiting","why":"a line is half typed"}
             bob < DELIVER d7 @relay -> Bob seq 4 {"body":"report","data":{},"kind":"response"}
         wait 60000
@@ -112,7 +112,7 @@ fn sender_of_a_message_that_no_longer_waits_is_not_told() {
             bob < DELIVER d9 @relay -> Bob seq 6 {"body":"report","data":{},"kind":"response"}
         wait 29999
         wait 1
-            ann < DELIVER d10 @relay -> Ann seq 1 {"body":"Your message to Bob (id 3ae32ab3) waits: `agent-relay status 3ae32ab3` says why.","data":{"for_ms":60000,"id":"3ae32ab3-9c5d-44e1-b187-b35e0c3995fb","to":"Bob","why":"held"},"kind":"unread"}
+            ann < DELIVER d10 @relay -> Ann seq 1 {"body":"Your message to Bob (id 44edbef5) waits: `agent-relay status 44edbef5` says why.","data":{"for_ms":60000,"id":"44edbef5-9c5d-44e1-b187-b35e0c3995fb","to":"Bob","why":"held"},"kind":"unread"}
     "#]]);
 }
 

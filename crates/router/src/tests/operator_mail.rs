@@ -166,11 +166,11 @@ fn late_answer_to_the_operator_becomes_mail() {
             op < NACK {"ack_id":"q1","code":"SYNC_TIMEOUT","correlationId":"c","message":"Ann did not answer within 500 ms","to":"Ann"}
         ann acks d1 {"correlationId":"c","response":true,"responseData":{"body":"8080"}}
             keep stream 1→2 "" up to 1024
-            keep answer-3f54a8ed-55f7-4201-abde-43aaeb8ec471 for [@operator#1 attempts 0], 0 left
+            keep answer-b70df1ab-55f7-4201-abde-43aaeb8ec471 for [@operator#1 attempts 0], 0 left
             keep question ended
         ann acks d1 {"correlationId":"c","response":true,"responseData":{"body":"again"}}
         op asks inbox
-            op < DELIVER d3 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"8080","expires":605801500,"failures":0,"from":"Ann","id":"d2","send_id":"answer-3f54a8ed-55f7-4201-abde-43aaeb8ec471","seq":1,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
+            op < DELIVER d3 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"8080","expires":605801500,"failures":0,"from":"Ann","id":"d2","send_id":"answer-b70df1ab-55f7-4201-abde-43aaeb8ec471","seq":1,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
     "#]]);
 }
 
@@ -195,7 +195,7 @@ fn answer_to_a_command_that_has_ended_becomes_mail() {
         ann acks d3 {"correlationId":"c","response":true}
             op < ACK from Ann {"ack_id":"q3","correlationId":"c","response":true}
         op asks inbox
-            op < DELIVER d6 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"no","expires":605801000,"failures":0,"from":"Ann","id":"d4","send_id":"answer-3f54a8ed-55f7-4201-abde-43aaeb8ec471","seq":1,"state":"waiting","to":"@operator","waits_for":"recipient"},{"attempts":0,"body":"","expires":605801000,"failures":0,"from":"Ann","id":"d5","send_id":"answer-37ac1312-8c00-4649-8eb8-a9a7b34c8fe8","seq":2,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
+            op < DELIVER d6 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"no","expires":605801000,"failures":0,"from":"Ann","id":"d4","send_id":"answer-b70df1ab-55f7-4201-abde-43aaeb8ec471","seq":1,"state":"waiting","to":"@operator","waits_for":"recipient"},{"attempts":0,"body":"","expires":605801000,"failures":0,"from":"Ann","id":"d5","send_id":"answer-21de6b0f-8c00-4649-8eb8-a9a7b34c8fe8","seq":2,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
     "#]]);
 }
 
@@ -226,7 +226,7 @@ fn question_of_the_operator_outlives_the_daemon() {
         op joins
             op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         op asks inbox
-            op < DELIVER d5 @relay -> @operator seq 1536001 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"yes","expires":605801500,"failures":0,"from":"Ann","id":"d3","send_id":"answer-3f54a8ed-55f7-4201-abde-43aaeb8ec471","seq":1,"state":"waiting","to":"@operator","waits_for":"recipient"},{"attempts":0,"body":"no","expires":605801500,"failures":0,"from":"Ann","id":"d4","send_id":"answer-37ac1312-8c00-4649-8eb8-a9a7b34c8fe8","seq":2,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
+            op < DELIVER d5 @relay -> @operator seq 1536001 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"yes","expires":605801500,"failures":0,"from":"Ann","id":"d3","send_id":"answer-b70df1ab-55f7-4201-abde-43aaeb8ec471","seq":1,"state":"waiting","to":"@operator","waits_for":"recipient"},{"attempts":0,"body":"no","expires":605801500,"failures":0,"from":"Ann","id":"d4","send_id":"answer-21de6b0f-8c00-4649-8eb8-a9a7b34c8fe8","seq":2,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
     "#]]);
 }
 
@@ -242,13 +242,13 @@ fn answer_that_the_store_refuses_is_returned() {
         ann acks d1 {"correlationId":"c","response":true}
         ann acks d1 {"correlationId":"c","response":true}
         disk fails
-            ann < NACK {"ack_id":"3f54a8ed-55f7-4201-abde-43aaeb8ec471","code":"STORE_FAILED","correlationId":"c","message":"the store could not keep the message; send it again later: no space left on device"}
+            ann < NACK {"ack_id":"b70df1ab-55f7-4201-abde-43aaeb8ec471","code":"STORE_FAILED","correlationId":"c","message":"the store could not keep the message; send it again later: no space left on device"}
         disk keeps
         ann acks d1 {"correlationId":"c","response":true}
         op joins
             op < WELCOME {"agent":"@operator","capabilities":{"ack":false,"max_inflight":0,"resume":false,"supports_topics":false}}
         op asks inbox
-            op < DELIVER d3 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"yes","expires":605801000,"failures":0,"from":"Ann","id":"d2","send_id":"answer-3f54a8ed-55f7-4201-abde-43aaeb8ec471","seq":2,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
+            op < DELIVER d3 @relay -> @operator seq 1 {"body":"inbox","data":{"messages":[{"attempts":0,"body":"yes","expires":605801000,"failures":0,"from":"Ann","id":"d2","send_id":"answer-b70df1ab-55f7-4201-abde-43aaeb8ec471","seq":2,"state":"waiting","to":"@operator","waits_for":"recipient"}]},"kind":"response"}
     "#]]);
 }
 

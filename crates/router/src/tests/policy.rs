@@ -182,6 +182,6 @@ fn rules_apply_to_answers_and_to_the_words_of_a_refusal() {
             bob < DELIVER d3 Ann -> Bob seq 2 requires_ack true {"n":3}
         policy bob ann * no; * * * yes
         bob acks d3 {"correlationId":"e","response":true}
-            bob < NACK {"ack_id":"59ad8491-3c21-46e7-a717-466444dd637b","code":"FORBIDDEN","correlationId":"e","message":"Bob may not send this to Ann: line 1 of policy.toml forbids it"}
+            bob < NACK {"ack_id":"44edbef5-3c21-46e7-a717-466444dd637b","code":"FORBIDDEN","correlationId":"e","message":"Bob may not send this to Ann: line 1 of policy.toml forbids it"}
     "#]]);
 }

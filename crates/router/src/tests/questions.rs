@@ -15,11 +15,11 @@ fn tap_copies_answers() {
         bob joins
             bob < WELCOME {"agent":"Bob"}
         ann says SEND id=x to=Bob meta={"sync":{"correlationId":"c"}} {"body":"6 x 7?"}
-            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"6 x 7?"},"payload_meta":{"sync":{"correlationId":"c"}},"recipients":1,"requires_ack":true,"send_id":"x","seq":1,"to":"Bob"},"kind":"tap"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b70df1ab-6528-464b-8255-08e23e2d31e7","payload":{"body":"6 x 7?"},"payload_meta":{"sync":{"correlationId":"c"}},"recipients":1,"requires_ack":true,"send_id":"x","seq":1,"to":"Bob"},"kind":"tap"}
             ann < ACK {"ack_id":"x","durability":"disk","state":"accepted"}
             bob < DELIVER d3 Ann -> Bob seq 1 requires_ack true {"body":"6 x 7?"}
         bob acks d3 {"correlationId":"c","response":true,"responseData":{"body":"42"}}
-            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"answer":{"response":true,"responseData":{"body":"42"}},"from":"Bob","id":"b1feb824-6528-464b-8255-08e23e2d31e7","recipients":1,"requires_ack":false,"send_id":"x","to":"Ann"},"kind":"tap"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"answer":{"response":true,"responseData":{"body":"42"}},"from":"Bob","id":"b70df1ab-6528-464b-8255-08e23e2d31e7","recipients":1,"requires_ack":false,"send_id":"x","to":"Ann"},"kind":"tap"}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","response":true,"responseData":{"body":"42"}}
     "#]]);
 }
@@ -244,7 +244,7 @@ fn answer_too_large_for_its_asker_is_returned() {
         limits frame_bytes_max=700
         begin question asked
         bob acks d1 {"correlationId":"c","responseData":"x*580"}
-            bob < NACK {"ack_id":"3f54a8ed-55f7-4201-abde-43aaeb8ec471","code":"TOO_LARGE","correlationId":"c","message":"what its asker would get is over max_frame_bytes (700)"}
+            bob < NACK {"ack_id":"b70df1ab-55f7-4201-abde-43aaeb8ec471","code":"TOO_LARGE","correlationId":"c","message":"what its asker would get is over max_frame_bytes (700)"}
         bob acks d1 {"correlationId":"c","responseData":"short"}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":"short"}
     "#]]);
@@ -258,7 +258,7 @@ fn answer_without_memory_is_returned_and_can_be_retried() {
         bob acks d1
         outside 1000
         bob acks d1 {"correlationId":"c","responseData":"x*2000"}
-            bob < NACK {"ack_id":"3f54a8ed-55f7-4201-abde-43aaeb8ec471","code":"LIMIT","correlationId":"c","message":"the daemon has no room for the answer now; send it again later"}
+            bob < NACK {"ack_id":"b70df1ab-55f7-4201-abde-43aaeb8ec471","code":"LIMIT","correlationId":"c","message":"the daemon has no room for the answer now; send it again later"}
         outside 0
         bob acks d1 {"correlationId":"c","responseData":"x*2000"}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c","responseData":"x*2000"}

@@ -70,7 +70,7 @@ fn tap_copies_routed_messages() {
         bob joins
             bob < WELCOME {"agent":"Bob"}
         ann> Bob #t: one
-            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b70df1ab-6528-464b-8255-08e23e2d31e7","payload":{"body":"one"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob","topic":"t"},"kind":"tap"}
             bob < DELIVER d3 Ann -> Bob #t seq 1 {"body":"one"}
         ann>> *: two
             op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"two"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a2","to":"*"},"kind":"tap"}
@@ -80,7 +80,7 @@ fn tap_copies_routed_messages() {
             ann < NACK {"ack_id":"a3","code":"UNKNOWN_AGENT","message":"no agent Zoe was ever here; here are Ann, Bob"}
         ann says SEND id=x to=Bob meta={"k":1} { "body" : "kept  as it is" }
             bob < DELIVER d6 Ann -> Bob seq 2 {"body":"kept  as it is"}
-            op < DELIVER d7 @relay -> @operator seq 4 {"body":"","data":{"from":"Ann","id":"6b201737-74b6-4e65-80a6-4bcd7622c01a","payload":{"body":"kept  as it is"},"payload_meta":{"k":1},"recipients":1,"requires_ack":false,"send_id":"x","seq":2,"to":"Bob"},"kind":"tap"}
+            op < DELIVER d7 @relay -> @operator seq 4 {"body":"","data":{"from":"Ann","id":"44edbef5-74b6-4e65-80a6-4bcd7622c01a","payload":{"body":"kept  as it is"},"payload_meta":{"k":1},"recipients":1,"requires_ack":false,"send_id":"x","seq":2,"to":"Bob"},"kind":"tap"}
         op goes
         ann> Bob: unseen
             bob < DELIVER d8 Ann -> Bob seq 3 {"body":"unseen"}
@@ -98,10 +98,10 @@ fn tap_copies_a_busy_broadcast_once_a_recipient_has_it() {
             op < DELIVER d1 @relay -> @operator seq 1 {"body":"tap","data":{},"kind":"response"}
         bob stalls
         ann> Bob: 1
-            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b1feb824-6528-464b-8255-08e23e2d31e7","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob"},"kind":"tap"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b70df1ab-6528-464b-8255-08e23e2d31e7","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Bob"},"kind":"tap"}
             bob < DELIVER d3 Ann -> Bob seq 1 {"body":"1"}
         ann> Bob: 2
-            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"6f30228e-f66c-48c3-8725-3fa9afabf58b","payload":{"body":"2"},"recipients":1,"requires_ack":false,"send_id":"a2","seq":2,"to":"Bob"},"kind":"tap"}
+            op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"21de6b0f-f66c-48c3-8725-3fa9afabf58b","payload":{"body":"2"},"recipients":1,"requires_ack":false,"send_id":"a2","seq":2,"to":"Bob"},"kind":"tap"}
         ann>> *: all
             ann < BUSY {"ack_id":"a3","busy":["Bob"],"queue_depth":2,"retry_after_ms":50}
         bob reads
@@ -125,7 +125,7 @@ fn slow_tap_loses_copies_and_is_notified() {
         ann joins
             ann < WELCOME {"agent":"Ann"}
         ann> Ann: 1
-            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"ab553c19-4a6d-4e41-bc39-7408cc43e159","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"b70df1ab-4a6d-4e41-bc39-7408cc43e159","payload":{"body":"1"},"recipients":1,"requires_ack":false,"send_id":"a1","seq":1,"to":"Ann"},"kind":"tap"}
             ann < DELIVER d3 Ann -> Ann seq 1 {"body":"1"}
         ann> Ann: 2
             ann < DELIVER d4 Ann -> Ann seq 2 {"body":"2"}
@@ -134,7 +134,7 @@ fn slow_tap_loses_copies_and_is_notified() {
         op reads
         ann> Ann: 4
             ann < DELIVER d6 Ann -> Ann seq 4 {"body":"4"}
-            op < DELIVER d7 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"1ed43822-074f-4744-8adc-78441c375c02","lost":2,"payload":{"body":"4"},"recipients":1,"requires_ack":false,"send_id":"a4","seq":4,"to":"Ann"},"kind":"tap"}
+            op < DELIVER d7 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","id":"7ef84764-074f-4744-8adc-78441c375c02","lost":2,"payload":{"body":"4"},"recipients":1,"requires_ack":false,"send_id":"a4","seq":4,"to":"Ann"},"kind":"tap"}
     "#]]);
 }
 
@@ -274,28 +274,28 @@ fn tap_with_changes_gets_changes_in_place_of_copies() {
             op < DELIVER d7 @relay -> @operator seq 5 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","since":1001000,"source":"hooks","state":"idle"},"kind":"change"}
             bob < DELIVER d8 @relay -> Bob seq 3 {"body":"activity","data":{},"kind":"response"}
         ann> Bob #t: at most once
-            op < DELIVER d9 @relay -> @operator seq 6 {"body":"","data":{"at":1001000,"from":"Ann","id":"cdda81ab-28f0-4884-933c-3ed4ca47fb08","kind":"message","requires_ack":false,"send_id":"a1","state":"accepted","to":"Bob","topic":"t"},"kind":"change"}
+            op < DELIVER d9 @relay -> @operator seq 6 {"body":"","data":{"at":1001000,"from":"Ann","id":"b70df1ab-28f0-4884-933c-3ed4ca47fb08","kind":"message","requires_ack":false,"send_id":"a1","state":"accepted","to":"Bob","topic":"t"},"kind":"change"}
             bob < DELIVER d10 Ann -> Bob #t seq 1 {"body":"at most once"}
         ann>> Bob #t: at least once
             ann < ACK {"ack_id":"a2","durability":"disk","state":"accepted"}
-            op < DELIVER d11 @relay -> @operator seq 7 {"body":"","data":{"at":1001000,"from":"Ann","id":"6228b6a3-f83e-4815-88a3-d48d6180da32","kind":"message","requires_ack":true,"send_id":"a2","state":"accepted","to":"Bob","topic":"t"},"kind":"change"}
+            op < DELIVER d11 @relay -> @operator seq 7 {"body":"","data":{"at":1001000,"from":"Ann","id":"21de6b0f-f83e-4815-88a3-d48d6180da32","kind":"message","requires_ack":true,"send_id":"a2","state":"accepted","to":"Bob","topic":"t"},"kind":"change"}
             bob < DELIVER d12 Ann -> Bob #t seq 2 requires_ack true {"body":"at least once"}
         bob acks d12
-            op < DELIVER d13 @relay -> @operator seq 8 {"body":"","data":{"at":1001000,"from":"Ann","id":"6228b6a3-f83e-4815-88a3-d48d6180da32","kind":"message","requires_ack":true,"send_id":"a2","state":"acknowledged","to":"Bob","topic":"t"},"kind":"change"}
+            op < DELIVER d13 @relay -> @operator seq 8 {"body":"","data":{"at":1001000,"from":"Ann","id":"21de6b0f-f83e-4815-88a3-d48d6180da32","kind":"message","requires_ack":true,"send_id":"a2","state":"acknowledged","to":"Bob","topic":"t"},"kind":"change"}
         ann>> *: to everyone
             ann < ACK {"ack_id":"a3","durability":"disk","recipients":1,"state":"accepted"}
-            op < DELIVER d14 @relay -> @operator seq 9 {"body":"","data":{"at":1001000,"from":"Ann","id":"54edefc8-d249-439a-8564-133ca3457ca4","kind":"message","requires_ack":true,"send_id":"a3","state":"accepted","to":"Bob"},"kind":"change"}
+            op < DELIVER d14 @relay -> @operator seq 9 {"body":"","data":{"at":1001000,"from":"Ann","id":"44edbef5-d249-439a-8564-133ca3457ca4","kind":"message","requires_ack":true,"send_id":"a3","state":"accepted","to":"Bob"},"kind":"change"}
             bob < DELIVER d15 Ann -> Bob seq 1 originalTo "*" requires_ack true {"body":"to everyone"}
         bob nacks d15
-            op < DELIVER d16 @relay -> @operator seq 10 {"body":"","data":{"at":1001000,"code":"REFUSED","from":"Ann","id":"54edefc8-d249-439a-8564-133ca3457ca4","kind":"message","requires_ack":true,"send_id":"a3","state":"dead","to":"Bob","why":"Bob refused it: no"},"kind":"change"}
+            op < DELIVER d16 @relay -> @operator seq 10 {"body":"","data":{"at":1001000,"code":"REFUSED","from":"Ann","id":"44edbef5-d249-439a-8564-133ca3457ca4","kind":"message","requires_ack":true,"send_id":"a3","state":"dead","to":"Bob","why":"Bob refused it: no"},"kind":"change"}
             ann < NACK {"ack_id":"a3","code":"REFUSED","message":"Bob refused it: no","to":"Bob"}
         bob goes
             op < DELIVER d17 @relay -> @operator seq 11 {"body":"","data":{"agent":"Bob","at":1001000,"kind":"agent","state":"left"},"kind":"change"}
         ann>> Bob 100ms: runs out
             ann < ACK {"ack_id":"a4","away":true,"durability":"disk","state":"accepted"}
-            op < DELIVER d18 @relay -> @operator seq 12 {"body":"","data":{"at":1001000,"from":"Ann","id":"2fe116ed-f9cf-4b4c-a556-0ca66e38a113","kind":"message","requires_ack":true,"send_id":"a4","state":"accepted","to":"Bob"},"kind":"change"}
+            op < DELIVER d18 @relay -> @operator seq 12 {"body":"","data":{"at":1001000,"from":"Ann","id":"7ef84764-f9cf-4b4c-a556-0ca66e38a113","kind":"message","requires_ack":true,"send_id":"a4","state":"accepted","to":"Bob"},"kind":"change"}
         wait 200
-            op < DELIVER d19 @relay -> @operator seq 13 {"body":"","data":{"at":1001100,"code":"EXPIRED","from":"Ann","id":"2fe116ed-f9cf-4b4c-a556-0ca66e38a113","kind":"message","requires_ack":true,"send_id":"a4","state":"dead","to":"Bob","why":"its time to live ran out"},"kind":"change"}
+            op < DELIVER d19 @relay -> @operator seq 13 {"body":"","data":{"at":1001100,"code":"EXPIRED","from":"Ann","id":"7ef84764-f9cf-4b4c-a556-0ca66e38a113","kind":"message","requires_ack":true,"send_id":"a4","state":"dead","to":"Bob","why":"its time to live ran out"},"kind":"change"}
             ann < NACK {"ack_id":"a4","code":"EXPIRED","message":"its time to live ran out","to":"Bob"}
         op goes
         ann> Ann: untold
@@ -360,7 +360,7 @@ fn taps_and_counters_show_only_what_the_store_keeps() {
         ann>> Bob: kept
         ann>> *: kept, too
         disk keeps
-            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"1e076995-e222-42e8-a210-984170ef4c88","payload":{"body":"kept"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a3","seq":3,"to":"Bob"},"kind":"tap"}
+            op < DELIVER d2 @relay -> @operator seq 2 {"body":"","data":{"from":"Ann","id":"44edbef5-e222-42e8-a210-984170ef4c88","payload":{"body":"kept"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a3","seq":3,"to":"Bob"},"kind":"tap"}
             ann < ACK {"ack_id":"a3","durability":"disk","state":"accepted"}
             bob < DELIVER d3 Ann -> Bob seq 3 requires_ack true {"body":"kept"}
             op < DELIVER d4 @relay -> @operator seq 3 {"body":"","data":{"from":"Ann","payload":{"body":"kept, too"},"payload_meta":{"requires_ack":true},"recipients":1,"requires_ack":true,"send_id":"a4","to":"*"},"kind":"tap"}

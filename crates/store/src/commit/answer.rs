@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn only_consecutive_failures_of_a_query_count() {
         let folder = Folder::new();
-        let mut committer = Committer::open(folder.settings(), 0).unwrap().store.0;
+        let mut committer = folder.open().store.0;
         let query = ActiveQuery::new(1, Query::Id(String::new()), Cancel::default());
         let mut waiting = Some(WaitingQuery { query, indexed: 0 });
         let mut reports = Vec::new();

@@ -156,6 +156,7 @@ impl Committer {
         file::empty_log(&connection)?;
         let path = &self.settings.path;
         if schema::prepare(&mut connection, path, &schema::CURRENT)? == Prepared::New {
+            connection.execute("UPDATE meta SET id_key = ?", [self.id_key.to_bytes()])?;
             let removed = || removed_sentence(&self.settings, None);
             report(Report::Lost(lost.unwrap_or_else(removed)));
         }
@@ -186,10 +187,10 @@ impl Committer {
     fn adopt(&mut self, mut connection: Connection) -> Result<(), StoreError> {
         self.sweep.restart(&connection)?;
         // Space is freed at once, since the pending changes are written before any sweep.
-        let (bytes, now) = (self.pending.message_bytes(), self.clock.0.monotonic);
-        self.sweep.free_space(&mut connection, &self.settings, bytes, now)?;
+        let bytes = self.pending.message_bytes();
+        self.sweep.free_space(&mut connection, &self.settings, bytes)?;
         let bytes = self.pending.notice_bytes();
-        if !self.sweep.free_space_for_notices(&mut connection, &self.settings, bytes, now)? {
+        if !self.sweep.free_space_for_notices(&mut connection, &self.settings, bytes)? {
             self.pending.drop_notices();
         }
         // Between the look and the opening, another file may have got the name.

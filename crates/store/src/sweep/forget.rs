@@ -27,6 +27,9 @@ impl Sweep {
         if !self.is_merge_due(now) {
             return Ok(false);
         }
+        if self.indexed == 0 {
+            (self.has_deleted, self.emptying) = (false, true);
+        }
         if self.emptying {
             self.empty_log(connection, now)?;
             return Ok(true);

@@ -1,4 +1,4 @@
-//! Words and ids of stored messages go into their indices.
+//! Words of stored messages go into their index.
 
 use super::{STEP_BYTES, STEP_ROWS, Sweep};
 use crate::{
@@ -6,10 +6,11 @@ use crate::{
     index,
     row::{self, number, signed},
 };
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::Connection;
 
 impl Sweep {
-    /// Indexes the words of some messages. Returns false if all messages are indexed.
+    /// Indexes the words of some messages, and begins the index with the first ones. Returns false
+    /// if all messages are indexed.
     pub(crate) fn index_some(&mut self, connection: &mut Connection) -> Result<bool, StoreError> {
         if self.indexed >= self.last_message {
             return Ok(false);
@@ -35,31 +36,6 @@ impl Sweep {
         transaction.execute("UPDATE meta SET indexed = ?", [signed(last)])?;
         transaction.commit()?;
         self.indexed = last;
-        Ok(true)
-    }
-
-    /// Adds the ids of some deliveries to the index of ids. Returns false if it lacks at most
-    /// `max`.
-    pub(super) fn list_some(
-        &mut self,
-        connection: &mut Connection,
-        max: u64,
-    ) -> Result<bool, StoreError> {
-        if self.unlisted() <= max {
-            return Ok(false);
-        }
-        let transaction = connection.transaction()?;
-        let last = transaction
-            .prepare_cached(
-                "SELECT number FROM delivery WHERE number > ? ORDER BY number LIMIT 1 OFFSET ?",
-            )?
-            .query_row(params![signed(self.listed), STEP_ROWS as u32 - 1], |row| row.get(0))
-            .optional()?
-            .map_or(self.last_delivery, i64::cast_unsigned);
-        index::list_ids(&transaction, self.listed, last)?;
-        transaction.execute("UPDATE meta SET listed = ?", [signed(last)])?;
-        transaction.commit()?;
-        self.listed = last;
         Ok(true)
     }
 }

@@ -2,8 +2,8 @@
 //! together.
 
 use super::{
-    super::{Opened, Report, Store},
-    folder::{Folder, NOW, NOW_MS, end_group, query, run, run_with, write},
+    super::{Opened, Report},
+    folder::{Folder, NOW, end_group, open_with, query, run, run_with, write},
     queries::all,
     world::World,
 };
@@ -40,7 +40,7 @@ fn with(folder: &Folder, file: &str, bytes: &[u8]) -> Folder {
 /// has remarks if some of them are missing. Returns whether it has remarks.
 #[track_caller]
 fn check_content(opened: Opened, intact: &Image, world: &World, what: &str) -> bool {
-    let Opened { store, image, remarks } = opened;
+    let Opened { store, image, remarks, .. } = opened;
     let rows = &world.oracle.rows;
     for (number, message) in &image.messages {
         let written = rows.values().find(|row| row.message.number == *number);
@@ -236,7 +236,7 @@ fn log_of_another_database_delivers_no_wrong_body() {
 fn directory_in_place_of_the_database_is_refused_in_one_line() {
     let folder = Folder::new();
     fs::create_dir(folder.path()).unwrap();
-    let error = Store::open(folder.settings(), NOW_MS).unwrap_err().to_string();
+    let error = open_with(folder.settings()).unwrap_err().to_string();
     assert!(error.starts_with("cannot open the store ") && error.contains("relay.db"), "{error}");
     assert_eq!(error.lines().count(), 1);
     assert_eq!(folder.files(""), ["relay.db"]);

@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        Report, Settings, Store,
+        Report, Settings,
         error::StoreError,
         fault::{Fault, FaultPoint},
     },
-    folder::{Folder, NOW, NOW_MS, RunningStore, clock, end_group, run_with, write},
+    folder::{Folder, NOW, NOW_MS, RunningStore, clock, end_group, open_with, run_with, write},
     world::World,
 };
 use proptest::prelude::*;
@@ -180,7 +180,7 @@ fn full_store_refuses_messages_and_stores_endings() {
     let folder = Folder::new();
     let mut world = World::default();
     let body = "x".repeat(3_000);
-    let mut live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let mut live = RunningStore::start(open_with(small(&folder)).unwrap().store);
     let mut accepted = 0;
     let why = loop {
         let message = world.accepted(1, &[2], None, &body);
@@ -200,11 +200,11 @@ fn full_store_refuses_messages_and_stores_endings() {
     let (report, _) = live.write(vec![refused.clone(), ended(1), ended(2)]);
     assert!(matches!(report, Report::Refused { count: 3, .. }));
     live.end();
-    let mut full = Store::open(small(&folder), NOW_MS).unwrap().store;
+    let mut full = open_with(small(&folder)).unwrap().store;
     full.0.sweep_all(NOW);
     drop(full);
     assert_eq!(folder.image().messages.len(), accepted - 2, "the endings are stored");
-    live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    live = RunningStore::start(open_with(small(&folder)).unwrap().store);
     assert_eq!(live.write(vec![refused]).0, Report::Persisted(1), "ended deliveries make room");
     live.end();
     assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);
@@ -221,7 +221,7 @@ fn store_above_a_lowered_limit_takes_messages_again_once_its_own_have_ended() {
     let changes = (0..200).map(|_| message(&mut world)).collect();
     assert_eq!(live.write(changes).0, Report::Persisted(200));
     live.end();
-    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let live = RunningStore::start(open_with(small(&folder)).unwrap().store);
     assert!(matches!(live.write(vec![message(&mut world)]).0, Report::Refused { .. }));
     let ended =
         |delivery| Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
@@ -234,7 +234,7 @@ fn store_above_a_lowered_limit_takes_messages_again_once_its_own_have_ended() {
 fn messages_accepted_before_are_stored_in_a_full_store() {
     let folder = Folder::new();
     let mut world = World::default();
-    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let live = RunningStore::start(open_with(small(&folder)).unwrap().store);
     let body = "x".repeat(3_000);
     let message = |world: &mut World| Box::new(world.accepted(1, &[2], None, &body));
     while live.write(vec![Change::Accepted(message(&mut world))]).0 == Report::Persisted(1) {}
@@ -243,7 +243,7 @@ fn messages_accepted_before_are_stored_in_a_full_store() {
     let report = live.write(vec![Change::AcceptedAgain(resent), Change::Accepted(new)]).0;
     assert!(matches!(report, Report::Refused { count: 2, .. }));
     live.end();
-    let image = Store::open(small(&folder), NOW_MS).unwrap().image;
+    let image = open_with(small(&folder)).unwrap().image;
     assert!(image.messages.contains_key(&accepted) && !image.messages.contains_key(&refused));
 }
 
@@ -252,7 +252,7 @@ fn history_is_deleted_to_make_room_for_messages() {
     let folder = Folder::new();
     let mut world = World::default();
     let body = "x".repeat(3_000);
-    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let live = RunningStore::start(open_with(small(&folder)).unwrap().store);
     for delivery in 1..500 {
         let accepted = Change::Accepted(Box::new(world.accepted(1, &[2], None, &body)));
         let ended = Change::Ended { delivery, ending: Ending::Acknowledged, unix_ms: NOW_MS };
@@ -276,7 +276,7 @@ fn mail_of_one_sender_does_not_displace_the_only_dead_letter_of_another() {
         folder.run(vec![write(vec![letter, dead(1)])]);
         folder.open().store.0.sweep_all(NOW);
         let settings = Settings { bytes_max: 4 << 20, ..folder.settings() };
-        let mut store = Store::open(settings, NOW_MS).unwrap().store;
+        let mut store = open_with(settings).unwrap().store;
         let body = "x".repeat(1_500);
         for group in 0..40 {
             let sent = |world: &mut World| world.accepted(3, &[2], None, &body);
@@ -331,7 +331,7 @@ fn notices_use_the_reserve_of_a_full_store() {
     let folder = Folder::new();
     let mut world = World::default();
     let body = "x".repeat(3_000);
-    let live = RunningStore::start(Store::open(small(&folder), NOW_MS).unwrap().store);
+    let live = RunningStore::start(open_with(small(&folder)).unwrap().store);
     let message =
         |world: &mut World| Change::Accepted(Box::new(world.accepted(1, &[2], None, &body)));
     while live.write(vec![message(&mut world)]).0 == Report::Persisted(1) {}
@@ -347,7 +347,7 @@ fn notices_use_the_reserve_of_a_full_store() {
     let (report, before) = live.write(vec![message(&mut world), notice(200), ended]);
     assert!(matches!(report, Report::Refused { count: 3, .. }) && before.is_empty());
     assert!(live.end().is_empty());
-    let image = Store::open(small(&folder), NOW_MS).unwrap().image;
+    let image = open_with(small(&folder)).unwrap().image;
     assert!((1..40).contains(&image.notices.len()), "{} are stored", image.notices.len());
     assert!(!image.deliveries.contains_key(&1));
     assert!(folder.path().metadata().unwrap().len() <= 128 * 4096);

@@ -1,6 +1,9 @@
 //! A temporary folder for a store, and a store in it that runs on a thread of its own.
 
-use super::super::{Cancel, Claim, Job, Opened, Report, Settings, Store, fault::Faults};
+use super::{
+    super::{Cancel, Claim, Job, OpenError, Opened, Report, Settings, Store, fault::Faults},
+    world::ID_KEY,
+};
 use crossbeam_channel::{Receiver, Sender};
 use protocol::{
     Moment, Now,
@@ -65,8 +68,8 @@ impl Folder {
         }
     }
 
-    pub(super) fn open(&self) -> Opened {
-        Store::open(self.settings(), NOW_MS).unwrap()
+    pub(crate) fn open(&self) -> Opened {
+        open_with(self.settings()).unwrap()
     }
 
     pub(super) fn image(&self) -> Image {
@@ -78,21 +81,22 @@ impl Folder {
         run(self.open().store, jobs)
     }
 
-    /// Asserts that a message is stored exactly as long as a delivery refers to it.
+    /// Asserts that a message is stored exactly as long as a delivery refers to it, and that sums
+    /// and counts are right.
     pub(super) fn check_counts(&self) {
         let database = rusqlite::Connection::open(self.path()).unwrap();
-        let miscounted = "SELECT count(*) FROM message WHERE hot + cold = 0
-            OR hot <> (SELECT count(*) FROM delivery WHERE delivery.message = message.number)
-            OR cold <> (SELECT count(*) FROM history WHERE history.message = message.number)";
-        let orphaned =
-            "SELECT count(*) FROM (SELECT message FROM delivery UNION SELECT message FROM history)
-            WHERE message NOT IN (SELECT number FROM message)";
-        let listed = "SELECT count(*) FROM lookup
-            LEFT JOIN delivery ON delivery.number = lookup.delivery
-            LEFT JOIN message ON message.number = delivery.message
-            WHERE key IS NOT delivery.id AND key IS NOT CAST(send_id AS BLOB)";
+        let unused = "SELECT count(*) FROM message WHERE number NOT IN
+            (SELECT message FROM delivery)";
+        let orphaned = "SELECT count(*) FROM delivery WHERE message NOT IN
+            (SELECT number FROM message)";
+        let miscounted = "SELECT count(*) FROM meta WHERE open <>
+            (SELECT count(*) FROM delivery WHERE ending = 0)";
+        let held = "SELECT count(*) FROM holder FULL JOIN (
+                SELECT CASE WHEN sender_name LIKE '@guest%' THEN '@guest' ELSE lower(sender_name) END
+                AS holder, sum(bytes) AS bytes FROM delivery WHERE ending <> 0 GROUP BY 1
+            ) AS real ON real.holder = holder.name WHERE holder.bytes IS NOT real.bytes";
         let words = "SELECT count(*) FROM words WHERE rowid NOT IN (SELECT number FROM message)";
-        for sql in [miscounted, orphaned, listed, words] {
+        for sql in [unused, orphaned, miscounted, held, words] {
             let count: u32 = database.query_row(sql, [], |row| row.get(0)).unwrap();
             assert_eq!(count, 0, "{sql}");
         }
@@ -119,6 +123,13 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Opens a store. Its ids have the key of the generator's.
+pub(super) fn open_with(settings: Settings) -> Result<Opened, OpenError> {
+    let mut opened = Store::open(settings, NOW_MS, &mut drop)?;
+    opened.store.0.use_id_key(ID_KEY);
+    Ok(opened)
 }
 
 pub(super) fn run(store: Store, jobs: Vec<Job>) -> Vec<Report> {

@@ -4,11 +4,11 @@
 
 use super::{
     super::{
-        Report, Settings, Store,
+        Report, Settings,
         error::StoreError,
         fault::{Fault, FaultPoint},
     },
-    folder::{Claimed, Folder, NOW_MS, RunningStore},
+    folder::{Claimed, Folder, NOW_MS, RunningStore, open_with},
     queries::{all, rows_of},
     world::World,
 };
@@ -219,7 +219,7 @@ fn content_is_kept_elsewhere_at_the_end_at_once() {
     let folder = Folder::new();
     let mut world = World::default();
     let claim = Arc::new(Claimed(false));
-    let opened = Store::open(Settings { claim, ..folder.settings() }, NOW_MS).unwrap();
+    let opened = open_with(Settings { claim, ..folder.settings() }).unwrap();
     let live = RunningStore::start(opened.store);
     live.write(messages(&mut world, 3));
     if remove_all(&folder, "relay.db").is_err() {
@@ -240,7 +240,7 @@ fn content_is_kept_elsewhere_if_another_process_has_the_directory() {
     let folder = Folder::new();
     let mut world = World::default();
     let claim = Arc::new(Claimed(false));
-    let opened = Store::open(Settings { claim, ..folder.settings() }, NOW_MS).unwrap();
+    let opened = open_with(Settings { claim, ..folder.settings() }).unwrap();
     let live = RunningStore::start(opened.store);
     live.write(messages(&mut world, 30));
     if remove_all(&folder, "relay.db").is_err() {
@@ -259,7 +259,7 @@ fn content_is_kept_elsewhere_if_another_process_has_the_directory() {
     assert_eq!(folder.files("relay.db"), ["relay.db"]);
     let kept = Path::new(ousted.rsplit(' ').next().unwrap());
     assert_eq!(kept.file_name(), folder.path().file_name(), "{ousted}");
-    let image = Store::open(Settings { path: kept.to_owned(), ..folder.settings() }, NOW_MS);
+    let image = open_with(Settings { path: kept.to_owned(), ..folder.settings() });
     assert_eq!(image.unwrap().image.deliveries, world.oracle.image().deliveries);
     fs::remove_dir_all(kept.parent().unwrap()).unwrap();
 }

@@ -5,6 +5,7 @@ use protocol::{
     Moment,
     code::NackCode,
     deliver::{self, Proof},
+    delivery_id::IdKey,
     name::Name,
     payload::Capabilities,
     record::{
@@ -73,7 +74,7 @@ impl World {
                 to: *to,
                 to_name: name(*to),
                 seq: self.delivery,
-                id: Uuid::from_u64_pair(7, self.delivery),
+                id: id(self.delivery),
                 expires: Moment(u64::MAX - self.delivery),
                 attempts: (to % 2) as u32,
                 failures: 0,
@@ -206,7 +207,7 @@ impl World {
     }
 
     fn question(&self, from: u64, pick: u64) -> Change {
-        let delivery = Uuid::from_u64_pair(7, self.some_delivery(pick));
+        let delivery = id(self.some_delivery(pick));
         if pick.is_multiple_of(3) {
             return Change::QuestionEnded(delivery);
         }
@@ -234,6 +235,13 @@ impl World {
             reserved: 1_024 * pick,
         }))
     }
+}
+
+/// The key of the ids of deliveries.
+pub(super) const ID_KEY: IdKey = IdKey::new(*b"the tests' 16 ke");
+
+fn id(delivery: u64) -> Uuid {
+    ID_KEY.id(delivery, [7; 16])
 }
 
 pub(super) fn name(agent: u64) -> Name {

@@ -1,0 +1,87 @@
+//! Who is charged for ended deliveries. When the store is full, those of the holder with the most
+//! bytes are deleted first.
+
+use super::{
+    error::StoreError,
+    row::{integer, text},
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use std::{borrow::Cow, collections::BTreeMap};
+
+/// The holder that all guests are together. Only their names begin like this.
+const GUESTS: &str = "@guest";
+
+/// Returns the holder that a sender belongs to. Names that differ only in case are one.
+fn holder_of(sender_name: &str) -> Cow<'_, str> {
+    if sender_name.starts_with(GUESTS) {
+        Cow::Borrowed(GUESTS)
+    } else if sender_name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(sender_name.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(sender_name)
+    }
+}
+
+/// The first and the last sender's name of a holder.
+pub(super) fn names_of(holder: &str) -> (String, String) {
+    let last = if holder == GUESTS { format!("{GUESTS}~") } else { holder.to_owned() };
+    (holder.to_owned(), last)
+}
+
+/// What a transaction changes in the sums by holder.
+#[derive(Debug, Default)]
+pub(super) struct Charges(BTreeMap<String, i64>);
+
+impl Charges {
+    /// Charges for a delivery that is over. `row` has its sender's name and its bytes.
+    pub(super) fn charge(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
+        self.add(text(row, 0)?, integer(row, 1)?);
+        Ok(())
+    }
+
+    /// Takes back the charge for a delivery that is open again, or gone.
+    pub(super) fn release(&mut self, row: &Row<'_>) -> Result<(), StoreError> {
+        self.add(text(row, 0)?, integer(row, 1)?.saturating_neg());
+        Ok(())
+    }
+
+    /// Adds to the bytes that a sender's holder is charged with.
+    pub(super) fn add(&mut self, sender_name: &str, bytes: i64) {
+        let holder = holder_of(sender_name);
+        match self.0.get_mut(&*holder) {
+            Some(sum) => *sum = sum.saturating_add(bytes),
+            None => drop(self.0.insert(holder.into_owned(), bytes)),
+        }
+    }
+
+    /// Writes the changed sums.
+    pub(super) fn write(&self, connection: &Connection) -> rusqlite::Result<()> {
+        for (holder, bytes) in self.0.iter().filter(|(_, bytes)| **bytes != 0) {
+            connection
+                .prepare_cached(
+                    "INSERT INTO holder VALUES (?, ?)
+                     ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes",
+                )?
+                .execute(params![holder, bytes])?;
+            if *bytes < 0 {
+                connection
+                    .prepare_cached("DELETE FROM holder WHERE name = ? AND bytes <= 0")?
+                    .execute([holder])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The holder of the most bytes, if there is one.
+pub(super) fn largest(connection: &Connection) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached("SELECT name FROM holder ORDER BY bytes DESC LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()
+}
+
+/// Removes a holder, of which no delivery is left although its sum says so.
+pub(super) fn remove(connection: &Connection, holder: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM holder WHERE name = ?")?.execute([holder]).map(drop)
+}
