@@ -7,7 +7,7 @@
 use super::{
     error::StoreError,
     job::Cancel,
-    query::{self, Found, Window},
+    query::{self, Found, Search, Window},
 };
 use protocol::record::{Filter, Query, QueryResult};
 use rusqlite::Connection;
@@ -59,7 +59,7 @@ impl ActiveQuery {
         Self { number, cancel, failures: 0, query, found, before: None, width: WIDTH }
     }
 
-    /// Whether the query needs the index of words.
+    /// Whether the query searches for words.
     pub(super) const fn searches(&self) -> bool {
         matches!(self.query, Query::List(Filter { search: Some(_), .. }))
     }
@@ -121,15 +121,19 @@ impl ActiveQuery {
                 }
                 return Ok(true);
             }
-            Query::List(Filter { search: Some(words), .. }) if query::phrases(words).is_empty() => {
-                return Ok(true);
-            }
             Query::List(filter) => filter.clone(),
         };
+        let search = match &filter.search {
+            None => None,
+            Some(text) => match Search::new(&transaction, text)? {
+                None => return Ok(true),
+                search => search,
+            },
+        };
         if self.before.is_none() {
-            self.begin(&transaction, &filter)?;
+            self.begin(&transaction, &filter, search.as_ref())?;
         }
-        while !self.window(&transaction, &filter)? {
+        while !self.window(&transaction, &filter, search.as_ref())? {
             if start.elapsed() >= SLICE {
                 return Ok(false);
             }
@@ -137,11 +141,16 @@ impl ActiveQuery {
         Ok(true)
     }
 
-    fn begin(&mut self, connection: &Connection, filter: &Filter) -> Result<(), StoreError> {
+    fn begin(
+        &mut self,
+        connection: &Connection,
+        filter: &Filter,
+        search: Option<&Search>,
+    ) -> Result<(), StoreError> {
         let last = query::last(connection)?;
         self.before = Some(filter.before.unwrap_or(u64::MAX).min(last + 1));
-        if let Some(words) = &filter.search
-            && query::is_rare(connection, &query::phrases(words), RARE_MAX)?
+        if let Some(search) = search
+            && search.is_rare(connection, RARE_MAX)?
         {
             self.width = u64::MAX;
         }
@@ -149,10 +158,15 @@ impl ActiveQuery {
     }
 
     /// Searches a window. Returns true once the page is full or no window is left.
-    fn window(&mut self, connection: &Connection, filter: &Filter) -> Result<bool, StoreError> {
+    fn window(
+        &mut self,
+        connection: &Connection,
+        filter: &Filter,
+        search: Option<&Search>,
+    ) -> Result<bool, StoreError> {
         let start = Instant::now();
         let before = self.before.unwrap_or(0);
-        let window = Window { filter, from: before.saturating_sub(self.width), before };
+        let window = Window { filter, search, from: before.saturating_sub(self.width), before };
         let limit = filter.limit.max(1);
         let numbers = window.find(connection, limit + 1 - self.found.result.rows.len())?;
         self.found.add(connection, numbers, limit, filter.bytes_max)?;

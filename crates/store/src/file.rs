@@ -1,6 +1,6 @@
 //! The database file: opened exclusively, copied, set aside when it is damaged.
 
-use super::{error::StoreError, job::Settings};
+use super::{error::StoreError, job::Settings, words};
 use platform::{
     paths::{create_private_file, open_private_file},
     process::SYSTEM,
@@ -101,6 +101,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     // A connection that is dropped after a failed sync must not sync again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    words::add_function(&connection)?;
     Ok(connection)
 }
 

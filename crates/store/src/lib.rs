@@ -22,7 +22,6 @@ mod fault;
 mod file;
 mod holder;
 mod image;
-mod index;
 mod job;
 mod pending_writes;
 mod queries;
@@ -34,6 +33,7 @@ mod sweep;
 mod takeover;
 #[cfg(test)]
 mod tests;
+mod words;
 mod write;
 
 pub use error::OpenError;

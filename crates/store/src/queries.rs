@@ -27,21 +27,13 @@ const DAMAGE_MAX: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct Queries {
     /// Queries that wait for their next slice.
-    pub(super) waiting: VecDeque<WaitingQuery>,
+    pub(super) waiting: VecDeque<ActiveQuery>,
     /// The connection, while it is not lent.
     pub(super) reader: Option<Connection>,
     /// Damage that queries have met, and that was reported.
     damage: BTreeSet<String>,
     lent: Option<Lent>,
     thread: Option<Thread>,
-}
-
-/// A query that waits for its next slice.
-#[derive(Debug)]
-pub(super) struct WaitingQuery {
-    pub(super) query: ActiveQuery,
-    /// The last message that it must find. If it searches for words, these are indexed before.
-    pub(super) indexed: u64,
 }
 
 /// A connection that the thread has.
@@ -58,7 +50,7 @@ struct Lent {
 #[derive(Debug)]
 pub(super) struct Slice {
     connection: Connection,
-    waiting: WaitingQuery,
+    query: ActiveQuery,
     outcome: Result<bool, StoreError>,
 }
 
@@ -75,10 +67,9 @@ impl Thread {
         let (over, done) = bounded(1);
         let thread = thread::Builder::new().name("queries".into()).spawn(move || {
             for mut slice in waiting {
-                let Slice { connection, waiting, outcome } = &mut slice;
-                *outcome = faults
-                    .fail_if_due(FaultPoint::Query)
-                    .and_then(|()| waiting.query.slice(connection));
+                let Slice { connection, query, outcome } = &mut slice;
+                *outcome =
+                    faults.fail_if_due(FaultPoint::Query).and_then(|()| query.slice(connection));
                 if over.send(slice).is_err() {
                     break;
                 }
@@ -116,18 +107,18 @@ impl Queries {
     }
 
     /// Lends a connection to the thread for a query's next slice.
-    pub(super) fn lend(&mut self, connection: Connection, waiting: WaitingQuery) {
+    pub(super) fn lend(&mut self, connection: Connection, query: ActiveQuery) {
         let thread = self.thread.as_ref().expect("the thread was started");
         let interrupt = connection.get_interrupt_handle();
-        let cancel = waiting.query.cancel.clone();
-        let slice = Slice { connection, waiting, outcome: Ok(false) };
+        let cancel = query.cancel.clone();
+        let slice = Slice { connection, query, outcome: Ok(false) };
         thread.slices.send(slice).expect("the thread runs as long as it gets slices");
         self.lent = Some(Lent { interrupt, cancel, is_outdated: false });
     }
 
     /// Takes the connection back after a slice. Returns the query and the outcome.
-    pub(super) fn take_back(&mut self, slice: Slice) -> (WaitingQuery, Result<bool, StoreError>) {
-        let Slice { connection, waiting, mut outcome } = slice;
+    pub(super) fn take_back(&mut self, slice: Slice) -> (ActiveQuery, Result<bool, StoreError>) {
+        let Slice { connection, query, mut outcome } = slice;
         let lent = self.lent.take().expect("a slice was under way");
         if lent.is_outdated {
             // A slice that has ended read one state of the former file, so what it found counts.
@@ -135,7 +126,7 @@ impl Queries {
         } else if outcome.is_ok() {
             self.reader = Some(connection);
         }
-        (waiting, outcome)
+        (query, outcome)
     }
 
     /// Notes the damage that a query has met. Returns a description of what is new.
@@ -203,7 +194,7 @@ mod tests {
         let cancel = Cancel::default();
         let query = ActiveQuery::new(1, Query::Id(String::new()), cancel.clone());
         let connection = Connection::open_in_memory().unwrap();
-        queries.lend(connection, WaitingQuery { query, indexed: 0 });
+        queries.lend(connection, query);
         queries.end();
         assert!(cancel.is_cancelled());
     }

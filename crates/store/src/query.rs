@@ -3,6 +3,7 @@
 use super::{
     error::StoreError,
     row::{self, number, signed},
+    words::Words,
 };
 use protocol::{
     code::NackCode,
@@ -200,21 +201,57 @@ pub(super) fn last(connection: &Connection) -> Result<u64, StoreError> {
     row::read_single(connection, sql, |row| number(row, 0))
 }
 
-/// Whether at most `max` messages have these words.
-pub(super) fn is_rare(
-    connection: &Connection,
-    phrases: &str,
-    max: u32,
-) -> Result<bool, StoreError> {
-    let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
-    let mut statement = connection.prepare_cached(sql)?;
-    Ok(statement.query_row(params![phrases, max + 1], |row| row.get::<_, u32>(0))? <= max)
+/// Words that a list is searched for.
+#[derive(Debug)]
+pub(super) struct Search {
+    words: Words,
+    /// The last message whose text is indexed, and the last message.
+    indexed: u64,
+    last: u64,
 }
 
-/// A part of a list: the deliveries with numbers from `from` to before `before`.
+impl Search {
+    /// Returns `None` for a text without a word.
+    pub(super) fn new(connection: &Connection, text: &str) -> Result<Option<Self>, StoreError> {
+        let Some(words) = Words::parse(text) else { return Ok(None) };
+        let sql = "SELECT indexed, message FROM meta";
+        row::read_single(connection, sql, |row| {
+            Ok(Some(Self { words, indexed: number(row, 0)?, last: number(row, 1)? }))
+        })
+    }
+
+    /// Whether few messages have to be read, or looked up in the index, to find all.
+    pub(super) fn is_rare(&self, connection: &Connection, max: u32) -> Result<bool, StoreError> {
+        let Some(expression) = &self.words.expression else { return Ok(false) };
+        if self.last - self.last.min(self.indexed) > u64::from(max) {
+            return Ok(false);
+        }
+        let sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ?1 LIMIT ?2)";
+        let mut statement = connection.prepare_cached(sql)?;
+        Ok(statement.query_row(params![expression, max + 1], |row| row.get::<_, u32>(0))? <= max)
+    }
+
+    /// The conditions under which messages have the words: first those that the index finds.
+    fn conditions(&self) -> Vec<String> {
+        const READ: &str =
+            " AND has_words((SELECT shared FROM message AS its WHERE its.number = message), ?12)";
+        if self.words.expression.is_none() {
+            return vec![READ.to_owned()];
+        }
+        let rest = if self.words.are_long { "" } else { READ };
+        let by_index = format!(
+            " AND message <= ?11 AND message IN
+             (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3){rest}"
+        );
+        vec![by_index, format!(" AND message > ?11{READ}")]
+    }
+}
+
+/// A part of a list/// A part of a list: the deliveries with numbers from `from` to before `before`.
 #[derive(Debug)]
 pub(super) struct Window<'a> {
     pub(super) filter: &'a Filter,
+    pub(super) search: Option<&'a Search>,
     pub(super) from: u64,
     pub(super) before: u64,
 }
@@ -231,7 +268,7 @@ impl Window<'_> {
         let [from, before] = self.bounds();
         let [first, last] = self.messages(connection)?;
         let values = params![
-            filter.search.as_deref().map(phrases),
+            self.search.and_then(|search| search.words.expression.as_deref()),
             first,
             last,
             from,
@@ -240,10 +277,16 @@ impl Window<'_> {
             name(&filter.of),
             name(&filter.with),
             signed(limit as u64),
-            filter.viewer.map(signed)
+            filter.viewer.map(signed),
+            self.search.map(|search| signed(search.indexed)),
+            self.search.map(|search| &search.words.all)
         ];
-        let count = values.len() - usize::from(filter.viewer.is_none());
-        numbers(connection, &select(filter), &values[..count])
+        let count = match (self.search, filter.viewer) {
+            (Some(_), _) => 12,
+            (None, Some(_)) => 10,
+            (None, None) => 9,
+        };
+        numbers(connection, &select(filter, self.search), &values[..count])
     }
 
     fn bounds(&self) -> [i64; 2] {
@@ -253,7 +296,7 @@ impl Window<'_> {
     /// The first and the last message of the window's deliveries, between which to search for
     /// words.
     fn messages(&self, connection: &Connection) -> Result<[i64; 2], StoreError> {
-        if self.filter.search.is_none() || self.from == 0 {
+        if self.search.is_none() || self.from == 0 {
             return Ok([0, i64::MAX]);
         }
         let sql = "SELECT coalesce(min(message), 0), coalesce(max(message), 0) FROM delivery
@@ -264,23 +307,27 @@ impl Window<'_> {
 }
 
 /// The statement that finds the deliveries of a list.
-pub(super) fn select(filter: &Filter) -> String {
+pub(super) fn select(filter: &Filter, search: Option<&Search>) -> String {
     let sides: &[&str] = match (&filter.of, &filter.with) {
         (None, None) => &["1"],
         (Some(_), Some(_)) => &["sender_name = ?7 AND name = ?8", "sender_name = ?8 AND name = ?7"],
         _ => &["sender_name = coalesce(?7, ?8)", "name = coalesce(?7, ?8)"],
     };
-    // The words' messages are few, compared with the deliveries of a window.
-    let index = if filter.search.is_some() { "INDEXED BY delivery_message" } else { "" };
     let rest = conditions(filter);
-    // Sender and recipient have an index each, so each condition is a query of its own.
-    let selects = sides.iter().map(|side| {
-        format!(
-            "SELECT * FROM (SELECT number FROM delivery {index}
-             WHERE {side} AND number >= ?4 AND number < ?5{rest} ORDER BY number DESC LIMIT ?9)"
-        )
-    });
-    selects.collect::<Vec<_>>().join(" UNION ") + " ORDER BY 1 DESC LIMIT ?9"
+    let found = search.map_or_else(|| vec![String::new()], Search::conditions);
+    // Sender and recipient have an index each, so each condition is a query of its own. So is a
+    // search by the index, whose messages are few, compared with the deliveries of a window.
+    let mut selects = Vec::new();
+    for side in sides {
+        for found in &found {
+            let index = if found.contains("MATCH") { "INDEXED BY delivery_message" } else { "" };
+            selects.push(format!(
+                "SELECT * FROM (SELECT number FROM delivery {index} WHERE {side}
+                 AND number >= ?4 AND number < ?5{rest}{found} ORDER BY number DESC LIMIT ?9)"
+            ));
+        }
+    }
+    selects.join(" UNION ") + " ORDER BY 1 DESC LIMIT ?9"
 }
 
 fn conditions(filter: &Filter) -> String {
@@ -288,27 +335,12 @@ fn conditions(filter: &Filter) -> String {
         (filter.dead, " AND ending = 2"),
         (filter.topic.is_some(), " AND topic = ?6"),
         (
-            filter.search.is_some(),
-            " AND message IN
-             (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid BETWEEN ?2 AND ?3)",
-        ),
-        (
             filter.viewer.is_some(),
             " AND (recipient = ?10
              OR (SELECT sender FROM message AS its WHERE its.number = message) = ?10)",
         ),
     ];
     conditions.iter().filter(|(applies, _)| *applies).map(|(_, condition)| *condition).collect()
-}
-
-/// The search expression for some words. Each word is a phrase of its own, whatever characters it
-/// has, and all must occur.
-pub(super) fn phrases(words: &str) -> String {
-    let phrases = words.split(|c: char| c.is_whitespace() || c.is_control());
-    let phrases = phrases.filter(|word| word.contains(char::is_alphanumeric));
-    let phrases: Vec<_> =
-        phrases.map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
-    phrases.join(" ")
 }
 
 fn numbers(

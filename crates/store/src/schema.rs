@@ -108,7 +108,7 @@ CREATE TABLE question (
     until INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5 (
-    body, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
+    body, content = '', contentless_delete = 1, tokenize = 'trigram case_sensitive 1'
 );
 ";
 

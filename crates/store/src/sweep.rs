@@ -23,6 +23,9 @@ const STEP_ROWS: usize = 128;
 /// The bytes of indexed messages after which a step ends.
 const STEP_BYTES: usize = 256 << 10;
 
+/// The bytes that the index needs for these at most.
+const INDEX_BYTES: usize = 8 * STEP_BYTES;
+
 /// The most rows that a step reads in search of rows to change.
 const SCAN_ROWS: usize = 4_096;
 
@@ -168,7 +171,8 @@ impl Sweep {
             return Ok(());
         }
         if self.is_behind() {
-            self.no_space = !self.free_space(connection, settings, STEP_BYTES)?;
+            // No message is deleted for the index, since messages are found without it.
+            self.no_space = !has_room(connection, settings, INDEX_BYTES)?;
             if !self.no_space && self.index_some(connection)? {
                 return Ok(());
             }
@@ -212,8 +216,7 @@ impl Sweep {
         reserve: u64,
     ) -> Result<bool, StoreError> {
         let pages = settings.bytes_max / PAGE_BYTES;
-        // Pages are not filled completely.
-        let needed = bytes as u64 * 5 / 4 / PAGE_BYTES + 8;
+        let needed = pages_for(bytes);
         loop {
             let used = match self.pages {
                 Some(used) if used + needed + reserve <= pages => used,
@@ -230,14 +233,16 @@ impl Sweep {
         }
     }
 
-    /// The number up to which messages are indexed.
-    pub(super) const fn indexed(&self) -> u64 {
-        self.indexed
-    }
-
-    /// The highest message number.
-    pub(super) const fn last_message(&self) -> u64 {
-        self.last_message
+    /// Begins the index of words, unless it is begun.
+    pub(super) fn begin_index(
+        &mut self,
+        connection: &mut Connection,
+        settings: &Settings,
+    ) -> Result<(), StoreError> {
+        if self.indexed == 0 && has_room(connection, settings, INDEX_BYTES)? {
+            self.index_some(connection)?;
+        }
+        Ok(())
     }
 
     /// Deletes the oldest dedup records of one sender that has too many. Returns false if no sender
@@ -391,6 +396,21 @@ fn delete(connection: &mut Connection, deliveries: &[u64]) -> Result<(), StoreEr
     }
     charges.write(&transaction)?;
     Ok(transaction.commit()?)
+}
+
+/// Whether a number of bytes fit besides the reserve.
+fn has_room(
+    connection: &Connection,
+    settings: &Settings,
+    bytes: usize,
+) -> Result<bool, StoreError> {
+    let pages = settings.bytes_max / PAGE_BYTES;
+    Ok(pages_used(connection)? + pages_for(bytes) + reserve(settings) <= pages)
+}
+
+/// The pages for a number of bytes. Pages are not filled completely.
+const fn pages_for(bytes: usize) -> u64 {
+    bytes as u64 * 5 / 4 / PAGE_BYTES + 8
 }
 
 fn pages_used(connection: &Connection) -> Result<u64, StoreError> {

@@ -3,8 +3,8 @@
 use super::{
     error::StoreError,
     holder::Charges,
-    index,
     row::{self, OfMessage, Stored, number, signed},
+    words,
 };
 use protocol::record::{
     AcceptedSend, AgentRecord, Change, Clock, DedupRecord, DeliveryRecord, Ending, LastNumbers,
@@ -215,7 +215,7 @@ impl<'c> Writer<'c> {
                         AND NOT EXISTS (SELECT 1 FROM message WHERE number = ?1)";
         let mut statement = self.connection.prepare_cached(late)?;
         if statement.query_row([signed(message.number)], |row| row.get(0))? {
-            index::index_words(self.connection, message.number, &message.shared)?;
+            words::index(self.connection, message.number, &message.shared)?;
         }
         Ok(())
     }

@@ -2,13 +2,8 @@
 
 use super::{Committer, Reporter, recovery::error_sentence};
 use crate::{
-    active_query::ActiveQuery,
-    error::StoreError,
-    fault::FaultPoint,
-    file,
-    job::Report,
-    queries::{Slice, WaitingQuery},
-    save::Files,
+    active_query::ActiveQuery, error::StoreError, fault::FaultPoint, file, job::Report,
+    queries::Slice, save::Files,
 };
 use protocol::record::QueryResult;
 use rusqlite::Connection;
@@ -21,8 +16,7 @@ impl Committer {
     /// Adds a query. It finds all changes that were written before.
     pub(super) fn add_query(&mut self, query: ActiveQuery, report: Reporter<'_>) {
         self.look(report);
-        let indexed = self.sweep.last_message();
-        self.queries.waiting.push_back(WaitingQuery { query, indexed });
+        self.queries.waiting.push_back(query);
     }
 
     /// Begins the next slice of a query, unless one is under way.
@@ -33,7 +27,7 @@ impl Committer {
         }
         if let Some(failing) = &self.failing {
             for waiting in self.queries.waiting.drain(..) {
-                report(Report::Answer(waiting.query.number, Err(failing.why.clone())));
+                report(Report::Answer(waiting.number, Err(failing.why.clone())));
             }
             return;
         }
@@ -50,7 +44,7 @@ impl Committer {
 
     /// Answers the cancelled queries that wait, so that they take no more turns.
     fn end_cancelled(&mut self, report: Reporter<'_>) {
-        self.queries.waiting.retain(|WaitingQuery { query, .. }| {
+        self.queries.waiting.retain(|query| {
             let is_cancelled = query.cancel.is_cancelled();
             if is_cancelled {
                 report(Report::Answer(query.number, Ok(QueryResult::default())));
@@ -59,27 +53,23 @@ impl Committer {
         });
     }
 
-    /// Takes the first query that can be answered. A search waits until the messages before it are
-    /// indexed, some at a time.
-    fn next_query(&mut self) -> Result<Option<WaitingQuery>, StoreError> {
-        let sweep = &mut self.sweep;
+    /// Takes the next query. The first search begins the index of words.
+    fn next_query(&mut self) -> Result<Option<ActiveQuery>, StoreError> {
         let connection = self.connection.as_mut().expect("it is open while nothing fails");
-        sweep.shorten_log(connection, self.clock.0.monotonic)?;
-        let waiting = &mut self.queries.waiting;
-        let is_ready = |it: &WaitingQuery| !it.query.searches() || it.indexed <= sweep.indexed();
-        let ready = waiting.iter().position(is_ready);
-        if !waiting.iter().all(is_ready) {
-            sweep.index_some(connection)?;
+        self.sweep.shorten_log(connection, self.clock.0.monotonic)?;
+        let next = self.queries.waiting.pop_front();
+        if next.as_ref().is_some_and(ActiveQuery::searches) {
+            self.sweep.begin_index(connection, &self.settings)?;
         }
-        Ok(ready.and_then(|at| waiting.remove(at)))
+        Ok(next)
     }
 
     /// Begins a slice on the thread that answers queries. Runs it here if there is only one
     /// connection. Returns the outcome if it is known already.
     fn run_slice(
         &mut self,
-        mut next: WaitingQuery,
-    ) -> Option<(WaitingQuery, Result<bool, StoreError>)> {
+        mut next: ActiveQuery,
+    ) -> Option<(ActiveQuery, Result<bool, StoreError>)> {
         match self.reader() {
             Ok(Some(reader)) => {
                 self.queries.lend(reader, next);
@@ -88,7 +78,7 @@ impl Committer {
             Ok(None) => {
                 let connection = self.connection.as_mut().expect("it is open while nothing fails");
                 let outcome = self.faults.fail_if_due(FaultPoint::Query);
-                let outcome = outcome.and_then(|()| next.query.slice(connection));
+                let outcome = outcome.and_then(|()| next.slice(connection));
                 Some((next, outcome))
             }
             Err(error) => Some((next, Err(error))),
@@ -118,23 +108,23 @@ impl Committer {
 
     fn conclude(
         &mut self,
-        mut waiting: WaitingQuery,
+        mut query: ActiveQuery,
         outcome: Result<bool, StoreError>,
         report: Reporter<'_>,
     ) {
         let queries = &mut self.queries.waiting;
         match outcome {
-            Ok(true) => self.answer(waiting.query.number, Ok(waiting.query.into_result()), report),
+            Ok(true) => self.answer(query.number, Ok(query.into_result()), report),
             Ok(false) => {
-                waiting.query.failures = 0;
-                queries.push_back(waiting);
+                query.failures = 0;
+                queries.push_back(query);
             }
             Err(error) => {
-                waiting.query.failures += 1;
-                if waiting.query.failures < FAILURES_MAX {
-                    queries.push_front(waiting);
+                query.failures += 1;
+                if query.failures < FAILURES_MAX {
+                    queries.push_front(query);
                 } else {
-                    self.answer(waiting.query.number, Err(error), report);
+                    self.answer(query.number, Err(error), report);
                 }
             }
         }
@@ -169,7 +159,7 @@ mod tests {
         let folder = Folder::new();
         let mut committer = folder.open().store.0;
         let query = ActiveQuery::new(1, Query::Id(String::new()), Cancel::default());
-        let mut waiting = Some(WaitingQuery { query, indexed: 0 });
+        let mut waiting = Some(query);
         let mut reports = Vec::new();
         for _ in 0..2 * FAILURES_MAX {
             for outcome in [Err(io::Error::other("broken").into()), Ok(false)] {

@@ -3,8 +3,8 @@
 use super::{STEP_BYTES, STEP_ROWS, Sweep};
 use crate::{
     error::StoreError,
-    index,
     row::{self, number, signed},
+    words,
 };
 use rusqlite::Connection;
 
@@ -25,7 +25,7 @@ impl Sweep {
             let (mut count, mut bytes) = (0, 0);
             while let Some(row) = rows.next()? {
                 let (number, shared) = (number(row, 0)?, row::blob(row, 1)?);
-                index::index_words(&transaction, number, shared)?;
+                words::index(&transaction, number, shared)?;
                 (count, bytes) = (count + 1, bytes + shared.len());
                 if count >= STEP_ROWS || bytes >= STEP_BYTES {
                     last = number;

@@ -55,7 +55,7 @@ fn filters() -> impl Strategy<Value = Filter> {
         prop::option::weighted(0.3, prop::sample::select(words).prop_map(str::to_owned))
     };
     let topic = word(&["build.done", "other"]);
-    let search = word(&["well", "nothing"]);
+    let search = word(&["well", "is", "nothing"]);
     let (before, viewer) = (prop::option::of(1..30_u64), prop::option::weighted(0.3, 0..5_u64));
     (agent(), agent(), viewer, topic, search, any_bool(), before).prop_map(
         |(of, with, viewer, topic, search, dead, before)| Filter {
@@ -160,6 +160,30 @@ fn search_ignores_punctuation_and_query_syntax() {
         let found = ask(folder.open().store, &[Query::List(filter)]);
         assert_eq!(numbers(&found[0]), numbers_found, "{words:?}");
     }
+}
+
+#[test]
+fn search_finds_parts_of_words_in_any_language() {
+    let folder = Folder::new();
+    let bodies = ["完成部署了", "서버가 멈췄다", "Überlauf im Puffer", "the end"];
+    let mut world = fill(&folder, &bodies);
+    let found = |store: Store| -> Vec<Vec<u64>> {
+        let words = ["部署", "署", "서버", "서", "UBERLAUF puff", "uberl", "e e", "p xyz"];
+        let search = |word: &&str| Filter { search: Some((*word).to_owned()), ..any() };
+        let queries = words.iter().map(|word| Query::List(search(word))).collect::<Vec<_>>();
+        ask(store, &queries).iter().map(numbers).collect()
+    };
+    let expected = [&[1][..], &[1], &[2], &[2], &[3], &[3], &[4, 3], &[]];
+    assert_eq!(found(folder.open().store), expected, "and the index is begun");
+    let late = bodies.map(|body| world.accepted(1, &[2], None, body));
+    let late = late.map(|accepted| Change::Accepted(Box::new(accepted)));
+    folder.run(vec![write(late.to_vec())]);
+    let expected = expected.map(|own| -> Vec<u64> {
+        own.iter().map(|number| number + 4).chain(own.iter().copied()).collect()
+    });
+    assert_eq!(found(folder.open().store), expected, "half is not indexed yet");
+    folder.open().store.0.sweep_all(NOW);
+    assert_eq!(found(folder.open().store), expected, "all is indexed");
 }
 
 #[test]

@@ -1,0 +1,134 @@
+//! Searches for words, which may be any parts of a text.
+//!
+//! Texts and words are compared without case and accents. The index has the texts in pieces of
+//! three characters, so that it also finds words of languages that put no spaces between them. It
+//! is begun once somebody searches, and then follows in idle times. Shorter words, and messages
+//! that are not indexed yet, are found by reading the messages.
+
+use super::row::signed;
+use protocol::{deliver::Shared, payload::MessagePayload, typed};
+use rusqlite::{Connection, functions::FunctionFlags, params};
+use std::borrow::Cow;
+use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
+
+/// The characters of the index's pieces.
+const PIECE_CHARS: usize = 3;
+
+/// Adds the text of a message's body to the index.
+pub(super) fn index(connection: &Connection, number: u64, shared: &[u8]) -> rusqlite::Result<()> {
+    let Some(body) = body(shared) else { return Ok(()) };
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO words (rowid, body) VALUES (?, ?)")?
+        .execute(params![signed(number), folded(&body)])
+        .map(drop)
+}
+
+/// Adds the SQL function `has_words(shared, words)` to a connection: whether a message's body has
+/// all of some words, which are [folded](Words::all).
+pub(super) fn add_function(connection: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function("has_words", 2, flags, |context| {
+        let (shared, words) = (context.get_raw(0), context.get_raw(1));
+        let (Ok(shared), Ok(words)) = (shared.as_blob(), words.as_str()) else { return Ok(false) };
+        let Some(body) = body(shared) else { return Ok(false) };
+        let body = folded(&body);
+        Ok(words.split(' ').all(|word| body.contains(word)))
+    })
+}
+
+/// Words to search for.
+#[derive(Clone, Debug)]
+pub(super) struct Words {
+    /// The words, folded, with spaces between them.
+    pub(super) all: String,
+    /// The expression by which the index finds the longer words; `None` if all are short.
+    pub(super) expression: Option<String>,
+    /// Whether the index finds all words.
+    pub(super) are_long: bool,
+}
+
+impl Words {
+    /// Reads what was asked for. `None` if it has no word with a letter or digit.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+        let words = words.filter(|word| word.contains(char::is_alphanumeric)).map(folded);
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        if words.is_empty() {
+            return None;
+        }
+        let (long, short): (Vec<_>, Vec<_>) =
+            words.iter().partition(|word| word.chars().count() >= PIECE_CHARS);
+        let phrases: Vec<_> =
+            long.iter().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+        Some(Self {
+            all: words.join(" "),
+            expression: (!phrases.is_empty()).then(|| phrases.join(" ")),
+            are_long: short.is_empty(),
+        })
+    }
+}
+
+/// A text without case and accents.
+fn folded(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return match text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => text.to_ascii_lowercase().into(),
+            false => text.into(),
+        };
+    }
+    let letters = text.nfkd().filter(|c| !is_combining_mark(*c));
+    letters.flat_map(char::to_lowercase).collect()
+}
+
+/// The text of a message, unless it is damaged or its payload is of another kind.
+fn body(shared: &[u8]) -> Option<Cow<'_, str>> {
+    let payload = Shared::read(shared)?.payload.get();
+    let payload: MessagePayload<'_> = typed::read(payload).ok()?;
+    Some(payload.body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::deliver;
+
+    #[test]
+    fn body_is_read_from_the_shared_part() {
+        let read = |payload| {
+            let mut shared = Vec::new();
+            deliver::append_shared(&mut shared, "Ann", Some("t"), payload, Some("{}"));
+            body(&shared).map(Cow::into_owned)
+        };
+        assert_eq!(read(r#"{"kind":"message","body":"caf\u00e9"}"#).as_deref(), Some("café"));
+        assert_eq!(read(r#"{"body":7}"#), None);
+        assert_eq!(body(b"\xff{"), None);
+    }
+
+    #[test]
+    fn texts_are_compared_without_case_and_accents() {
+        for (text, expected) in [
+            ("Already plain", "already plain"),
+            ("Käse ÉTÉ ñandú Łódź", "kase ete nandu łodz"),
+            ("ＡＢＣ ﬁne ǅ", "abc fine dz"),
+            ("部署完成 İ", "部署完成 i"),
+        ] {
+            assert_eq!(folded(text), expected);
+        }
+        assert_eq!(folded("서버").chars().count(), 4, "syllables are taken apart");
+    }
+
+    #[test]
+    fn words_are_long_or_short() {
+        let parse = |text| Words::parse(text).map(|it| (it.all, it.expression, it.are_long));
+        let some = |all: &str, expression: Option<&str>, are_long| {
+            Some((all.to_owned(), expression.map(str::to_owned), are_long))
+        };
+        assert_eq!(parse("Port 8080"), some("port 8080", Some("\"port\" \"8080\""), true));
+        assert_eq!(
+            parse("部署 say\"so\u{0}ok"),
+            some("部署 say\"so ok", Some("\"say\"\"so\""), false)
+        );
+        assert_eq!(parse("部署"), some("部署", None, false));
+        assert_eq!(parse(" !! \u{1F600} \u{345}"), None);
+    }
+}
