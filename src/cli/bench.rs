@@ -23,6 +23,7 @@ use client::home::{Context, HomeOptions};
 use measure::Flood;
 use platform::{clock, endpoint::Endpoint, paths};
 use protocol::{
+    calendar::time_limit,
     payload::Durability,
     relay::{ForgetRequest, RequestName},
 };
@@ -177,13 +178,21 @@ struct Extent {
     messages: usize,
     /// The duration of a flood.
     flood: Duration,
+    /// The duration of the flood that shows what can be sustained, if there is one.
+    sustained: Option<Duration>,
 }
 
 impl Extent {
     /// Settings for a run of about half a minute.
-    const FULL: Self = Self { turns: 5, messages: 400, flood: Duration::from_millis(600) };
+    const FULL: Self = Self {
+        turns: 5,
+        messages: 400,
+        flood: Duration::from_millis(600),
+        sustained: Some(Duration::from_secs(8)),
+    };
     /// Settings for a few seconds, to see that the benchmark works.
-    const QUICK: Self = Self { turns: 2, messages: 50, flood: Duration::from_millis(100) };
+    const QUICK: Self =
+        Self { turns: 2, messages: 50, flood: Duration::from_millis(100), sustained: None };
 }
 
 /// A row of the table.
@@ -240,6 +249,18 @@ impl fmt::Display for Goal {
 #[derive(Clone, Debug, Serialize)]
 struct Report {
     figures: Vec<Figure>,
+    /// The duration of each flood, in milliseconds.
+    burst_ms: u64,
+    /// The duration of the sustained flood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sustained_ms: Option<u64>,
+}
+
+impl Report {
+    fn of(figures: Vec<Figure>, burst: Duration, sustained: Option<Duration>) -> Self {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self { figures, burst_ms: ms(burst), sustained_ms: sustained.map(ms) }
+    }
 }
 
 impl fmt::Display for Report {
@@ -255,7 +276,11 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
-        Ok(())
+        write!(f, "Floods are bursts of {}", time_limit(self.burst_ms))?;
+        match self.sustained_ms {
+            Some(ms) => writeln!(f, "; the sustained one took {}.", time_limit(ms)),
+            None => writeln!(f, "."),
+        }
     }
 }
 
@@ -302,7 +327,7 @@ fn measure(
     let goal = Goal::RatioAtLeast(0.55);
     figures.push(Figure::of("fan-out, 256 bytes, 1 to 50", "k/s", fan_out, goal));
     direct.leave()?;
-    Ok(Report { figures })
+    Ok(Report::of(figures, extent.flood, None))
 }
 
 /// Measures at-least-once messages. They are compared with messages through the floor that get no
@@ -362,9 +387,15 @@ fn measure_acked(
     let rates = (median(floor), median(through));
     let goal = Goal::AtLeast(if is_process { 100.0 } else { 50.0 });
     figures.push(Figure::of("flood with ACK both ways", "k/s", rates, goal));
+    if let Some(time) = extent.sustained {
+        progress("sustained flood");
+        let floor = measure::flood(&below.from, &mut below.to, &mut plain, WINDOW, extent.flood)?;
+        let rate = acked::flood(&mut from, &mut to, &mut template, WINDOW, time)?;
+        figures.push(Figure::of("the same, sustained", "k/s", (floor.rate(), rate), goal));
+    }
     progress(&format!("the daemon's durability is {durability:?}"));
     [from, to].into_iter().try_for_each(End::leave)?;
-    Ok(Report { figures })
+    Ok(Report::of(figures, extent.flood, extent.sustained))
 }
 
 /// A sender and its receivers.

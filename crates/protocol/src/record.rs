@@ -76,6 +76,18 @@ pub enum Change {
     Question(Box<QuestionRecord>),
     /// Removes a question, given by its delivery's id: it was answered or its time is over.
     QuestionEnded(Uuid),
+    /// Changes nothing. The store syncs what was changed before, which it puts off where deliveries
+    /// were only acknowledged.
+    Sync,
+}
+
+impl Change {
+    /// Whether a power failure may undo this change until the next sync: the recipient then gets a
+    /// message again that it has acknowledged.
+    #[must_use]
+    pub const fn may_wait_for_sync(&self) -> bool {
+        matches!(self, Self::Ended { ending: Ending::Acknowledged, .. })
+    }
 }
 
 /// An accepted SEND, as it is stored.

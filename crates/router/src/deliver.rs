@@ -8,7 +8,12 @@ use super::{
     mail::{Message, QueueState},
     work::{self, DELIVERY_WORK},
 };
-use protocol::{client_frame::ClientAck, code::NackCode, payload::Nack, record::Ending};
+use protocol::{
+    client_frame::ClientAck,
+    code::NackCode,
+    payload::Nack,
+    record::{Change, Ending},
+};
 use uuid::Uuid;
 
 /// The shortest delay of a message that was returned.
@@ -122,6 +127,9 @@ impl Router {
                 self.record_question_of(&message);
                 self.retain_for_replay(message);
             }
+        }
+        if ack.answer.is_some() {
+            self.ctx.record(Change::Sync);
         }
         self.pump(agent);
     }

@@ -23,7 +23,7 @@ use protocol::{
     envelope::{Envelope, Kind},
     name::{Name, OPERATOR},
     payload::{ANSWER, MessagePayload, Meta},
-    record::Ending,
+    record::{Change, Ending},
     relay::{TakeRequest, Taken},
     text::Quoted,
 };
@@ -94,6 +94,9 @@ impl Router {
                 self.ctx.counts.acknowledged += 1;
                 taken.taken += 1;
             }
+        }
+        if taken.taken > 0 {
+            self.ctx.record(Change::Sync);
         }
         Ok(taken)
     }

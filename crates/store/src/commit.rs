@@ -26,6 +26,7 @@ use protocol::Moment;
 use protocol::{
     Now,
     delivery_id::IdKey,
+    payload::Durability,
     record::{Change, Clock, Image, LastNumbers},
 };
 use recovery::{error_sentence, set_aside};
@@ -67,6 +68,8 @@ pub(super) struct Committer {
     /// The number of times in a row that the directory was another process's.
     refusals: u32,
     is_closing: bool,
+    /// Whether commits sync the log, if messages are to survive a power failure.
+    syncs: bool,
     clock: Clock,
     /// The key of the ids of deliveries, which a new file gets, too.
     id_key: IdKey,
@@ -143,6 +146,7 @@ impl Committer {
             ousted: None,
             refusals: 0,
             is_closing: false,
+            syncs: true,
             clock,
             id_key,
             last: image.last,
@@ -362,6 +366,11 @@ impl Committer {
     ) -> Result<Written, StoreError> {
         let connection =
             self.connection.as_mut().expect("the connection is open while nothing fails");
+        let syncs = with_pending || !changes.iter().all(Change::may_wait_for_sync);
+        if syncs != self.syncs && self.settings.durability == Durability::Disk {
+            file::sync_commits(connection, syncs)?;
+            self.syncs = syncs;
+        }
         let transaction = connection.transaction()?;
         let mut writer = Writer::new(&transaction, self.last, self.clock)?;
         if with_pending {
@@ -498,6 +507,14 @@ mod inspect {
             self.id_key = key;
             let connection = self.connection.as_ref().unwrap();
             connection.execute("UPDATE meta SET id_key = ?", [key.to_bytes()]).unwrap();
+        }
+
+        /// Whether the last commit was synced.
+        pub(crate) fn has_synced(&self) -> bool {
+            let connection = self.connection.as_ref().unwrap();
+            let synchronous =
+                connection.pragma_query_value(None, "synchronous", |row| row.get::<_, u32>(0));
+            synchronous.unwrap() == 2
         }
 
         pub(crate) fn set_wall_clock(&mut self, unix_ms: u64) {

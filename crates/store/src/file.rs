@@ -172,6 +172,12 @@ pub(super) fn schema_version(connection: &Connection) -> Result<u32, StoreError>
     }
 }
 
+/// Sets whether the next commits sync the log, and with it all that was written before.
+pub(super) fn sync_commits(connection: &Connection, syncs: bool) -> Result<(), StoreError> {
+    let synchronous = if syncs { "FULL" } else { "NORMAL" };
+    Ok(connection.pragma_update(None, "synchronous", synchronous)?)
+}
+
 /// The number of pages in the log.
 pub(super) fn log_pages(connection: &Connection) -> Result<u32, StoreError> {
     let pages = |row: &rusqlite::Row<'_>| row.get::<_, i32>(1);

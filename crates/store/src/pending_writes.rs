@@ -51,7 +51,7 @@ impl PendingWrites {
     /// Adds a change. A new SEND is left out, since its sender is told that it is refused.
     pub(super) fn push(&mut self, change: Change) {
         match change {
-            Change::Accepted(_) => {}
+            Change::Accepted(_) | Change::Sync => {}
             Change::AcceptedAgain(accepted) => {
                 // The change contains the current state of its deliveries.
                 for delivery in &accepted.deliveries {

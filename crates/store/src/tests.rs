@@ -16,8 +16,13 @@ use super::{
 };
 use folder::{DAY_MS, Folder, clock, end_group, run, write};
 use proptest::prelude::*;
-use protocol::record::{
-    AgentRecord, Change, DedupRecord, NoticeRecord, QuestionRecord, SessionRecord, StreamRecord,
+use protocol::{
+    code::NackCode,
+    payload::Durability,
+    record::{
+        AgentRecord, Change, DedupRecord, Ending, NoticeRecord, QuestionRecord, SessionRecord,
+        StreamRecord,
+    },
 };
 use world::World;
 
@@ -45,6 +50,32 @@ fn clock_is_stored_without_changes() {
         folder.run(jobs).into_iter().filter(|it| !matches!(it, Report::Answer(..))).collect();
     assert_eq!(persisted, [Report::Persisted(1)]);
     assert_eq!(folder.image().clock, clock(40 * DAY_MS));
+}
+
+#[test]
+fn plain_ends_are_synced_with_the_next_other_change() {
+    for (durability, never) in [(Durability::Disk, false), (Durability::Process, true)] {
+        let folder = Folder::new();
+        let settings = super::Settings { durability, ..folder.settings() };
+        let mut store = folder::open_with(settings).unwrap().store.0;
+        let mut world = World::default();
+        let mut accepted = || Change::Accepted(Box::new(world.accepted(1, &[2], None, "hi")));
+        let ended = |delivery, ending| Change::Ended { delivery, ending, unix_ms: 1 };
+        let acknowledged = |delivery| ended(delivery, Ending::Acknowledged);
+        let refused = Ending::Dead { code: NackCode::Refused, why: "no".into() };
+        for (changes, syncs) in [
+            (vec![accepted(), accepted(), accepted(), accepted()], true),
+            (vec![acknowledged(1)], false),
+            (vec![acknowledged(2), accepted()], true),
+            (vec![acknowledged(3)], false),
+            (vec![Change::Sync], true),
+            (vec![ended(4, refused)], true),
+            (vec![acknowledged(4)], false),
+        ] {
+            store.write_changes(changes.clone());
+            assert_eq!(store.has_synced(), syncs && !never, "{durability:?}: {changes:?}");
+        }
+    }
 }
 
 #[test]

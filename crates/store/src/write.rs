@@ -109,6 +109,7 @@ impl<'c> Writer<'c> {
             Change::QuestionEnded(delivery) => {
                 self.run("DELETE FROM question WHERE delivery = ?", [delivery.as_bytes()])
             }
+            Change::Sync => Ok(()),
         }
     }
 

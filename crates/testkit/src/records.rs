@@ -72,6 +72,7 @@ impl Oracle {
             Change::QuestionEnded(delivery) => {
                 self.questions.remove(delivery);
             }
+            Change::Sync => {}
         }
     }
 

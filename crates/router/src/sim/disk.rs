@@ -78,7 +78,8 @@ impl Disk {
             Health::Fails => false,
         };
         let (changes, report) = bed.commit(count, has_space);
-        if self.fails() {
+        // The end of an acknowledged delivery is synced with the next other change.
+        if self.fails() || changes.iter().all(Change::may_wait_for_sync) {
             self.owed.extend(changes);
         } else {
             self.sync(changes, now);
@@ -117,6 +118,13 @@ impl Disk {
             }
         }
         self.synced.clock.0 = now;
+    }
+
+    /// Syncs what was put off.
+    pub(super) fn sync_rest(&mut self) {
+        if !self.fails() {
+            self.sync(Vec::new(), self.synced.clock.0);
+        }
     }
 
     /// Loses all records; only the last numbers survive.

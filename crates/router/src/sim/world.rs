@@ -561,6 +561,7 @@ impl World {
                 self.settle(index)?;
                 self.commit(usize::MAX)?;
             }
+            self.disk.sync_rest();
             self.take_mail()?;
             let connections = self.connections.iter();
             let abandoned = connections.filter(|(_, connection)| connection.owner.is_none());

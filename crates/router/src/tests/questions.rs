@@ -53,6 +53,7 @@ fn answer_can_acknowledge_its_delivery() {
         bob acks d1 {"correlationId":"c"}
             ann < ACK from Bob {"ack_id":"x","correlationId":"c"}
             keep delivery 1: Acknowledged
+            keep sync
     "#]]);
 }
 
@@ -370,6 +371,7 @@ fn notices_survive_a_crash() {
         bob acks d1 {"correlationId":"c","responseData":[1]}
             keep answer 1 for agent 2
             keep delivery 1: Acknowledged
+            keep sync
         bob nacks d3
             keep delivery 3: Dead { code: Refused, why: "Bob refused it: no" }
             keep answer 2 for agent 2
@@ -457,6 +459,7 @@ fn notices_of_a_connected_sender_are_not_stored() {
         bob acks d1 {"correlationId":"c"}
             ann < ACK from Bob {"ack_id":"1","correlationId":"c"}
             keep delivery 1: Acknowledged
+            keep sync
         ann>> Bob: refused
             keep a1 for [Bob#2 attempts 1], 0 left
             ann < ACK {"ack_id":"a1","durability":"disk","state":"accepted"}

@@ -256,6 +256,7 @@ fn keep_text(change: &Change) -> String {
             format!("question {send_id} {from}→{to} until {}", until.0)
         }
         Change::QuestionEnded(_) => "question ended".to_owned(),
+        Change::Sync => "sync".to_owned(),
     }
 }
 

@@ -196,7 +196,7 @@ impl Committer {
         // Between the look and the opening, another file may have got the name.
         if self.files.as_ref().map_or(Ok(true), Files::are_in_place)? {
             self.files = Some(Files::of(&self.settings.path)?);
-            self.connection = Some(connection);
+            (self.connection, self.syncs) = (Some(connection), true);
             return Ok(());
         }
         Err(io::Error::other("its files were replaced while it was opened").into())
