@@ -38,6 +38,22 @@ fn durability_disk_syncs_before_each_acceptance() {
     }
 }
 
+/// The writes of an acceptance at most: the length and the content of each page that changes.
+const WRITES_MAX: usize = 24;
+
+#[test]
+fn acceptance_costs_one_sync_and_a_few_writes() {
+    let Some(steps) = run_conversation("disk") else { return };
+    // The first messages make the streams and the first pages of the log.
+    for number in 3..=MESSAGES {
+        let steps = steps_until_acceptance(&steps, number);
+        let syncs = steps.iter().filter(|step| matches!(step, Step::Synced(_))).count();
+        let writes = steps.iter().filter(|step| matches!(step, Step::Wrote(..))).count();
+        assert_eq!(syncs, 1, "message {number}");
+        assert!(writes <= WRITES_MAX, "message {number}: {writes} writes");
+    }
+}
+
 /// Beside messages, the log is synced when it is begun anew, and by a checkpoint, which syncs the
 /// database too.
 #[test]

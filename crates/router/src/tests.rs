@@ -1,6 +1,7 @@
 //! The router's rules, each as a transcript of inputs and outputs.
 
 mod activity;
+mod allocations;
 mod beginnings;
 mod bounds;
 mod bridges;
