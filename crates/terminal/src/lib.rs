@@ -14,6 +14,7 @@
 
 mod activity;
 pub mod agents;
+mod bounded;
 pub mod brief;
 mod dialog;
 mod escape;

@@ -3,6 +3,7 @@
 //! A whole frame in the agent's own text is a quotation, whoever typed it and in whichever run. On
 //! a screen that is not the source of messages, the rows of a frame are an echo of the typed text.
 
+use crate::bounded;
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
@@ -20,20 +21,14 @@ const HEX_DIGITS: usize = 6;
 /// The frames that were typed recently.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InjectedFrames {
-    plain: VecDeque<PlainFrame>,
+    /// The digits of frames that were typed without escapes, and the most rows that each takes on a
+    /// narrow screen.
+    plain: VecDeque<(String, usize)>,
     /// The digits of frames that were typed with all marks in them escaped.
     escaped: VecDeque<String>,
     /// Whether any six digits count as those of a frame. This holds for recordings, where the
     /// digits of frames are not known.
     accepts_any_digits: bool,
-}
-
-/// A frame that was typed without escapes.
-#[derive(Debug, Clone)]
-struct PlainFrame {
-    hex: String,
-    /// The most rows that the frame takes on a narrow screen.
-    rows_max: usize,
 }
 
 /// A frame whose end has not been read.
@@ -51,22 +46,16 @@ impl InjectedFrames {
 
     /// Remembers that `body` is typed between `[relay HEX` and `[/relay HEX]`.
     pub(super) fn remember(&mut self, hex: &str, body: &str) {
-        if self.plain.len() == FRAMES_MAX {
-            self.plain.pop_front();
-        }
         let lines = body.lines().count();
         // The limit matters for a CLI that shows only the beginning of a frame: not much of the
         // text after the frame may be taken for the frame.
         let rows_max = lines + body.len() / 20 + 8;
-        self.plain.push_back(PlainFrame { hex: hex.to_owned(), rows_max });
+        bounded::push(&mut self.plain, FRAMES_MAX, (hex.to_owned(), rows_max));
     }
 
     /// Remembers that a frame with these digits is typed with all marks in it escaped.
     pub(super) fn remember_escaped(&mut self, hex: &str) {
-        if self.escaped.len() == FRAMES_MAX {
-            self.escaped.pop_front();
-        }
-        self.escaped.push_back(hex.to_owned());
+        bounded::push(&mut self.escaped, FRAMES_MAX, hex.to_owned());
     }
 
     /// Returns the position after an escaped frame's last line, if the line shows its digits whole.
@@ -92,11 +81,8 @@ impl InjectedFrames {
         if self.accepts_any_digits {
             return is_header(hex, rest).then_some(OpenFrame { end, rows_left: usize::MAX });
         }
-        Some(OpenFrame { end, rows_left: self.plain_frame(hex)?.rows_max })
-    }
-
-    fn plain_frame(&self, hex: &str) -> Option<&PlainFrame> {
-        self.plain.iter().rev().find(|frame| frame.hex == hex)
+        let (_, rows_max) = self.plain.iter().rev().find(|(plain, _)| plain == hex)?;
+        Some(OpenFrame { end, rows_left: *rows_max })
     }
 }
 

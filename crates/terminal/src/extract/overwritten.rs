@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::extracted::{Extracted, Fault};
 use super::finding::Finding;
+use crate::bounded;
 
 /// The most overwritten messages that are remembered, and the most messages that were read. Older
 /// ones are forgotten.
@@ -44,7 +45,7 @@ impl OverwrittenMessages {
             let beginning = (finding.first_line.clone(), finding.second_line.clone());
             self.pending.retain(|(overwritten, _)| !may_be_same(overwritten, &beginning));
             if !self.read.contains(&beginning) {
-                push_bounded(&mut self.read, beginning);
+                bounded::push(&mut self.read, REMEMBERED_MAX, beginning);
             }
         }
         Some(finding)
@@ -56,14 +57,16 @@ impl OverwrittenMessages {
         let is_known = self.read.iter().any(|read| may_be_same(&beginning, read))
             || self.pending.iter().any(|(overwritten, _)| *overwritten == beginning);
         if !is_known {
-            push_bounded(&mut self.pending, (beginning, finding.extracted));
+            bounded::push(&mut self.pending, REMEMBERED_MAX, (beginning, finding.extracted));
         }
     }
 
     /// Takes the problems to report at the end of a turn.
     pub(super) fn end_turn(&mut self) -> Vec<Extracted> {
         let (reported, problems): (Vec<_>, Vec<_>) = self.pending.drain(..).unzip();
-        reported.into_iter().for_each(|beginning| push_bounded(&mut self.read, beginning));
+        for beginning in reported {
+            bounded::push(&mut self.read, REMEMBERED_MAX, beginning);
+        }
         problems
     }
 }
@@ -71,11 +74,4 @@ impl OverwrittenMessages {
 /// Whether an overwritten message may be the message with the beginning `other`.
 fn may_be_same(overwritten: &Beginning, other: &Beginning) -> bool {
     overwritten.0 == other.0 && other.1.starts_with(&*overwritten.1)
-}
-
-fn push_bounded<T>(remembered: &mut VecDeque<T>, value: T) {
-    if remembered.len() == REMEMBERED_MAX {
-        remembered.pop_front();
-    }
-    remembered.push_back(value);
 }

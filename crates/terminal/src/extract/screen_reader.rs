@@ -14,8 +14,12 @@ use super::{
     seen::{Fingerprint, RepaintTracker, SeenLog, Verdict},
     stability::RowStability,
 };
-use crate::screen::{Discontinuity, Row, Screen, ScreenObserver, VisibleRows};
+use crate::{
+    bounded,
+    screen::{Discontinuity, Row, Screen, ScreenObserver, VisibleRows},
+};
 use protocol::Moment;
+use std::collections::VecDeque;
 
 /// The most messages that scrolled off an alternate screen and still count as a part of its
 /// snapshot.
@@ -29,8 +33,9 @@ const SHOWN_MAX: usize = 256;
 pub(super) struct ScreenReader {
     pub(super) rules: Rules,
     /// Whether there is a clock, so that rows are read once they are stable.
-    is_live: bool,
-    is_finishing: bool,
+    pub(super) is_live: bool,
+    /// Whether no more bytes come, so that the last rows of an alternate screen are final, too.
+    pub(super) is_finishing: bool,
     /// The scanner of the screen that is shown.
     scanner: RowScanner,
     /// The scanner of the primary screen, while the alternate one is shown.
@@ -38,7 +43,7 @@ pub(super) struct ScreenReader {
     /// The text that the alternate screen's snapshots show, if the program uses synchronized
     /// updates.
     scrolled: Option<ScrolledText>,
-    stability: RowStability,
+    pub(super) stability: RowStability,
     seen: SeenLog,
     overwritten: OverwrittenMessages,
     repaint: RepaintTracker,
@@ -46,10 +51,11 @@ pub(super) struct ScreenReader {
     /// order.
     shown: Vec<Fingerprint>,
     /// Messages that scrolled off the alternate screen since its last repaint.
-    snapshot: Vec<Fingerprint>,
+    snapshot: VecDeque<Fingerprint>,
     turn_ended: Moment,
     pub(super) extracted: Vec<Extracted>,
-    is_in_message: bool,
+    /// Whether the agent had begun a message and not ended it when the rows were last read.
+    pub(super) is_in_message: bool,
 }
 
 /// A finding that may be a repaint of an earlier one.
@@ -77,7 +83,7 @@ struct ReadMode {
 
 impl ScreenObserver for ScreenReader {
     fn rows_scrolling_off(&mut self, visible: VisibleRows<'_>, count: usize) {
-        let has_history = self.primary.is_none() && self.scanner.next_row() > 0;
+        let has_history = self.primary.is_none() && self.scanner.next_row > 0;
         if has_history && self.stability.is_repainted(visible, count) {
             // The rows count as erased before the program painted other rows over them.
             self.discontinuity(Discontinuity::AllRowsErased);
@@ -177,26 +183,6 @@ impl ScreenReader {
         Self { rules, is_live, ..Self::default() }
     }
 
-    /// Whether there is a clock.
-    pub(super) fn is_live(&self) -> bool {
-        self.is_live
-    }
-
-    /// Whether the agent had begun a message and not ended it when the rows were last read.
-    pub(super) fn is_in_message(&self) -> bool {
-        self.is_in_message
-    }
-
-    /// Returns the time at which the next visible row becomes stable.
-    pub(super) fn next_stable_at(&self, now: Moment) -> Option<Moment> {
-        self.stability.next_stable_at(now)
-    }
-
-    /// Notes that no more bytes come, so that the last rows of an alternate screen are final, too.
-    pub(super) fn begin_finish(&mut self) {
-        self.is_finishing = true;
-    }
-
     /// Drops an open message, which the program may paint again. Rows below need not belong to it.
     fn drop_open(&mut self) {
         let open = self.scanner.drop_open();
@@ -220,7 +206,7 @@ impl ScreenReader {
 
     /// Begins a snapshot of the alternate screen that does not continue the previous one.
     fn begin_snapshot(&mut self) {
-        if self.scanner.next_row() > 0 {
+        if self.scanner.next_row > 0 {
             self.scanner = RowScanner::default();
         }
         self.snapshot.clear();
@@ -287,7 +273,7 @@ impl ScreenReader {
         let fingerprint = candidate.fingerprint;
         if self.primary.is_some() {
             self.judge_snapshot(vec![candidate]);
-            return self.keep_in_snapshot(fingerprint);
+            return bounded::push(&mut self.snapshot, SNAPSHOT_MESSAGES_MAX, fingerprint);
         }
         let verdict = self.repaint.judge(fingerprint, &self.seen);
         if verdict == Verdict::Seen {
@@ -329,12 +315,12 @@ impl ScreenReader {
         let (mut scanner, mut findings) = (self.scanner.clone(), Vec::new());
         let (rows, above) = self.pending_rows();
         rows.iter().for_each(|row| scanner.read(row, &self.rules, &mut findings));
-        let opened = scanner.open_since();
-        self.is_in_message = scanner.is_in_message() && !mode.ends_turn;
+        let opened = scanner.scanner.open_since();
+        self.is_in_message = scanner.scanner.is_in_message() && !mode.ends_turn;
         if mode.ends_turn {
             scanner.end_turn(&self.rules, &mut findings);
         }
-        let top = self.scanner.next_row() + above as u64;
+        let top = self.scanner.next_row + above as u64;
         // Messages are judged in order, so none is judged that follows a message which may still
         // change.
         let end = findings
@@ -411,14 +397,6 @@ impl ScreenReader {
         }
         // The last messages of the list were erased longest ago.
         self.shown.truncate(SHOWN_MAX);
-    }
-
-    /// Remembers a message that scrolled off the alternate screen and has been judged.
-    fn keep_in_snapshot(&mut self, message: Fingerprint) {
-        if self.snapshot.len() == SNAPSHOT_MESSAGES_MAX {
-            self.snapshot.remove(0);
-        }
-        self.snapshot.push(message);
     }
 
     /// Extracts new messages of a snapshot. The snapshot begins with the messages that scrolled off

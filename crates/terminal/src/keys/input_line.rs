@@ -5,6 +5,7 @@
 //! are used.
 
 use super::{decoder::KeyDecoder, key::Key};
+use crate::bounded;
 use protocol::Moment;
 use std::collections::VecDeque;
 
@@ -154,10 +155,7 @@ impl InputLine {
         if before.trim().is_empty() || self.empty_looks.iter().any(|look| look == before) {
             return;
         }
-        if self.empty_looks.len() == EMPTY_LOOKS_MAX {
-            self.empty_looks.pop_front();
-        }
-        self.empty_looks.push_back(before.to_owned());
+        bounded::push(&mut self.empty_looks, EMPTY_LOOKS_MAX, before.to_owned());
     }
 
     /// Drops a draft of one row, because the program has shown an empty line long after the last

@@ -1,6 +1,7 @@
 //! The painter: it carries out the parser's operations on the grid, and reports events to the
 //! observer.
 
+use std::collections::VecDeque;
 use std::io::Write;
 
 use alacritty_terminal::event::VoidListener;
@@ -16,6 +17,7 @@ use unicode_width::UnicodeWidthChar;
 
 use super::observer::{Discontinuity, ScreenObserver};
 use super::rows::{Row, VisibleRows, read_row};
+use crate::bounded;
 
 /// The number of rows after which the history is emptied. Each row is reported at once, so this
 /// number has no other effect.
@@ -89,9 +91,9 @@ pub(super) struct PainterState {
 #[derive(Clone, Default)]
 pub(super) struct KeyboardState {
     /// The modes on the stack of the primary screen.
-    pub(super) primary: Vec<KeyboardModes>,
+    pub(super) primary: VecDeque<KeyboardModes>,
     /// The modes on the stack of the alternate screen.
-    pub(super) alternate: Vec<KeyboardModes>,
+    pub(super) alternate: VecDeque<KeyboardModes>,
     /// Whether keys with modifiers are sent as control sequences (modifyOtherKeys).
     pub(super) other_keys: bool,
 }
@@ -178,7 +180,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
     }
 
     /// Returns the keyboard modes on the stack of the screen that is shown.
-    fn keyboard_modes(&mut self) -> &mut Vec<KeyboardModes> {
+    fn keyboard_modes(&mut self) -> &mut VecDeque<KeyboardModes> {
         match self.term.mode().contains(TermMode::ALT_SCREEN) {
             true => &mut self.state.keyboard.alternate,
             false => &mut self.state.keyboard.primary,
@@ -379,17 +381,13 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
     }
 
     fn push_keyboard_mode(&mut self, mode: KeyboardModes) {
-        let modes = self.keyboard_modes();
-        if modes.len() == KEYBOARD_MODES_MAX {
-            modes.remove(0);
-        }
-        modes.push(mode);
+        bounded::push(self.keyboard_modes(), KEYBOARD_MODES_MAX, mode);
     }
 
     fn set_keyboard_mode(&mut self, mode: KeyboardModes, how: KeyboardModesApplyBehavior) {
         let modes = self.keyboard_modes();
-        let before = modes.pop().unwrap_or(KeyboardModes::NO_MODE);
-        modes.push(match how {
+        let before = modes.pop_back().unwrap_or(KeyboardModes::NO_MODE);
+        modes.push_back(match how {
             KeyboardModesApplyBehavior::Replace => mode,
             KeyboardModesApplyBehavior::Union => before | mode,
             KeyboardModesApplyBehavior::Difference => before & !mode,
