@@ -9,7 +9,7 @@ mod input;
 mod own_tool;
 mod prompt_queue;
 
-pub(crate) use arguments::{free_word, has_switch};
+pub(crate) use arguments::{check_options, expect_none, free_word, has_switch};
 pub use arguments::{options, subcommand};
 pub(super) use input::frames_in;
 pub(super) use input::is_session;
@@ -104,8 +104,6 @@ pub struct Arming<'a> {
     pub read: ReadFile<'a>,
     /// The directory for the files of this run.
     pub directory: &'a Path,
-    /// Whether the CLI runs the command of a hook by Windows' command processor.
-    pub is_windows: bool,
 }
 
 #[cfg(test)]
@@ -119,7 +117,6 @@ impl<'a> Arming<'a> {
             env: &|_| None,
             read: &|_| Ok(None),
             directory: Path::new(directory),
-            is_windows: false,
         }
     }
 }

@@ -1,5 +1,30 @@
 //! The arguments of a CLI, by which it is known whether a conversation begins.
 
+use super::Unarmed;
+
+/// Refuses a command line with an option, before `--`, that turns hooks off or with which there is
+/// no conversation.
+pub(crate) fn check_options(
+    arguments: &[String],
+    disabling: &[&str],
+    is_not_interactive: impl Fn(&str) -> bool,
+) -> Result<(), Unarmed> {
+    for word in arguments.iter().take_while(|word| *word != "--") {
+        if disabling.contains(&word.as_str()) {
+            return Err(Unarmed::Disabled(word.clone()));
+        }
+        if is_not_interactive(word) {
+            return Err(Unarmed::NotInteractive(word.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a command line with a word that begins no conversation.
+pub(crate) fn expect_none(word: Option<&str>) -> Result<(), Unarmed> {
+    word.map_or(Ok(()), |word| Err(Unarmed::NotInteractive(word.to_owned())))
+}
+
 /// Whether a word is one or several short options, with this one among them.
 #[must_use]
 pub(crate) fn has_switch(word: &str, switch: char) -> bool {

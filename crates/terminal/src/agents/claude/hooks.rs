@@ -1,7 +1,9 @@
 //! Claude Code's hooks. They stand in a settings file of this run (`--settings`), into which the
 //! settings of the user's own `--settings` are merged.
 
-use crate::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, has_switch};
+use crate::hooks::{
+    Armed, Arming, Begins, Hooks, Printed, Unarmed, check_options, expect_none, has_switch,
+};
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
 
@@ -96,20 +98,10 @@ fn split(arguments: &[String]) -> (Option<&str>, Vec<String>) {
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let (_, mut arguments) = split(arming.arguments);
-    let options = arguments.iter().take_while(|word| *word != "--");
-    for word in options {
-        match word.as_str() {
-            "--print" => return Err(Unarmed::NotInteractive(word.clone())),
-            "--bare" | "--safe-mode" => return Err(Unarmed::Disabled(word.clone())),
-            word if has_switch(word, 'p') => {
-                return Err(Unarmed::NotInteractive(word.to_owned()));
-            }
-            _ => {}
-        }
-    }
-    if let Some(word) = arguments.first().filter(|word| SUBCOMMANDS.contains(&word.as_str())) {
-        return Err(Unarmed::NotInteractive(word.clone()));
-    }
+    let prints = |word: &str| word == "--print" || has_switch(word, 'p');
+    check_options(&arguments, &["--bare", "--safe-mode"], prints)?;
+    let first = arguments.first().map(String::as_str);
+    expect_none(first.filter(|word| SUBCOMMANDS.contains(word)))?;
     let mut settings = match arming.user_settings {
         None => Map::new(),
         Some(text) => match serde_json::from_str(text) {

@@ -1,7 +1,9 @@
 //! Codex's hooks. They are given as `-c hooks.EVENT=…`, each with the hash by which Codex trusts
 //! exactly this command.
 
-use crate::hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, shell_line, subcommand};
+use crate::hooks::{
+    Armed, Arming, Begins, Hooks, Printed, Unarmed, expect_none, shell_line, subcommand,
+};
 use protocol::{hook::Point, secret::hash_text};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -81,12 +83,7 @@ const WITH_VALUE: &[&str] = &[
 ];
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    if let Some(word) = subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE) {
-        return Err(Unarmed::NotInteractive(word.to_owned()));
-    }
+    expect_none(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
     let (mut hooks, rest) = take_hooks(arming.arguments).ok_or(Unarmed::OwnHooks)?;
     let mut state = table(hooks.remove("state")).ok_or(Unarmed::OwnHooks)?;
     for (event, _) in HOOKS.events {

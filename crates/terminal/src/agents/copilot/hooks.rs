@@ -2,7 +2,8 @@
 //! own plugins and hooks.
 
 use crate::hooks::{
-    Armed, Arming, Begins, Hooks, Printed, Unarmed, free_word, has_switch, options, shell_line,
+    Armed, Arming, Begins, Hooks, Printed, Unarmed, expect_none, free_word, has_switch, options,
+    shell_line,
 };
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
@@ -88,17 +89,12 @@ const WITH_VALUES: &[&str] = &[
 ];
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
     let takes_any =
         |option: &str| WITH_VALUE.contains(&option) && !WITH_OPTIONAL_VALUE.contains(&option);
     let not_interactive =
         options(arming.arguments, takes_any).find(|word| is_not_interactive(word));
     let subcommand = free_word(arming.arguments, WITH_VALUE, WITH_VALUES);
-    if let Some(word) = not_interactive.or(subcommand) {
-        return Err(Unarmed::NotInteractive(word.to_owned()));
-    }
+    expect_none(not_interactive.or(subcommand))?;
     let directory = arming.directory.to_str().ok_or(Unarmed::NotText)?;
     let plugin = ["--plugin-dir", directory].map(str::to_owned);
     let manifest = json!({"name": "agent-relay-run", "version": "1.0.0", "hooks": "hooks.json"});

@@ -1,7 +1,9 @@
 //! Gemini CLI's hooks. It cannot be given any for one run, so its user installs them as an
 //! extension. A run only sets the variable by which they find the wrapper.
 
-use crate::hooks::{Armed, Arming, Extension, Hooks, Printed, Unarmed};
+use crate::hooks::{
+    Armed, Arming, Extension, Hooks, Printed, Unarmed, check_options, expect_none, shell_line,
+};
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
 
@@ -44,17 +46,11 @@ const NOT_INTERACTIVE: &[&str] = &[
 ];
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    let options = arming.arguments.iter().take_while(|word| *word != "--");
-    let is_no_conversation = |(at, word): &(usize, &String)| {
-        let option = word.split_once('=').map_or(&***word, |(option, _)| option);
-        NOT_INTERACTIVE.contains(&option) || *at == 0 && SUBCOMMANDS.contains(&word.as_str())
-    };
-    if let Some((_, word)) = options.enumerate().find(is_no_conversation) {
-        return Err(Unarmed::NotInteractive(word.clone()));
-    }
+    let first = arming.arguments.first().map(String::as_str);
+    expect_none(first.filter(|word| SUBCOMMANDS.contains(word)))?;
+    check_options(arming.arguments, &[], |word| {
+        NOT_INTERACTIVE.contains(&word.split_once('=').map_or(word, |(option, _)| option))
+    })?;
     // An agent's command may have started this Gemini CLI, whose hooks would take it for another
     // command of that agent.
     let not_nested = (super::COMMAND_VARIABLE, String::new());
@@ -78,10 +74,8 @@ fn files(command: &[String]) -> Vec<(&'static str, String)> {
 
 /// Returns the hooks of an event. A program that was removed is no error.
 fn group(command: &[String], event: &str) -> Value {
-    let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
-    let program = quoted(&command[0]);
-    let words = command.iter().map(quoted).collect::<Vec<_>>().join(" ");
-    let command = format!("[ ! -x {program} ] || {words} {event}");
+    let (program, line) = (shell_line(&command[..1]), shell_line(command));
+    let command = format!("[ ! -x {program} ] || {line} {event}");
     let hook = json!({
         "type": "command", "name": Extension::NAME, "command": command, "timeout": TIMEOUT_MS,
     });

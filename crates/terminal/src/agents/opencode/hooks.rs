@@ -2,7 +2,9 @@
 //! opencode reads from a variable, into which the user's own value is merged.
 
 use super::configuration::{Configuration, VARIABLE};
-use crate::hooks::{Armed, Arming, Hooks, Printed, Unarmed, subcommand};
+use crate::hooks::{
+    Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, subcommand,
+};
 use protocol::hook::Point;
 use serde_json::{
     Map, Value,
@@ -81,16 +83,8 @@ const WITH_VALUE: &[&str] = &[
 ];
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    let mut words = arming.arguments.iter().take_while(|word| *word != "--");
-    if let Some(word) = words.find(|word| *word == "--pure") {
-        return Err(Unarmed::Disabled(word.clone()));
-    }
-    if let Some(word) = subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE) {
-        return Err(Unarmed::NotInteractive(word.to_owned()));
-    }
+    check_options(arming.arguments, &["--pure"], |_| false)?;
+    expect_none(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
     let value = with_plugin((arming.env)(VARIABLE).as_deref(), arming.directory)?;
     let commands = HOOKS.events.iter().map(|(event, _)| {
         let command = (arming.command)(event);

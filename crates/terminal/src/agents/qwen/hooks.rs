@@ -4,7 +4,10 @@
 //! No message wakes Qwen Code through `--input-file`: in shell mode, such a text runs as a command.
 
 use super::defaults;
-use crate::hooks::{Armed, Arming, Hooks, Printed, Unarmed, free_word, has_switch, shell_line};
+use crate::hooks::{
+    Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, free_word, has_switch,
+    shell_line,
+};
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
 
@@ -87,10 +90,13 @@ const WITH_VALUES: &[&str] = &[
 ];
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    if arming.is_windows {
-        return Err(Unarmed::System);
-    }
-    check(arming.arguments)?;
+    check_options(arming.arguments, &["--bare", "--safe-mode"], |word| {
+        matches!(word, "--acp" | "--prompt")
+            || word.starts_with("--prompt=")
+            || has_switch(word, 'p')
+    })?;
+    // A free word is a subcommand, or a prompt, after whose answer Qwen Code ends.
+    expect_none(free_word(arming.arguments, WITH_VALUE, WITH_VALUES))?;
     let mut settings = defaults::of_user(arming.env, arming.read)?;
     add_hooks(&mut settings, arming)?;
     leave_out_suggestions(&mut settings)?;
@@ -127,25 +133,6 @@ fn leave_out_suggestions(settings: &mut Map<String, Value>) -> Result<(), Unarme
     let ui = defaults::object(settings, "ui")?;
     ui.entry("enableFollowupSuggestions").or_insert(false.into());
     Ok(())
-}
-
-/// Checks that the arguments begin a conversation that runs hooks. A free word is a subcommand, or
-/// a prompt, after whose answer Qwen Code ends.
-fn check(arguments: &[String]) -> Result<(), Unarmed> {
-    for word in arguments.iter().take_while(|word| *word != "--") {
-        match word.as_str() {
-            "--bare" | "--safe-mode" => return Err(Unarmed::Disabled(word.clone())),
-            "--acp" | "--prompt" => return Err(Unarmed::NotInteractive(word.clone())),
-            option if option.starts_with("--prompt=") || has_switch(option, 'p') => {
-                return Err(Unarmed::NotInteractive(word.clone()));
-            }
-            _ => {}
-        }
-    }
-    match free_word(arguments, WITH_VALUE, WITH_VALUES) {
-        Some(word) => Err(Unarmed::NotInteractive(word.to_owned())),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]
