@@ -1,7 +1,5 @@
 //! Recovery of a message's body from the lines on which it stands.
 
-use std::borrow::Cow;
-
 use unicode_width::UnicodeWidthStr;
 
 use super::logical_line::LogicalLine;
@@ -41,7 +39,7 @@ pub(super) fn recover_body(lines: &[BodyLine<'_>], hang: usize, columns: Option<
     let texts = rows.iter().filter(|row| !row.text.is_empty());
     let shared = texts.map(|row| row.indent).min().unwrap_or(0);
     let is_wrapped = lines.iter().any(|line| line.line.is_wrapped);
-    let text: Vec<Cow<'_, str>> = match columns {
+    let text: Vec<String> = match columns {
         Some(columns) if !is_wrapped => rejoined(lines, &rows, shared, columns),
         _ => rows.iter().map(|row| row.without_indent(shared, row.text)).collect(),
     };
@@ -49,12 +47,12 @@ pub(super) fn recover_body(lines: &[BodyLine<'_>], hang: usize, columns: Option<
 }
 
 /// Returns the lines as they were before a CLI broke them.
-fn rejoined<'a>(
-    lines: &[BodyLine<'a>],
-    rows: &[IndentedText<'a>],
+fn rejoined(
+    lines: &[BodyLine<'_>],
+    rows: &[IndentedText<'_>],
     shared: usize,
     columns: usize,
-) -> Vec<Cow<'a, str>> {
+) -> Vec<String> {
     let widest = lines.iter().map(|line| line.line.width).max().unwrap_or(0);
     let wrapped: Vec<WrappedRow<'_>> = std::iter::zip(lines, rows)
         .map(|(line, row)| WrappedRow {
@@ -66,9 +64,7 @@ fn rejoined<'a>(
         .collect();
     rejoin(&wrapped, widest, columns)
         .into_iter()
-        .map(|line| {
-            Cow::Owned(rows[line.first_row].without_indent(shared, &line.text).into_owned())
-        })
+        .map(|line| rows[line.first_row].without_indent(shared, &line.text))
         .collect()
 }
 
@@ -96,37 +92,30 @@ impl<'a> IndentedText<'a> {
         if let Some(column) = line.column {
             return Self { lead: "", indent: column.saturating_sub(hang), hang: 0, text };
         }
-        let columns = columns_of(lead);
+        let columns = lead.chars().fold(0, column_after);
         let hang = if columns >= hang { hang } else { 0 };
         Self { lead, indent: columns - hang, hang, text }
     }
 
     /// Returns `text` with this indentation, but without the hanging part and `shared` more
     /// columns.
-    fn without_indent<'t>(&self, shared: usize, text: &'t str) -> Cow<'t, str> {
+    fn without_indent(&self, shared: usize, text: &str) -> String {
         if text.is_empty() {
-            return Cow::Borrowed("");
+            return String::new();
         }
         if self.lead.is_empty() {
-            let indent = self.indent.saturating_sub(shared);
-            return if indent == 0 {
-                Cow::Borrowed(text)
-            } else {
-                Cow::Owned(" ".repeat(indent) + text)
-            };
+            return " ".repeat(self.indent.saturating_sub(shared)) + text;
         }
-        let mut lead = self.lead.char_indices();
+        let mut lead = self.lead.chars();
         let (mut column, removed) = (0, self.hang + shared);
         while column < removed {
-            let Some((_, c)) = lead.next() else { break };
-            column += if c == '\t' { TAB_COLUMNS - column % TAB_COLUMNS } else { 1 };
+            let Some(c) = lead.next() else { break };
+            column = column_after(column, c);
         }
-        Cow::Owned(" ".repeat(column.saturating_sub(removed)) + lead.as_str() + text)
+        " ".repeat(column.saturating_sub(removed)) + lead.as_str() + text
     }
 }
 
-fn columns_of(lead: &str) -> usize {
-    lead.chars().fold(0, |column, c| {
-        if c == '\t' { column + TAB_COLUMNS - column % TAB_COLUMNS } else { column + 1 }
-    })
+fn column_after(column: usize, c: char) -> usize {
+    if c == '\t' { column + TAB_COLUMNS - column % TAB_COLUMNS } else { column + 1 }
 }

@@ -10,7 +10,7 @@ use super::{
     overwritten::OverwrittenMessages,
     row_scanner::RowScanner,
     rules::Rules,
-    scrolled_text::{Scroll, ScrolledText},
+    scrolled_text::ScrolledText,
     seen::{Fingerprint, RepaintTracker, SeenLog, Verdict},
     stability::RowStability,
 };
@@ -64,13 +64,6 @@ struct Candidate {
     extracted: Extracted,
 }
 
-impl Candidate {
-    fn of(finding: Finding) -> Self {
-        let fingerprint = Fingerprint::of(&finding.extracted);
-        Self { fingerprint, extracted: finding.extracted }
-    }
-}
-
 /// The conditions under which visible rows are read.
 #[derive(Clone, Copy)]
 struct ReadMode {
@@ -120,8 +113,7 @@ impl ScreenObserver for ScreenReader {
         let rows = scrolled.unwrap_or_else(|| visible.to_vec());
         rows.iter().for_each(|row| scanner.read(row, &self.rules, &mut findings));
         scanner.end_turn(&self.rules, &mut findings);
-        let findings = findings.into_iter().filter_map(|finding| self.overwritten.filter(finding));
-        let candidates = findings.map(Candidate::of).collect();
+        let candidates = self.candidates(findings);
         self.judge_snapshot(candidates);
     }
 
@@ -231,11 +223,11 @@ impl ScreenReader {
             return;
         };
         match scrolled.add(snapshot) {
-            Scroll::By(rows @ 0..) => {
+            Some(rows @ 0..) => {
                 (0..rows).for_each(|_| self.stability.row_scrolled_off());
             }
-            Scroll::By(_) => self.stability.clear(),
-            Scroll::NewText => {
+            Some(_) => self.stability.clear(),
+            None => {
                 self.begin_snapshot();
                 self.stability.begin_repaint();
             }
@@ -250,11 +242,17 @@ impl ScreenReader {
     fn read_final(&mut self, row: &Row) {
         let mut findings = Vec::new();
         self.scanner.read(row, &self.rules, &mut findings);
-        for finding in findings {
-            if let Some(finding) = self.overwritten.filter(finding) {
-                self.judge_final(Candidate::of(finding));
-            }
-        }
+        self.candidates(findings).into_iter().for_each(|candidate| self.judge_final(candidate));
+    }
+
+    /// Returns the findings that count now, without overwritten messages.
+    fn candidates(&mut self, findings: Vec<Finding>) -> Vec<Candidate> {
+        let findings = findings.into_iter().filter_map(|finding| self.overwritten.filter(finding));
+        let candidate = |Finding { extracted, .. }| {
+            let fingerprint = Fingerprint::of(&extracted);
+            Candidate { fingerprint, extracted }
+        };
+        findings.map(candidate).collect()
     }
 
     /// Returns the rows that are not final, and the number of them that stand above the screen.
@@ -275,27 +273,18 @@ impl ScreenReader {
             self.judge_snapshot(vec![candidate]);
             return bounded::push(&mut self.snapshot, SNAPSHOT_MESSAGES_MAX, fingerprint);
         }
-        let verdict = self.repaint.judge(fingerprint, &self.seen);
-        if verdict == Verdict::Seen {
-            return;
-        }
+        let Verdict::New(before) = self.repaint.judge(fingerprint, &self.seen) else { return };
         if let Some(at) = self.shown.iter().position(|&shown| shown == fingerprint) {
             self.shown.drain(..=at);
-        } else if let Verdict::NewBefore(number) = verdict {
-            self.repaint.inserted(number);
-            self.extract_before(number, candidate);
-        } else {
-            self.extract(candidate);
+            return;
         }
+        before.into_iter().for_each(|number| self.repaint.renumber(number));
+        self.extract(before, candidate);
     }
 
-    fn extract(&mut self, candidate: Candidate) {
-        self.seen.push(candidate.fingerprint);
-        self.extracted.push(candidate.extracted);
-    }
-
-    fn extract_before(&mut self, number: usize, candidate: Candidate) {
-        self.seen.insert(number, candidate.fingerprint);
+    /// Extracts a message before the message with this ordinal, or after all others.
+    fn extract(&mut self, before: Option<usize>, candidate: Candidate) {
+        self.seen.insert(before, candidate.fingerprint);
         self.extracted.push(candidate.extracted);
     }
 
@@ -328,8 +317,7 @@ impl ScreenReader {
             .position(|finding| finding.is_message() && !self.is_final(finding, top, mode));
         findings.truncate(end.unwrap_or(findings.len()));
         findings.retain(|finding| finding.is_message() || self.is_final(finding, top, mode));
-        let findings = findings.into_iter().filter_map(|finding| self.overwritten.filter(finding));
-        let candidates: Vec<Candidate> = findings.map(Candidate::of).collect();
+        let candidates = self.candidates(findings);
         match self.primary {
             Some(_) => self.judge_snapshot(candidates),
             None => self.judge_visible(candidates, mode),
@@ -373,22 +361,20 @@ impl ScreenReader {
         for candidate in candidates {
             let fingerprint = candidate.fingerprint;
             present.push(fingerprint);
-            let verdict = repaint.judge(fingerprint, &self.seen);
-            if verdict == Verdict::Seen {
-                continue;
-            }
+            let Verdict::New(before) = repaint.judge(fingerprint, &self.seen) else { continue };
             let known = self.shown[at..].iter().position(|&known| known == fingerprint);
             if let Some(found) = known {
                 at += found + 1;
-            } else if let Verdict::NewBefore(number) = verdict {
-                repaint.inserted(number);
-                self.repaint.inserted_unjudged(number);
-                self.extract_before(number, candidate);
+                continue;
+            }
+            if let Some(number) = before {
+                repaint.renumber(number);
+                self.repaint.renumber(number + 1);
             } else {
                 self.shown.insert(at, fingerprint);
                 at += 1;
-                self.extract(candidate);
             }
+            self.extract(before, candidate);
         }
         if mode.ends_turn {
             // A repaint ends with its turn: the same message in the next turn is a new one.
@@ -408,7 +394,7 @@ impl ScreenReader {
         if let Some((first, number)) = RepaintTracker::first_seen(&snapshot, &self.seen) {
             let before = first.saturating_sub(self.snapshot.len());
             for (candidate, number) in candidates.drain(..before).zip(number..) {
-                self.extract_before(number, candidate);
+                self.extract(Some(number), candidate);
             }
         }
         let mut repaint = RepaintTracker::begin(&self.seen);
@@ -416,13 +402,9 @@ impl ScreenReader {
             repaint.judge(message, &self.seen);
         }
         for candidate in candidates {
-            match repaint.judge(candidate.fingerprint, &self.seen) {
-                Verdict::Seen => {}
-                Verdict::New => self.extract(candidate),
-                Verdict::NewBefore(number) => {
-                    repaint.inserted(number);
-                    self.extract_before(number, candidate);
-                }
+            if let Verdict::New(before) = repaint.judge(candidate.fingerprint, &self.seen) {
+                before.into_iter().for_each(|number| repaint.renumber(number));
+                self.extract(before, candidate);
             }
         }
     }

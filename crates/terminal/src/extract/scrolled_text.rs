@@ -37,15 +37,6 @@ pub(super) struct ScrolledText {
     scrolled_off: Vec<Row>,
 }
 
-/// The relation of a snapshot to the text before it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Scroll {
-    /// The snapshot shows another text.
-    NewText,
-    /// The snapshot begins this many rows further down in the text, or further up if negative.
-    By(isize),
-}
-
 /// Rows that a snapshot and the text have in common.
 #[derive(Clone, Copy, Default)]
 struct Overlap {
@@ -77,12 +68,13 @@ impl ScrolledText {
         fits
     }
 
-    /// Adds the next snapshot. Returns its relation to the text before it.
-    pub(super) fn add(&mut self, snapshot: Vec<Row>) -> Scroll {
+    /// Adds the next snapshot. Returns by how many rows it begins further down in the text, or
+    /// further up if negative; `None` if it shows another text.
+    pub(super) fn add(&mut self, snapshot: Vec<Row>) -> Option<isize> {
         let scrolled_off = std::mem::take(&mut self.scrolled_off);
         let above = scrolled_off.len();
         if above == 0 && snapshot == self.snapshot {
-            return Scroll::By(0);
+            return Some(0);
         }
         let shown = [scrolled_off, snapshot.clone()].concat();
         let overlap = self.overlap(&shown);
@@ -91,7 +83,7 @@ impl ScrolledText {
             self.snapshot = snapshot;
             self.rows = shown;
             self.top = above;
-            return Scroll::NewText;
+            return None;
         };
         if top == self.top {
             // The text has not scrolled, so changed rows above the overlap are new text in the same
@@ -104,7 +96,7 @@ impl ScrolledText {
         self.rows.extend_from_slice(&shown[overlap.snapshot..]);
         let before = std::mem::replace(&mut self.top, top + above);
         self.snapshot = snapshot;
-        Scroll::By(self.top as isize - before as isize)
+        Some(self.top as isize - before as isize)
     }
 
     /// Takes the rows that are so far above the screen that they are final.

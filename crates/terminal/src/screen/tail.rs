@@ -3,6 +3,7 @@
 //! If a snapshot of the screen is sent in the middle of the output, these bytes must be sent again
 //! after it. Otherwise a terminal would take the rest of the sequence for text.
 
+use super::parser_input::unfinished_bytes;
 use crate::escape::{ESC, Tokenizer};
 
 /// The most bytes of an unfinished sequence that are kept. Longer sequences are images, or contents
@@ -50,13 +51,7 @@ impl Tail {
     fn end_in_text(&mut self, text: &[u8]) {
         // A character has at most four bytes, so an unfinished character has at most three.
         self.unfinished.extend_from_slice(&text[text.len().saturating_sub(4)..]);
-        let begins = |&at: &usize| self.unfinished[at] >= 0xc0;
-        let last = (self.unfinished.len().saturating_sub(3)..self.unfinished.len()).rfind(begins);
-        let cut = last.filter(|&at| {
-            std::str::from_utf8(&self.unfinished[at..])
-                .is_err_and(|error| error.error_len().is_none())
-        });
-        self.unfinished.drain(..cut.unwrap_or(self.unfinished.len()));
+        self.unfinished.drain(..self.unfinished.len() - unfinished_bytes(&self.unfinished));
     }
 }
 
