@@ -50,12 +50,13 @@ const COMPARED_MS: u64 = 50;
 pub(super) struct Ownership {
     candidates: Vec<Candidate>,
     /// Whether the operating system names the child's transcripts.
-    is_named_by_system: bool,
+    pub(super) is_named_by_system: bool,
     /// The person's last Enter. Before the first Enter, the child's start counts as an Enter, since
     /// a child may be started with a prompt.
     last_enter: Option<Enter>,
     last_search: Option<Search>,
-    comparison: Comparison,
+    /// The last comparison of all turns with the screen. Without one, the next is due at once.
+    compared: Option<Comparison>,
 }
 
 /// A transcript that may be the child's.
@@ -75,17 +76,11 @@ struct Search {
     is_alone: bool,
 }
 
-/// The last comparison of all turns with the screen.
-#[derive(Default)]
-enum Comparison {
-    /// The next comparison is due at once, because none was made since the last record.
-    #[default]
-    Due,
-    Done {
-        at: Moment,
-        /// Whether the screen has changed since then.
-        has_changed: bool,
-    },
+/// A comparison of all turns with the screen since the last record.
+struct Comparison {
+    at: Moment,
+    /// Whether the screen has changed since then.
+    has_changed: bool,
 }
 
 /// Whether a candidate is the child's transcript, or why that is not proven.
@@ -150,7 +145,8 @@ impl Ownership {
     pub(super) fn record(&mut self, now: Moment, id: TranscriptId, record: &Record) {
         let is_recent = |enter: &&Enter| now.since(enter.at) < SUBMITTED_MS;
         let enter = self.last_enter.as_ref().filter(is_recent).cloned();
-        let Some(candidate) = self.find_mut(id) else { return };
+        let candidate = self.candidates.iter_mut().find(|candidate| candidate.id == id);
+        let Some(candidate) = candidate else { return };
         candidate.is_at_work = !matches!(record, Record::TurnOver);
         match (record, &mut candidate.turn) {
             (Record::Prompt(text), turn) => *turn = Some(Turn::new(text, now, enter)),
@@ -161,7 +157,7 @@ impl Ownership {
 
     /// Makes the next comparison due at once.
     pub(super) fn compare_at_once(&mut self) {
-        self.comparison = Comparison::Due;
+        self.compared = None;
     }
 
     /// Notes that the child finished its work, though no transcript says so.
@@ -182,17 +178,10 @@ impl Ownership {
         is_first
     }
 
-    /// Makes a candidate the child's transcript, because the operating system names it. Returns
-    /// whether it is the child's first transcript.
-    pub(super) fn own_by_system(&mut self, id: TranscriptId) -> bool {
-        self.is_named_by_system = true;
-        self.own(id)
-    }
-
     /// Compares all turns with the letters on the screen. Does nothing if they were compared a
     /// moment ago, or if no comparison can prove anything. Returns whether they were compared now.
     pub(super) fn compare(&mut self, now: Moment, letters: impl FnOnce() -> String) -> bool {
-        if let Comparison::Done { at, has_changed } = &mut self.comparison {
+        if let Some(Comparison { at, has_changed }) = &mut self.compared {
             *has_changed = true;
             if now.since(*at) < COMPARED_MS {
                 return false;
@@ -201,7 +190,7 @@ impl Ownership {
         if self.is_named_by_system || self.suspects().next().is_none() {
             return false;
         }
-        self.comparison = Comparison::Done { at: now, has_changed: false };
+        self.compared = Some(Comparison { at: now, has_changed: false });
         let screen = letters();
         let has_own = self.has_own();
         for Candidate { is_own, turn, .. } in &mut self.candidates {
@@ -260,12 +249,8 @@ impl Ownership {
     /// Returns the next moment at which a comparison of the turns with the screen may prove that a
     /// candidate is the child's transcript.
     pub(super) fn deadline(&self) -> Option<Moment> {
-        let Comparison::Done { at: compared_at, has_changed } = self.comparison else {
-            return None;
-        };
-        if self.is_named_by_system {
-            return None;
-        }
+        let compared = self.compared.as_ref().filter(|_| !self.is_named_by_system);
+        let &Comparison { at: compared_at, has_changed } = compared?;
         let due = self.suspects().filter_map(|(id, turn)| match turn.on_screen_since() {
             _ if !turn.is_answered() => None,
             Some(since) => Some(self.recorded_by(id, since)).filter(|&at| at > compared_at),
@@ -290,10 +275,6 @@ impl Ownership {
         self.candidates.iter().find(|candidate| candidate.id == id)
     }
 
-    fn find_mut(&mut self, id: TranscriptId) -> Option<&mut Candidate> {
-        self.candidates.iter_mut().find(|candidate| candidate.id == id)
-    }
-
     /// Whether this transcript is the child's.
     pub(super) fn is_own(&self, id: TranscriptId) -> bool {
         self.find(id).is_some_and(|candidate| candidate.is_own)
@@ -313,10 +294,6 @@ impl Ownership {
     /// Whether this candidate has had a prompt.
     pub(super) fn has_turn(&self, id: TranscriptId) -> bool {
         self.find(id).is_some_and(|candidate| candidate.turn.is_some())
-    }
-
-    pub(super) fn is_named_by_system(&self) -> bool {
-        self.is_named_by_system
     }
 
     /// Whether a candidate's turn is on the screen, but the candidate is not certain to be the

@@ -133,7 +133,8 @@ impl Source {
     /// deferred records.
     pub(super) fn owned(&mut self, id: TranscriptId) -> Vec<Record> {
         let Some(transcripts) = &mut self.transcripts else { return Vec::new() };
-        transcripts.own(id, Ownership::own_by_system)
+        transcripts.ownership.is_named_by_system = true;
+        transcripts.own(id)
     }
 
     /// Reads a record of a transcript that may be the child's. `was_typed_here` says that the
@@ -150,8 +151,8 @@ impl Source {
         if let Some(record) = transcripts.record(now, id, record) {
             return vec![record];
         }
-        if was_typed_here && !transcripts.ownership.is_named_by_system() {
-            return transcripts.own(id, Ownership::own);
+        if was_typed_here && !transcripts.ownership.is_named_by_system {
+            return transcripts.own(id);
         }
         // Even if the screen has not changed, the record may decide whose transcript it is.
         transcripts.ownership.compare_at_once();
@@ -224,20 +225,16 @@ impl Transcripts {
     /// records.
     fn judge(&mut self, now: Moment) -> Vec<Record> {
         let proven = self.ownership.proven(now);
-        proven.map(|id| self.own(id, Ownership::own)).unwrap_or_default()
+        proven.map(|id| self.own(id)).unwrap_or_default()
     }
 
     /// Makes a transcript the child's. Returns its deferred records. If the child had a transcript
     /// before, the records of another agent's turns are left out, since the child may have resumed
     /// that agent's conversation.
-    fn own(
-        &mut self,
-        id: TranscriptId,
-        note: fn(&mut Ownership, TranscriptId) -> bool,
-    ) -> Vec<Record> {
+    fn own(&mut self, id: TranscriptId) -> Vec<Record> {
         self.missing.note_own();
         self.admit(id);
-        let is_first = note(&mut self.ownership, id);
+        let is_first = self.ownership.own(id);
         let deferred = self.deferred.remove(&id).unwrap_or_default();
         if is_first { deferred.all() } else { deferred.own() }
     }

@@ -81,12 +81,26 @@ impl Kind {
         // Some systems have variants of a program, such as vim.basic and vim.tiny.
         let kind = name.split('.').next().unwrap_or(&name);
         let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
+        let arguments = program.arguments.as_deref().and_then(|arguments| arguments.get(1..));
+        let arguments = arguments.unwrap_or_default();
         if program.is_relay {
             Self::Relay
         } else if listed(SHELLS) {
-            Self::of_shell(&name, program)
+            match operand(&name, arguments) {
+                // If its command line is unknown, it counts as a shell at its prompt.
+                None | Some(Operand::Prompt) => Self::Shell,
+                Some(Operand::Script(script)) => Self::ShellScript(Some(script)),
+                Some(Operand::Module(_) | Operand::Inline) => Self::ShellScript(None),
+            }
         } else if let Some(options) = options_of(&name) {
-            Self::of_interpreter(options, program)
+            match options.operand(arguments) {
+                Operand::Prompt => Self::Interpreter,
+                Operand::Script(script) if LAUNCHERS.contains(&&*name_of(&script)) => {
+                    Self::Launcher
+                }
+                Operand::Script(run) | Operand::Module(run) => Self::Script(run),
+                Operand::Inline => Self::Inline,
+            }
         } else if listed(COMMAND_READERS) {
             Self::Interpreter
         } else if listed(CONDUITS) {
@@ -95,30 +109,6 @@ impl Kind {
             Self::Launcher
         } else {
             Self::Other(program.path.clone())
-        }
-    }
-
-    /// Returns the kind of a shell. If its command line is unknown, it counts as a shell at its
-    /// prompt.
-    fn of_shell(name: &str, program: &Program) -> Self {
-        let arguments = program.arguments.as_deref().unwrap_or_default();
-        match operand(name, arguments.get(1..).unwrap_or_default()) {
-            None | Some(Operand::Prompt) => Self::Shell,
-            Some(Operand::Script(script)) => Self::ShellScript(Some(script)),
-            Some(Operand::Module(_) | Operand::Inline) => Self::ShellScript(None),
-        }
-    }
-
-    fn of_interpreter(options: &Options, program: &Program) -> Self {
-        let arguments = program.arguments.as_deref().unwrap_or_default();
-        match options.operand(arguments.get(1..).unwrap_or_default()) {
-            Operand::Prompt => Self::Interpreter,
-            Operand::Script(script) => {
-                let is_launcher = LAUNCHERS.contains(&&*name_of(&script));
-                if is_launcher { Self::Launcher } else { Self::Script(script) }
-            }
-            Operand::Module(module) => Self::Script(module),
-            Operand::Inline => Self::Inline,
         }
     }
 

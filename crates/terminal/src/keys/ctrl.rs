@@ -22,7 +22,7 @@ pub fn find_ctrl(bytes: &[u8], key: u8) -> Option<usize> {
         match tokenizer.next(byte) {
             Some(Token::Csi { parameters, last: b'_' }) => {
                 let pressed = Win32Key::parse(parameters).filter(|key| key.has(Win32Key::CTRL));
-                if pressed.is_some_and(|key| key.character() == Some(control.into())) {
+                if pressed.is_some_and(|key| key.character == Some(control.into())) {
                     return Some(escape_at);
                 }
             }

@@ -63,9 +63,10 @@ fn is_answer(report: &[u8]) -> bool {
     match report {
         // The bytes of an old mouse report can be any characters.
         [ESC, b'[', b'M', ..] | [b'[', b'M', ..] => false,
-        [ESC, b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
-        // An answer whose ESC has already passed as the Escape key.
-        [b'[', .., last] => matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u'),
+        // The second one is an answer whose ESC has already passed as the Escape key.
+        [ESC, b'[', .., last] | [b'[', .., last] => {
+            matches!(last, b'R' | b'c' | b'n' | b't' | b'y' | b'u')
+        }
         // A string, with or without its ESC.
         [ESC | b']' | b'P' | b'_' | b'^' | b'X', ..] => true,
         _ => false,

@@ -147,6 +147,31 @@ impl<O: ScreenObserver> Painter<'_, O> {
         self.report_history();
     }
 
+    fn switch_private_mode(&mut self, mode: PrivateMode, is_on: bool) {
+        match mode {
+            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
+            | PrivateMode::Unknown(47 | 1047) => match is_on {
+                true => self.show_alternate(),
+                false => self.show_primary(),
+            },
+            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => match is_on {
+                true => self.state.synchronizing = true,
+                false => self.end_update(),
+            },
+            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = is_on,
+            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = is_on,
+            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = !is_on,
+            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
+                self.state.alternate_scroll = Some(is_on);
+            }
+            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = is_on,
+            PrivateMode::Named(_) | PrivateMode::Unknown(_) => match is_on {
+                true => self.term.set_private_mode(mode),
+                false => self.term.unset_private_mode(mode),
+            },
+        }
+    }
+
     /// Reports that the alternate screen may be repainted, if it is shown with the cursor in the
     /// first row, where repaints begin.
     fn alternate_may_be_repainted(&mut self) {
@@ -324,35 +349,11 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
     }
 
     fn set_private_mode(&mut self, mode: PrivateMode) {
-        match mode {
-            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
-            | PrivateMode::Unknown(47 | 1047) => self.show_alternate(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.state.synchronizing = true,
-            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = true,
-            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = true,
-            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = false,
-            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
-                self.state.alternate_scroll = Some(true);
-            }
-            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = true,
-            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.set_private_mode(mode),
-        }
+        self.switch_private_mode(mode, true);
     }
 
     fn unset_private_mode(&mut self, mode: PrivateMode) {
-        match mode {
-            PrivateMode::Named(NamedPrivateMode::SwapScreenAndSetRestoreCursor)
-            | PrivateMode::Unknown(47 | 1047) => self.show_primary(),
-            PrivateMode::Named(NamedPrivateMode::SyncUpdate) => self.end_update(),
-            PrivateMode::Unknown(REPORT_COLORS) => self.state.reports_colors = false,
-            PrivateMode::Unknown(REPORT_SIZE) => self.state.reports_size = false,
-            PrivateMode::Unknown(CLUSTERS) => self.state.counts_code_points = true,
-            PrivateMode::Named(NamedPrivateMode::AlternateScroll) => {
-                self.state.alternate_scroll = Some(false);
-            }
-            PrivateMode::Unknown(WIN32_INPUT) => self.state.win32_input = false,
-            PrivateMode::Named(_) | PrivateMode::Unknown(_) => self.term.unset_private_mode(mode),
-        }
+        self.switch_private_mode(mode, false);
     }
 
     fn identify_terminal(&mut self, intermediate: Option<char>) {
@@ -488,10 +489,6 @@ impl<O: ScreenObserver> Handler for Painter<'_, O> {
 
     fn clear_tabs(&mut self, mode: TabulationClearMode) {
         self.term.clear_tabs(mode);
-    }
-
-    fn set_tabs(&mut self, interval: u16) {
-        self.term.set_tabs(interval);
     }
 
     #[inline]

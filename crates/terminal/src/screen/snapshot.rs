@@ -124,7 +124,8 @@ impl Snapshot {
                 self.text.push(' ');
             } else {
                 self.cell(cell);
-                is_doubtful = has_doubtful_width(cell);
+                // Terminals disagree on the columns of an emoji, and of a cell with marks.
+                is_doubtful = may_be_emoji(cell.c) || cell.zerowidth().is_some();
             }
         }
     }
@@ -192,11 +193,6 @@ impl Snapshot {
             self.style = Some(style);
         }
     }
-}
-
-/// Whether terminals disagree on the columns of a cell: it may be an emoji, or it has marks.
-fn has_doubtful_width(cell: &Cell) -> bool {
-    may_be_emoji(cell.c) || cell.zerowidth().is_some()
 }
 
 /// Appends a colour's code. `black` is the code of black, from which the other codes are counted.
