@@ -40,6 +40,7 @@ pub mod screen;
 mod settings;
 mod source;
 pub mod transcript;
+mod words;
 
 pub use activity::Doing;
 pub use failure::{DeliveryFailure, FailureCause};

@@ -4,6 +4,7 @@ use super::{
     Program,
     names::{COMMAND_READERS, CONDUITS, LAUNCHERS, SHELLS, SHELLS_BY_WORDS},
 };
+use crate::words::Words;
 
 /// Interpreters, which run a script or, without a script, prompt for input.
 const INTERPRETERS: &[Options] = &[
@@ -80,7 +81,7 @@ impl Kind {
         let name = base(program);
         // Some systems have variants of a program, such as vim.basic and vim.tiny.
         let kind = name.split('.').next().unwrap_or(&name);
-        let listed = |list: &[&str]| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
+        let listed = |list: Words| list.iter().any(|known| known.eq_ignore_ascii_case(kind));
         let arguments = program.arguments.as_deref().and_then(|arguments| arguments.get(1..));
         let arguments = arguments.unwrap_or_default();
         if program.is_relay {
@@ -95,9 +96,7 @@ impl Kind {
         } else if let Some(options) = options_of(&name) {
             match options.operand(arguments) {
                 Operand::Prompt => Self::Interpreter,
-                Operand::Script(script) if LAUNCHERS.contains(&&*name_of(&script)) => {
-                    Self::Launcher
-                }
+                Operand::Script(script) if LAUNCHERS.contains(&name_of(&script)) => Self::Launcher,
                 Operand::Script(run) | Operand::Module(run) => Self::Script(run),
                 Operand::Inline => Self::Inline,
             }
@@ -147,7 +146,7 @@ pub enum Operand {
 /// Whether a program of this name is surely a shell: no other program has the name.
 #[must_use]
 pub fn is_shell(name: &str) -> bool {
-    SHELLS.contains(&name) && !SHELLS_BY_WORDS.contains(&name)
+    SHELLS.contains(name) && !SHELLS_BY_WORDS.contains(name)
 }
 
 /// Returns what the program runs, if it is a shell or an interpreter.
@@ -164,7 +163,7 @@ pub fn operand(path: &str, arguments: &[String]) -> Option<Operand> {
             let runs = !runs(&["-noexit"]) && runs(&["-command", "-c", "-file", "-f"]);
             Some(if runs { Operand::Inline } else { Operand::Prompt })
         }
-        name if SHELLS.contains(&name) => Some(SHELL_OPTIONS.operand(arguments)),
+        name if SHELLS.contains(name) => Some(SHELL_OPTIONS.operand(arguments)),
         name => options_of(name).map(|options| options.operand(arguments)),
     }
 }
@@ -213,7 +212,7 @@ pub fn is_launcher(program: &Program) -> bool {
 pub fn is_dangerous(name: &str) -> bool {
     let kind = name.split('.').next().unwrap_or(name);
     let lists = [SHELLS, COMMAND_READERS, CONDUITS];
-    options_of(kind).is_some() || lists.iter().any(|list| list.contains(&kind))
+    options_of(kind).is_some() || lists.iter().any(|list| list.contains(kind))
 }
 
 impl Options {

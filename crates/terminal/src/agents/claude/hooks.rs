@@ -1,8 +1,11 @@
 //! Claude Code's hooks. They stand in a settings file of this run (`--settings`), into which the
 //! settings of the user's own `--settings` are merged.
 
-use crate::hooks::{
-    Armed, Arming, Begins, Hooks, Printed, Unarmed, check_options, expect_none, has_switch,
+use crate::{
+    hooks::{
+        Armed, Arming, Begins, Hooks, Printed, Unarmed, check_options, expect_none, has_switch,
+    },
+    words::Words,
 };
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
@@ -45,31 +48,11 @@ const SETTINGS: &str = "--settings";
 const FILE: &str = "settings.json";
 
 /// The subcommands, which are no conversations.
-const SUBCOMMANDS: &[&str] = &[
-    "agents",
-    "attach",
-    "auth",
-    "auto-mode",
-    "config",
-    "doctor",
-    "gateway",
-    "install",
-    "kill",
-    "logs",
-    "mcp",
-    "migrate-installer",
-    "plugin",
-    "plugins",
-    "project",
-    "remote-control",
-    "respawn",
-    "rm",
-    "server",
-    "setup-token",
-    "ultrareview",
-    "update",
-    "upgrade",
-];
+const SUBCOMMANDS: Words = Words(
+    "agents attach auth auto-mode config doctor gateway install kill logs mcp migrate-installer \
+     plugin plugins project remote-control respawn rm server setup-token ultrareview update \
+     upgrade",
+);
 
 fn user_settings(arguments: &[String]) -> Option<&str> {
     split(arguments).0
@@ -99,7 +82,7 @@ fn split(arguments: &[String]) -> (Option<&str>, Vec<String>) {
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let (_, mut arguments) = split(arming.arguments);
     let prints = |word: &str| word == "--print" || has_switch(word, 'p');
-    check_options(&arguments, &["--bare", "--safe-mode"], prints)?;
+    check_options(&arguments, Words("--bare --safe-mode"), prints)?;
     let first = arguments.first().map(String::as_str);
     expect_none(first.filter(|word| SUBCOMMANDS.contains(word)))?;
     let mut settings = match arming.user_settings {

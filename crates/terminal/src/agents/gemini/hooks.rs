@@ -1,8 +1,11 @@
 //! Gemini CLI's hooks. It cannot be given any for one run, so its user installs them as an
 //! extension. A run only sets the variable by which they find the wrapper.
 
-use crate::hooks::{
-    Armed, Arming, Extension, Hooks, Printed, Unarmed, check_options, expect_none, shell_line,
+use crate::{
+    hooks::{
+        Armed, Arming, Extension, Hooks, Printed, Unarmed, check_options, expect_none, shell_line,
+    },
+    words::Words,
 };
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
@@ -32,24 +35,16 @@ const MANIFEST: &str = "gemini-extension.json";
 const TIMEOUT_MS: u64 = 2000;
 
 /// The subcommands, and the options with which there is no conversation in this terminal.
-const SUBCOMMANDS: &[&str] =
-    &["extension", "extensions", "gemma", "hook", "hooks", "mcp", "skill", "skills"];
-const NOT_INTERACTIVE: &[&str] = &[
-    "--acp",
-    "--delete-session",
-    "--experimental-acp",
-    "--list-extensions",
-    "--list-sessions",
-    "--prompt",
-    "-l",
-    "-p",
-];
+const SUBCOMMANDS: Words = Words("extension extensions gemma hook hooks mcp skill skills");
+const NOT_INTERACTIVE: Words = Words(
+    "--acp --delete-session --experimental-acp --list-extensions --list-sessions --prompt -l -p",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let first = arming.arguments.first().map(String::as_str);
     expect_none(first.filter(|word| SUBCOMMANDS.contains(word)))?;
-    check_options(arming.arguments, &[], |word| {
-        NOT_INTERACTIVE.contains(&word.split_once('=').map_or(word, |(option, _)| option))
+    check_options(arming.arguments, Words(""), |word| {
+        NOT_INTERACTIVE.contains(word.split_once('=').map_or(word, |(option, _)| option))
     })?;
     // An agent's command may have started this Gemini CLI, whose hooks would take it for another
     // command of that agent.

@@ -2,8 +2,9 @@
 //! opencode reads from a variable, into which the user's own value is merged.
 
 use super::configuration::{Configuration, VARIABLE};
-use crate::hooks::{
-    Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, subcommand,
+use crate::{
+    hooks::{Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, subcommand},
+    words::Words,
 };
 use protocol::hook::Point;
 use serde_json::{
@@ -40,50 +41,19 @@ const FILE: &str = "plugin.js";
 const PLUGIN: &str = include_str!("plugin.js");
 
 /// The subcommands, which are no conversations in this terminal.
-const SUBCOMMANDS: &[&str] = &[
-    "acp",
-    "agent",
-    "attach",
-    "auth",
-    "completion",
-    "db",
-    "debug",
-    "export",
-    "github",
-    "import",
-    "mcp",
-    "models",
-    "plug",
-    "plugin",
-    "pr",
-    "providers",
-    "run",
-    "serve",
-    "session",
-    "stats",
-    "uninstall",
-    "upgrade",
-    "web",
-];
+const SUBCOMMANDS: Words = Words(
+    "acp agent attach auth completion db debug export github import mcp models plug plugin pr \
+     providers run serve session stats uninstall upgrade web",
+);
 
 /// Options that take a value as their next argument.
-const WITH_VALUE: &[&str] = &[
-    "--agent",
-    "--cors",
-    "--hostname",
-    "--log-level",
-    "--mdns-domain",
-    "--model",
-    "--port",
-    "--prompt",
-    "--replay-limit",
-    "--session",
-    "-m",
-    "-s",
-];
+const WITH_VALUE: Words = Words(
+    "--agent --cors --hostname --log-level --mdns-domain --model --port --prompt --replay-limit \
+     --session -m -s",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    check_options(arming.arguments, &["--pure"], |_| false)?;
+    check_options(arming.arguments, Words("--pure"), |_| false)?;
     expect_none(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
     let value = with_plugin((arming.env)(VARIABLE).as_deref(), arming.directory)?;
     let commands = HOOKS.events.iter().map(|(event, _)| {

@@ -4,9 +4,12 @@
 //! No message wakes Qwen Code through `--input-file`: in shell mode, such a text runs as a command.
 
 use super::defaults;
-use crate::hooks::{
-    Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, free_word, has_switch,
-    shell_line,
+use crate::{
+    hooks::{
+        Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, free_word, has_switch,
+        shell_line,
+    },
+    words::Words,
 };
 use protocol::hook::Point;
 use serde_json::{Map, Value, json};
@@ -41,56 +44,21 @@ const QUESTION: &str = "Question";
 pub(super) const COMMAND_VARIABLE: &str = "QWEN_CODE";
 
 /// Options that take one value, and options that take all words up to the next option.
-const WITH_VALUE: &[&str] = &[
-    "--append-system-prompt",
-    "--approval-mode",
-    "--auth-type",
-    "--channel",
-    "--input-file",
-    "--json-fd",
-    "--json-file",
-    "--max-session-turns",
-    "--max-subagent-depth",
-    "--max-tool-calls",
-    "--max-wall-time",
-    "--mcp-config",
-    "--model",
-    "--openai-api-key",
-    "--openai-base-url",
-    "--openai-logging-dir",
-    "--output-format",
-    "--output-style",
-    "--prompt-interactive",
-    "--proxy",
-    "--resume",
-    "--sandbox-image",
-    "--session-id",
-    "--system-prompt",
-    "--telemetry-otlp-endpoint",
-    "--telemetry-otlp-protocol",
-    "--telemetry-outfile",
-    "--telemetry-target",
-    "--worktree",
-    "-i",
-    "-m",
-    "-o",
-    "-r",
-];
-const WITH_VALUES: &[&str] = &[
-    "--add-dir",
-    "--allowed-mcp-server-names",
-    "--allowed-tools",
-    "--core-tools",
-    "--disabled-slash-commands",
-    "--exclude-tools",
-    "--extensions",
-    "--fallback-model",
-    "--include-directories",
-    "-e",
-];
+const WITH_VALUE: Words = Words(
+    "--append-system-prompt --approval-mode --auth-type --channel --input-file --json-fd \
+     --json-file --max-session-turns --max-subagent-depth --max-tool-calls --max-wall-time \
+     --mcp-config --model --openai-api-key --openai-base-url --openai-logging-dir --output-format \
+     --output-style --prompt-interactive --proxy --resume --sandbox-image --session-id \
+     --system-prompt --telemetry-otlp-endpoint --telemetry-otlp-protocol --telemetry-outfile \
+     --telemetry-target --worktree -i -m -o -r",
+);
+const WITH_VALUES: Words = Words(
+    "--add-dir --allowed-mcp-server-names --allowed-tools --core-tools --disabled-slash-commands \
+     --exclude-tools --extensions --fallback-model --include-directories -e",
+);
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    check_options(arming.arguments, &["--bare", "--safe-mode"], |word| {
+    check_options(arming.arguments, Words("--bare --safe-mode"), |word| {
         matches!(word, "--acp" | "--prompt")
             || word.starts_with("--prompt=")
             || has_switch(word, 'p')
