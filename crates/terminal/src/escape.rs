@@ -163,13 +163,12 @@ impl Tokenizer {
             _ if byte == ESC => self.enter(State::Escape),
             _ if byte < b' ' => self.control_in_sequence(byte),
             State::Escape | State::StringEscape(_) => self.after_escape(byte),
-            State::Intermediate => match byte {
-                0x30..=0x7e => self.finish(Token::Escape(byte)),
-                _ => None,
-            },
+            State::Intermediate if (0x30..=0x7e).contains(&byte) => {
+                self.finish(Token::Escape(byte))
+            }
             State::Csi => self.in_csi(byte),
             State::Ss3 => self.finish(Token::Ss3(byte)),
-            State::String(_) => None,
+            State::Intermediate | State::String(_) => None,
             State::Raw(0 | 1) => self.finish(Token::Raw),
             State::Raw(count) => self.enter(State::Raw(count - 1)),
         }

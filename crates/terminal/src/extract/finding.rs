@@ -61,17 +61,8 @@ impl Finding {
         matches!(self.extracted, Extracted::Message(_))
     }
 
-    /// Whether the finding is a message that was never closed.
-    pub(super) fn is_unclosed(&self) -> bool {
-        self.has_fault(Fault::Unclosed)
-    }
-
-    /// Whether the finding is an overwritten message, which the program may paint again.
-    pub(super) fn is_overwritten(&self) -> bool {
-        self.has_fault(Fault::Overwritten)
-    }
-
-    fn has_fault(&self, fault: Fault) -> bool {
+    /// Whether the finding is a problem of this kind.
+    pub(super) fn has_fault(&self, fault: Fault) -> bool {
         matches!(&self.extracted, Extracted::Problem(problem) if problem.fault == fault)
     }
 

@@ -31,7 +31,7 @@ impl OverwrittenMessages {
     /// message that was read completely, or whose own fault is reported, no longer counts as
     /// overwritten.
     pub(super) fn filter(&mut self, finding: Finding) -> Option<Finding> {
-        if finding.is_overwritten() {
+        if finding.has_fault(Fault::Overwritten) {
             self.add(finding);
             return None;
         }

@@ -51,7 +51,8 @@ pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> 
     for (index, row) in rows.iter().enumerate() {
         let above = index.checked_sub(1).map(|above| &rows[above]);
         if let (Some(line), Some(above)) = (lines.last_mut(), above) {
-            let early = early_columns(index - line.first_row);
+            let is_long = index - line.first_row >= LONG_LINE_ROWS;
+            let early = if is_long { EARLY_COLUMNS } else { 0 };
             let continuation =
                 Continuation { line: &line.text, above, below: row, item_column, limit, early };
             if let Some(separator) = continuation.separator() {
@@ -64,11 +65,6 @@ pub(super) fn rejoin(rows: &[WrappedRow<'_>], widest: usize, columns: usize) -> 
         lines.push(JoinedLine { first_row: index, text: row.text.to_owned() });
     }
     lines
-}
-
-/// Returns the number of columns by which a line of `rows` rows may have been wrapped too early.
-fn early_columns(rows: usize) -> usize {
-    if rows >= LONG_LINE_ROWS { EARLY_COLUMNS } else { 0 }
 }
 
 /// A row that may continue the row above it.

@@ -125,12 +125,7 @@ impl ScreenObserver for ScreenReader {
             Discontinuity::Resized
             | Discontinuity::AlternateShown
             | Discontinuity::PrimaryShown => self.stability.clear(),
-            Discontinuity::AlternateRepainted
-            | Discontinuity::FirstRowErased
-            | Discontinuity::ScreenCleared
-            | Discontinuity::AllRowsErased
-            | Discontinuity::HistoryCleared
-            | Discontinuity::Reset => self.stability.begin_repaint(),
+            _ => self.stability.begin_repaint(),
         }
         match cause {
             Discontinuity::AlternateRepainted => return self.begin_snapshot(),
@@ -342,17 +337,15 @@ impl ScreenReader {
             self.stability.is_stable(index(row), mode.now)
                 && (index(row) != mode.cursor || is_of_ended_turn(row))
         });
+        let rows_below = match finding.if_extended {
+            IfExtended::Unchanged => return is_stable,
+            IfExtended::Reopened => usize::MAX,
+            IfExtended::Completed => 1,
+        };
         let last = index(finding.last_row);
         is_stable
-            && match finding.if_extended {
-                IfExtended::Unchanged => true,
-                IfExtended::Reopened => {
-                    is_of_ended_turn(finding.last_row) || self.stability.has_text_below(last)
-                }
-                IfExtended::Completed => {
-                    is_of_ended_turn(finding.last_row) || self.stability.has_text_in_next_row(last)
-                }
-            }
+            && (is_of_ended_turn(finding.last_row)
+                || self.stability.has_text_below(last, rows_below))
     }
 
     /// Extracts new messages from the visible rows of the primary screen.

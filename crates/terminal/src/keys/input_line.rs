@@ -45,7 +45,7 @@ pub(crate) struct Pressed {
 }
 
 /// A line that was begun.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Draft {
     /// The text before the cursor when the line was begun.
     initial: String,
@@ -82,12 +82,10 @@ impl InputLine {
             pressed.submit |= matches!(key, Key::Submit | Key::LineBreakOrSubmit);
             self.apply(key, before);
         }
-        match (was_unfinished, self.decoder.is_unfinished()) {
-            (_, false) => self.unfinished = None,
-            (false, true) => {
-                self.unfinished = Some(UnfinishedKey { at: now, before: before.to_owned() });
-            }
-            (true, true) => {}
+        if !self.decoder.is_unfinished() {
+            self.unfinished = None;
+        } else if !was_unfinished {
+            self.unfinished = Some(UnfinishedKey { at: now, before: before.to_owned() });
         }
         // An ESC at the end counts at once, since it may be the Escape key.
         pressed.any |= !bytes.is_empty() && self.decoder.ends_in_escape();
@@ -186,9 +184,7 @@ impl InputLine {
         };
         let new_draft = || Draft {
             initial: self.unfinished.as_ref().map_or(before, |key| &key.before).to_owned(),
-            before_last_text: String::new(),
-            awaits_echo: false,
-            is_multiline: false,
+            ..Draft::default()
         };
         let draft = self.draft.get_or_insert_with(new_draft);
         if is_text {

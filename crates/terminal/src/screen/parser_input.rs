@@ -49,20 +49,15 @@ impl CharacterBuffer {
         while self.length > 0 {
             let Some((&next, rest)) = bytes.split_first() else { return };
             self.bytes[self.length] = next;
-            match std::str::from_utf8(&self.bytes[..=self.length]) {
+            let unfinished = std::mem::take(&mut self.length);
+            match std::str::from_utf8(&self.bytes[..=unfinished]) {
                 Ok(character) => parse(character.as_bytes()),
-                Err(error) if error.error_len().is_none() => {
-                    self.length += 1;
-                    bytes = rest;
-                    continue;
-                }
+                Err(error) if error.error_len().is_none() => self.length = unfinished + 1,
                 Err(_) => {
                     parse("\u{fffd}".as_bytes());
-                    self.length = 0;
                     continue;
                 }
             }
-            self.length = 0;
             bytes = rest;
         }
         let (whole, cut) = bytes.split_at(bytes.len() - unfinished_bytes(bytes));

@@ -151,18 +151,15 @@ impl Snapshot {
     /// Puts the cursor in its position, with its attributes and character sets.
     fn put_cursor(&mut self, screen: &Screen, row: usize, columns: usize) {
         let cursor = &screen.term.grid().cursor;
-        let (line, column) = (cursor.point.line, cursor.point.column.0);
+        let (cells, column) = (&screen.term.grid()[cursor.point.line], cursor.point.column.0);
         self.add(&format!("\x1b[{};{}H", row + 1, column.min(columns - 1) + 1));
         if cursor.input_needs_wrap && column + 1 == screen.size().0.min(columns) {
             // The program's next character wraps. To get the same state here, the row's last
             // character is painted once more.
-            let is_wide = |column| {
-                let cell = &screen.term.grid()[line][Column(column)];
-                cell.flags.contains(Flags::WIDE_CHAR_SPACER)
-            };
-            let last = if is_wide(column) { column - 1 } else { column };
+            let is_wide = cells[Column(column)].flags.contains(Flags::WIDE_CHAR_SPACER);
+            let last = if is_wide { column - 1 } else { column };
             self.add(&format!("\x1b[{};{}H", row + 1, last + 1));
-            self.cell(&screen.term.grid()[line][Column(last)]);
+            self.cell(&cells[Column(last)]);
         }
         self.set_style(&cursor.template);
         for (index, lines) in [

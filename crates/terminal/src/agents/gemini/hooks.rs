@@ -58,11 +58,8 @@ fn files(command: &[String]) -> Vec<(&'static str, String)> {
         "name": Extension::NAME, "version": env!("CARGO_PKG_VERSION"),
         "description": "Tells the agents of Agent Relay of their messages while they work",
     });
-    let hooks: Map<_, _> = HOOKS
-        .events
-        .iter()
-        .map(|(event, _)| ((*event).to_owned(), group(command, event)))
-        .collect();
+    let of_event = |(event, _): &(&str, Point)| ((*event).to_owned(), group(command, event));
+    let hooks: Map<_, _> = HOOKS.events.iter().map(of_event).collect();
     let pretty = |value: Value| format!("{value:#}\n");
     vec![(MANIFEST, pretty(manifest)), ("hooks/hooks.json", pretty(json!({ "hooks": hooks })))]
 }
