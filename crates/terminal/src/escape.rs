@@ -44,30 +44,25 @@ pub(super) enum Sender {
 
 /// The kinds of strings that a sequence can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum StringKind {
     /// `ESC ]`, an operating system command.
-    Osc,
+    Osc = b']',
     /// `ESC P`, a device control string.
-    Dcs,
+    Dcs = b'P',
     /// `ESC _`, an application program command.
-    Apc,
+    Apc = b'_',
     /// `ESC ^`, a privacy message.
-    Pm,
+    Pm = b'^',
     /// `ESC X`, a start of string.
-    Sos,
+    Sos = b'X',
 }
 
 impl StringKind {
     /// Returns the kind of string that `ESC` followed by `byte` begins.
-    const fn introduced_by(byte: u8) -> Option<Self> {
-        match byte {
-            b']' => Some(Self::Osc),
-            b'P' => Some(Self::Dcs),
-            b'_' => Some(Self::Apc),
-            b'^' => Some(Self::Pm),
-            b'X' => Some(Self::Sos),
-            _ => None,
-        }
+    fn introduced_by(byte: u8) -> Option<Self> {
+        let kinds = [Self::Osc, Self::Dcs, Self::Apc, Self::Pm, Self::Sos];
+        kinds.into_iter().find(|kind| *kind as u8 == byte)
     }
 }
 

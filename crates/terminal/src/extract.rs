@@ -9,6 +9,7 @@
 
 mod block;
 mod body;
+mod body_row;
 mod extracted;
 mod fence;
 mod finding;

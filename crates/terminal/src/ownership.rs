@@ -54,7 +54,9 @@ pub(super) struct Ownership {
     /// The person's last Enter. Before the first Enter, the child's start counts as an Enter, since
     /// a child may be started with a prompt.
     last_enter: Option<Enter>,
-    last_search: Option<Search>,
+    /// The moment up to which all transcripts were read to their ends, and whether no other agent of
+    /// the same kind was at work in the child's directory.
+    last_search: Option<(Moment, bool)>,
     /// The last comparison of all turns with the screen. Without one, the next is due at once.
     compared: Option<Comparison>,
 }
@@ -67,13 +69,6 @@ struct Candidate {
     is_at_work: bool,
     /// The last prompt, and what followed it.
     turn: Option<Turn>,
-}
-
-/// A search for transcripts, after which all of them were read to their ends.
-struct Search {
-    at: Moment,
-    /// Whether no other agent of the same kind was at work in the child's directory.
-    is_alone: bool,
 }
 
 /// A comparison of all turns with the screen since the last record.
@@ -205,7 +200,7 @@ impl Ownership {
 
     /// Notes a search: all candidates have been read up to their ends at the moment `at`.
     pub(super) fn searched(&mut self, at: Moment, is_alone: bool) {
-        self.last_search = Some(Search { at, is_alone });
+        self.last_search = Some((at, is_alone));
     }
 
     /// Returns a candidate that the evidence now proves to be the child's transcript, if there is
@@ -224,7 +219,7 @@ impl Ownership {
         let submitted = candidate.turn.as_ref().filter(|turn| turn.enter.is_some());
         let Some(turn) = submitted else { return Assessment::SubmittedElsewhere };
         let Some(shown_at) = turn.on_screen_since() else { return Assessment::NotOnScreen };
-        let is_searched = self.last_search.as_ref().is_some_and(|search| search.at > shown_at);
+        let is_searched = self.last_search.is_some_and(|(at, _)| at > shown_at);
         if !is_searched || now < self.recorded_by(candidate.id, shown_at) {
             return Assessment::TooEarly;
         }
@@ -237,7 +232,7 @@ impl Ownership {
     /// Returns the moment by which an answer that appeared at `shown_at` would be recorded in the
     /// child's transcript, if `id` is not the child's transcript.
     fn recorded_by(&self, id: TranscriptId, shown_at: Moment) -> Moment {
-        let is_alone = self.last_search.as_ref().is_some_and(|search| search.is_alone);
+        let is_alone = self.last_search.is_some_and(|(_, is_alone)| is_alone);
         let has_prompted = self.others(id).any(|other| other.turn.is_some());
         shown_at.plus(match (is_alone, has_prompted) {
             (false, _) => TRANSCRIPT_BEGUN_MS,

@@ -87,10 +87,10 @@ impl InjectedFrames {
 }
 
 impl OpenFrame {
-    /// Reads the next line of the frame. Returns whether the frame continues after the line.
-    pub(super) fn continues_after(&mut self, line: &str) -> bool {
-        self.rows_left = self.rows_left.saturating_sub(1);
-        self.rows_left > 0 && !line.contains(&self.end)
+    /// Reads the next line of the frame. Returns the frame if it continues after the line.
+    pub(super) fn after(self, line: &str) -> Option<Self> {
+        let rows_left = self.rows_left.saturating_sub(1);
+        (rows_left > 0 && !line.contains(&self.end)).then_some(Self { rows_left, ..self })
     }
 }
 

@@ -143,15 +143,10 @@ impl LineScanner {
     }
 
     fn is_in_frame(&mut self, line: &str, rules: &Rules) -> bool {
-        match self.frame.take().or_else(|| rules.frames.opened_by(line)) {
-            None => false,
-            Some(mut frame) => {
-                let continues = frame.continues_after(line);
-                self.frame = Some(frame).filter(|_| continues);
-                // The last line of a frame may close the message that quotes it.
-                continues
-            }
-        }
+        let frame = self.frame.take().or_else(|| rules.frames.opened_by(line));
+        // The last line of a frame may close the message that quotes it.
+        self.frame = frame.and_then(|frame| frame.after(line));
+        self.frame.is_some()
     }
 
     fn read_text(&mut self, line: LogicalLine, rules: &Rules, out: &mut Vec<Finding>) {

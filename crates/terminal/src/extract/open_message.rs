@@ -2,7 +2,8 @@
 
 use super::{
     block,
-    body::{BodyLine, before_close, closes, recover_body},
+    body::{before_close, closes, recover_body},
+    body_row::BodyLine,
     extracted::{Extracted, Fault},
     fence::Fence,
     finding::{Finding, IfExtended},

@@ -35,13 +35,8 @@ impl OverwrittenMessages {
             self.add(finding);
             return None;
         }
-        let was_read = match &finding.extracted {
-            Extracted::Message(_) => true,
-            Extracted::Problem(problem) => {
-                matches!(problem.fault, Fault::Unclosed | Fault::Empty | Fault::TooLarge)
-            }
-        };
-        if was_read {
+        let own_faults = [Fault::Unclosed, Fault::Empty, Fault::TooLarge];
+        if finding.is_message() || own_faults.into_iter().any(|fault| finding.has_fault(fault)) {
             let beginning = (finding.first_line.clone(), finding.second_line.clone());
             self.pending.retain(|(overwritten, _)| !may_be_same(overwritten, &beginning));
             if !self.read.contains(&beginning) {

@@ -85,13 +85,8 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     check_options(&arguments, Words("--bare --safe-mode"), prints)?;
     let first = arguments.first().map(String::as_str);
     expect_none(first.filter(|word| SUBCOMMANDS.contains(word)))?;
-    let mut settings = match arming.user_settings {
-        None => Map::new(),
-        Some(text) => match serde_json::from_str(text) {
-            Ok(Value::Object(settings)) => settings,
-            _ => return Err(Unarmed::Settings),
-        },
-    };
+    let mut settings = serde_json::from_str(arming.user_settings.unwrap_or("{}"))
+        .map_err(|_| Unarmed::Settings)?;
     add_hooks(&mut settings, arming)?;
     let path = arming.directory.join(FILE).into_os_string();
     let path = path.into_string().map_err(|_| Unarmed::NotText)?;

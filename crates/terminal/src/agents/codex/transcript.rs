@@ -49,26 +49,25 @@ struct Item<'a> {
 
 fn row(line: &str) -> Option<Row<'_>> {
     let Line { kind, payload } = serde_json::from_str(line).ok()?;
-    Some(match (kind, payload.kind, payload.role, payload.item) {
+    let (id, records) = match (kind, payload.kind, payload.role, payload.item) {
         ("response_item", Some("message"), Some("assistant"), _) => {
             let texts = payload.content.map(texts).unwrap_or_default();
-            Row { id: payload.id, records: texts.into_iter().map(Record::Reply).collect() }
+            (payload.id, texts.into_iter().map(Record::Reply).collect())
         }
         ("event_msg", Some("item_completed"), _, Some(item)) if item.kind == "UserMessage" => {
             let texts = item.content.map(texts).unwrap_or_default();
-            Row { id: item.id, records: vec![Record::Prompt(texts.concat())] }
+            (item.id, vec![Record::Prompt(texts.concat())])
         }
         ("event_msg", Some("user_message"), ..) => {
-            Row { id: None, records: payload.message.map(Record::Prompt).into_iter().collect() }
+            (None, payload.message.map(Record::Prompt).into_iter().collect())
         }
-        ("event_msg", Some("task_started"), ..) => {
-            Row { id: payload.turn_id, records: vec![Record::TurnBegan] }
-        }
+        ("event_msg", Some("task_started"), ..) => (payload.turn_id, vec![Record::TurnBegan]),
         ("event_msg", Some("task_complete" | "turn_aborted"), ..) => {
-            Row { id: payload.turn_id, records: vec![Record::TurnOver] }
+            (payload.turn_id, vec![Record::TurnOver])
         }
         _ => return None,
-    })
+    };
+    Some(Row { id, records })
 }
 
 /// Reads the first line of a transcript: the working directory, and the source of the conversation.
