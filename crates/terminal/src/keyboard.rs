@@ -143,8 +143,8 @@ impl Judge<'_> {
     /// Whether the program is the wrapped file, or was started by a wrapped batch file.
     fn is_wrapped(&self, member: &Member, program: &Program) -> bool {
         let is_batch_file = |it: &Program| it.is_wrapped && Kind::of(it).runs_batch_file(it);
-        let starter = self.members.iter().find(|it| Some(it.pid) == member.parent);
-        program.is_wrapped || starter.and_then(|it| it.program.as_ref()).is_some_and(is_batch_file)
+        let starter = self.parent(member).and_then(|it| it.program.as_ref());
+        program.is_wrapped || starter.is_some_and(is_batch_file)
     }
 
     /// Whether the process is a tool server of an agent, on systems that do not tell which process
@@ -156,17 +156,13 @@ impl Judge<'_> {
     }
 
     fn descends(&self, member: &Member, from: impl Fn(&Member) -> bool) -> bool {
-        let mut at = member;
+        let ancestors = std::iter::successors(self.parent(member), |it| self.parent(it));
         // Process ids are reused, so parents may form a cycle.
-        for _ in 0..self.members.len() {
-            let parent = self.members.iter().find(|it| Some(it.pid) == at.parent);
-            match parent {
-                Some(parent) if from(parent) => return true,
-                Some(parent) => at = parent,
-                None => return false,
-            }
-        }
-        false
+        ancestors.take(self.members.len()).any(from)
+    }
+
+    fn parent(&self, member: &Member) -> Option<&Member> {
+        self.members.iter().find(|it| Some(it.pid) == member.parent)
     }
 
     fn verdict(&self, member: &Member) -> Reader {

@@ -63,9 +63,7 @@ impl Source {
 
     /// Notes the time of the first input. Later calls have no effect.
     pub(super) fn start(&mut self, now: Moment) {
-        if let Some(transcripts) = &mut self.transcripts {
-            transcripts.ownership.start(now);
-        }
+        self.transcripts.iter_mut().for_each(|transcripts| transcripts.ownership.start(now));
     }
 
     /// Whether messages are read from the screen.
@@ -93,9 +91,7 @@ impl Source {
 
     /// Notes that the agent's turn is over, although no transcript says so.
     pub(super) fn end_turn(&mut self) {
-        if let Some(transcripts) = &mut self.transcripts {
-            transcripts.ownership.note_idle();
-        }
+        self.transcripts.iter_mut().for_each(|transcripts| transcripts.ownership.note_idle());
     }
 
     /// Notes that the person pressed Enter.
@@ -179,9 +175,7 @@ impl Source {
 
     /// Reads a reply in the child's transcript. Returns its messages and problems.
     pub(super) fn read_reply(&mut self, now: Moment, text: &str) -> Vec<Extracted> {
-        if let Some(transcripts) = &mut self.transcripts {
-            transcripts.missing.note_reply(now);
-        }
+        self.transcripts.iter_mut().for_each(|transcripts| transcripts.missing.note_reply(now));
         let mut found = Vec::new();
         if !self.reads_screen {
             self.prose.read(text, &mut found);

@@ -60,10 +60,9 @@ impl InjectedFrames {
 
     /// Returns the position after an escaped frame's last line, if the line shows its digits whole.
     pub(super) fn end_of_escaped(&self, line: &str) -> Option<usize> {
-        let hex = end_digits(line)?;
+        let (hex, after) = end_digits(line)?;
         let is_escaped = self.escaped.iter().any(|escaped| escaped == hex);
-        is_escaped
-            .then(|| line.find("[/relay ").map_or(0, |at| at + "[/relay ".len() + hex.len() + 1))
+        is_escaped.then_some(line.len() - after.len())
     }
 
     /// Whether a line ends an escaped frame, as far as a narrow screen shows the line. A code fence
@@ -101,7 +100,7 @@ pub(super) fn quoted_lines(text: &str) -> Vec<Range<u64>> {
     for (number, line) in (0..).zip(text.split('\n')) {
         if let Some((hex, _)) = header(line).filter(|(hex, rest)| is_header(hex, rest)) {
             open.insert(hex, number);
-        } else if let Some(first) = end_digits(line).and_then(|hex| open.remove(hex)) {
+        } else if let Some(first) = end_digits(line).and_then(|(hex, _)| open.remove(hex)) {
             quoted.push(first + 1..number);
         }
     }
@@ -121,9 +120,9 @@ fn header(line: &str) -> Option<(&str, &str)> {
     after.split_at_checked(HEX_DIGITS).filter(|_| is_prompt)
 }
 
-/// Returns the digits in a frame's last line.
-fn end_digits(line: &str) -> Option<&str> {
+/// Returns the digits in a frame's last line, and the text after the frame.
+fn end_digits(line: &str) -> Option<(&str, &str)> {
     let (_, after) = line.split_once("[/relay ")?;
     let (hex, rest) = after.split_at_checked(HEX_DIGITS)?;
-    rest.starts_with(']').then_some(hex)
+    Some((hex, rest.strip_prefix(']')?))
 }

@@ -90,18 +90,9 @@ impl RowScanner {
         self.scanner.end_turn(out);
     }
 
-    /// Remembers the visible rows at the end of a turn that left something open, which began in row
-    /// `opened`.
-    pub(super) fn mark_turn_end<'a>(
-        &mut self,
-        opened: u64,
-        visible: impl Iterator<Item = &'a Row>,
-    ) {
-        let mut rows: Vec<&Row> = visible.collect();
-        while rows.last().is_some_and(|row| row.text.is_empty()) {
-            rows.pop();
-        }
-        let rows = rows.into_iter().map(hash).collect();
+    /// Remembers the hashes of the visible rows at the end of a turn that left something open, which
+    /// began in row `opened`.
+    pub(super) fn mark_turn_end(&mut self, opened: u64, rows: Vec<u64>) {
         let turn = EndedTurn { opened, first_row: self.next_row, rows };
         bounded::push(&mut self.ended_turns, ENDED_TURNS_MAX, turn);
     }

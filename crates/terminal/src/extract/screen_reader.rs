@@ -11,7 +11,7 @@ use super::{
     row_scanner::RowScanner,
     rules::Rules,
     scrolled_text::ScrolledText,
-    seen::{Fingerprint, RepaintTracker, SeenLog, Verdict},
+    seen::{Fingerprint, RepaintTracker, SeenLog, Verdict, hash},
     stability::RowStability,
 };
 use crate::{
@@ -318,8 +318,12 @@ impl ScreenReader {
             None => self.judge_visible(candidates, mode),
         }
         if let Some(opened) = opened.filter(|_| mode.ends_turn) {
-            let rows: Vec<Row> = self.pending_rows().0.into_iter().cloned().collect();
-            self.scanner.mark_turn_end(opened, rows.iter());
+            let (mut rows, _) = self.pending_rows();
+            while rows.last().is_some_and(|row| row.text.is_empty()) {
+                rows.pop();
+            }
+            let rows = rows.into_iter().map(hash).collect();
+            self.scanner.mark_turn_end(opened, rows);
         }
     }
 

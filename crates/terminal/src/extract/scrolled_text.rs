@@ -5,6 +5,7 @@
 //! updates, half a repaint would be taken for text.
 
 use crate::screen::Row;
+use std::cmp::Reverse;
 
 /// The fewest rows with text that two snapshots of the same text must have in common.
 const SHARED_MIN: usize = 2;
@@ -109,22 +110,17 @@ impl ScrolledText {
     /// Returns the longest overlap with the shown rows, if it proves that they show the same text.
     fn overlap(&self, shown: &[Row]) -> Overlap {
         let edge = self.snapshot.len() / EDGE_DIVISOR;
-        let mut best = Overlap::default();
-        for top in 0..self.rows.len() {
+        let overlaps = (0..self.rows.len()).map(|top| {
             let (at, rows) = longest_common_run(&self.rows[top..], shown, edge);
-            let overlap = Overlap { text: top + at, snapshot: at, rows };
-            if rows > 0 && self.is_better(&overlap, &best) {
-                best = overlap;
-            }
-        }
+            Overlap { text: top + at, snapshot: at, rows }
+        });
+        let rank = |overlap: &Overlap| (overlap.rows, Reverse(self.scroll(overlap)));
+        // Of equal ones, the uppermost counts.
+        let best = overlaps.rev().filter(|overlap| overlap.rows > 0).max_by_key(rank);
+        let best = best.unwrap_or_default();
         let shared_min = SHARED_MIN.min(shown.iter().filter(|row| has_text(row)).count());
         let is_sure = best.rows >= shared_min && self.is_likely(&best, shown, edge);
         if is_sure { best } else { Overlap::default() }
-    }
-
-    fn is_better(&self, overlap: &Overlap, best: &Overlap) -> bool {
-        overlap.rows > best.rows
-            || overlap.rows == best.rows && self.scroll(overlap) < self.scroll(best)
     }
 
     /// Returns the number of rows by which the text would have scrolled for this overlap.

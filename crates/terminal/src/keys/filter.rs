@@ -50,10 +50,7 @@ impl KeystrokeFilter {
 
     /// Returns the unfinished sequence if its time is over, which means that it was a key.
     pub fn expired_keys(&mut self, now: Moment) -> Vec<u8> {
-        match self.decoder.expire(now) {
-            Some(_) => std::mem::take(&mut self.unfinished),
-            None => Vec::new(),
-        }
+        self.decoder.expire(now).map(|_| std::mem::take(&mut self.unfinished)).unwrap_or_default()
     }
 }
 

@@ -25,14 +25,9 @@ pub(crate) struct InputLine {
     may_be_in_command_mode: bool,
     /// Texts that stood before the cursor while the line was known to be empty.
     empty_looks: VecDeque<String>,
-    unfinished: Option<UnfinishedKey>,
-}
-
-/// An unfinished sequence: a key, or the beginning of a longer sequence or of a terminal's answer.
-#[derive(Debug)]
-struct UnfinishedKey {
-    at: Moment,
-    before: String,
+    /// The time of an unfinished sequence, and the text before the cursor then. The sequence is a key,
+    /// or the beginning of a longer sequence or of a terminal's answer.
+    unfinished: Option<(Moment, String)>,
 }
 
 /// The kinds of keys among the bytes of a call of [`InputLine::press`].
@@ -85,7 +80,7 @@ impl InputLine {
         if !self.decoder.is_unfinished() {
             self.unfinished = None;
         } else if !was_unfinished {
-            self.unfinished = Some(UnfinishedKey { at: now, before: before.to_owned() });
+            self.unfinished = Some((now, before.to_owned()));
         }
         // An ESC at the end counts at once, since it may be the Escape key.
         pressed.any |= !bytes.is_empty() && self.decoder.ends_in_escape();
@@ -96,7 +91,7 @@ impl InputLine {
     /// was pressed.
     pub(crate) fn expire_unfinished(&mut self, now: Moment) -> Option<Moment> {
         let key = self.decoder.expire(now)?;
-        let UnfinishedKey { at, before } = self.unfinished.take()?;
+        let (at, before) = self.unfinished.take()?;
         self.apply(key, &before);
         Some(at)
     }
@@ -183,7 +178,7 @@ impl InputLine {
             }
         };
         let new_draft = || Draft {
-            initial: self.unfinished.as_ref().map_or(before, |key| &key.before).to_owned(),
+            initial: self.unfinished.as_ref().map_or(before, |(_, before)| before).to_owned(),
             ..Draft::default()
         };
         let draft = self.draft.get_or_insert_with(new_draft);

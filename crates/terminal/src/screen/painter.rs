@@ -240,10 +240,7 @@ impl<O: ScreenObserver> Painter<'_, O> {
 impl<O: ScreenObserver> Handler for Painter<'_, O> {
     #[inline]
     fn input(&mut self, c: char) {
-        if self.exceeds_marks(c) {
-            return;
-        }
-        if self.joins(c) {
+        if self.exceeds_marks(c) || self.joins(c) {
             return;
         }
         self.term.input(c);

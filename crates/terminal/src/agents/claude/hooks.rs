@@ -63,17 +63,13 @@ fn split(arguments: &[String]) -> (Option<&str>, Vec<String>) {
     let (mut settings, mut rest) = (None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        if word == SETTINGS {
-            settings = words.next().map(String::as_str).or(settings);
-        } else if let Some(value) =
-            word.strip_prefix(SETTINGS).and_then(|rest| rest.strip_prefix('='))
-        {
-            settings = Some(value);
-        } else {
-            rest.push(word.clone());
-            if word == "--" {
-                rest.extend(words.by_ref().cloned());
-            }
+        match word.strip_prefix(SETTINGS) {
+            Some("") => settings = words.next().map(String::as_str).or(settings),
+            Some(value) if value.starts_with('=') => settings = Some(&value[1..]),
+            _ => rest.push(word.clone()),
+        }
+        if word == "--" {
+            rest.extend(words.by_ref().cloned());
         }
     }
     (settings, rest)

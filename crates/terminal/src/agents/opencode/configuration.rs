@@ -45,10 +45,7 @@ impl Configuration {
     /// Returns the value of the variable.
     pub(super) fn value(&self) -> Result<String, Unarmed> {
         let value = serde_json::to_string(self).expect("texts are JSON");
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Unarmed::Configuration);
-        }
-        Ok(value)
+        Some(value).filter(|value| value.len() <= VALUE_BYTES_MAX).ok_or(Unarmed::Configuration)
     }
 }
 
