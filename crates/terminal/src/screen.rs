@@ -150,11 +150,8 @@ impl Screen {
 
     /// Returns a visible row, or an empty row for an index below the last row.
     pub fn row(&self, index: usize) -> Row {
-        let mut row = Row::default();
-        if index < self.term.screen_lines() {
-            self.visible_rows().read(index, &mut row);
-        }
-        row
+        let is_visible = index < self.term.screen_lines();
+        if is_visible { self.visible_rows().row(index) } else { Row::default() }
     }
 
     /// Returns the columns of a visible row, or nothing for an index below the last row.
@@ -175,12 +172,8 @@ impl Screen {
 
     /// Returns the visible rows as text, each followed by a newline.
     pub fn text(&self) -> String {
-        let mut text = String::new();
-        for index in 0..self.term.screen_lines() {
-            text.push_str(self.row(index).text.trim_end());
-            text.push('\n');
-        }
-        text
+        let rows = self.visible_rows().to_vec();
+        rows.iter().flat_map(|row| [row.text.trim_end(), "\n"]).collect()
     }
 
     /// Takes the answers to the program's queries: device attributes, cursor position, size. The

@@ -127,8 +127,7 @@ impl Script<'_> {
             loop {
                 let line: String =
                     std::iter::from_fn(|| self.rest.next_if(|c| *c != '\n')).collect();
-                let is_last = self.rest.next().is_none();
-                if is_last || line.trim() == end {
+                if self.rest.next().is_none() || line.trim() == end {
                     break;
                 }
             }

@@ -30,7 +30,11 @@ impl Tail {
         let mut rest = &bytes[last_escape.unwrap_or(0)..];
         while let Some((&byte, after)) = rest.split_first() {
             if self.tokenizer.is_in_text() && byte != ESC {
-                return self.end_in_text(rest);
+                // A character has at most four bytes, so an unfinished character has at most three.
+                self.unfinished.extend_from_slice(&rest[rest.len().saturating_sub(4)..]);
+                let whole = self.unfinished.len() - unfinished_bytes(&self.unfinished);
+                self.unfinished.drain(..whole);
+                return;
             }
             rest = after;
             self.tokenizer.next(byte);
@@ -46,12 +50,6 @@ impl Tail {
     #[must_use]
     pub fn unfinished(&self) -> Option<&[u8]> {
         (self.unfinished.len() <= SEQUENCE_BYTES_MAX).then_some(&self.unfinished)
-    }
-
-    fn end_in_text(&mut self, text: &[u8]) {
-        // A character has at most four bytes, so an unfinished character has at most three.
-        self.unfinished.extend_from_slice(&text[text.len().saturating_sub(4)..]);
-        self.unfinished.drain(..self.unfinished.len() - unfinished_bytes(&self.unfinished));
     }
 }
 

@@ -81,16 +81,12 @@ fn with_plugin(user: Option<&str>, directory: &Path) -> Result<String, Unarmed> 
 
 /// Returns the URL of a path, which has slashes.
 fn file_url(path: &str) -> String {
-    let mut url = "file://".to_owned();
-    for &byte in path.as_bytes() {
-        match byte {
-            b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
-                url.push(byte.into());
-            }
-            _ => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let encoded = path.bytes().map(|byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    format!("file://{}", encoded.collect::<String>())
 }
 
 #[cfg(test)]
