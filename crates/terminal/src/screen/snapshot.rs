@@ -202,13 +202,10 @@ fn push_colour(style: &mut String, colour: Color, black: u8) {
             index @ 8..16 => write!(style, ";{}", usize::from(black) + 60 + index - 8),
             // The dim colours are written as plain ones. The faint attribute, which is set
             // separately, dims them.
-            index
-                if (NamedColor::DimBlack as usize..=NamedColor::DimWhite as usize)
-                    .contains(&index) =>
-            {
-                write!(style, ";{}", usize::from(black) + index - NamedColor::DimBlack as usize)
-            }
-            _ => Ok(()),
+            index => match index.checked_sub(NamedColor::DimBlack as usize) {
+                Some(dim @ 0..8) => write!(style, ";{}", usize::from(black) + dim),
+                _ => Ok(()),
+            },
         },
     };
     written.expect("writing to a String cannot fail");

@@ -65,15 +65,9 @@ impl<'de> Deserialize<'de> for Configuration {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Configuration, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Configuration(members))
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let members = std::iter::from_fn(|| map.next_entry().transpose());
+                members.collect::<Result<_, _>>().map(Configuration)
             }
         }
         deserializer.deserialize_map(Visitor)

@@ -67,7 +67,10 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     expect_none(free_word(arming.arguments, WITH_VALUE, WITH_VALUES))?;
     let mut settings = defaults::of_user(arming.env, arming.read)?;
     add_hooks(&mut settings, arming)?;
-    leave_out_suggestions(&mut settings)?;
+    // Unless the settings turn them on, Qwen Code suggests no prompts in its empty composer after a
+    // turn: they look like typed text.
+    let ui = defaults::object(&mut settings, "ui")?;
+    ui.entry("enableFollowupSuggestions").or_insert(false.into());
     let directory = arming.directory.to_str().ok_or(Unarmed::NotText)?;
     let mut armed = Armed { arguments: arming.arguments.to_vec(), ..Armed::default() };
     defaults::put(&settings, directory, &mut armed);
@@ -92,14 +95,6 @@ fn add_hooks(settings: &mut Map<String, Value>, arming: &Arming<'_>) -> Result<(
         let groups = hooks.entry(event).or_insert_with(|| json!([]));
         groups.as_array_mut().ok_or(Unarmed::Defaults)?.push(group);
     }
-    Ok(())
-}
-
-/// Turns off, unless the settings turn them on, the prompts that Qwen Code suggests in its empty
-/// composer after a turn: they look like typed text.
-fn leave_out_suggestions(settings: &mut Map<String, Value>) -> Result<(), Unarmed> {
-    let ui = defaults::object(settings, "ui")?;
-    ui.entry("enableFollowupSuggestions").or_insert(false.into());
     Ok(())
 }
 
