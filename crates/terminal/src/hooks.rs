@@ -9,9 +9,7 @@ mod input;
 mod own_tool;
 mod prompt_queue;
 
-pub(crate) use arguments::{
-    check_options, expect_none, free_word, has_switch, options, subcommand,
-};
+pub(crate) use arguments::{check_options, free_word, has_switch, options, refuse, subcommand};
 pub(super) use input::frames_in;
 pub(super) use input::is_session;
 pub use input::{REPORT_BYTES_MAX, read};

@@ -29,7 +29,7 @@ pub(super) struct RowScanner {
     is_skipping: bool,
     /// Whether the rows show the output of a command.
     is_in_output: bool,
-    pub(super) scanner: LineScanner,
+    pub(super) lines: LineScanner,
     ended_turns: VecDeque<EndedTurn>,
 }
 
@@ -59,7 +59,7 @@ impl RowScanner {
         }
         let row = &*rules.without_margin(row);
         let width_above = std::mem::replace(&mut self.width_above, row.width);
-        let is_idle = self.line.is_none() && self.scanner.is_idle();
+        let is_idle = self.line.is_none() && self.lines.is_idle();
         if let Some(follows) = rules.command_output.follows(&row.text).filter(|_| is_idle) {
             self.is_in_output = follows;
         }
@@ -79,7 +79,7 @@ impl RowScanner {
 
     fn end_line(&mut self, rules: &Rules, out: &mut Vec<Finding>) {
         if let Some(line) = self.line.take() {
-            self.scanner.read(line, rules, out);
+            self.lines.read(line, rules, out);
         }
     }
 
@@ -87,7 +87,7 @@ impl RowScanner {
     pub(super) fn end_turn(&mut self, rules: &Rules, out: &mut Vec<Finding>) {
         self.is_skipping = false;
         self.end_line(rules, out);
-        self.scanner.end_turn(out);
+        self.lines.end_turn(out);
     }
 
     /// Remembers the hashes of the visible rows at the end of a turn that left something open, which
@@ -100,7 +100,7 @@ impl RowScanner {
     /// Starts again after all rows were erased. Returns the message that was open as an overwritten
     /// one.
     pub(super) fn reset(&mut self) -> Option<Finding> {
-        let open = self.scanner.drop_open();
+        let open = self.lines.drop_open();
         *self = Self { next_row: self.next_row, ..Self::default() };
         open
     }
@@ -108,14 +108,14 @@ impl RowScanner {
     /// Notes that visible rows were erased or moved.
     pub(super) fn rows_disturbed(&mut self) {
         self.ended_turns.clear();
-        self.scanner.rows_disturbed();
+        self.lines.rows_disturbed();
     }
 
     /// Drops the open message, since rows below do not continue it. Returns it as an overwritten
     /// one.
     pub(super) fn drop_open(&mut self) -> Option<Finding> {
         self.rows_disturbed();
-        self.scanner.drop_open()
+        self.lines.drop_open()
     }
 }
 

@@ -299,8 +299,8 @@ impl ScreenReader {
         let (mut scanner, mut findings) = (self.scanner.clone(), Vec::new());
         let (rows, above) = self.pending_rows();
         rows.iter().for_each(|row| scanner.read(row, &self.rules, &mut findings));
-        let opened = scanner.scanner.open_since();
-        self.is_in_message = scanner.scanner.is_in_message() && !mode.ends_turn;
+        let opened = scanner.lines.open_since();
+        self.is_in_message = scanner.lines.is_in_message() && !mode.ends_turn;
         if mode.ends_turn {
             scanner.end_turn(&self.rules, &mut findings);
         }

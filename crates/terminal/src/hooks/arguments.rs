@@ -21,8 +21,8 @@ pub(crate) fn check_options(
     Ok(())
 }
 
-/// Refuses a command line with a word that begins no conversation.
-pub(crate) fn expect_none(word: Option<&str>) -> Result<(), Unarmed> {
+/// Refuses a command line with this word, which begins no conversation, if there is one.
+pub(crate) fn refuse(word: Option<&str>) -> Result<(), Unarmed> {
     word.map_or(Ok(()), |word| Err(Unarmed::NotInteractive(word.to_owned())))
 }
 

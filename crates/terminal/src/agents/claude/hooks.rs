@@ -2,9 +2,7 @@
 //! settings of the user's own `--settings` are merged.
 
 use crate::{
-    hooks::{
-        Armed, Arming, Begins, Hooks, Printed, Unarmed, check_options, expect_none, has_switch,
-    },
+    hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, check_options, has_switch, refuse},
     words::Words,
 };
 use protocol::hook::Point;
@@ -80,7 +78,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let prints = |word: &str| word == "--print" || has_switch(word, 'p');
     check_options(&arguments, Words("--bare --safe-mode"), prints)?;
     let first = arguments.first().map(String::as_str);
-    expect_none(first.filter(|word| SUBCOMMANDS.contains(word)))?;
+    refuse(first.filter(|word| SUBCOMMANDS.contains(word)))?;
     let mut settings = serde_json::from_str(arming.user_settings.unwrap_or("{}"))
         .map_err(|_| Unarmed::Settings)?;
     add_hooks(&mut settings, arming)?;

@@ -2,7 +2,7 @@
 //! exactly this command.
 
 use crate::{
-    hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, expect_none, shell_line, subcommand},
+    hooks::{Armed, Arming, Begins, Hooks, Printed, Unarmed, refuse, shell_line, subcommand},
     words::Words,
 };
 use protocol::{hook::Point, secret::hash_text};
@@ -44,7 +44,7 @@ const WITH_VALUE: Words = Words(
 );
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
-    expect_none(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
+    refuse(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
     let (mut hooks, rest) = take_hooks(arming.arguments).ok_or(Unarmed::OwnHooks)?;
     let mut state = table(hooks.remove("state")).ok_or(Unarmed::OwnHooks)?;
     for (event, _) in HOOKS.events {

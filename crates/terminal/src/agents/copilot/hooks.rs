@@ -3,8 +3,8 @@
 
 use crate::{
     hooks::{
-        Armed, Arming, Begins, Hooks, Printed, Unarmed, expect_none, free_word, has_switch,
-        options, shell_line,
+        Armed, Arming, Begins, Hooks, Printed, Unarmed, free_word, has_switch, options, refuse,
+        shell_line,
     },
     words::Words,
 };
@@ -60,7 +60,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let not_interactive =
         options(arming.arguments, takes_any).find(|word| is_not_interactive(word));
     let subcommand = free_word(arming.arguments, WITH_VALUE, WITH_VALUES);
-    expect_none(not_interactive.or(subcommand))?;
+    refuse(not_interactive.or(subcommand))?;
     let directory = arming.directory.to_str().ok_or(Unarmed::NotText)?;
     let plugin = ["--plugin-dir", directory].map(str::to_owned);
     let manifest = json!({"name": "agent-relay-run", "version": "1.0.0", "hooks": "hooks.json"});

@@ -2,9 +2,7 @@
 //! extension. A run only sets the variable by which they find the wrapper.
 
 use crate::{
-    hooks::{
-        Armed, Arming, Extension, Hooks, Printed, Unarmed, check_options, expect_none, shell_line,
-    },
+    hooks::{Armed, Arming, Extension, Hooks, Printed, Unarmed, check_options, refuse, shell_line},
     words::Words,
 };
 use protocol::hook::Point;
@@ -42,7 +40,7 @@ const NOT_INTERACTIVE: Words = Words(
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     let first = arming.arguments.first().map(String::as_str);
-    expect_none(first.filter(|word| SUBCOMMANDS.contains(word)))?;
+    refuse(first.filter(|word| SUBCOMMANDS.contains(word)))?;
     check_options(arming.arguments, Words(""), |word| {
         NOT_INTERACTIVE.contains(word.split_once('=').map_or(word, |(option, _)| option))
     })?;

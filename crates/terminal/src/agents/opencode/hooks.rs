@@ -3,7 +3,7 @@
 
 use super::configuration::{Configuration, VARIABLE};
 use crate::{
-    hooks::{Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, subcommand},
+    hooks::{Armed, Arming, Hooks, Printed, Unarmed, check_options, refuse, subcommand},
     words::Words,
 };
 use protocol::hook::Point;
@@ -54,7 +54,7 @@ const WITH_VALUE: Words = Words(
 
 fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
     check_options(arming.arguments, Words("--pure"), |_| false)?;
-    expect_none(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
+    refuse(subcommand(arming.arguments, SUBCOMMANDS, WITH_VALUE))?;
     let value = with_plugin((arming.env)(VARIABLE).as_deref(), arming.directory)?;
     let commands = HOOKS.events.iter().map(|(event, _)| {
         let command = (arming.command)(event);

@@ -6,7 +6,7 @@
 use super::defaults;
 use crate::{
     hooks::{
-        Armed, Arming, Hooks, Printed, Unarmed, check_options, expect_none, free_word, has_switch,
+        Armed, Arming, Hooks, Printed, Unarmed, check_options, free_word, has_switch, refuse,
         shell_line,
     },
     words::Words,
@@ -64,7 +64,7 @@ fn arm(arming: &Arming<'_>) -> Result<Armed, Unarmed> {
             || has_switch(word, 'p')
     })?;
     // A free word is a subcommand, or a prompt, after whose answer Qwen Code ends.
-    expect_none(free_word(arming.arguments, WITH_VALUE, WITH_VALUES))?;
+    refuse(free_word(arming.arguments, WITH_VALUE, WITH_VALUES))?;
     let mut settings = defaults::of_user(arming.env, arming.read)?;
     add_hooks(&mut settings, arming)?;
     // Unless the settings turn them on, Qwen Code suggests no prompts in its empty composer after a
